@@ -1,0 +1,39 @@
+# Every target sets up what it needs on a fresh machine and is quick when repeated.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test test-all lint bench docs clean
+
+demo: $(READY)
+	$(BIN)/holdfast demo
+
+test: $(READY)
+	$(BIN)/pytest -n 2 -m "not full"
+
+test-all: $(READY)
+	$(BIN)/pytest -n 2 --timeout 3600
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+docs: $(READY)
+	$(BIN)/pip install --quiet --group docs
+	$(BIN)/mkdocs build --strict
+
+$(READY): pyproject.toml requirements-oracles.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --editable . --group dev
+	$(BIN)/pip install --quiet --no-deps --requirement requirements-oracles.txt
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) site dist build

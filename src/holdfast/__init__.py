@@ -1,0 +1,32 @@
+"""Holdfast makes vision transformers hold when images go bad, and proves it.
+
+``import holdfast`` registers our models with timm; the names below are imported when they are first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from holdfast._registration import register_models
+from holdfast._version import __version__
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.attention import watch
+    from holdfast.models import create_model
+
+_HOME = {"watch": "holdfast.attention", "create_model": "holdfast.models"}
+
+__all__ = ["HoldfastError", "__version__", "create_model", "watch"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
+
+
+register_models()

@@ -1,0 +1,44 @@
+"""Register our models with timm on ``import holdfast`` without importing timm.
+
+``holdfast --help`` and ``holdfast.corruptions`` must stay free of torch, and both import this package. So the models
+are registered at once if timm is already there, and otherwise right after somebody imports it.
+"""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+
+def register_models() -> None:
+    """Make ``timm.create_model`` know our models, now or as soon as timm is imported."""
+    if "timm" in sys.modules:
+        importlib.import_module("holdfast.models")
+    elif not any(isinstance(finder, _AfterTimm) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterTimm())
+
+
+class _AfterTimm(importlib.abc.MetaPathFinder):
+    """Finds timm exactly once, and lets its loader import ``holdfast.models`` when timm has run."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != "timm":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            run_timm = spec.loader.exec_module
+
+            def run_timm_then_register(module: ModuleType) -> None:
+                run_timm(module)
+                importlib.import_module("holdfast.models")
+
+            loader: Any = spec.loader
+            loader.exec_module = run_timm_then_register
+        return spec

@@ -1,0 +1,83 @@
+"""The ``holdfast`` command: finds the subcommand's file, runs it, turns errors into one sentence."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import jsonargparse
+
+from holdfast._version import __version__
+from holdfast.errors import HoldfastError, nearest
+
+# name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and `run(args)`,
+# and imports torch only inside `run`.
+COMMANDS = {
+    "list": "list the models (with --cost: parameters and GMACs beside the papers' figures)",
+    "demo": "see on this machine, without a download, what Holdfast can do today",
+}
+
+EXIT_OK, EXIT_BAD_INPUT = 0, 2
+
+
+def build_parser(command: str | None = None) -> jsonargparse.ArgumentParser:
+    """The parser of ``holdfast``, or of one of its commands."""
+    if command is not None:
+        parser = jsonargparse.ArgumentParser(
+            prog=f"holdfast {command}", description=COMMANDS[command].capitalize() + ".", exit_on_error=False
+        )
+        _module(command).add_arguments(parser)
+        return parser
+    parser = jsonargparse.ArgumentParser(
+        prog="holdfast",
+        description="Vision transformers that hold when images go bad.",
+        epilog="commands:\n" + "\n".join(f"  {name:<10}{line}" for name, line in COMMANDS.items()),
+        formatter_class=_EpilogAsWritten,
+        exit_on_error=False,
+    )
+    parser.add_argument("--version", action="version", version=f"holdfast {__version__}")
+    parser.add_argument("command", metavar="COMMAND", help="one of the commands below; COMMAND --help says more")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0, or 2 after one sentence about what was wrong."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if not argv or argv[0] in ("-h", "--help"):
+            build_parser().print_help()
+            return EXIT_OK if argv else EXIT_BAD_INPUT
+        if argv[0] == "--version":
+            print(f"holdfast {__version__}")
+            return EXIT_OK
+        command, rest = argv[0], argv[1:]
+        if command not in COMMANDS:
+            raise HoldfastError(f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_known()}'}")
+        arguments = build_parser(command).parse_args(rest)
+        return int(_module(command).run(arguments) or EXIT_OK)
+    except (HoldfastError, jsonargparse.ArgumentError) as error:
+        print(f"holdfast: error: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except SystemExit as leaving:  # argparse leaves this way after --help
+        return int(leaving.code or EXIT_OK)
+    except BrokenPipeError:  # `holdfast list … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+
+
+def entry_point() -> None:
+    """Called by the installed ``holdfast`` script."""
+    sys.exit(main())
+
+
+class _EpilogAsWritten(jsonargparse.DefaultHelpFormatter):
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(indent + line for line in text.splitlines())
+
+
+def _module(command: str):  # noqa: ANN202 - a module with add_arguments and run
+    return importlib.import_module(f"holdfast.cli.{command}")
+
+
+def _known() -> str:
+    return ", ".join(COMMANDS)
