@@ -1,0 +1,63 @@
+"""``holdfast list``: what there is."""
+
+import fnmatch
+from argparse import Namespace
+from collections.abc import Callable
+
+from jsonargparse import ArgumentParser
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from holdfast.errors import HoldfastError, nearest
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The arguments of ``holdfast list``."""
+    parser.add_argument("what", choices=sorted(LISTERS), help="what to list")
+    parser.add_argument("pattern", nargs="?", help="only names that match, such as 'fan_*_hybrid'")
+    parser.add_argument("--cost", action="store_true", help="models: count parameters and GMACs, beside the papers' figures")
+
+
+def run(arguments: Namespace) -> None:
+    """Print the table."""
+    Console().print(LISTERS[arguments.what](arguments))
+
+
+def models_table(arguments: Namespace) -> Table:
+    """Holdfast's own models; timm's are listed by timm."""
+    from holdfast.models import model_names
+    from holdfast.models.cost import measure_cost
+    from holdfast.published import published
+
+    names = _matching(arguments.pattern, model_names())
+    if not arguments.cost:
+        return _table("model", rows=[[name] for name in names])
+    papers = published("models")
+    table = Table(box=None, header_style="bold")
+    for column in ("model", "image", "params M", "GMACs", "paper M", "paper G"):
+        table.add_column(column, justify="left" if column == "model" else "right", no_wrap=True)
+    for name in track(names, description="counting", transient=True):
+        cost, paper = measure_cost(name), papers["models"].get(name, {})
+        figures = [f"{cost.parameters / 1e6:.2f}", f"{cost.gmacs:.2f}", paper.get("params_m", "–"), paper.get("gmacs", "–")]
+        table.add_row(name, str(cost.image_size[0]), *map(str, figures))
+    return table
+
+
+def _matching(pattern: str | None, names: list[str]) -> list[str]:
+    if pattern is None:
+        return names
+    found = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+    if not found:
+        raise HoldfastError(f"nothing matches {pattern!r}{nearest(pattern, names)}")
+    return found
+
+
+def _table(*columns: str, rows: list[list[str]]) -> Table:
+    table = Table(*columns, box=None, header_style="bold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+LISTERS: dict[str, Callable[[Namespace], Table]] = {"models": models_table}

@@ -1,0 +1,1 @@
+"""Parts of models: each file holds one concept under its paper's name."""

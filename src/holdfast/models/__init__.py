@@ -1,0 +1,26 @@
+"""What is trained. Importing this package registers every model with timm."""
+
+from typing import Any
+
+import timm
+from torch import nn
+
+from holdfast.errors import HoldfastError, nearest
+from holdfast.models import fan, vit_nano
+
+_FAMILIES = (fan, vit_nano)
+
+__all__ = ["create_model", "model_names"]
+
+
+def model_names() -> list[str]:
+    """The names of Holdfast's own models, in the order in which their files list them."""
+    return [name for family in _FAMILIES for name in family.default_cfgs]
+
+
+def create_model(name: str, **kwargs: Any) -> nn.Module:
+    """``timm.create_model`` that answers a misspelt name with the nearest known ones."""
+    plain = name.split(".")[0]
+    if ":" not in name and not timm.is_model(plain):
+        raise HoldfastError(f"unknown model {name!r}{nearest(plain, [*model_names(), *timm.list_models()])}")
+    return timm.create_model(name, **kwargs)

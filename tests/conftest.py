@@ -1,0 +1,14 @@
+import os
+
+import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # two workers on two cores: one thread each
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """Models that tests build have the same random weights in every run."""
+    import torch
+
+    torch.manual_seed(0)
