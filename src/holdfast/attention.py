@@ -118,7 +118,9 @@ def watch(model: nn.Module) -> Iterator[Seen]:
     gradient checkpointing. The hooks are gone when the ``with`` ends, also after an exception.
     """
     model = _unwrap(model)
-    readers = [(name, module, READERS[type(module)]) for name, module in model.named_modules() if type(module) in READERS]
+    readers = [
+        (name, module, READERS[type(module)]) for name, module in model.named_modules() if type(module) in READERS
+    ]
     if not readers:
         raise HoldfastError(
             f"cannot watch {type(model).__name__}: no attention found that we can read "
@@ -315,7 +317,8 @@ def _unwrap(model: nn.Module) -> nn.Module:
     while isinstance(model, DistributedDataParallel | DataParallel):
         model = model.module
     compiled = any(
-        isinstance(module, torch._dynamo.OptimizedModule | torch.jit.ScriptModule) or module._compiled_call_impl is not None
+        isinstance(module, torch._dynamo.OptimizedModule | torch.jit.ScriptModule)
+        or module._compiled_call_impl is not None
         for module in model.modules()
     )
     if compiled:

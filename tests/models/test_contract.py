@@ -136,9 +136,7 @@ def test_gradient_checkpointing_changes_nothing(name):
 EXPORTED = [name for name in MODELS if "tiny" in name or "nano" in name]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in EXPORTED else pytest.mark.full) for n in MODELS]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in EXPORTED else pytest.mark.full) for n in MODELS])
 def test_evaluation_forward_exports(name):
     model = build(name, num_classes=3).eval()
     images = batch(name)
@@ -180,5 +178,5 @@ def test_nano_models_have_at_most_a_million_parameters_and_8_by_8_tokens():
 
 
 def test_an_unknown_model_is_answered_with_the_nearest_names():
-    with pytest.raises(holdfast.HoldfastError, match="did you mean .*fan_tiny_8_p4_hybrid"):
+    with pytest.raises(holdfast.HoldfastError, match=r"did you mean .*fan_tiny_8_p4_hybrid"):
         holdfast.create_model("fan_tiny_8_hybrid")

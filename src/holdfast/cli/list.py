@@ -16,7 +16,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast list``."""
     parser.add_argument("what", choices=sorted(LISTERS), help="what to list")
     parser.add_argument("pattern", nargs="?", help="only names that match, such as 'fan_*_hybrid'")
-    parser.add_argument("--cost", action="store_true", help="models: count parameters and GMACs, beside the papers' figures")
+    parser.add_argument(
+        "--cost", action="store_true", help="models: count parameters and GMACs, beside the papers' figures"
+    )
 
 
 def run(arguments: Namespace) -> None:
@@ -39,7 +41,12 @@ def models_table(arguments: Namespace) -> Table:
         table.add_column(column, justify="left" if column == "model" else "right", no_wrap=True)
     for name in track(names, description="counting", transient=True):
         cost, paper = measure_cost(name), papers["models"].get(name, {})
-        figures = [f"{cost.parameters / 1e6:.2f}", f"{cost.gmacs:.2f}", paper.get("params_m", "–"), paper.get("gmacs", "–")]
+        figures = [
+            f"{cost.parameters / 1e6:.2f}",
+            f"{cost.gmacs:.2f}",
+            paper.get("params_m", "–"),
+            paper.get("gmacs", "–"),
+        ]
         table.add_row(name, str(cost.image_size[0]), *map(str, figures))
     return table
 

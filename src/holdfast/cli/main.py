@@ -4,14 +4,15 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 import jsonargparse
 
 from holdfast._version import __version__
 from holdfast.errors import HoldfastError, nearest
 
-# name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and `run(args)`,
-# and imports torch only inside `run`.
+# name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and
+# `run(arguments)`, and imports torch only inside `run`.
 COMMANDS = {
     "list": "list the models (with --cost: parameters and GMACs beside the papers' figures)",
     "demo": "see on this machine, without a download, what Holdfast can do today",
@@ -52,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return EXIT_OK
         command, rest = argv[0], argv[1:]
         if command not in COMMANDS:
-            raise HoldfastError(f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_known()}'}")
+            raise HoldfastError(
+                f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_known()}'}"
+            )
         arguments = build_parser(command).parse_args(rest)
         return int(_module(command).run(arguments) or EXIT_OK)
     except (HoldfastError, jsonargparse.ArgumentError) as error:
@@ -75,7 +78,7 @@ class _EpilogAsWritten(jsonargparse.DefaultHelpFormatter):
         return "\n".join(indent + line for line in text.splitlines())
 
 
-def _module(command: str):  # noqa: ANN202 - a module with add_arguments and run
+def _module(command: str) -> ModuleType:
     return importlib.import_module(f"holdfast.cli.{command}")
 
 

@@ -6,11 +6,13 @@ import torch
 from torch import Tensor, nn
 
 
-def fourier_code(height: int, width: int, *, hidden: int = 32, floor: bool = True, device: torch.device | None = None) -> Tensor:
+def fourier_code(
+    height: int, width: int, *, hidden: int = 32, floor: bool = True, device: torch.device | None = None
+) -> Tensor:
     """Sines and cosines of every grid position, shape (height, width, 2 · hidden), rows first.
 
-    XCiT's code, as FAN's classifiers use it. ``floor=False`` leaves out the rounding of i/2 in the frequencies, as FAN's
-    released segmentation and detection backbones do: their weights need it.
+    XCiT's code, as FAN's classifiers use it. ``floor=False`` leaves out the rounding of i/2 in the frequencies, as
+    FAN's released segmentation and detection backbones do: their weights need it.
     """
     index = torch.arange(hidden, dtype=torch.float32, device=device)
     half = torch.div(index, 2, rounding_mode="floor") if floor else index / 2

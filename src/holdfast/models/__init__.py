@@ -20,7 +20,7 @@ def model_names() -> list[str]:
 
 def create_model(name: str, **kwargs: Any) -> nn.Module:
     """``timm.create_model`` that answers a misspelt name with the nearest known ones."""
-    plain = name.split(".")[0]
+    plain = name.split(".", maxsplit=1)[0]
     if ":" not in name and not timm.is_model(plain):
         raise HoldfastError(f"unknown model {name!r}{nearest(plain, [*model_names(), *timm.list_models()])}")
     return timm.create_model(name, **kwargs)

@@ -100,4 +100,5 @@ class ConvNeXtTrunk(nn.Module):
 def _init_convolution(module: nn.Module) -> None:
     if isinstance(module, nn.Conv2d):
         trunc_normal_(module.weight, std=0.02)
-        nn.init.zeros_(module.bias)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

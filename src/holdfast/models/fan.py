@@ -32,7 +32,9 @@ class ConvPatchEmbed(nn.Module):
     def __init__(self, dim: int, *, patch_size: int, in_chans: int) -> None:
         super().__init__()
         # XCiT's widths; with patch 4 the first one is kept at a quarter
-        widths = {16: [dim // 8, dim // 4, dim // 2, dim], 8: [dim // 4, dim // 2, dim], 4: [dim // 4, dim]}.get(patch_size)
+        widths = {16: [dim // 8, dim // 4, dim // 2, dim], 8: [dim // 4, dim // 2, dim], 4: [dim // 4, dim]}.get(
+            patch_size
+        )
         if widths is None:
             raise HoldfastError(f"patch_size must be 4, 8 or 16, got {patch_size}")
         layers: list[nn.Module] = []
@@ -212,7 +214,13 @@ class FAN(nn.Module):
         self.cls_attn_blocks = nn.ModuleList(
             [
                 ClassAttentionBlock(
-                    width, heads, mlp_ratio=mlp_ratio, qkv_bias=qkv_bias, norm_layer=LayerNorm, eta=eta, tokens_norm=True
+                    width,
+                    heads,
+                    mlp_ratio=mlp_ratio,
+                    qkv_bias=qkv_bias,
+                    norm_layer=LayerNorm,  # type: ignore[arg-type]  # timm takes any constructor
+                    eta=eta,
+                    tokens_norm=True,
                 )
                 for _ in range(cls_attn_layers)
             ]
@@ -401,9 +409,9 @@ def _as_int_or_list(indices: int | Sequence[int]) -> int | list[int]:
 
 def _check_choices(channel_attention: str, *, embed_dim: int, num_heads: int) -> None:
     if channel_attention not in CHANNEL_ATTENTION:
-        known = ", ".join(CHANNEL_ATTENTION)
+        hint = nearest(channel_attention, CHANNEL_ATTENTION)
         raise HoldfastError(
-            f"channel_attention must be one of {known}, got {channel_attention!r}{nearest(channel_attention, CHANNEL_ATTENTION)}"
+            f"channel_attention must be one of {', '.join(CHANNEL_ATTENTION)}, got {channel_attention!r}{hint}"
         )
     if num_heads < 1 or embed_dim % num_heads:
         raise HoldfastError(f"num_heads must divide the width {embed_dim}, got {num_heads}")
@@ -417,7 +425,7 @@ def _init_fan(module: nn.Module) -> None:
     elif isinstance(module, LPI):
         for convolution in (module.conv1, module.conv2):
             nn.init.normal_(convolution.weight, std=(2 / 9) ** 0.5)  # fan-out of a depthwise 3×3 kernel is 9
-            nn.init.zeros_(convolution.bias)
+            nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------- entry points
@@ -534,7 +542,7 @@ def fan_large_16_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
 
 
 @register_model
-def fan_Xlarge_16_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:  # noqa: N802 - the published name
+def fan_Xlarge_16_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
     """FAN-XL-Hybrid: 20 blocks, then three wider ones on a halved grid."""
     size = {"embed_dim": 528, "depth": 20, "num_heads": 11, "trunk_depths": (3, 7), "tail": (768, 3, 16)}
     return _create_fan("fan_Xlarge_16_p4_hybrid", pretrained, kwargs, **size)

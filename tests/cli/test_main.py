@@ -1,0 +1,66 @@
+"""The command line: quick help, one sentence for bad input."""
+
+import subprocess
+import sys
+
+import pytest
+
+import holdfast
+from holdfast.cli.main import COMMANDS, main
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)])
+def test_help_imports_neither_torch_nor_timm(arguments):
+    script = (
+        "import sys; from holdfast.cli.main import main; code = main(sys.argv[1:]);"
+        "heavy = {'torch', 'timm', 'torchvision', 'matplotlib'} & set(sys.modules);"
+        "assert not heavy, heavy; sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "usage: holdfast" in done.stdout
+
+
+def test_help_names_every_command(capsys):
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"\n  {command} " in printed for command in COMMANDS)
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"holdfast {holdfast.__version__}\n"
+
+
+BAD_INPUT = {
+    "unknown command": (["lst"], "unknown command 'lst'; did you mean 'list'?"),
+    "unknown list": (["list", "modls"], "modls"),
+    "unknown option": (["list", "models", "--costs"], "--costs"),
+    "no model of that name": (["list", "models", "fan_nno"], "nothing matches 'fan_nno'; did you mean 'fan_nano'"),
+    "unwritable folder": (["demo", "--out", "/proc/nowhere"], "--out must be a folder we can write to"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_gets_one_sentence_and_exit_code_2(case, capsys):
+    arguments, sentence = BAD_INPUT[case]
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("holdfast: error: ")
+    assert sentence in printed.err
+    assert len(printed.err.strip().splitlines()) == 1
+
+
+def test_list_models_with_cost_puts_the_papers_figures_beside_ours(capsys):
+    assert main(["list", "models", "fan_tiny*", "--cost"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    rows = {line[0]: line[1:] for line in lines if line}
+    assert rows["fan_tiny_12_p16_224"] == ["224", "7.32", "1.47", "7.3", "1.3"]
+    assert rows["fan_tiny_8_p4_hybrid"] == ["224", "7.47", "3.64", "7.4", "3.5"]
+
+
+def test_demo_runs_and_leaves_a_picture(tmp_path, capsys):
+    assert main(["demo", "--out", str(tmp_path / "demo")]) == 0
+    assert (tmp_path / "demo" / "attention.png").read_bytes().startswith(b"\x89PNG")
+    assert "fan_tiny_8_p4_hybrid looked at a photograph" in capsys.readouterr().out

@@ -1,0 +1,74 @@
+"""What a stranger gets: lazy imports, registration with timm, and a wheel that has everything in it."""
+
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def python(script: str, *, interpreter: str = sys.executable, cwd: Path | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run([interpreter, "-c", script], capture_output=True, text=True, check=False, cwd=cwd)
+
+
+@pytest.mark.parametrize("order", ["import timm, holdfast", "import holdfast, timm", "import holdfast.models, timm"])
+def test_import_registers_the_models_in_any_order(order):
+    done = python(f"{order}; assert timm.is_model('fan_nano'); print(timm.create_model('fan_nano').num_classes)")
+    assert (done.stdout.strip(), done.returncode) == ("10", 0), done.stderr
+
+
+def test_import_alone_loads_no_torch():
+    script = "import sys, holdfast, holdfast.corruptions; assert not {'torch', 'timm'} & set(sys.modules); print(dir(holdfast))"
+    done = python(script)
+    assert done.returncode == 0, done.stderr
+    assert "watch" in done.stdout
+
+
+def test_unknown_attribute_is_an_attribute_error():
+    import holdfast
+
+    with pytest.raises(AttributeError, match="no attribute 'wach'"):
+        holdfast.wach  # noqa: B018
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return next(folder.glob("*.whl"))
+
+
+def test_wheel_holds_all_files_of_the_package(wheel):
+    shipped = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("holdfast/")}
+    source = ROOT / "src"
+    expected = {
+        path.relative_to(source).as_posix()
+        for path in (source / "holdfast").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert expected <= shipped
+
+
+def test_wheel_works_in_another_environment(wheel, tmp_path):
+    """Installed elsewhere, with the heavy packages of this environment within reach but not our source tree."""
+    venv.create(tmp_path / "env", with_pip=True)
+    interpreter = str(tmp_path / "env" / "bin" / "python")
+    pip = [interpreter, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(pip, check=True, capture_output=True)
+    here = python("import sysconfig; print(sysconfig.get_paths()['purelib'])").stdout.strip()
+    there = Path(python("import sysconfig; print(sysconfig.get_paths()['purelib'])", interpreter=interpreter).stdout.strip())
+    # a plain path file, read without running the editable install's own one
+    (there / "heavy.pth").write_text(here + "\n")
+
+    location = python("import holdfast; print(holdfast.__file__)", interpreter=interpreter, cwd=tmp_path)
+    assert Path(location.stdout.strip()).is_relative_to(there), location.stderr
+    command = [str(tmp_path / "env" / "bin" / "holdfast"), "list", "models", "fan_nano*", "--cost"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "fan_nano_hybrid" in done.stdout
