@@ -1,0 +1,165 @@
+"""Digital: contrast, elastic transform, pixelate, JPEG and saturate."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image as Pillow
+from scipy.ndimage import gaussian_filter1d
+
+from holdfast.corruptions.draws import Draws
+from holdfast.corruptions.filters import Field, Image, Images, each, gaussian_taps, strips, tall, to_bytes
+
+
+def contrast(images: Images, _draws: Sequence[Draws], *, gain: float) -> Images:
+    """(u − μ)·gain + μ with μ the mean of each channel.
+
+    ImageNet-C.
+    """
+    means = np.array([cv2.mean(image)[:3] for image in images])[:, None] / 255  # N 1 3
+    levels = np.arange(256)[:, None] / 255.0
+    tables = (np.clip((levels - means) * gain + means, 0, 1) * 255).astype(np.uint8)  # N 256 3
+    return np.stack([cv2.LUT(image, table[None]) for image, table in zip(images, tables, strict=True)])
+
+
+@each
+def pixelate(image: Image, _draws: Draws, *, scale: float) -> Image:
+    """Box down to int(side·scale), then repeat pixels.
+
+    ImageNet-C enlarges with a box filter, which gives the same bytes.
+    """
+    height, width = image.shape[:2]
+    small = Pillow.fromarray(image).resize((int(width * scale), int(height * scale)), Pillow.Resampling.BOX)
+    return np.array(small.resize((width, height), Pillow.Resampling.NEAREST))
+
+
+@each
+def jpeg_compression(image: Image, _draws: Draws, *, quality: int) -> Image:
+    """Encode and decode, chroma at half resolution.
+
+    ImageNet-C used Pillow; OpenCV's encoder gives the same bytes and is quicker on small images.
+    """
+    _, coded = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality])
+    return cv2.cvtColor(cv2.imdecode(coded, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+
+
+def saturate(images: Images, _draws: Sequence[Draws], *, factor: float, shift: float) -> Images:
+    """Scale and shift the saturation of HSV.
+
+    ImageNet-C, extra kind; grey pixels have hue 0, so they turn reddish where the shift is positive.
+    """
+    ratio, lowest = _saturation_tables(factor, shift)
+    pixels, result = tall(images), np.empty_like(tall(images))
+    for rows in strips(pixels.shape):
+        part = pixels[rows]
+        red, green, blue = cv2.split(part)
+        value, least = cv2.max(cv2.max(red, green), blue), cv2.min(cv2.min(red, green), blue)
+        index = (value.astype(np.uint16) << 8) | least
+        top = cv2.merge([value] * 3)
+        middle = top - (top - part) * cv2.merge([ratio.take(index, mode="clip")] * 3)
+        bottom = cv2.merge([lowest.take(index, mode="clip")] * 3)
+        vivid = np.where(part == cv2.merge([least] * 3), bottom, middle.astype(np.uint8))
+        np.copyto(vivid, top, where=part == top)
+        if shift:
+            grey = value == least
+            vivid[grey, 1:] = lowest.take(index[grey])[:, None]
+        result[rows] = vivid
+    return result.reshape(images.shape)
+
+
+@lru_cache(maxsize=16)
+def _saturation_tables(factor: float, shift: float) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+    """At 256·V + minimum: S'/S, which moves the middle channel, and what the smallest channel becomes."""
+    value, least = np.arange(256)[:, None] / 255.0, np.arange(256)[None] / 255.0
+    before = np.divide(value - least, value, out=np.zeros((256, 256)), where=value > 0)
+    after = np.clip(before * factor + shift, 0, 1)
+    ratio = np.divide(after, before, out=np.zeros((256, 256)), where=before > 0)
+    lowest = (np.clip(value * (1 - after), 0, 1) * 255).astype(np.uint8)
+    return np.clip(ratio, 0, 256).ravel(), lowest.ravel()
+
+
+def elastic_transform(
+    images: Images, draws: Sequence[Draws], *, alpha: float, sigma: float | None = None, affine: float | None = None
+) -> Images:
+    """Move pixels along a smoothed random field.
+
+    ImageNet-C jitters three points first and knows σ in pixels; imagecorruptions (σ and affine None) does neither: its
+    σ is 1 % of each side and its noise ±0.5 % of the height for both axes. They are different corruptions.
+    """
+    shape = images.shape[1:3]
+    if sigma is None or affine is None:
+        reach, sigmas, values = 0.005 * shape[0], (0.01 * shape[0], 0.01 * shape[1]), images
+    else:
+        pairs = zip(images, draws, strict=True)
+        reach, sigmas, values = (
+            1.0,
+            (sigma, sigma),
+            np.stack([_jittered(image, affine, source) for image, source in pairs]),
+        )
+    noise = [source.uniform(-reach, reach, shape) for source in draws for _axis in "xy"]
+    fields = _smoothed(np.stack(noise, axis=-1).astype(np.float32, copy=False), sigmas)  # H W 2N
+    fields *= np.float32(alpha)
+    return to_bytes(_displaced(values, fields[..., ::2], fields[..., 1::2]))
+
+
+def _jittered(image: Image, reach: float, draws: Draws) -> Field:
+    """An affine map that takes three points around the centre to random places near them, axes ordered as published."""
+    size = np.array(image.shape[:2], np.float32)
+    centre, third = size // 2, min(image.shape[:2]) // 3
+    points = np.array([centre + third, [centre[0] + third, centre[1] - third], centre - third], np.float32)
+    moved = points + draws.uniform(-reach, reach, points.shape).astype(np.float32)
+    matrix = cv2.getAffineTransform(points, moved)
+    size_across_down = (image.shape[1], image.shape[0])
+    return cv2.warpAffine(image.astype(np.float32), matrix, size_across_down, borderMode=cv2.BORDER_REFLECT_101)
+
+
+def _smoothed(fields: Field, sigmas: tuple[float, float]) -> Field:
+    """Gaussian smoothing of H W C cut at 3 σ, borders mirrored with the edge repeated."""
+    if max(sigmas) == 0:
+        return fields
+    if 6 * max(sigmas) > min(fields.shape[:2]):  # the mirror folds many taps onto few pixels: a matrix is quicker
+        rows, columns = _smoother(fields.shape[0], sigmas[0]), _smoother(fields.shape[1], sigmas[1])
+        return np.stack([rows @ field @ columns.T for field in np.moveaxis(fields, -1, 0)], axis=-1)
+    down, across = (gaussian_taps(sigma, 3.0) for sigma in sigmas)
+    return cv2.sepFilter2D(fields, cv2.CV_32F, across, down, borderType=cv2.BORDER_REFLECT)
+
+
+@lru_cache(maxsize=8)
+def _smoother(side: int, sigma: float) -> Field:
+    return gaussian_filter1d(np.eye(side), sigma, axis=0, mode="reflect", truncate=3.0).astype(np.float32)
+
+
+def _displaced(values: NDArray[Any], across: Field, down: Field) -> Field:
+    """Bilinear samples of N H W 3 at (row + down, column + across), borders mirrored with the edge repeated.
+
+    Four nearest look-ups and our own weights, because OpenCV before 5 interpolates on a grid of 1/32 pixel.
+    """
+    result = np.empty(values.shape, np.float32)
+    columns = np.arange(values.shape[2], dtype=np.float32)
+    for number, image in enumerate(values):
+        for strip in strips(image.shape):
+            x = across[strip, :, number] + columns
+            y = down[strip, :, number] + np.arange(strip.start, strip.stop, dtype=np.float32)[:, None]
+            result[number, strip] = _bilinear(image, x, y)
+    return result
+
+
+def _bilinear(image: NDArray[Any], x: Field, y: Field) -> Field:
+    left, top = np.floor(x), np.floor(y)
+    x -= left
+    y -= top
+    corner = cv2.merge([left, top]).astype(np.int16)
+
+    def at(right: int, below: int) -> NDArray[Any]:
+        places = corner + np.array([right, below], np.int16) if right or below else corner
+        return cv2.remap(image, places, None, cv2.INTER_NEAREST, borderMode=cv2.BORDER_REFLECT)
+
+    def between(low: NDArray[Any], high: NDArray[Any], weight: Field) -> Field:
+        step = cv2.subtract(high, low, dtype=cv2.CV_32F)
+        return cv2.add(low, cv2.multiply(step, weight, step), dtype=cv2.CV_32F)
+
+    weight = cv2.merge([x] * 3)
+    return between(between(at(0, 0), at(1, 0), weight), between(at(0, 1), at(1, 1), weight), cv2.merge([y] * 3))

@@ -1,0 +1,151 @@
+"""Where randomness comes from: a stream keyed by what is corrupted, or a literal replay of somebody else's stream.
+
+Every random kind takes its source of draws as an argument. A keyed source depends on nothing but
+(seed, image id, kind, severity), so results never depend on order, batch size, workers or processes.
+"""
+
+import hashlib
+import math
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+Shape = tuple[int, ...]
+
+
+@runtime_checkable
+class Draws(Protocol):
+    """The draws a corruption may ask for.
+
+    A ``literal`` source is drawn exactly as the reference implementations draw, number by number; from any other source
+    a kind may draw less, or through tables, as long as the law of the result is the same.
+    """
+
+    literal: bool
+
+    def normal(self, shape: Shape) -> NDArray[Any]:
+        """Standard normal values."""
+
+    def uniform(self, low: float, high: float, shape: Shape = ()) -> NDArray[Any]:
+        """Uniform values in [low, high)."""
+
+    def integers(self, low: int, high: int, shape: Shape = ()) -> NDArray[Any]:
+        """Uniform whole numbers in [low, high)."""
+
+    def poisson(self, rate: NDArray[Any]) -> NDArray[Any]:
+        """Poisson counts for an array of rates; asked of literal sources only."""
+
+    def words(self, count: int) -> NDArray[np.uint16]:
+        """Independent 16-bit words; never asked of literal sources."""
+
+    def fractions(self, count: int) -> NDArray[np.float64]:
+        """Uniform values in [0, 1) with 53 bits; never asked of literal sources."""
+
+
+class StreamDraws:
+    """Draws from a NumPy generator, by law. Fields of normal and uniform values have 16 bits each."""
+
+    literal = False
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self.generator = generator
+
+    def words(self, count: int) -> NDArray[np.uint16]:
+        """Independent 16-bit words, four from each 64-bit word of the generator."""
+        return self._raw(-(-count // 4)).view(np.uint16)[:count]
+
+    def fractions(self, count: int) -> NDArray[np.float64]:
+        """Uniform values in [0, 1) with 53 bits."""
+        return self.generator.random(count)
+
+    def normal(self, shape: Shape) -> NDArray[Any]:
+        """Standard normal float32: the midpoints of 65536 equally likely bins, which end at ±4.3 σ."""
+        return _normal_bins().take(self.words(math.prod(shape)), mode="clip").reshape(shape)
+
+    def uniform(self, low: float, high: float, shape: Shape = ()) -> NDArray[Any]:
+        """Uniform values: 53 bits for one, float32 midpoints of 65536 bins for a field."""
+        if not shape:
+            return np.asarray(self.generator.uniform(low, high))
+        step = (high - low) / 65536
+        field = self.words(math.prod(shape)).reshape(shape).astype(np.float32)
+        field *= np.float32(step)
+        field += np.float32(low + step / 2)
+        return field
+
+    def integers(self, low: int, high: int, shape: Shape = ()) -> NDArray[Any]:
+        """Uniform whole numbers in [low, high), for a field at most 256 different ones, as uint8 if low is 0."""
+        span, count = high - low, math.prod(shape)
+        if not shape:
+            return np.asarray(self.generator.integers(low, high))
+        if span & (span - 1):
+            field = self.generator.integers(0, span, shape, dtype=np.uint8)
+        else:
+            field = (self._raw(-(-count // 8)).view(np.uint8)[:count] & np.uint8(span - 1)).reshape(shape)
+        return field + low if low else field
+
+    def poisson(self, rate: NDArray[Any]) -> NDArray[Any]:
+        """Poisson counts for an array of rates."""
+        return self.generator.poisson(rate)
+
+    def _raw(self, count: int) -> NDArray[np.uint64]:
+        return self.generator.integers(0, 2**64, count, dtype=np.uint64).astype("<u8", copy=False)
+
+
+class LegacyDraws:
+    """A literal replay of NumPy's legacy stream, the one the published generators draw from."""
+
+    literal = True
+
+    def __init__(self, seed: int) -> None:
+        self.state = np.random.RandomState(seed)
+
+    def normal(self, shape: Shape) -> NDArray[Any]:
+        """Standard normal float64."""
+        return self.state.standard_normal(shape)
+
+    def uniform(self, low: float, high: float, shape: Shape = ()) -> NDArray[Any]:
+        """Uniform float64 in [low, high)."""
+        return np.asarray(self.state.uniform(low, high, shape or None))
+
+    def integers(self, low: int, high: int, shape: Shape = ()) -> NDArray[Any]:
+        """Uniform whole numbers in [low, high)."""
+        return np.asarray(self.state.randint(low, high, shape or None))
+
+    def poisson(self, rate: NDArray[Any]) -> NDArray[Any]:
+        """Poisson counts for an array of rates."""
+        return self.state.poisson(rate)
+
+    def words(self, count: int) -> NDArray[np.uint16]:
+        """Refused: a literal source is drawn as the reference draws."""
+        raise NotImplementedError("a literal source has no words")
+
+    def fractions(self, count: int) -> NDArray[np.float64]:
+        """Refused: a literal source is drawn as the reference draws."""
+        raise NotImplementedError("a literal source has no fractions")
+
+
+class _Key(np.random.bit_generator.ISeedSequence):
+    """Hands Philox its key as it is; NumPy would ask the operating system for entropy first, which costs time."""
+
+    def __init__(self, digest: bytes) -> None:
+        self.words = np.frombuffer(digest, "<u8").astype(np.uint64)
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> NDArray[Any]:
+        return self.words[:n_words]
+
+
+def keyed(seed: int, image_id: str, kind: str, severity: int) -> StreamDraws:
+    """Philox draws that depend on nothing but these four (Salmon et al. 2011; the key is a BLAKE2b digest of them)."""
+    text = f"{seed}\0{image_id}\0{kind}\0{severity}".encode("utf-8", "surrogateescape")
+    key = _Key(hashlib.blake2b(text, digest_size=16).digest())
+    return StreamDraws(np.random.Generator(np.random.Philox(key)))  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=1)
+def _normal_bins() -> NDArray[np.float32]:
+    bins = ndtri((np.arange(65536) + 0.5) / 65536).astype(np.float32)
+    bins.flags.writeable = False
+    return bins

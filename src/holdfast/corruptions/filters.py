@@ -1,0 +1,167 @@
+"""What several corruptions are made of: bytes, strips, Gaussian smoothing, one-sided motion trails, clipped zoom."""
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter1d
+
+from holdfast.corruptions.draws import Draws
+
+Image = NDArray[np.uint8]  # H W 3
+Images = NDArray[np.uint8]  # N H W 3, all of one size
+Field = NDArray[np.float32]
+
+STRIP_VALUES = 1 << 17  # values on which several passes stay in a core's own cache
+
+
+def each(function: Callable[..., Image]) -> Callable[..., Images]:
+    """A corruption of one image and its draws, made one of several images and their draws."""
+
+    @functools.wraps(function)
+    def batched(images: Images, draws: Sequence[Draws], **parameters: Any) -> Images:
+        results = [function(image, source, **parameters) for image, source in zip(images, draws, strict=True)]
+        return results[0][None] if len(results) == 1 else np.stack(results)
+
+    return batched
+
+
+def tall(images: NDArray[Any]) -> NDArray[Any]:
+    """Images below one another, N·H W …, for work that looks at single pixels."""
+    return images.reshape(-1, *images.shape[2:])
+
+
+def side_by_side(images: NDArray[Any]) -> NDArray[Any]:
+    """Images as channels of one image, H W (N·C), so that one filter call serves all."""
+    if len(images) == 1:
+        return images[0]
+    return np.ascontiguousarray(images.transpose(1, 2, 0, 3)).reshape(*images.shape[1:3], -1)
+
+
+def apart(channels: NDArray[Any], count: int) -> NDArray[Any]:
+    """Undo `side_by_side`."""
+    if count == 1:
+        return channels[None]
+    split = channels.reshape(*channels.shape[:2], count, -1)
+    return np.ascontiguousarray(split.transpose(2, 0, 1, 3))
+
+
+def turned(values: NDArray[Any]) -> NDArray[Any]:
+    """Rows and columns exchanged."""
+    if values.ndim == 2 or values.shape[2] <= 4:
+        return cv2.transpose(values)
+    return np.ascontiguousarray(values.swapaxes(0, 1))
+
+
+def to_bytes(values: Field) -> NDArray[np.uint8]:
+    """Clamp to 0..255 in place and truncate, as all published generators do."""
+    np.clip(values, 0, 255, out=values)
+    return values.astype(np.uint8)
+
+
+def strips(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Slices of rows small enough that several passes over them stay in cache."""
+    rows = max(1, STRIP_VALUES // math.prod(shape[1:]))
+    return (slice(start, min(start + rows, shape[0])) for start in range(0, shape[0], rows))
+
+
+@lru_cache(maxsize=64)
+def gaussian_taps(sigma: float, truncate: float = 4.0) -> NDArray[np.float64]:
+    """Taps of the sampled Gaussian of radius int(truncate·σ + ½), normalised."""
+    radius = int(truncate * sigma + 0.5)
+    offsets = np.arange(-radius, radius + 1)
+    taps = np.exp(-0.5 * (offsets / sigma) ** 2) if radius else np.ones(1)
+    return taps / taps.sum()
+
+
+def smooth(values: NDArray[Any], sigma: float, *, truncate: float = 4.0, nudge: float = 0.0) -> Field:
+    """Separable Gaussian with replicated border, float32."""
+    taps = gaussian_taps(sigma, truncate)
+    return cv2.sepFilter2D(values, cv2.CV_32F, taps, taps, delta=nudge, borderType=cv2.BORDER_REPLICATE)
+
+
+def smooth_bytes(image: NDArray[np.uint8], sigma: float, *, truncate: float = 4.0) -> NDArray[np.uint8]:
+    """Separable Gaussian with replicated border, truncated to bytes."""
+    return to_bytes(smooth(image, sigma, truncate=truncate, nudge=_white_nudge(sigma, truncate)))
+
+
+@lru_cache(maxsize=64)
+def _white_nudge(sigma: float, truncate: float) -> float:
+    """A nudge above float32's error, towards where the reference's float64 rounding leaves flat white: 255 or 254."""
+    white = np.ones(1)
+    for _ in range(2):
+        white = gaussian_filter1d(white, sigma, truncate=truncate, mode="nearest")
+    return 1e-4 if white[0] >= 1 else -1e-4
+
+
+def trail(radius: int, sigma: float, angle: float, shape: tuple[int, ...]) -> list[tuple[int, int, float]]:
+    """The motion kernel as (row, column, weight): half a Gaussian that starts at the pixel and runs along the angle.
+
+    ImageMagick's motion blur. Offsets that reach the image's size end the trail and the weights are not renormalised,
+    which darkens tiny images, as in imagecorruptions.
+    """
+    steps = np.arange(2 * radius + 1)
+    weights = np.exp(-(steps**2) / (2 * sigma**2))
+    weights /= weights.sum()
+    rows = np.ceil(steps * math.sin(math.radians(angle)) - 0.5).astype(int)
+    columns = np.ceil(steps * math.cos(math.radians(angle)) - 0.5).astype(int)
+    taps: dict[tuple[int, int], float] = {}
+    for row, column, weight in zip(rows.tolist(), columns.tolist(), weights.tolist(), strict=True):
+        if abs(row) >= shape[0] or abs(column) >= shape[1]:
+            break
+        taps[row, column] = taps.get((row, column), 0.0) + weight
+    return [(row, column, weight) for (row, column), weight in taps.items()]
+
+
+def motion(values: NDArray[Any], radius: int, sigma: float, angle: float, *, base: float = 0.0) -> Field:
+    """``base`` plus the sum of shifted copies along the trail, replicated border, float32."""
+    taps = trail(radius, sigma, angle, values.shape)
+    rows, columns = [tap[0] for tap in taps], [tap[1] for tap in taps]
+    top, left = max(0, -min(rows)), max(0, -min(columns))
+    bottom, right = max(0, *rows), max(0, *columns)
+    padded = cv2.copyMakeBorder(values, top, bottom, left, right, cv2.BORDER_REPLICATE).astype(np.float32, copy=False)
+    blurred = np.full(values.shape, base, np.float32)
+    width = values.shape[1]
+    for strip in strips(values.shape):
+        target = blurred[strip]
+        for row, column, weight in taps:
+            shifted = padded[strip.start + top + row : strip.stop + top + row, left + column : left + column + width]
+            cv2.scaleAdd(shifted, weight, target, target)
+    return blurred
+
+
+def zoom_window(side: int, factor: float) -> tuple[int, int]:
+    """First index and length of the centre part of an axis that a zoom by ``factor`` shows."""
+    length = math.ceil(side / factor)
+    return (side - length) // 2, length
+
+
+@lru_cache(maxsize=256)
+def zoom_map(side: int, factor: float, *, trimmed: bool = True) -> tuple[NDArray[np.intp], Field]:
+    """For each output index the lower source index within the window and the weight of its upper neighbour.
+
+    scipy.ndimage.zoom, order 1: corners map to corners. Trimmed: what is longer than the axis is cut from both ends.
+    """
+    length = zoom_window(side, factor)[1]
+    zoomed = round(length * factor)
+    places = np.arange(zoomed) * ((length - 1) / (zoomed - 1))
+    if trimmed:
+        start = (zoomed - side) // 2
+        places = places[start : start + side]
+    lower = np.minimum(places.astype(np.intp), length - 2)
+    return lower, (places - lower).astype(np.float32)
+
+
+def stretch(values: Field, lower: NDArray[np.intp], weight: Field) -> Field:
+    """Linear interpolation along the first axis."""
+    low = values.take(lower, axis=0)
+    high = values.take(lower + 1, axis=0)
+    high -= low
+    high *= weight.reshape(-1, *[1] * (values.ndim - 1))
+    low += high
+    return low

@@ -1,0 +1,138 @@
+"""Noise: gaussian, shot, impulse and speckle, each independent per pixel and channel.
+
+On bytes the sum ``trunc(255·(u + n))`` is ``X + floor(255·n)``, so each noise is a law of whole numbers (see `laws`).
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, pdtr
+
+from holdfast.corruptions.draws import Draws
+from holdfast.corruptions.filters import STRIP_VALUES, Images
+from holdfast.corruptions.laws import Law, law
+
+_SHIFTS = np.arange(-255, 256)
+_LEVELS = np.arange(256)
+
+
+def gaussian_noise(images: Images, draws: Sequence[Draws], *, sigma: float) -> Images:
+    """clip(u + σ·N(0,1)).
+
+    ImageNet-C, Hendrycks & Dietterich 2019; the cast truncates.
+    """
+    if draws[0].literal:
+        return _cast([unit + sigma * source.normal(unit.shape) for unit, source in _units(images, draws)])
+    return _shifted(images, draws, gaussian_law(sigma))
+
+
+def impulse_noise(images: Images, draws: Sequence[Draws], *, amount: float) -> Images:
+    """A share of all values turns black or white, half each; channels on their own, so specks are coloured.
+
+    ImageNet-C, after scikit-image's salt and pepper.
+    """
+    if draws[0].literal:
+        return np.stack([_salt_and_pepper(image, source, amount) for image, source in zip(images, draws, strict=True)])
+    return _shifted(images, draws, impulse_law(amount))
+
+
+def shot_noise(images: Images, draws: Sequence[Draws], *, photons: float) -> Images:
+    """Poisson(u·c)/c, the noise of c photons at full brightness.
+
+    ImageNet-C; only 256 rates exist, so a table of 256 laws is exact.
+    """
+    if draws[0].literal:
+        return _cast([source.poisson(unit * photons) / float(photons) for unit, source in _units(images, draws)])
+    return _by_level(images, draws, shot_law(photons))
+
+
+def speckle_noise(images: Images, draws: Sequence[Draws], *, sigma: float) -> Images:
+    """clip(u + u·σ·N(0,1)): noise in proportion to brightness.
+
+    ImageNet-C, extra kind.
+    """
+    if draws[0].literal:
+        return _cast([unit + unit * (sigma * source.normal(unit.shape)) for unit, source in _units(images, draws)])
+    return _by_level(images, draws, speckle_law(sigma))
+
+
+@lru_cache(maxsize=16)
+def gaussian_law(sigma: float) -> Law:
+    """P(floor(255·σ·n) ≤ k): saturation merges what lies beyond ±255."""
+    steps = ndtr((_SHIFTS + 1) / (255 * sigma))
+    steps[-1] = 1.0
+    return law(steps[None], first=-255, guide_bits=16)
+
+
+@lru_cache(maxsize=16)
+def impulse_law(amount: float) -> Law:
+    """Minus 255 saturates to black, plus 255 to white."""
+    steps = np.where(_SHIFTS < 0, amount / 2, 1 - amount / 2)
+    steps[-1] = 1.0
+    return law(steps[None], first=-255, guide_bits=16)
+
+
+@lru_cache(maxsize=10)
+def shot_law(photons: float) -> Law:
+    """P(result ≤ v | level): the largest count whose truncated level is v, looked up in the Poisson distribution."""
+    counts = np.arange(int(photons) + 2)
+    results = (np.clip(counts / float(photons), 0, 1) * 255).astype(np.uint8)
+    largest = np.searchsorted(results, _LEVELS, side="right") - 1.0
+    steps = pdtr(largest[None], (_LEVELS / 255.0 * photons)[:, None])
+    steps[:, -1] = 1.0
+    return law(steps, first=0, guide_bits=12)
+
+
+@lru_cache(maxsize=10)
+def speckle_law(sigma: float) -> Law:
+    """P(result ≤ v | level x) = Φ(((v+1)/x − 1)/σ); black stays black."""
+    levels = np.maximum(_LEVELS, 1)[:, None]
+    steps = ndtr(((_LEVELS + 1) / levels - 1) / sigma)
+    steps[0], steps[:, -1] = 1.0, 1.0
+    return law(steps, first=0, guide_bits=12)
+
+
+def _shifted(images: Images, draws: Sequence[Draws], shifts: Law) -> Images:
+    noise = _outcomes(images, draws, shifts, conditional=False)
+    tall = (-1, *images.shape[2:])
+    return cv2.add(images.reshape(tall), noise.reshape(tall), dtype=cv2.CV_8U).reshape(images.shape)
+
+
+def _by_level(images: Images, draws: Sequence[Draws], levels: Law) -> Images:
+    return _outcomes(images, draws, levels, conditional=True).astype(np.uint8).reshape(images.shape)
+
+
+def _outcomes(images: Images, draws: Sequence[Draws], distribution: Law, *, conditional: bool) -> NDArray[np.int16]:
+    """Sample the law for all values of all images, each image from its own source, in parts that stay in cache."""
+    flat = images.reshape(len(images), -1)
+    result = np.empty(flat.shape, np.int16)
+    for start in range(0, flat.shape[1], STRIP_VALUES):
+        part = flat[:, start : start + STRIP_VALUES]
+        words = np.concatenate([source.words(part.shape[1]) for source in draws])
+        sampled = distribution.sample(words, part.ravel() if conditional else None, _refiner(draws, part.shape[1]))
+        result[:, start : start + STRIP_VALUES] = sampled.reshape(part.shape)
+    return result
+
+
+def _refiner(draws: Sequence[Draws], size: int) -> Callable[[NDArray[np.intp]], NDArray[np.float64]]:
+    def refine(places: NDArray[np.intp]) -> NDArray[np.float64]:
+        ends = np.searchsorted(places, np.arange(len(draws) + 1) * size)
+        return np.concatenate([source.fractions(count) for source, count in zip(draws, np.diff(ends), strict=True)])
+
+    return refine
+
+
+def _units(images: Images, draws: Sequence[Draws]) -> list[tuple[NDArray[np.float64], Draws]]:
+    return [(image / 255.0, source) for image, source in zip(images, draws, strict=True)]
+
+
+def _salt_and_pepper(image: NDArray[np.uint8], draws: Draws, amount: float) -> NDArray[np.uint8]:
+    hit, white = draws.uniform(0, 1, image.shape) <= amount, draws.uniform(0, 1, image.shape) <= 0.5
+    return np.where(hit, np.where(white, np.uint8(255), np.uint8(0)), image)
+
+
+def _cast(units: list[NDArray[np.float64]]) -> Images:
+    return (np.clip(np.stack(units), 0, 1) * 255).astype(np.uint8)

@@ -1,0 +1,263 @@
+"""Weather: snow, frost, fog, brightness and spatter."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.corruptions.draws import Draws
+from holdfast.corruptions.filters import (
+    Field,
+    Image,
+    Images,
+    each,
+    motion,
+    smooth,
+    stretch,
+    strips,
+    tall,
+    to_bytes,
+    turned,
+    zoom_map,
+    zoom_window,
+)
+from holdfast.corruptions.textures import texture
+
+_WATER = np.array([175, 238, 238], np.float32)
+_MUD = np.array([63, 42, 20], np.float32)
+_EMBOSS = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)
+
+
+def snow(
+    images: Images,
+    draws: Sequence[Draws],
+    *,
+    loc: float,
+    scale: float,
+    zoom: float,
+    threshold: float,
+    radius: int,
+    sigma: float,
+    mix: float,
+    eight_bit: bool = False,
+) -> Images:
+    """Whitened image plus a layer of driven flakes and the same layer turned by 180°.
+
+    ImageNet-C; draws the layer, then the angle. ``eight_bit``: the layer is truncated to bytes before the motion blur,
+    as in the generators that used ImageMagick; otherwise it is rounded, and what the zoom left too long is cut, after
+    it, as in imagecorruptions.
+    """
+    height, width = images.shape[1:3]
+    flakes = []
+    for source in draws:
+        layer = snow_layer((height, width), source, loc=loc, scale=scale, zoom=zoom, trimmed=eight_bit)
+        angle = float(source.uniform(-135, -45))
+        snowflakes = driven(layer, angle, threshold=threshold, radius=radius, sigma=sigma, eight_bit=eight_bit)
+        seen = snowflakes[:height, :width]
+        flakes.append(cv2.add(seen, cv2.rotate(seen, cv2.ROTATE_180), dtype=cv2.CV_32F))
+    return snowed(tall(images), np.concatenate(flakes), mix=mix).reshape(images.shape)
+
+
+def snow_layer(shape: tuple[int, int], draws: Draws, *, loc: float, scale: float, zoom: float, trimmed: bool) -> Field:
+    """Normal values, zoomed. Only the centre is seen, so only a literal source draws the rest."""
+    (top, rows), (left, columns) = zoom_window(shape[0], zoom), zoom_window(shape[1], zoom)
+    seen = (slice(top, top + rows), slice(left, left + columns))
+    layer = draws.normal(shape)[seen] if draws.literal else draws.normal((rows, columns))
+    layer = (loc + scale * layer).astype(np.float32, copy=False)
+    if zoom == 1:
+        return layer
+    wide = stretch(turned(layer), *zoom_map(shape[1], zoom, trimmed=trimmed))
+    return stretch(turned(wide), *zoom_map(shape[0], zoom, trimmed=trimmed))
+
+
+def driven(layer: Field, angle: float, *, threshold: float, radius: int, sigma: float, eight_bit: bool) -> Image:
+    """Flakes above the threshold, blurred along the angle, as bytes."""
+    flakes = np.where(layer < threshold, np.float32(0), np.minimum(layer, np.float32(1)))
+    flakes *= np.float32(255)
+    if eight_bit:
+        flakes = np.floor(flakes)
+    blurred = motion(flakes, radius, sigma, angle)
+    return np.rint(blurred, out=blurred).astype(np.uint8)
+
+
+def snowed(image: Image, flakes: Field, *, mix: float) -> Image:
+    """mix·x + (1−mix)·max(x, 1.5·grey + 0.5), plus flakes."""
+    result = np.empty_like(image)
+    for rows in strips(image.shape):
+        part = image[rows].astype(np.float32)
+        white = cv2.cvtColor(part, cv2.COLOR_RGB2GRAY)
+        white *= np.float32(1.5)
+        white += np.float32(127.5)
+        pale = cv2.max(part, cv2.merge([white] * 3))
+        mixed = cv2.addWeighted(part, mix, pale, 1 - mix, 0)
+        result[rows] = to_bytes(cv2.add(mixed, cv2.merge([flakes[rows]] * 3)))
+    return result
+
+
+@each
+def frost(
+    image: Image,
+    draws: Draws,
+    *,
+    image_weight: float,
+    frost_weight: float,
+    texture_scale: float | None = None,
+    textures: str | None = None,
+) -> Image:
+    """a·X + b·F, F a random window of one of five photographs of frost.
+
+    ImageNet-C; a sixth texture exists but was never drawn. Draws the texture, then row and column of the window.
+    ``texture_scale``: 1 for ImageNet, 0.3 for Tiny, 0.2 for CIFAR; None: enlarged 1.1 times or more (imagecorruptions).
+    """
+    height, width = image.shape[:2]
+    ice = texture(int(draws.integers(0, 5)), (height, width), texture_scale, textures)
+    row = int(draws.integers(0, ice.shape[0] - height))
+    column = int(draws.integers(0, ice.shape[1] - width))
+    window = ice[row : row + height, column : column + width]
+    levels = np.arange(256.0)
+    result = np.empty_like(image)
+    for rows in strips(image.shape):  # float64, because a·X + b·F often falls on whole numbers
+        total = cv2.LUT(image[rows], image_weight * levels)
+        total += cv2.LUT(window[rows], frost_weight * levels)
+        result[rows] = np.minimum(total, 255, out=total).astype(np.uint8)
+    return result
+
+
+def fog(images: Images, draws: Sequence[Draws], *, amount: float, decay: float, map_side: int | None = None) -> Images:
+    """(u + c·M)·m/(m + c) with a plasma M in [0, 1] and m the image's maximum.
+
+    ImageNet-C; the plasma is normalised over its whole map, of which the image gets the top left part.
+    """
+    height, width = images.shape[1:3]
+    clouds = plasma(map_side or _power_of_two(max(height, width)), decay, draws)
+    levels = np.arange(256, dtype=np.float32)
+    result = np.empty_like(images)
+    for image, cloud, foggy in zip(images, clouds, result, strict=True):
+        low, high = float(cloud.min()), float(cloud.max())
+        brightest = float(image.max()) / 255
+        share = brightest / (brightest + amount)
+        slope = np.float32(255 * amount * share / (high - low))
+        base = levels * np.float32(share)
+        for rows in strips(image.shape):
+            mist = (cloud[rows, :width] - np.float32(low)) * slope
+            foggy[rows] = to_bytes(cv2.add(cv2.LUT(image[rows], base), cv2.merge([mist] * 3)))
+    return result
+
+
+def plasma(side: int, decay: float, draws: Sequence[Draws]) -> Field:
+    """Diamond-square noise on a torus, one map per source of draws.
+
+    ImageNet-C; the published code scales uniform values of ±a by a once more, so amplitudes fall with decay².
+    Draws per level all centres, then all points right of a corner, then all points below one.
+    """
+    count = len(draws)
+    unit = np.stack([source.uniform(-1, 1, (side * side - 1,)) for source in draws]).astype(np.float32, copy=False)
+    grid = np.zeros((count, 1, 1), np.float32)
+    amplitude, used = 1e4, 0
+    while grid.shape[1] < side:
+        cells = grid.shape[1]
+        jitter = unit[:, used : used + 3 * cells**2].reshape(count, 3, cells, cells)
+        jitter *= np.float32(amplitude)
+        finer = np.empty((count, 2 * cells, 2 * cells), np.float32)
+        finer[:, ::2, ::2] = grid
+        grid *= np.float32(0.25)
+        right = grid + _next(grid, 2)
+        centre = right + _next(right, 1)
+        centre += jitter[:, 0]
+        finer[:, 1::2, 1::2] = centre
+        centre *= np.float32(0.25)
+        right += jitter[:, 1]
+        right += centre
+        finer[:, ::2, 1::2] = np.add(right, _previous(centre, 1), out=right)
+        below = grid + _next(grid, 1)
+        below += jitter[:, 2]
+        below += centre
+        finer[:, 1::2, ::2] = np.add(below, _previous(centre, 2), out=below)
+        grid, amplitude, used = finer, amplitude / decay**2, used + 3 * cells**2
+    return grid
+
+
+def _next(grid: Field, axis: int) -> Field:
+    first, rest = (grid[:, :1], grid[:, 1:]) if axis == 1 else (grid[..., :1], grid[..., 1:])
+    return np.concatenate((rest, first), axis=axis)
+
+
+def _previous(grid: Field, axis: int) -> Field:
+    last, rest = (grid[:, -1:], grid[:, :-1]) if axis == 1 else (grid[..., -1:], grid[..., :-1])
+    return np.concatenate((last, rest), axis=axis)
+
+
+def _power_of_two(side: int) -> int:
+    return 1 << (side - 1).bit_length()
+
+
+def brightness(images: Images, _draws: Sequence[Draws], *, shift: float) -> Images:
+    """Add to the value channel of HSV.
+
+    ImageNet-C; hue and saturation stay, so each channel is scaled by V'/V: a table of (V, channel).
+    """
+    table = _brightness_table(shift)
+    pixels, result = tall(images), np.empty_like(tall(images))
+    for rows in strips(pixels.shape):
+        part = pixels[rows]
+        red, green, blue = cv2.split(part)
+        value = cv2.max(cv2.max(red, green), blue)
+        index = cv2.merge([value] * 3).astype(np.uint16)
+        index <<= 8
+        index |= part
+        result[rows] = table.take(index, mode="clip")
+    return result.reshape(images.shape)
+
+
+@lru_cache(maxsize=16)
+def _brightness_table(shift: float) -> NDArray[np.uint8]:
+    """Entry 256·V + x: what channel x of a pixel with maximum V becomes, computed as on a trip to HSV and back."""
+    value, channel = np.arange(256)[:, None] / 255.0, np.arange(256)[None] / 255.0
+    saturation = np.divide(value - channel, value, out=np.zeros((256, 256)), where=value > 0)
+    brighter = np.clip(value + shift, 0, 1)
+    return (np.clip(brighter * (1 - saturation), 0, 1) * 255).astype(np.uint8).ravel()
+
+
+@each
+def spatter(
+    image: Image,
+    draws: Draws,
+    *,
+    loc: float,
+    scale: float,
+    sigma: float,
+    threshold: float,
+    gain: float,
+    mud: int,
+) -> Image:
+    """Splashes of water (severities 1 to 3) or mud (4 and 5).
+
+    ImageNet-C, extra kind. If nothing passes the threshold the image stays; the published code divides by zero there.
+    """
+    layer = smooth((loc + scale * draws.normal(image.shape[:2])).astype(np.float32, copy=False), sigma)
+    layer[layer < threshold] = 0
+    return muddied(image, layer, threshold=threshold, sigma=gain) if mud else splashed(image, layer, gain=gain)
+
+
+def splashed(image: Image, layer: Field, *, gain: float) -> Image:
+    """Water: an embossed distance from the edges of the drops, added in pale turquoise."""
+    drops = (np.minimum(layer, 1) * 255).astype(np.uint8)
+    distance = cv2.distanceTransform(255 - cv2.Canny(drops, 50, 150), cv2.DIST_L2, 5)
+    _, distance = cv2.threshold(distance, 20, 20, cv2.THRESH_TRUNC)
+    relief = cv2.equalizeHist(cv2.blur(distance, (3, 3)).astype(np.uint8))
+    relief = cv2.blur(cv2.filter2D(relief, cv2.CV_8U, _EMBOSS), (3, 3))
+    water = cv2.multiply(drops, relief, dtype=cv2.CV_32F)
+    peak = float(water.max())
+    if peak > 0:
+        water *= np.float32(gain / peak)
+    return to_bytes(cv2.add(image, cv2.merge([water * tint for tint in _WATER]), dtype=cv2.CV_32F))
+
+
+def muddied(image: Image, layer: Field, *, threshold: float, sigma: float) -> Image:
+    """Mud: what is clearly inside the softened mask turns brown."""
+    mask = smooth((layer > threshold).astype(np.float32), sigma)
+    mask[mask < 0.8] = 0
+    cover = cv2.merge([mask] * 3)
+    return to_bytes(image * (1 - cover) + cover * _MUD)
