@@ -1,0 +1,412 @@
+"""Robust vision transformers: RVT and RVT* (Mao et al., CVPR 2022), as released.
+
+``_plus`` models have position-aware attention scaling (PAAS): a learned mask multiplies the attention scores.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from timm.layers import DropPath, Mlp, trunc_normal_
+from timm.models import build_model_with_cfg, checkpoint, generate_default_cfgs, register_model
+from timm.models._features import feature_take_indices
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from holdfast.errors import HoldfastError
+from holdfast.models.fan import _as_int_or_list, _cfg, _nano_cfg
+from holdfast.models.image_checks import check_image
+
+LayerNorm = partial(nn.LayerNorm, eps=1e-6)
+Grid = tuple[int, int]
+
+
+def resize_mask(mask: Tensor, *, old: Grid, new: Grid) -> Tensor:
+    """A PAAS mask (h, N, N) for another token grid, interpolated over the places of keys and of queries.
+
+    Ours: the release slices masks to the first tokens, which moves every place.
+    """
+    if old == new:
+        return mask
+    resize = partial(F.interpolate, size=new, mode="bilinear", align_corners=False)
+    mask = resize(mask.unflatten(-1, old)).flatten(-2)  # h N N'
+    return resize(mask.transpose(-2, -1).unflatten(-1, old)).flatten(-2).transpose(-2, -1)
+
+
+class Stem(nn.Module):
+    """Tokens by convolution, without an activation: a stride-2 convolution, a pool, a patch projection.
+
+    Patch 16 is the published one; patch 4 (ours, for 32-px images) leaves out the pool.
+    """
+
+    def __init__(self, dim: int, *, patch_size: int, in_chans: int) -> None:
+        super().__init__()
+        if patch_size == 16:
+            first, pool, patch = nn.Conv2d(in_chans, 32, 7, stride=2, padding=2), nn.MaxPool2d(3, 2, 1), 4
+        elif patch_size == 4:
+            first, pool, patch = nn.Conv2d(in_chans, 32, 3, stride=2, padding=1), nn.Identity(), 2
+        else:
+            raise HoldfastError(f"patch_size must be 4 or 16, got {patch_size}")
+        self.proj = nn.Sequential(first, nn.BatchNorm2d(32), pool, nn.Conv2d(32, dim, patch, stride=patch))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (B, 3, H, W) → map (B, C, H/p, W/p)."""
+        return self.proj(x.contiguous(memory_format=torch.channels_last))
+
+
+class RVTAttention(nn.Module):
+    """Self-attention; with ``mask_grid`` its scores are multiplied by a learned mask before the softmax (PAAS)."""
+
+    def __init__(self, dim: int, heads: int, *, mask_grid: Grid | None = None) -> None:
+        super().__init__()
+        self.num_heads = heads
+        self.scale = (dim // heads) ** -0.5
+        self.mask_grid = mask_grid
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.proj = nn.Linear(dim, dim)
+        self.att_mask: nn.Parameter | None = None
+        if mask_grid is not None:
+            tokens = mask_grid[0] * mask_grid[1]
+            self.att_mask = nn.Parameter(trunc_normal_(torch.empty(heads, tokens, tokens), std=0.02))
+
+    def multiplier(self, grid: Grid) -> Tensor | None:
+        """What the scaled scores are multiplied by on this grid, (h, N, N)."""
+        if self.att_mask is None or self.mask_grid is None:
+            return None
+        return resize_mask(self.att_mask, old=self.mask_grid, new=grid).sigmoid()
+
+    def forward(self, x: Tensor, height: int, width: int) -> Tensor:
+        """Tokens (B, N, C) of a height × width grid → (B, N, C)."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)  # B h N d
+        multiplier = self.multiplier((height, width))
+        if multiplier is None:
+            out = F.scaled_dot_product_attention(q, k, v)
+        else:
+            out = ((q * self.scale) @ k.transpose(-2, -1) * multiplier).softmax(dim=-1) @ v
+        return self.proj(out.transpose(1, 2).flatten(2))
+
+
+class ConvMlp(nn.Module):
+    """The MLP as 1×1 convolutions around a depthwise one, with BatchNorm everywhere; RVT-B has a plain one instead."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Conv2d(dim, hidden, 1)
+        self.bn1 = nn.BatchNorm2d(hidden)
+        self.dwconv = nn.Conv2d(hidden, hidden, 3, padding=1, groups=hidden)
+        self.bn2 = nn.BatchNorm2d(hidden)
+        self.fc2 = nn.Conv2d(hidden, dim, 1)
+        self.bn3 = nn.BatchNorm2d(dim)
+
+    def forward(self, x: Tensor, height: int, width: int) -> Tensor:
+        """Tokens (B, N, C) of a height × width grid → (B, N, C)."""
+        x = x.transpose(1, 2).unflatten(2, (height, width))  # B C H W, channels last in memory
+        x = F.gelu(self.bn1(self.fc1(x)))
+        x = F.gelu(self.bn2(self.dwconv(x)))
+        return self.bn3(self.fc2(x)).flatten(2).transpose(1, 2)
+
+
+class RVTBlock(nn.Module):
+    """Attention and MLP, each added; no layer scale."""
+
+    def __init__(
+        self, dim: int, heads: int, *, mlp: str, mlp_ratio: float = 4.0, mask_grid: Grid | None, drop_path: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.norm1 = LayerNorm(dim)
+        self.attn = RVTAttention(dim, heads, mask_grid=mask_grid)
+        self.norm2 = LayerNorm(dim)
+        hidden = int(dim * mlp_ratio)
+        self.mlp: nn.Module = ConvMlp(dim, hidden) if mlp == "conv" else Mlp(dim, hidden)
+        self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
+
+    def forward(self, x: Tensor, height: int, width: int) -> Tensor:
+        """Tokens (B, N, C) of a height × width grid → (B, N, C)."""
+        x = x + self.drop_path(self.attn(self.norm1(x), height, width))
+        y = self.norm2(x)
+        y = self.mlp(y, height, width) if isinstance(self.mlp, ConvMlp) else self.mlp(y)
+        return x + self.drop_path(y)
+
+
+class Stage(nn.Module):
+    """Blocks of one width."""
+
+    def __init__(self, blocks: Sequence[RVTBlock]) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+
+
+class TokenPool(nn.Module):
+    """Halves the grid and widens the tokens by a grouped convolution, between stages."""
+
+    def __init__(self, dim: int, out_dim: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(dim, out_dim, 3, stride=2, padding=1, groups=dim)
+
+    def forward(self, x: Tensor, height: int, width: int) -> tuple[Tensor, int, int]:
+        """Tokens of a height × width grid → tokens of the halved grid, and its size."""
+        x = self.conv(x.transpose(1, 2).unflatten(2, (height, width)))
+        return x.flatten(2).transpose(1, 2), x.shape[-2], x.shape[-1]
+
+
+class RVT(nn.Module):
+    """A robust vision transformer: no class token, no positional code, mean of the tokens into the head."""
+
+    def __init__(
+        self,
+        img_size: int | tuple[int, int] = 224,
+        patch_size: int = 16,
+        in_chans: int = 3,
+        num_classes: int = 1000,
+        embed_dims: Sequence[int] = (384,),
+        depths: Sequence[int] = (12,),
+        num_heads: Sequence[int] = (6,),
+        masked_blocks: int = 0,
+        mlp: str | None = None,
+        mlp_ratio: float = 4.0,
+        drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+    ) -> None:
+        """Build the network.
+
+        Args:
+            img_size: the size whose grid the PAAS masks have; other sizes run with interpolated masks.
+            patch_size: pixels per token side.
+            in_chans: image channels.
+            num_classes: width of the head, 0 for none.
+            embed_dims: token width per stage.
+            depths: blocks per stage.
+            num_heads: heads per stage.
+            masked_blocks: how many blocks of the first stage have PAAS, counted from the first.
+            mlp: ``conv`` or ``linear``; None takes the release's rule, linear for width 768 only.
+            mlp_ratio: widening of the MLP.
+            drop_rate: dropout in front of the head.
+            drop_path_rate: stochastic depth; block i of L has rate · i/L.
+        """
+        super().__init__()
+        self.img_size = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
+        self.patch_size, self.in_chans, self.num_classes = patch_size, in_chans, num_classes
+        self.grad_checkpointing = False
+        if mlp not in (None, "conv", "linear"):
+            raise HoldfastError(f"mlp must be 'conv' or 'linear', got {mlp!r}")
+        if not 0 <= masked_blocks <= depths[0]:
+            raise HoldfastError(f"masked_blocks must be between 0 and {depths[0]}, got {masked_blocks}")
+        for dim, heads in zip(embed_dims, num_heads, strict=True):
+            if dim % heads:
+                raise HoldfastError(f"num_heads must divide the width {dim}, got {heads}")
+
+        grid = (self.img_size[0] // patch_size, self.img_size[1] // patch_size)
+        self.patch_embed = Stem(embed_dims[0], patch_size=patch_size, in_chans=in_chans)
+        self.transformers, self.pools = nn.ModuleList(), nn.ModuleList()
+        done = 0
+        for stage, (dim, depth, heads) in enumerate(zip(embed_dims, depths, num_heads, strict=True)):
+            blocks = [
+                RVTBlock(
+                    dim,
+                    heads,
+                    mlp=mlp or ("linear" if dim == 768 else "conv"),
+                    mlp_ratio=mlp_ratio,
+                    mask_grid=grid if stage == 0 and index < masked_blocks else None,
+                    drop_path=drop_path_rate * (done + index) / sum(depths),
+                )
+                for index in range(depth)
+            ]
+            self.transformers.append(Stage(blocks))
+            done += depth
+            if stage + 1 < len(depths):
+                self.pools.append(TokenPool(dim, embed_dims[stage + 1]))
+        self.num_features = self.head_hidden_size = self.embed_dim = embed_dims[-1]
+        self.norm: nn.Module = LayerNorm(self.num_features)
+        self.head_drop = nn.Dropout(drop_rate)
+        self.head: nn.Module = nn.Linear(self.num_features, num_classes) if num_classes > 0 else nn.Identity()
+        self.feature_info = [
+            {"num_chs": dim, "reduction": patch_size * 2**stage, "module": f"transformers.{stage}.blocks.{index}"}
+            for stage, (dim, depth) in enumerate(zip(embed_dims, depths, strict=True))
+            for index in range(depth)
+        ]
+
+    # ------------------------------------------------------------------ forward
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (B, 3, H, W) → logits."""
+        return self.forward_head(self.forward_features(x))
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """Images → tokens (B, N, C) of the last stage."""
+        return self._forward_blocks(x, blocks=len(self.feature_info))[0]
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """Tokens → logits (or their normalised mean)."""
+        x = self.head_drop(self.norm(x.mean(dim=1)))
+        return x if pre_logits else self.head(x)
+
+    def _forward_blocks(self, x: Tensor, *, blocks: int) -> tuple[Tensor, list[Tensor]]:
+        """The tokens behind the first ``blocks`` blocks, and every block's output as a map (B, C, H, W)."""
+        check_image(x, channels=self.in_chans, stride=self.patch_size)
+        x = self.patch_embed(x)
+        height, width = x.shape[-2:]
+        x = x.flatten(2).transpose(1, 2)
+        outputs: list[Tensor] = []
+        for stage, transformer in enumerate(self.transformers):
+            for block in transformer.blocks:
+                if len(outputs) == blocks:
+                    return x, outputs
+                if self.grad_checkpointing and not torch.jit.is_scripting():
+                    x = checkpoint(block, x, height, width)
+                else:
+                    x = block(x, height, width)
+                outputs.append(x.transpose(1, 2).unflatten(2, (height, width)))
+            if stage < len(self.pools):
+                x, height, width = self.pools[stage](x, height, width)
+        return x, outputs
+
+    # ------------------------------------------------------------------ features
+
+    def forward_intermediates(
+        self,
+        x: Tensor,
+        indices: int | Sequence[int] | None = None,
+        norm: bool = False,
+        stop_early: bool = False,
+        output_fmt: str = "NCHW",
+        intermediates_only: bool = False,
+    ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
+        """timm's way to intermediate features: the output of every block.
+
+        Args:
+            x: images (B, 3, H, W).
+            indices: which blocks, the last n if a number, all if None.
+            norm: refused, since RVT's norm belongs to the mean of the tokens.
+            stop_early: do not run what lies behind the last block asked for.
+            output_fmt: ``NCHW`` or ``NLC``.
+            intermediates_only: leave out the final tokens.
+        """
+        if output_fmt not in ("NCHW", "NLC"):
+            raise HoldfastError(f"output_fmt must be 'NCHW' or 'NLC', got {output_fmt!r}")
+        if norm:
+            raise HoldfastError("norm=True is not possible for RVT: its norm applies to the mean of the tokens")
+        take, last = feature_take_indices(len(self.feature_info), indices if indices is None else _as_int_or_list(indices))
+        x, outputs = self._forward_blocks(x, blocks=last + 1 if stop_early and intermediates_only else len(self.feature_info))
+        features = [outputs[i].contiguous() if output_fmt == "NCHW" else outputs[i].flatten(2).mT for i in take]
+        return features if intermediates_only else (x, features)
+
+    def prune_intermediate_layers(
+        self, indices: int | Sequence[int] = 1, prune_norm: bool = False, prune_head: bool = True
+    ) -> list[int]:
+        """Drop what the blocks at ``indices`` do not need, and return the indices as positive numbers."""
+        take, last = feature_take_indices(len(self.feature_info), _as_int_or_list(indices))
+        _, stage, _, index = self.feature_info[last]["module"].split(".")
+        self.transformers = self.transformers[: int(stage) + 1]
+        self.transformers[-1].blocks = self.transformers[-1].blocks[: int(index) + 1]
+        self.pools = self.pools[: int(stage)]
+        if prune_norm:
+            self.norm = nn.Identity()
+        if prune_head:
+            self.reset_classifier(0)
+        return take
+
+    # ------------------------------------------------------------------ timm's other habits
+
+    def get_classifier(self) -> nn.Module:
+        """The head."""
+        return self.head
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """Give the network a new head (0: none). RVT averages its tokens; there is no other pooling."""
+        if global_pool not in (None, "", "avg"):
+            raise HoldfastError(f"global_pool must be 'avg' for RVT, got {global_pool!r}")
+        reference = self.patch_embed.proj[0].weight
+        self.num_classes = num_classes
+        self.head = nn.Identity()
+        if num_classes > 0:
+            self.head = nn.Linear(self.num_features, num_classes).to(reference.device, reference.dtype)
+        self.head.train(self.training)
+
+    def no_weight_decay(self) -> set[str]:
+        """As released: nothing beyond timm's own rule (1-D tensors and biases); masks are decayed."""
+        return set()
+
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        """Layer groups for layer-wise learning rates."""
+        return {
+            "stem": r"^patch_embed",
+            "blocks": r"^(?:transformers|pools)\.(\d+)"
+            if coarse
+            else [(r"^transformers\.(\d+)\.blocks\.(\d+)", None), (r"^pools\.(\d+)", (1000,)), (r"^norm", (99999,))],
+        }
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Recompute the blocks' activations in the backward pass instead of keeping them."""
+        self.grad_checkpointing = enable
+
+
+# ---------------------------------------------------------------------- entry points
+
+_SIZES: dict[str, dict[str, Any]] = {
+    "rvt_tiny": {"embed_dims": (192, 384), "depths": (10, 2), "num_heads": (6, 12)},
+    "rvt_small": {"embed_dims": (384,), "depths": (12,), "num_heads": (6,)},
+    "rvt_base": {"embed_dims": (768,), "depths": (12,), "num_heads": (12,)},
+}
+
+_STEM = {"first_conv": "patch_embed.proj.0"}
+
+default_cfgs = generate_default_cfgs(
+    {
+        **{name + plus: _cfg(crop_pct=0.875, **_STEM) for name in _SIZES for plus in ("", "_plus")},
+        "rvt_nano": _nano_cfg(**_STEM),
+    }
+)
+
+
+def _create_rvt(variant: str, pretrained: bool, kwargs: dict[str, Any], **architecture: Any) -> RVT:
+    return build_model_with_cfg(
+        RVT,
+        variant,
+        pretrained,
+        feature_cfg={"out_indices": kwargs.pop("out_indices", 3), "feature_cls": "getter"},
+        **{**architecture, **kwargs},
+    )
+
+
+@register_model
+def rvt_tiny(pretrained: bool = False, **kwargs: Any) -> RVT:
+    """RVT-Ti."""
+    return _create_rvt("rvt_tiny", pretrained, kwargs, **_SIZES["rvt_tiny"])
+
+
+@register_model
+def rvt_tiny_plus(pretrained: bool = False, **kwargs: Any) -> RVT:
+    """RVT-Ti*: PAAS in the ten blocks of its first stage."""
+    return _create_rvt("rvt_tiny_plus", pretrained, kwargs, masked_blocks=10, **_SIZES["rvt_tiny"])
+
+
+@register_model
+def rvt_small(pretrained: bool = False, **kwargs: Any) -> RVT:
+    """RVT-S."""
+    return _create_rvt("rvt_small", pretrained, kwargs, **_SIZES["rvt_small"])
+
+
+@register_model
+def rvt_small_plus(pretrained: bool = False, **kwargs: Any) -> RVT:
+    """RVT-S*: PAAS in the first five blocks."""
+    return _create_rvt("rvt_small_plus", pretrained, kwargs, masked_blocks=5, **_SIZES["rvt_small"])
+
+
+@register_model
+def rvt_base(pretrained: bool = False, **kwargs: Any) -> RVT:
+    """RVT-B."""
+    return _create_rvt("rvt_base", pretrained, kwargs, **_SIZES["rvt_base"])
+
+
+@register_model
+def rvt_base_plus(pretrained: bool = False, **kwargs: Any) -> RVT:
+    """RVT-B*: PAAS in the first five blocks (88.5 M); ``masked_blocks=12`` gives the papers' 91.8 M."""
+    return _create_rvt("rvt_base_plus", pretrained, kwargs, masked_blocks=5, **_SIZES["rvt_base"])
+
+
+@register_model
+def rvt_nano(pretrained: bool = False, **kwargs: Any) -> RVT:
+    """An RVT* for 32-px images: 8×8 tokens, 0.9 M parameters. Ours, not published."""
+    size = {"img_size": 32, "patch_size": 4, "embed_dims": (96,), "depths": (7,), "num_heads": (4,), "masked_blocks": 3}
+    return _create_rvt("rvt_nano", pretrained, kwargs, **size)
