@@ -80,28 +80,27 @@ def _copies(shape: tuple[int, int, int], delta: int, draws: Sequence[Draws]) -> 
     """For one pass of copies, which pixel of the images before the pass each pixel ends up with.
 
     A copy from a pixel that was itself overwritten earlier in the pass continues there. Such chains end quickly, and
-    pointer jumping follows all of them at once. Ends are marked by adding the number of pixels.
+    pointer jumping follows all of them at once. The first half of the pointers are pixels after the pass, the second
+    half, which point to themselves, pixels before it.
     """
-    count, height, width = shape
-    total = count * height * width
-    index = np.arange(total, dtype=np.int32)
+    _, height, width = shape
     inside = (slice(None), slice(delta + 1, height - delta + 1), slice(delta + 1, width - delta + 1))
-    target = index.reshape(shape)[inside]
-    offset = np.stack([_offsets(source, target.shape[1:], delta, width) for source in draws])
     visited = np.zeros(shape, np.bool_)
     visited[inside] = True
+    total = np.int32(visited.size)
+    before = np.arange(total, 2 * total, dtype=np.int32)
+    pointer = np.concatenate((before, before))
+    target = before.reshape(shape)[inside]
+    offset = np.stack([_offsets(source, target.shape[1:], delta, width) for source in draws])
     taken = target + offset
-    chained = visited.ravel().take(taken, mode="clip")
+    chained = visited.ravel().take(taken - total, mode="clip")
     chained &= offset > 0
-    pointer = index + np.int32(total)
-    pointer.reshape(shape)[inside] = taken + np.where(chained, np.int32(0), np.int32(total))
-    unresolved = target[chained]
-    while unresolved.size:
-        following = pointer.take(pointer.take(unresolved, mode="clip"), mode="clip")
-        pointer[unresolved] = following
-        unresolved = unresolved[following < total]
-    pointer -= np.int32(total)
-    return pointer
+    taken -= total * chained
+    after = pointer[:total]
+    after.reshape(shape)[inside] = taken
+    while int(after.min()) < total:
+        after[:] = pointer.take(after, mode="clip")
+    return after - total
 
 
 def _offsets(draws: Draws, shape: tuple[int, ...], delta: int, width: int) -> NDArray[np.int32]:

@@ -102,7 +102,7 @@ def elastic_transform(
     noise = [source.uniform(-reach, reach, shape) for source in draws for _axis in "xy"]
     fields = _smoothed(np.stack(noise, axis=-1).astype(np.float32, copy=False), sigmas)  # H W 2N
     fields *= np.float32(alpha)
-    return to_bytes(_displaced(values, fields[..., ::2], fields[..., 1::2]))
+    return to_bytes(_displaced(values, fields))
 
 
 def _jittered(image: Image, reach: float, draws: Draws) -> Field:
@@ -132,34 +132,38 @@ def _smoother(side: int, sigma: float) -> Field:
     return gaussian_filter1d(np.eye(side), sigma, axis=0, mode="reflect", truncate=3.0).astype(np.float32)
 
 
-def _displaced(values: NDArray[Any], across: Field, down: Field) -> Field:
-    """Bilinear samples of N H W 3 at (row + down, column + across), borders mirrored with the edge repeated.
+def _displaced(values: NDArray[Any], fields: Field) -> Field:
+    """Bilinear samples of N H W 3 at (column + field 2n, row + field 2n + 1), borders mirrored with the edge repeated.
 
     Four nearest look-ups and our own weights, because OpenCV before 5 interpolates on a grid of 1/32 pixel.
     """
     result = np.empty(values.shape, np.float32)
     columns = np.arange(values.shape[2], dtype=np.float32)
-    for number, image in enumerate(values):
+    planes = cv2.split(fields)
+    for image, across, down, moved in zip(values, planes[::2], planes[1::2], result, strict=True):
+        source = image.astype(np.float32, copy=False)
         for strip in strips(image.shape):
-            x = across[strip, :, number] + columns
-            y = down[strip, :, number] + np.arange(strip.start, strip.stop, dtype=np.float32)[:, None]
-            result[number, strip] = _bilinear(image, x, y)
+            rows = np.arange(strip.start, strip.stop, dtype=np.float32)[:, None]
+            moved[strip] = _bilinear(source, across[strip] + columns, down[strip] + rows)
     return result
 
 
-def _bilinear(image: NDArray[Any], x: Field, y: Field) -> Field:
+def _bilinear(image: Field, x: Field, y: Field) -> Field:
     left, top = np.floor(x), np.floor(y)
     x -= left
     y -= top
-    corner = cv2.merge([left, top]).astype(np.int16)
+    columns, rows = left.astype(np.int16), top.astype(np.int16)
 
-    def at(right: int, below: int) -> NDArray[Any]:
-        places = corner + np.array([right, below], np.int16) if right or below else corner
-        return cv2.remap(image, places, None, cv2.INTER_NEAREST, borderMode=cv2.BORDER_REFLECT)
+    def at(columns: NDArray[np.int16], rows: NDArray[np.int16]) -> Field:
+        return cv2.remap(image, cv2.merge([columns, rows]), None, cv2.INTER_NEAREST, borderMode=cv2.BORDER_REFLECT)
 
-    def between(low: NDArray[Any], high: NDArray[Any], weight: Field) -> Field:
-        step = cv2.subtract(high, low, dtype=cv2.CV_32F)
-        return cv2.add(low, cv2.multiply(step, weight, step), dtype=cv2.CV_32F)
+    def between(low: Field, high: Field, weight: Field) -> Field:
+        high -= low
+        high *= weight
+        low += high
+        return low
 
-    weight = cv2.merge([x] * 3)
-    return between(between(at(0, 0), at(1, 0), weight), between(at(0, 1), at(1, 1), weight), cv2.merge([y] * 3))
+    next_columns, next_rows, weight = columns + np.int16(1), rows + np.int16(1), cv2.merge([x] * 3)
+    upper = between(at(columns, rows), at(next_columns, rows), weight)
+    lower = between(at(columns, next_rows), at(next_columns, next_rows), weight)
+    return between(upper, lower, cv2.merge([y] * 3))

@@ -17,7 +17,7 @@ Image = NDArray[np.uint8]  # H W 3
 Images = NDArray[np.uint8]  # N H W 3, all of one size
 Field = NDArray[np.float32]
 
-STRIP_VALUES = 1 << 17  # values on which several passes stay in a core's own cache
+STRIP_VALUES = 1 << 16  # values on which several passes stay in a core's own cache
 
 
 def each(function: Callable[..., Image]) -> Callable[..., Images]:
@@ -158,10 +158,13 @@ def zoom_map(side: int, factor: float, *, trimmed: bool = True) -> tuple[NDArray
 
 
 def stretch(values: Field, lower: NDArray[np.intp], weight: Field) -> Field:
-    """Linear interpolation along the first axis."""
-    low = values.take(lower, axis=0)
-    high = values.take(lower + 1, axis=0)
-    high -= low
-    high *= weight.reshape(-1, *[1] * (values.ndim - 1))
-    low += high
-    return low
+    """Linear interpolation along the first axis, ``lower`` ascending."""
+    first = int(lower[0])
+    needed = np.ascontiguousarray(values[first : int(lower[-1]) + 2])
+    lower = lower - first
+    result = needed.take(lower, axis=0, mode="clip")
+    step = needed.take(lower + 1, axis=0, mode="clip")
+    step -= result
+    step *= weight.reshape(-1, *[1] * (values.ndim - 1))
+    result += step
+    return result

@@ -3,7 +3,7 @@
 On bytes the sum ``trunc(255·(u + n))`` is ``X + floor(255·n)``, so each noise is a law of whole numbers (see `laws`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 import cv2
@@ -96,25 +96,28 @@ def speckle_law(sigma: float) -> Law:
 
 
 def _shifted(images: Images, draws: Sequence[Draws], shifts: Law) -> Images:
-    noise = _outcomes(images, draws, shifts, conditional=False)
-    tall = (-1, *images.shape[2:])
-    return cv2.add(images.reshape(tall), noise.reshape(tall), dtype=cv2.CV_8U).reshape(images.shape)
+    result = np.empty_like(images)
+    for part, target in _parts(images, result):
+        words = np.concatenate([source.words(part.shape[1]) for source in draws])
+        shift = shifts.sample(words, None, _refiner(draws, part.shape[1]))
+        cv2.add(part, shift.reshape(part.shape), target, dtype=cv2.CV_8U)
+    return result
 
 
 def _by_level(images: Images, draws: Sequence[Draws], levels: Law) -> Images:
-    return _outcomes(images, draws, levels, conditional=True).astype(np.uint8).reshape(images.shape)
-
-
-def _outcomes(images: Images, draws: Sequence[Draws], distribution: Law, *, conditional: bool) -> NDArray[np.int16]:
-    """Sample the law for all values of all images, each image from its own source, in parts that stay in cache."""
-    flat = images.reshape(len(images), -1)
-    result = np.empty(flat.shape, np.int16)
-    for start in range(0, flat.shape[1], STRIP_VALUES):
-        part = flat[:, start : start + STRIP_VALUES]
+    result = np.empty_like(images)
+    for part, target in _parts(images, result):
         words = np.concatenate([source.words(part.shape[1]) for source in draws])
-        sampled = distribution.sample(words, part.ravel() if conditional else None, _refiner(draws, part.shape[1]))
-        result[:, start : start + STRIP_VALUES] = sampled.reshape(part.shape)
+        target[:] = levels.sample(words, part.ravel(), _refiner(draws, part.shape[1])).reshape(part.shape)
     return result
+
+
+def _parts(images: Images, result: Images) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.uint8]]]:
+    """Images and result as N × values, in parts that stay in cache; several images always are one part."""
+    flat, target = images.reshape(len(images), -1), result.reshape(len(images), -1)
+    for start in range(0, flat.shape[1], STRIP_VALUES):
+        columns = slice(start, start + STRIP_VALUES)
+        yield flat[:, columns], target[:, columns]
 
 
 def _refiner(draws: Sequence[Draws], size: int) -> Callable[[NDArray[np.intp]], NDArray[np.float64]]:
