@@ -1,0 +1,77 @@
+"""The seat of every objective: ``(model, images, targets) → Loss``. Here, plain cross-entropy.
+
+An objective is called with the model as the loop has wrapped it, calls it as often as it likes, and returns one number
+to minimise. It runs in anybody's loop:
+
+    loss = objective(model, images, targets)
+    loss.total.backward()
+    optimizer.step()
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from holdfast.errors import HoldfastError, nearest
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is minimised, and the parts of it (or figures beside it) that the log shows, detached."""
+
+    total: Tensor
+    parts: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Objective(Protocol):
+    """What a model is trained for."""
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Loss:
+        """Images (B, 3, H, W) and soft targets (B, classes) → the loss of this batch."""
+        ...
+
+
+@runtime_checkable
+class Player(Protocol):
+    """An objective that owns modules and moves them itself, from the same backward pass as the model's.
+
+    A loop saves and restores ``modules`` and ``optimizers`` by name, averages the modules' gradients over processes,
+    and calls ``update`` once per step, after the model's own optimizer; ``update`` also clears those gradients.
+    """
+
+    modules: Mapping[str, nn.Module]
+    optimizers: Mapping[str, Optimizer]
+
+    def update(self) -> Mapping[str, Tensor]:
+        """Move the modules, clear their gradients, and return figures for the log."""
+        ...
+
+
+class CrossEntropy:
+    """Cross-entropy with soft targets, mean over the batch."""
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Loss:
+        """One forward pass."""
+        loss = F.cross_entropy(model(images), targets)
+        return Loss(loss, {"cross_entropy": loss.detach()})
+
+
+OBJECTIVES: dict[str, Callable[..., Objective]] = {"cross_entropy": CrossEntropy}
+
+
+def build_objective(name: str, options: Mapping[str, Any]) -> Objective:
+    """The registered objective of that name."""
+    if name not in OBJECTIVES:
+        hint = nearest(name, OBJECTIVES) or f"; known are {', '.join(OBJECTIVES)}"
+        raise HoldfastError(f"unknown objective {name!r}{hint}")
+    known = inspect.signature(OBJECTIVES[name]).parameters
+    for option in options:
+        if option not in known:
+            hint = nearest(option, known) or f"; it takes {', '.join(known) or 'none'}"
+            raise HoldfastError(f"unknown option {option!r} of objective {name!r}{hint}")
+    return OBJECTIVES[name](**options)

@@ -1,0 +1,117 @@
+"""How training images are varied: timm's and torchvision's transforms, put together from a recipe."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from timm.data import Mixup, create_transform
+from timm.data.transforms import str_to_pil_interp
+from torch import Tensor
+from torch.nn import functional as F
+from torchvision.transforms import v2
+
+from holdfast.errors import HoldfastError
+from holdfast.training.recipe import AugmentRecipe
+
+Transform = Callable[[Image.Image], Tensor]
+
+
+@dataclass(frozen=True)
+class ImageFormat:
+    """What the model wants to see."""
+
+    size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    interpolation: str
+    crop_pct: float
+
+
+def training_transform(recipe: AugmentRecipe, image: ImageFormat) -> Transform:
+    """A PIL image → a varied, normalised tensor. Draws from the global generators: call it inside ``seeded``."""
+    transform = create_transform(
+        input_size=(3, image.size, image.size),
+        is_training=True,
+        scale=recipe.scale,
+        ratio=recipe.ratio,
+        hflip=recipe.hflip,
+        vflip=recipe.vflip,
+        color_jitter=recipe.color_jitter or None,  # type: ignore[arg-type]  # timm takes None for "none"
+        auto_augment=recipe.rand_augment,
+        interpolation=recipe.interpolation,
+        mean=image.mean,
+        std=image.std,
+        re_prob=recipe.erasing,
+        re_mode=recipe.erasing_mode,
+    )
+    steps = list(transform.transforms)
+    if recipe.crop != "resized":
+        steps[0:1] = _fixed_scale_crop(recipe, image)
+    if recipe.corruption is not None:
+        to_tensor = next(i for i, step in enumerate(steps) if type(step).__name__.endswith("ToTensor"))
+        steps.insert(to_tensor, _Corruption(recipe.corruption))
+    return v2.Compose(steps)
+
+
+def validation_transform(image: ImageFormat) -> Transform:
+    """A PIL image → the centre crop of the resized image, normalised."""
+    return create_transform(
+        input_size=(3, image.size, image.size),
+        interpolation=image.interpolation,
+        mean=image.mean,
+        std=image.std,
+        crop_pct=image.crop_pct,
+    )
+
+
+def batch_mixer(recipe: AugmentRecipe, *, classes: int) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]:
+    """(images, labels, epoch) → (images, soft targets): mixup or cutmix where the recipe asks for it, and smoothing."""
+    mixup = (
+        Mixup(
+            mixup_alpha=recipe.mixup,
+            cutmix_alpha=recipe.cutmix,
+            prob=recipe.mix_probability,
+            switch_prob=recipe.mix_switch,
+            mode=recipe.mix_mode,
+            label_smoothing=recipe.smoothing,
+            num_classes=classes,
+        )
+        if recipe.mixup > 0 or recipe.cutmix > 0
+        else None
+    )
+
+    def mix(images: Tensor, labels: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
+        if mixup is not None and not 0 < recipe.mix_off_epoch <= epoch:
+            return mixup(images, labels)
+        return images, soft_targets(labels, classes=classes, smoothing=recipe.smoothing)
+
+    return mix
+
+
+def soft_targets(labels: Tensor, *, classes: int, smoothing: float = 0.0) -> Tensor:
+    """Labels (B,) → probabilities (B, classes); smoothing spreads its share evenly over all classes."""
+    return F.one_hot(labels, classes).float() * (1 - smoothing) + smoothing / classes
+
+
+def _fixed_scale_crop(recipe: AugmentRecipe, image: ImageFormat) -> list[Callable[[Any], Any]]:
+    # PIL's own filter numbers: timm draws "random" per image, here the first of the two is taken
+    method = "bicubic" if recipe.interpolation == "random" else recipe.interpolation
+    resize = v2.Resize((image.size, image.size), interpolation=str_to_pil_interp(method))
+    return [resize, v2.RandomCrop(image.size, padding=recipe.pad)] if recipe.crop == "pad" else [resize]
+
+
+class _Corruption:
+    """``RandomCorruption`` between PIL images."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        from holdfast import corruptions
+
+        try:
+            self.corruption = corruptions.RandomCorruption(**options)  # type: ignore[attr-defined]
+        except TypeError as error:
+            raise HoldfastError(f"augment.corruption must hold arguments of RandomCorruption ({error})") from error
+
+    def __call__(self, image: Image.Image) -> Image.Image:
+        return Image.fromarray(np.asarray(self.corruption(np.asarray(image))))

@@ -1,0 +1,168 @@
+"""From a source to batches: which images, in which order, on which process, and what becomes of unreadable ones."""
+
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from holdfast.data import Source, UnreadableImage
+from holdfast.errors import HoldfastError
+from holdfast.training.augment import Transform
+from holdfast.training.randomness import For, image_key, seeded
+
+
+class Key(NamedTuple):
+    """Which image, and which of its variations."""
+
+    image: int
+    epoch: int = 0
+    repeat: int = 0
+
+
+class Item(NamedTuple):
+    """One image as the loader delivers it; without a tensor if it could not be read."""
+
+    image: Tensor | None
+    label: int
+    unreadable: tuple[str, ...] = ()
+
+
+class Batch(NamedTuple):
+    """Images (B, 3, H, W), labels (B,), and the sentences about unreadable images."""
+
+    images: Tensor
+    labels: Tensor
+    unreadable: list[str]
+
+
+class Order:
+    """Which images every process sees in which batch, from (seed, epoch) alone.
+
+    A global batch is cut from the epoch's permutation and dealt out to the processes in turn, so two processes see
+    together what one process with the doubled batch sees. With ``repeats`` > 1 every image appears that often, in a row
+    (repeated augmentation, Hoffer et al. 2020), and the epoch keeps its length. What does not fill a batch is left out.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        *,
+        batch_size: int,
+        accumulate: int = 1,
+        processes: int = 1,
+        rank: int = 0,
+        seed: int,
+        repeats: int = 1,
+    ) -> None:
+        self.length, self.seed, self.repeats = length, seed, repeats
+        self.processes, self.rank = processes, rank
+        self.global_batch = batch_size * processes
+        self.batches_per_epoch = length // (self.global_batch * accumulate) * accumulate
+        if self.batches_per_epoch == 0:
+            raise HoldfastError(
+                f"train.batch_size × processes × accumulate must not exceed the {length} training images, "
+                f"got {batch_size} × {processes} × {accumulate} = {self.global_batch * accumulate}"
+            )
+        self._permutation = lru_cache(maxsize=2)(self._draw)
+
+    def batch(self, number: int) -> list[Key]:
+        """This process' share of batch ``number``, counted over all epochs."""
+        epoch, position = divmod(number, self.batches_per_epoch)
+        places = np.arange(position * self.global_batch, (position + 1) * self.global_batch)[
+            self.rank :: self.processes
+        ]
+        images = self._permutation(epoch)[places // self.repeats]
+        return [Key(int(i), epoch, int(r)) for i, r in zip(images, places % self.repeats, strict=True)]
+
+    def _draw(self, epoch: int) -> np.ndarray:
+        return np.random.default_rng([For.ORDER, self.seed, epoch]).permutation(self.length)
+
+
+class Stretch(Sampler[list[Key]]):
+    """Batches ``start`` to ``stop`` of an order: one stretch covers a whole run, so workers never restart."""
+
+    def __init__(self, order: Order, start: int, stop: int) -> None:
+        self.order, self.start, self.stop = order, start, stop
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        return (self.order.batch(number) for number in range(self.start, self.stop))
+
+
+class TransformedImages(Dataset[Item]):
+    """A source behind a transform, seeded per (seed, epoch, image, repeat)."""
+
+    def __init__(self, source: Source, transform: Transform, *, seed: int, replace_unreadable: bool = False) -> None:
+        self.source, self.transform, self.seed = source, transform, seed
+        self.replace_unreadable = replace_unreadable
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, key: Key) -> Item:
+        """The image, or (``replace_unreadable``) the next readable one, with the sentences about those in between."""
+        unreadable: list[str] = []
+        for index in self._candidates(key.image):
+            try:
+                image = self.source.image(index)
+            except UnreadableImage as error:
+                unreadable.append(str(error))
+                continue
+            with seeded(For.SAMPLE, self.seed, key.epoch, image_key(self.source.id(index)), key.repeat):
+                return Item(self.transform(image), int(self.source.targets[index]), tuple(unreadable))
+        return Item(None, -1, tuple(unreadable))
+
+    def _candidates(self, index: int) -> Sequence[int]:
+        length = len(self.source)
+        return [(index + step) % length for step in range(length)] if self.replace_unreadable else [index]
+
+
+def collate(items: list[Item]) -> Batch:
+    """Stack what could be read."""
+    images = [item.image for item in items if item.image is not None]
+    return Batch(
+        torch.stack(images) if images else torch.empty(0),
+        torch.tensor([item.label for item in items if item.image is not None], dtype=torch.int64),
+        [sentence for item in items for sentence in item.unreadable],
+    )
+
+
+def training_loader(images: TransformedImages, stretch: Stretch, *, workers: int, pin: bool) -> DataLoader[Any]:
+    """Batches of a stretch, in its order, whatever the number of workers."""
+    return _loader(images, batch_sampler=stretch, workers=workers, pin=pin)
+
+
+def validation_loader(
+    images: TransformedImages, *, batch_size: int, processes: int, rank: int, workers: int, pin: bool
+) -> DataLoader[Any]:
+    """Every image once, dealt out to the processes."""
+    mine = [Key(index) for index in range(rank, len(images), processes)]
+    batches = [mine[start : start + batch_size] for start in range(0, len(mine), batch_size)]
+    return _loader(images, batch_sampler=batches, workers=workers, pin=pin)
+
+
+def _loader(
+    images: TransformedImages, *, batch_sampler: Iterable[list[Key]], workers: int, pin: bool
+) -> DataLoader[Any]:
+    return DataLoader(
+        images,
+        batch_sampler=batch_sampler,
+        collate_fn=collate,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        pin_memory=pin,
+        worker_init_fn=_leave_signals_to_the_loop,
+    )
+
+
+def _leave_signals_to_the_loop(worker: int) -> None:
+    """A signal to the whole process group must not take the workers away before the loop has saved."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)

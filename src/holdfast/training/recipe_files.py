@@ -1,0 +1,158 @@
+"""Recipes as YAML: found by name inside the package, read, overridden, checked, written, compared. Without torch."""
+
+import dataclasses
+import typing
+from argparse import ArgumentError
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ArgumentParser
+
+from holdfast.errors import HoldfastError, nearest
+from holdfast.training.recipe import Recipe
+
+# the same run may continue with other values of these: they change what is written when, not what is learned
+MAY_CHANGE = frozenset(
+    {
+        "data.workers",
+        "data.download",
+        "train.log_steps",
+        "train.trackers",
+        "train.checkpoint_steps",
+        "train.keep_epochs",
+    }
+)
+
+
+def recipe_names() -> list[str]:
+    """The shipped recipes, such as ``digits/fan_nano``."""
+    root = _shipped()
+    return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
+
+
+def load_recipe(recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Mapping[str, Any] | None = None) -> Recipe:
+    """A recipe by its shipped name, from a YAML file, or from nested dictionaries; then the overrides."""
+    if isinstance(recipe, Recipe):
+        values = dataclasses.asdict(recipe)
+    elif isinstance(recipe, Mapping):
+        values = dict(recipe)
+    else:
+        values = _read(find_recipe(recipe))
+    values = merge(values, overrides or {})
+    check_keys(values)
+    return _typed(values)
+
+
+def find_recipe(name: str | Path) -> Path:
+    """The file of a shipped recipe or of the user's own."""
+    shipped = _shipped() / f"{name}.yaml"
+    if shipped.is_file():
+        return shipped
+    path = Path(name)
+    if path.is_file():
+        return path
+    if path.suffix in (".yaml", ".yml"):
+        raise HoldfastError(f"recipe file {str(name)!r} does not exist")
+    hint = nearest(str(name), recipe_names()) or "; `holdfast list recipes` shows the shipped ones"
+    raise HoldfastError(f"unknown recipe {str(name)!r}{hint}")
+
+
+def headline(name: str) -> str:
+    """The first comment line of a shipped recipe: what it is."""
+    first = find_recipe(name).read_text(encoding="utf-8").splitlines()[0]
+    return first.removeprefix("#").strip()
+
+
+def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dictionaries, the second one's values first."""
+    merged = dict(values)
+    for key, value in overrides.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = merge(merged[key], value) if both else value
+    return merged
+
+
+def leaves(kind: type = Recipe, prefix: str = "") -> Iterator[tuple[str, Any, dataclasses.Field[Any]]]:
+    """Every value of a recipe: its path, type and field."""
+    hints = typing.get_type_hints(kind)
+    for item in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(hints[item.name]):
+            yield from leaves(hints[item.name], f"{prefix}{item.name}.")
+        else:
+            yield f"{prefix}{item.name}", hints[item.name], item
+
+
+def check_keys(values: Mapping[str, Any], kind: type = Recipe, prefix: str = "") -> None:
+    """Refuse a key that no recipe has, with the nearest one that exists."""
+    hints = typing.get_type_hints(kind)
+    for key, value in values.items():
+        if key not in hints:
+            hint = nearest(str(key), hints) or f"; known are {', '.join(hints)}"
+            raise HoldfastError(f"unknown recipe key {prefix + str(key)!r}{hint}")
+        if dataclasses.is_dataclass(hints[key]):
+            if not isinstance(value, Mapping):
+                raise HoldfastError(f"recipe key {prefix + key!r} must hold further keys, got {value!r}")
+            check_keys(value, typing.cast(type, hints[key]), f"{prefix}{key}.")
+
+
+def as_values(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as plain nested values, as they appear in YAML."""
+    return yaml.safe_load(to_yaml(recipe))
+
+
+def to_yaml(recipe: Recipe) -> str:
+    """The complete recipe, defaults included."""
+    return yaml.dump(_plain(dataclasses.asdict(recipe)), sort_keys=False, default_flow_style=None, allow_unicode=True)
+
+
+def differences(old: Recipe, new: Recipe) -> list[str]:
+    """What keeps ``new`` from continuing a run of ``old``, such as ``train.epochs (5, now 10)``."""
+    before, after = dict(_flat(as_values(old))), dict(_flat(as_values(new)))
+    keys = [key for key in sorted({*before, *after}) if key not in MAY_CHANGE]
+    return [f"{k} ({before.get(k)}, now {after.get(k)})" for k in keys if before.get(k) != after.get(k)]
+
+
+@cache
+def _shipped() -> Path:
+    return Path(str(resources.files("holdfast") / "recipes"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise HoldfastError(f"recipe {str(path)!r} cannot be read ({reason})") from error
+    if not isinstance(values, dict):
+        raise HoldfastError(f"recipe {str(path)!r} must hold keys and values, got {type(values).__name__}")
+    return values
+
+
+def _typed(values: Mapping[str, Any]) -> Recipe:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(Recipe, as_group=False)
+    try:
+        parsed = parser.instantiate(parser.parse_object(dict(values)))
+    except ArgumentError as error:
+        raise HoldfastError(f"recipe: {' '.join(str(error).split())}") from error
+    return Recipe(**vars(parsed))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
