@@ -111,20 +111,36 @@ def _reduced(source: str, number: int, scale: float) -> Image:
 
 
 def procedural(number: int) -> Image:
-    """A stand-in of ours, 600×900: feathered ridges of warped noise in bluish white. Not the published corruption."""
-    height, width = 600, 900
+    """A stand-in of ours, 600×900: layers of crystal needles on a clouded pane. Not the published corruption."""
+    shape = (600, 900)
     generator = np.random.Generator(np.random.Philox(key=[2019, number]))
-    warp_x, warp_y = (60 * _clouds(generator, (height, width), 1.6) for _ in range(2))
-    places = np.mgrid[:height, :width].astype(np.float32)
-    feathers = np.zeros((height, width), np.float32)
-    for slope, weight in ((1.1, 0.6), (0.7, 0.4)):
-        noise = _clouds(generator, (height, width), slope)
-        bent = cv2.remap(noise, places[1] + warp_x, places[0] + warp_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP)
-        feathers += np.float32(weight) * np.exp(-np.abs(bent) * 4)
-    cover = 1 / (1 + np.exp(-2 * _clouds(generator, (height, width), 1.8)))
-    light = np.clip(60 + 170 * feathers * (0.35 + 0.65 * cover), 0, 255)
-    tint = np.array([0.86, 0.95, 1.0], np.float32)
-    return np.clip(light[..., None] * tint, 0, 255).astype(np.uint8)
+    light, spread = _STAND_INS[number]
+    pane = light + 0.4 * spread * _clouds(generator, shape, 1.8)
+    for length in (90, 45, 20):
+        needles = _needles(generator, shape, length) - 128.0
+        pane += spread / 60 * cv2.GaussianBlur(needles, (0, 0), length / 60)
+    tint = np.array([0.9, 0.97, 1.03], np.float32)
+    return np.clip(pane[..., None] * tint, 0, 255).astype(np.uint8)
+
+
+_STAND_INS = ((130, 32), (190, 24), (205, 22), (150, 28), (115, 36))  # mean light and contrast, as wide as real frost
+
+
+def _needles(generator: np.random.Generator, shape: tuple[int, int], length: int) -> NDArray[np.float64]:
+    """Thin triangles in stars around random points, each star in its own light."""
+    canvas = np.full(shape, 128, np.uint8)
+    stars = shape[0] * shape[1] * 2 // length**2
+    centre = generator.uniform((0, 0), shape[::-1], (stars, 2))[:, None]
+    angle = generator.uniform(0, 2 * np.pi, (stars, 6))
+    along = length * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    tip = centre + along * generator.uniform(0.4, 1, (stars, 6, 1))
+    side = along[..., ::-1] * (-1, 1) / 14
+    corners = (16 * np.stack([centre - side, tip, centre + side], axis=2)).astype(np.int32)
+    greys = np.clip(128 + 50 * generator.standard_normal(stars), 0, 255)
+    for star, grey in zip(corners, greys.tolist(), strict=True):
+        for needle in star:
+            cv2.fillConvexPoly(canvas, needle, grey, cv2.LINE_AA, shift=4)
+    return canvas.astype(np.float64)
 
 
 def _clouds(generator: np.random.Generator, shape: tuple[int, int], slope: float) -> NDArray[np.float32]:
