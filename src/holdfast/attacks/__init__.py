@@ -1,8 +1,20 @@
 """Who makes it wrong: attacks on models of [0,1] images, for evaluation and inside a training step."""
 
 from holdfast.attacks.gradient import GradientAttack, fgsm, perturb, pgd
+from holdfast.attacks.patch_fool import PatchFool, patch_fool
 from holdfast.attacks.pixels import PixelModel, from_pixels
 from holdfast.attacks.presets import PRESETS
 from holdfast.attacks.result import AttackResult
 
-__all__ = ["PRESETS", "AttackResult", "GradientAttack", "PixelModel", "fgsm", "from_pixels", "perturb", "pgd"]
+__all__ = [
+    "PRESETS",
+    "AttackResult",
+    "GradientAttack",
+    "PatchFool",
+    "PixelModel",
+    "fgsm",
+    "from_pixels",
+    "patch_fool",
+    "perturb",
+    "pgd",
+]

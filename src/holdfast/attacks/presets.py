@@ -1,8 +1,9 @@
 """The published protocols, as data."""
 
 from holdfast.attacks.gradient import GradientAttack
+from holdfast.attacks.patch_fool import PatchFool
 
-PRESETS = {
+PRESETS: dict[str, GradientAttack | PatchFool] = {
     # RVT (Mao et al. 2022), also reported by AFAT, FAN and TAP+ADL
     "fgsm": GradientAttack(eps=1 / 255, alpha=1 / 255, steps=1, random_start=False),
     "pgd5": GradientAttack(eps=1 / 255, alpha=0.5 / 255, steps=5),
@@ -10,4 +11,7 @@ PRESETS = {
     "pgd3-rvt-adv": GradientAttack(eps=4 / 255, alpha=8 / 255 / 3, steps=3),
     # what AFAT's released code runs, unlike its paper
     "pgd5-rspc": GradientAttack(eps=8 / 255, alpha=2 / 255, steps=5),
+    # Patch-Fool (Fu et al. 2022) as AFAT's Table 3 reports it, and its sparse variant
+    "patch-fool": PatchFool(),
+    "patch-fool-sparse": PatchFool(pixels=250),
 }

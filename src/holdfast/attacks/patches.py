@@ -1,0 +1,66 @@
+"""Which patches of an image to attack, and where they are."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.attacks import draws
+from holdfast.attacks.gradient import cross_entropy
+from holdfast.attacks.pixels import backbone, check_differentiable, check_logits
+from holdfast.attention import READERS, AttentionHandle, watch
+
+
+@torch.no_grad()
+def token_handles(model: nn.Module, images: Tensor) -> list[AttentionHandle]:
+    """The attention of every block over all tokens of an image; none if the model has no such attention."""
+    inner = backbone(model)
+    if not any(type(module) in READERS for module in inner.modules()):
+        return []
+    with watch(inner) as seen:
+        model(images)
+    return seen.attention if all(handle.kind == "token" and handle.grid for handle in seen.attention) else []
+
+
+def attention_received(handle: AttentionHandle) -> Tensor:
+    """The attention every patch receives, averaged over heads and queries, (B, N); other tokens are no patches."""
+    return handle.maps().mean(dim=(1, 2))[:, handle.prefix :]
+
+
+def choose_patches(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    grid: tuple[int, int],
+    count: int,
+    select: Literal["attention", "gradient", "random"],
+    handle: AttentionHandle | None,
+    seed: int,
+    names: list[int | str],
+) -> Tensor:
+    """The ``count`` patches to attack, first things first, (B, count), numbered row by row."""
+    if select == "attention" and handle is not None:
+        worth = attention_received(handle)
+    elif select == "gradient":
+        worth = _gradient_length(model, images, labels, grid)
+    else:
+        worth = draws.uniform(images.new_empty(len(images), grid[0] * grid[1]), seed=seed, ids=names, purpose="patch")
+    return worth.topk(count, dim=1).indices
+
+
+def patch_region(chosen: Tensor, grid: tuple[int, int], images: Tensor) -> Tensor:
+    """True on the pixels of the chosen patches, (B, 1, H, W)."""
+    region = torch.zeros(len(chosen), grid[0] * grid[1], dtype=torch.bool, device=images.device)
+    region = region.scatter(1, chosen, True).unflatten(1, (1, *grid))
+    height, width = images.shape[-2:]
+    return region.repeat_interleave(height // grid[0], dim=2).repeat_interleave(width // grid[1], dim=3)
+
+
+def _gradient_length(model: nn.Module, images: Tensor, labels: Tensor, grid: tuple[int, int]) -> Tensor:
+    points = images.detach().requires_grad_()
+    logits = model(points)
+    check_logits(logits, labels)
+    check_differentiable(logits)
+    (gradient,) = torch.autograd.grad(cross_entropy(logits.float(), labels).sum(), points)
+    return nn.functional.adaptive_avg_pool2d(gradient.square().sum(dim=1), grid).flatten(1)

@@ -1,0 +1,268 @@
+"""Patch-Fool changes one patch, the one attended to most, and does more harm there than random pixels do."""
+
+import numpy as np
+import pytest
+import timm
+import torch
+from torch import nn
+
+from holdfast import HoldfastError, watch
+from holdfast.attacks import PRESETS, PatchFool, PixelModel, from_pixels
+from holdfast.attacks.patch_fool import attention_term, pcgrad
+from tests.attacks.test_gradient import assert_same, state_of
+from tests.test_attention import brute_force
+
+TOKEN_MODELS = {"fan_nano": {"embed_dim": 32, "num_heads": 2}, "vit_nano": {"embed_dim": 32}}
+
+
+def build(name: str, count: int = 3) -> tuple[PixelModel, torch.Tensor, torch.Tensor]:
+    model = from_pixels(timm.create_model(name, num_classes=7, **TOKEN_MODELS[name]).eval())
+    return model, torch.rand(count, 3, 32, 32), torch.arange(count)
+
+
+class Conv(nn.Module):
+    """No attention of any kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 4, 4, stride=4), nn.GELU(), nn.Flatten(), nn.Linear(4 * 64, 7))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def maps_by_hand(model: PixelModel, images: torch.Tensor) -> list[torch.Tensor]:
+    """Every block's attention, from the weights and the input of its attention module; gradients flow."""
+    inputs: dict[str, tuple[nn.Module, torch.Tensor]] = {}
+    hooks = [
+        module.register_forward_hook(lambda m, args, out, path=path: inputs.update({path: (m, args[0])}))
+        for path, module in model.model.named_modules()
+        if path.endswith(".attn") and "cls_attn" not in path
+    ]
+    model(images)
+    for hook in hooks:
+        hook.remove()
+    return [brute_force(module, x, None) for module, x in inputs.values()]
+
+
+def changed(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    return (before != after).any(dim=1)  # B H W
+
+
+def patch_of(cell: tuple[int, int], size: int = 4) -> tuple[slice, slice]:
+    row, column = cell
+    return slice(row * size, (row + 1) * size), slice(column * size, (column + 1) * size)
+
+
+@pytest.mark.parametrize("name", TOKEN_MODELS)
+def test_exactly_one_patch_changes_and_it_is_the_most_attended_one(name):
+    model, images, labels = build(name)
+    result = PatchFool(steps=2)(model, images, labels)
+    received = maps_by_hand(model, images)[4].mean(dim=(1, 2))
+    patches = received[:, received.shape[1] - 64 :]  # the class token is no patch
+    for image, (cell,) in enumerate(result.record["chosen"]):
+        assert cell == divmod(int(patches[image].argmax()), 8)
+        where = changed(images, result.images)[image]
+        assert where[patch_of(cell)].all()
+        where[patch_of(cell)] = False
+        assert not where.any()
+    assert result.images.min() >= 0
+    assert result.images.max() <= 1
+
+
+@pytest.mark.parametrize("name", TOKEN_MODELS)
+def test_the_attention_term_equals_a_brute_force_computation(name):
+    model, images, _ = build(name)
+    with torch.no_grad(), watch(model.model) as seen:
+        model(images)
+    with torch.no_grad():
+        by_hand = maps_by_hand(model, images)
+    patch = torch.tensor([5, 63, 0])
+    for handle, maps in zip(seen.attention, by_hand, strict=True):
+        heads, queries, keys = maps.shape[1:]
+        expected = [
+            np.mean(
+                [
+                    np.log(np.mean([maps[b, h, q, int(patch[b]) + keys - 64].item() for h in range(heads)]))
+                    for q in range(queries)
+                ]
+            )
+            for b in range(3)
+        ]
+        torch.testing.assert_close(attention_term(handle, patch), torch.tensor(expected, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("surgery", ["as-coded", "orthogonal"])
+def test_surgery_removes_only_what_opposes(surgery):
+    rng = np.random.default_rng(0)
+    gradient, anchor = rng.standard_normal((2, 20, 3, 2, 2))
+    expected = []
+    for g, a in zip(gradient, anchor, strict=True):
+        dot, length = (g * a).sum(), np.sqrt((a * a).sum())
+        divisor = length if surgery == "as-coded" else length**2
+        expected.append(g - dot / divisor * a if dot < 0 else g)
+    ours = pcgrad(torch.tensor(gradient), torch.tensor(anchor), surgery=surgery)
+    torch.testing.assert_close(ours, torch.tensor(np.array(expected)))
+    if surgery == "orthogonal":
+        assert ((ours * torch.tensor(anchor)).sum(dim=(1, 2, 3)) > -1e-12).all()
+
+
+@pytest.mark.parametrize("surgery", ["as-coded", "orthogonal"])
+def test_a_step_follows_the_sum_of_all_gradients(surgery):
+    model, images, labels = build("vit_nano", 2)
+    # a heavy weight, so that the attention terms decide about signs
+    attack = PatchFool(steps=1, lr=0.05, attention_weight=50.0, surgery=surgery)
+    start = PatchFool(steps=0)(model, images, labels)
+    after = attack(model, images, labels)
+    assert after.record["blocks"] == [1, 2, 3]  # 8 blocks: the first half without the first
+
+    points = start.images.clone().requires_grad_()
+    region = changed(images, start.images).unsqueeze(1)
+    maps = maps_by_hand(model, points)
+    loss = nn.functional.cross_entropy(model(points), labels, reduction="sum")
+    climb = torch.autograd.grad(loss, points)[0] * region
+    total = climb.clone()
+    for block in (1, 2, 3):
+        term = 0
+        for b, ((row, column),) in enumerate(start.record["chosen"]):
+            term = term + maps[block][b].mean(0)[:, 1 + 8 * row + column].log().mean()
+        pull = torch.autograd.grad(term, points, retain_graph=True)[0] * region
+        for b in range(2):
+            dot, length = (pull[b] * climb[b]).sum(), climb[b].norm()
+            if dot < 0:
+                pull[b] -= dot / (length if surgery == "as-coded" else length**2) * climb[b]
+        total += 50.0 * pull
+    expected = (start.images + 0.05 * total / (total.abs() + 1e-8)).clamp(0, 1)  # Adam's first step
+    torch.testing.assert_close(after.images, expected, atol=1e-4, rtol=0)
+
+
+def test_it_lowers_accuracy_below_random_content_in_the_same_patch(reader, digits):
+    data = digits[:64]
+    random = PatchFool(steps=0)(reader, data.images, data.labels)
+    fooled = PatchFool(steps=20)(reader, data.images, data.labels)
+    assert random.record["chosen"] == fooled.record["chosen"]
+    assert fooled.record["form"] == "attention"
+    assert fooled.accuracy(data.labels) < random.accuracy(data.labels) - 0.03
+
+
+def test_a_heavier_attention_term_draws_more_attention_to_the_patch(reader, digits):
+    data = digits[:16]
+    drawn = []
+    for weight in (0.0, 1.0):
+        result = PatchFool(steps=8, attention_weight=weight)(reader, data.images, data.labels)
+        patch = torch.tensor([8 * row + column for ((row, column),) in result.record["chosen"]])
+        with torch.no_grad(), watch(reader.model) as seen:
+            reader(result.images)
+        drawn.append(sum(attention_term(seen.attention[block], patch).mean().item() for block in (1, 2)))
+    assert drawn[1] > drawn[0]
+
+
+def test_the_sparse_variant_changes_so_many_pixels_of_the_patches():
+    model, images, labels = build("fan_nano")
+    result = PatchFool(steps=4, patches=2, pixels=11, mask_steps=3)(model, images, labels)
+    where = changed(images, result.images)
+    assert where.flatten(1).sum(dim=1).tolist() == [11, 11, 11]
+    for image, cells in enumerate(result.record["chosen"]):
+        assert len(set(cells)) == 2
+        for cell in cells:
+            where[image][patch_of(cell)] = False
+    assert not where.any()
+
+
+def test_the_sparse_mask_is_learned_until_it_is_frozen():
+    model, images, labels = build("fan_nano")
+    run = {"pixels": 8, "mask_lr": 0.5}
+    first = changed(images, PatchFool(steps=0, **run)(model, images, labels).images)
+    frozen = changed(images, PatchFool(steps=3, mask_steps=0, **run)(model, images, labels).images)
+    learned = changed(images, PatchFool(steps=3, mask_steps=3, **run)(model, images, labels).images)
+    assert torch.equal(first, frozen)
+    assert not torch.equal(first, learned)
+
+
+@pytest.mark.parametrize("bound", ["linf", "l2"])
+def test_the_mild_variant_stays_near_the_image(bound):
+    model, images, labels = build("fan_nano")
+    result = PatchFool(steps=4, bound=bound, eps=0.1)(model, images, labels)
+    delta = (result.images - images).flatten(1)
+    size = delta.abs().amax(dim=1) if bound == "linf" else delta.norm(dim=1)
+    assert (size <= 0.1 + 1e-6).all()
+    assert (size > 0.05).all()
+    assert (changed(images, result.images).flatten(1).sum(dim=1) <= 16).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        (lambda: PixelModel(Conv(), mean=(0.5,) * 3, std=(0.2,) * 3), 4),
+        (lambda: from_pixels(timm.create_model("xcit_nano_12_p8_224", num_classes=7)), None),
+        (lambda: from_pixels(timm.create_model("fan_nano", num_classes=7, **TOKEN_MODELS["fan_nano"])), 8),
+    ],
+    ids=["a convolution", "channel attention", "patches that are not tokens"],
+)
+def test_without_token_attention_the_form_is_cross_entropy_only_and_the_record_says_so(model, size):
+    images, labels = torch.rand(2, 3, 32, 32), torch.tensor([0, 3])
+    result = PatchFool(steps=2, patch_size=size)(model(), images, labels)
+    assert result.record["form"] == "cross-entropy-only"
+    assert not result.record["token_attention"]
+    assert (result.record["blocks"], result.record["selected_by"]) == ([], "gradient")
+    assert changed(images, result.images).flatten(1).sum(dim=1).tolist() == [(size or 16) ** 2] * 2
+
+
+def test_the_gradient_chooses_the_patch_where_it_is_longest():
+    model = PixelModel(Conv(), mean=(0.5,) * 3, std=(0.2,) * 3)
+    images, labels = torch.rand(2, 3, 32, 32).requires_grad_(), torch.tensor([0, 3])
+    (gradient,) = torch.autograd.grad(nn.functional.cross_entropy(model(images), labels), images)
+    result = PatchFool(steps=0, select="gradient", patch_size=4)(model, images.detach(), labels)
+    for image, (cell,) in enumerate(result.record["chosen"]):
+        lengths = {(r, c): gradient[image, :, *patch_of((r, c))].norm().item() for r in range(8) for c in range(8)}
+        assert cell == max(lengths, key=lengths.get)
+
+
+def test_results_belong_to_images_not_to_batches():
+    model, images, labels = build("fan_nano", 4)
+    for attack in (PatchFool(steps=2), PatchFool(steps=2, pixels=5), PatchFool(steps=2, select="random")):
+        whole = attack(model, images, labels, seed=1, ids=["a", "b", "c", "d"])
+        parts = [attack(model, images[i : i + 1], labels[i : i + 1], seed=1, ids=["abcd"[i]]) for i in (3, 1)]
+        for part, i in zip(parts, (3, 1), strict=True):
+            assert part.record["chosen"][0] == whole.record["chosen"][i]
+            torch.testing.assert_close(part.images[0], whole.images[i], atol=1e-2, rtol=0)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_model_is_untouched(training):
+    model, images, labels = build("fan_nano")
+    model.train(training)
+    before = state_of(model)
+    PatchFool(steps=2)(model, images, labels)
+    assert_same(before, state_of(model))
+
+
+def test_the_defaults_are_the_published_ones():
+    attack = PRESETS["patch-fool"]
+    assert (attack.steps, attack.lr, attack.decay, attack.decay_every) == (250, 0.22, 0.95, 10)
+    assert (attack.attention_weight, attack.select, attack.select_block, attack.patches) == (0.002, "attention", 4, 1)
+    sparse = PRESETS["patch-fool-sparse"]
+    assert (sparse.pixels, sparse.mask_steps, sparse.mask_lr) == (250, 200, 1e-2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"steps": -1}, "steps must be 0 or more, got -1"),
+        ({"lr": 0}, "lr must be positive, got 0"),
+        ({"surgery": "none"}, "surgery must be one of as-coded, orthogonal, got 'none'"),
+        ({"select": "best"}, "select must be one of attention, gradient, random, got 'best'"),
+        ({"pixels": 0}, "pixels must be at least 1, got 0"),
+        ({"pixels": 17}, "pixels must be at most the 16 of the chosen patches, got 17"),
+        ({"bound": "l1", "eps": 0.1}, "bound must be one of linf, l2, got 'l1'"),
+        ({"bound": "linf"}, "bound and eps .* belong together, got bound='linf' and eps=None"),
+        ({"eps": 0.1}, "bound and eps"),
+        ({"patch_size": 5}, "patch_size must divide the image, got 5 for 32×32"),
+        ({"patches": 65}, "patches must be at most 64, got 65"),
+        ({"select_block": 6}, "select_block must be below the model's 6 blocks, got 6"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_sentence(settings, sentence):
+    model, images, labels = build("fan_nano")
+    with pytest.raises(HoldfastError, match=sentence):
+        PatchFool(**settings)(model, images, labels)
