@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
@@ -132,6 +134,30 @@ def collate(items: list[Item]) -> Batch:
         torch.tensor([item.label for item in items if item.image is not None], dtype=torch.int64),
         [sentence for item in items for sentence in item.unreadable],
     )
+
+
+class Unreadable:
+    """Counts and names the images that could not be read; the first one stops the run unless they may be skipped."""
+
+    def __init__(self, accelerator: Accelerator, *, skip: bool) -> None:
+        self._accelerator, self._skip = accelerator, skip
+        self._sentences: set[str] = set()
+
+    def check(self, batch: Batch) -> Batch:
+        """Note the batch's unreadable images."""
+        self._sentences.update(batch.unreadable)
+        if batch.unreadable and not self._skip:
+            count = len(batch.unreadable)
+            raise HoldfastError(
+                f"{batch.unreadable[0]}, {count} unreadable so far; --skip-bad continues without such images"
+            )
+        return batch
+
+    def summary(self) -> dict[str, Any]:
+        """The count and the sentences of all processes, for the log; empty if there were none."""
+        mine = sorted(self._sentences)
+        everyones = sorted(set(gather_object(mine))) if self._accelerator.num_processes > 1 else mine
+        return {"unreadable": len(everyones), "unreadable_images": everyones} if everyones else {}
 
 
 def training_loader(images: TransformedImages, stretch: Stretch, *, workers: int, pin: bool) -> DataLoader[Any]:

@@ -14,6 +14,7 @@ from jsonargparse import ArgumentParser
 
 from holdfast.errors import HoldfastError, nearest
 from holdfast.training.recipe import Recipe
+from holdfast.training.recipe_checks import check_values
 
 # the same run may continue with other values of these: they change what is written when, not what is learned
 MAY_CHANGE = frozenset(
@@ -44,7 +45,9 @@ def load_recipe(recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
         values = _read(find_recipe(recipe))
     values = merge(values, overrides or {})
     check_keys(values)
-    return _typed(values)
+    typed = _typed(values)
+    check_values(typed)
+    return typed
 
 
 def find_recipe(name: str | Path) -> Path:
@@ -109,9 +112,15 @@ def to_yaml(recipe: Recipe) -> str:
     return yaml.dump(_plain(dataclasses.asdict(recipe)), sort_keys=False, default_flow_style=None, allow_unicode=True)
 
 
+def flat_values(recipe: Recipe) -> dict[str, str | int | float | bool]:
+    """Every value under its path, with text for what is neither text nor number: what trackers store."""
+    flat = dict(_flat_items(as_values(recipe)))
+    return {key: value if isinstance(value, str | int | float) else str(value) for key, value in flat.items()}
+
+
 def differences(old: Recipe, new: Recipe) -> list[str]:
     """What keeps ``new`` from continuing a run of ``old``, such as ``train.epochs (5, now 10)``."""
-    before, after = dict(_flat(as_values(old))), dict(_flat(as_values(new)))
+    before, after = dict(_flat_items(as_values(old))), dict(_flat_items(as_values(new)))
     keys = [key for key in sorted({*before, *after}) if key not in MAY_CHANGE]
     return [f"{k} ({before.get(k)}, now {after.get(k)})" for k in keys if before.get(k) != after.get(k)]
 
@@ -150,9 +159,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat_items(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _flat_items(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

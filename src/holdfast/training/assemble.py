@@ -1,0 +1,251 @@
+"""From a recipe to everything that the loop moves. What is wrong with a recipe is said here, before the first step."""
+
+import contextlib
+import importlib.util
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, GradientState, is_initialized
+from accelerate.utils import DistributedType, LoggerType
+from timm.data import resolve_data_config
+from timm.optim import create_optimizer_v2
+from timm.scheduler import create_scheduler_v2
+from timm.utils import ModelEmaV3
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from holdfast.data import Source, check_same_classes, open_data, stratified_subset
+from holdfast.errors import HoldfastError, nearest
+from holdfast.methods import Objective, Player, build_objective
+from holdfast.training.augment import ImageFormat, batch_mixer, training_transform, validation_transform
+from holdfast.training.checkpoint import Moving
+from holdfast.training.loading import Order, Stretch, TransformedImages, training_loader, validation_loader
+from holdfast.training.randomness import For, seeded
+from holdfast.training.recipe import DataRecipe, OptimizerRecipe, Recipe, ScheduleRecipe, TrainRecipe
+from holdfast.training.starting import start_model
+
+
+@dataclass(frozen=True)
+class Stage:
+    """All that takes part in a run. The loop's functions take it as their first argument."""
+
+    recipe: Recipe
+    accelerator: Accelerator
+    model: nn.Module  # as accelerate wraps it
+    bare: nn.Module  # the same weights, unwrapped
+    ema: ModelEmaV3 | None
+    optimizer: Any
+    schedule: Callable[[int], None]  # sets the learning rate of a step
+    objective: Objective
+    mix: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
+    order: Order
+    train_images: TransformedImages
+    val_batches: DataLoader[Any]
+    image: ImageFormat
+    classes: tuple[str, ...]
+    steps_per_epoch: int
+    epochs: int
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        return self.steps_per_epoch * self.epochs
+
+    @property
+    def images_per_step(self) -> int:
+        """The global batch."""
+        return self.order.global_batch * self.recipe.train.accumulate
+
+    def batches_from(self, step: int) -> DataLoader[Any]:
+        """The training batches of every step from this one to the end of the run."""
+        per_step = self.recipe.train.accumulate
+        stretch = Stretch(self.order, step * per_step, self.steps * per_step)
+        pin = self.accelerator.device.type == "cuda"
+        return training_loader(self.train_images, stretch, workers=self.recipe.data.workers, pin=pin)
+
+    def moving(self) -> Moving:
+        """What a checkpoint holds."""
+        modules: dict[str, nn.Module] = {"model": self.bare}
+        optimizers = {"optimizer": self.optimizer.optimizer}
+        if self.ema is not None:
+            modules["ema"] = self.ema.module
+        if isinstance(self.objective, Player):
+            modules |= {f"objective.{name}": module for name, module in self.objective.modules.items()}
+            optimizers |= {f"objective.{name}.optimizer": owned for name, owned in self.objective.optimizers.items()}
+        return Moving(modules, optimizers, scaler=self.accelerator.scaler)
+
+
+def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective | None = None) -> Stage:
+    """Open the data, build the model, its optimizer and its objective."""
+    train, val = open_sources(recipe.data, seed=recipe.seed)
+    processes, rank = accelerator.num_processes, accelerator.process_index
+    order = Order(
+        len(train),
+        batch_size=recipe.train.batch_size,
+        accumulate=recipe.train.accumulate,
+        processes=processes,
+        rank=rank,
+        seed=recipe.seed,
+        repeats=recipe.augment.repeats,
+    )
+    with seeded(For.WEIGHTS, recipe.seed):
+        bare = start_model(recipe.model, classes=len(train.classes), size=recipe.data.size)
+        objective = objective or build_objective(recipe.objective.name, recipe.objective.options)
+    image = image_format(recipe.data, bare)
+    _prepare_module(bare, recipe.train)
+    bare.to(accelerator.device)
+    ema = ModelEmaV3(bare, decay=recipe.train.ema, use_warmup=recipe.train.ema_warmup) if recipe.train.ema else None
+    steps_per_epoch = order.batches_per_epoch // recipe.train.accumulate
+    global_batch = order.global_batch * recipe.train.accumulate
+    inner = build_optimizer(bare, recipe.optimizer, global_batch=global_batch)
+    schedule, epochs = build_schedule(inner, recipe.schedule, epochs=recipe.train.epochs, steps=steps_per_epoch)
+    model, optimizer = accelerator.prepare(bare, inner)
+    if isinstance(objective, Player):
+        for module in objective.modules.values():
+            module.to(accelerator.device)
+    return Stage(
+        recipe=recipe,
+        accelerator=accelerator,
+        model=model,
+        bare=bare,
+        ema=ema,
+        optimizer=optimizer,
+        schedule=schedule,
+        objective=objective,
+        mix=batch_mixer(recipe.augment, classes=len(train.classes)),
+        order=order,
+        train_images=TransformedImages(
+            train,
+            training_transform(recipe.augment, image),
+            seed=recipe.seed,
+            replace_unreadable=recipe.data.skip_bad,
+        ),
+        val_batches=validation_loader(
+            TransformedImages(val, validation_transform(image), seed=recipe.seed),
+            batch_size=recipe.train.batch_size,
+            processes=processes,
+            rank=rank,
+            workers=recipe.data.workers,
+            pin=accelerator.device.type == "cuda",
+        ),
+        image=image,
+        classes=train.classes,
+        steps_per_epoch=steps_per_epoch,
+        epochs=epochs,
+    )
+
+
+def open_sources(recipe: DataRecipe, *, seed: int) -> tuple[Source, Source]:
+    """The training and validation images of a recipe, of the same classes."""
+    train = open_data(recipe.train, split="train", download=recipe.download)
+    val = open_data(recipe.val, split="val", download=recipe.download)
+    check_same_classes(train, val)
+    if recipe.train_subset is not None:
+        train = stratified_subset(train, recipe.train_subset, seed=seed)
+    if recipe.val_subset is not None:
+        val = stratified_subset(val, recipe.val_subset, seed=seed)
+    return train, val
+
+
+def image_format(recipe: DataRecipe, model: nn.Module) -> ImageFormat:
+    """What the model was made for, unless the recipe says otherwise."""
+    cfg = resolve_data_config(model=model)
+    return ImageFormat(
+        size=recipe.size or cfg["input_size"][-1],
+        mean=tuple(recipe.mean or cfg["mean"]),
+        std=tuple(recipe.std or cfg["std"]),
+        interpolation=cfg["interpolation"],
+        crop_pct=recipe.crop_pct or cfg["crop_pct"],
+    )
+
+
+def build_optimizer(model: nn.Module, recipe: OptimizerRecipe, *, global_batch: int) -> torch.optim.Optimizer:
+    """timm's optimizer by name; biases, one-dimensional weights and ``model.no_weight_decay()`` are not decayed."""
+    lr = recipe.lr * global_batch / recipe.lr_base_batch if recipe.lr_base_batch else recipe.lr
+    try:
+        return create_optimizer_v2(
+            model,
+            opt=recipe.name,
+            lr=lr,
+            weight_decay=recipe.weight_decay,
+            layer_decay=recipe.layer_decay,
+            **recipe.options,
+        )
+    except (ValueError, TypeError, AssertionError) as error:
+        raise HoldfastError(f"optimizer {recipe.name!r} cannot be built with these options ({error})") from error
+
+
+def build_schedule(
+    optimizer: torch.optim.Optimizer, recipe: ScheduleRecipe, *, epochs: int, steps: int
+) -> tuple[Callable[[int], None], int]:
+    """A function that sets the learning rate of a step (it has no memory), and the epochs with the cool-down."""
+    scheduler, total_epochs = create_scheduler_v2(
+        optimizer,
+        sched="cosine",
+        num_epochs=epochs,
+        warmup_epochs=recipe.warmup_epochs,
+        warmup_lr=recipe.warmup_lr,
+        min_lr=recipe.min_lr,
+        cooldown_epochs=recipe.cooldown_epochs,
+        step_on_epochs=recipe.every == "epoch",
+        updates_per_epoch=steps,
+    )
+    if recipe.every == "epoch":
+        return (lambda step: scheduler.step(step // steps)), total_epochs
+    return scheduler.step_update, total_epochs
+
+
+@contextlib.contextmanager
+def engine(recipe: TrainRecipe, *, folder: Path) -> Iterator[Accelerator]:
+    """accelerate's engine for this process: device, precision, processes, trackers. Released when the run ends."""
+    somebody_elses = is_initialized()
+    accelerator = _start_accelerator(recipe, folder=folder)
+    try:
+        yield accelerator
+    finally:
+        for tracker in accelerator.trackers:
+            tracker.finish()
+        if not somebody_elses:  # so that the next run in this process may use another device or precision
+            accelerator.state.destroy_process_group()
+            AcceleratorState._reset_state(reset_partial_state=True)
+            GradientState._reset_state()
+
+
+def _start_accelerator(recipe: TrainRecipe, *, folder: Path) -> Accelerator:
+    cuda = torch.cuda.is_available()
+    if recipe.device == "cuda" and not cuda:
+        raise HoldfastError("train.device is 'cuda', but torch sees no CUDA device; use 'cpu' or 'auto'")
+    on_cpu = recipe.device == "cpu" or not cuda
+    precision = recipe.precision
+    if precision == "auto":  # half precision is slower than fp32 on common CPUs
+        precision = "no" if on_cpu else "bf16" if torch.cuda.is_bf16_supported() else "fp16"
+    if precision == "fp16" and on_cpu:
+        raise HoldfastError("train.precision must be 'no' or 'bf16' on a CPU, got 'fp16'")
+    _check_trackers(recipe.trackers)
+    accelerator = Accelerator(
+        cpu=recipe.device == "cpu", mixed_precision=precision, log_with=recipe.trackers or None, project_dir=folder
+    )
+    if accelerator.distributed_type not in (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
+        raise HoldfastError(f"training runs as one process or with DDP, got {accelerator.distributed_type.value}")
+    return accelerator
+
+
+def _check_trackers(names: list[str]) -> None:
+    known = [str(kind) for kind in LoggerType if kind != LoggerType.ALL]
+    for name in names:
+        if name not in known:
+            raise HoldfastError(f"unknown tracker {name!r}{nearest(name, known) or f'; known are {known}'}")
+        if importlib.util.find_spec(name) is None:
+            extra = f"'holdfast[{name}]'" if name in ("tensorboard", "wandb") else name
+            raise HoldfastError(f"train.trackers names {name}, which is not installed: pip install {extra}")
+
+
+def _prepare_module(model: nn.Module, recipe: TrainRecipe) -> None:
+    if recipe.grad_checkpointing:
+        model.set_grad_checkpointing(True)
+    if recipe.compile:
+        model.compile()

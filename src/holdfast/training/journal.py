@@ -1,0 +1,121 @@
+"""What a run tells: ``log.jsonl``, the trackers, and a progress bar with loss parts, throughput and time left."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from holdfast import atomic
+from holdfast.errors import HoldfastError
+
+
+class Meter:
+    """Running sums of loss parts, left on the device until somebody reads them."""
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+        self._restart()
+
+    def _restart(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._steps, self._since = 0, time.perf_counter()
+
+    def add(self, parts: Mapping[str, Tensor]) -> None:
+        """Note one step."""
+        for name, value in parts.items():
+            self._sums[name] = self._sums[name] + value.detach() if name in self._sums else value.detach().clone()
+        self._steps += 1
+
+    def check_finite(self, *, step: int, folder: Path) -> None:
+        """Stop the run if any loss since the last reading was not finite, on any process."""
+        if not self._sums:
+            return
+        total = self._sums["loss"].reshape(1).float()
+        total = self._accelerator.gather(total) if self._accelerator.num_processes > 1 else total
+        if not torch.isfinite(total).all():
+            raise HoldfastError(
+                f"the loss is no longer finite (seen at step {step}); the last good checkpoint is kept in "
+                f"{str(folder)!r}; a lower optimizer.lr or an optimizer.clip_grad usually helps"
+            )
+
+    def read(self, *, images_per_step: int) -> dict[str, float]:
+        """Means since the last reading, over all processes, and images per second; then start again."""
+        means = {name: value / self._steps for name, value in self._sums.items()}
+        if self._accelerator.num_processes > 1 and means:
+            stacked = self._accelerator.reduce(torch.stack([v.float() for v in means.values()]), reduction="mean")
+            means = dict(zip(means, stacked, strict=True))
+        speed = images_per_step * self._steps / (time.perf_counter() - self._since)
+        values = {name: float(value) for name, value in means.items()} | {"images_per_s": round(speed, 1)}
+        self._restart()
+        return values
+
+
+class Journal:
+    """Writes on the main process only; elsewhere it is silent."""
+
+    def __init__(self, accelerator: Accelerator, folder: Path, *, steps: int, show: bool) -> None:
+        self._accelerator, self._path = accelerator, folder / "log.jsonl"
+        self._main = accelerator.is_main_process
+        self._console = Console(stderr=True, quiet=not (show and self._main))
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[figures]}"),
+            console=self._console,
+            transient=True,
+            disable=not (show and self._main and self._console.is_terminal),
+        )
+        self._bar = self._progress.add_task("training", total=steps, figures="")
+
+    def __enter__(self) -> "Journal":
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def continue_from(self, step: int) -> None:
+        """Forget what was written after the checkpoint that the run continues from."""
+        if self._main and self._path.exists():
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+            entries = [line for line in lines if _keeps(line, step)]
+            atomic.write_text(self._path, "".join(f"{line}\n" for line in entries))
+        self._progress.update(self._bar, completed=step)
+
+    def advance(self, epoch: int) -> None:
+        """One step is done."""
+        self._progress.update(self._bar, advance=1, description=f"epoch {epoch}")
+
+    def say(self, sentence: str) -> None:
+        """A line above the progress bar."""
+        self._console.print(sentence, highlight=False)
+
+    def write(self, event: str, *, step: int, epoch: int, **values: Any) -> None:
+        """A line of the log; its numbers also go to the trackers and to the bar."""
+        if not self._main:
+            return
+        with self._path.open("a", encoding="utf-8") as log:
+            log.write(json.dumps({"event": event, "step": step, "epoch": epoch, **values}) + "\n")
+        numbers = {key: value for key, value in values.items() if isinstance(value, int | float)}
+        if self._accelerator.trackers:
+            self._accelerator.log({f"{event}/{key}": value for key, value in numbers.items()}, step=step)
+        if event == "step":
+            self._progress.update(self._bar, figures="  ".join(f"{key} {value:.4g}" for key, value in numbers.items()))
+
+
+def _keeps(line: str, step: int) -> bool:
+    try:
+        entry = json.loads(line)
+    except ValueError:  # a line that a kill has cut short
+        return False
+    return entry["step"] <= step and entry["event"] != "end"

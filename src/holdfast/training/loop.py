@@ -1,0 +1,224 @@
+"""The training loop. The engine is Hugging Face accelerate; everything that happens in a step is on this page."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from timm.utils import distribute_bn
+from torch import Tensor, nn
+
+from holdfast.methods import Objective, Player
+from holdfast.training.assemble import Stage, assemble, engine
+from holdfast.training.checkpoint import Position, fingerprint, prune, restore_checkpoint, save_checkpoint
+from holdfast.training.journal import Journal, Meter
+from holdfast.training.loading import Batch, Unreadable
+from holdfast.training.randomness import For, seeded
+from holdfast.training.recipe import Recipe
+from holdfast.training.recipe_files import flat_values, load_recipe
+from holdfast.training.run_folder import RunFolder, export_model
+from holdfast.training.starting import train_mode
+from holdfast.training.stopping import StopRequest
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended: folder, steps done, last and best clean accuracy (%), and the signal that stopped it, if any."""
+
+    folder: Path
+    step: int
+    accuracy: float | None
+    best: float | None
+    stopped_by: int = 0
+
+
+def train(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    *,
+    out: str | Path,
+    overrides: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    objective: Objective | None = None,
+    show: bool = True,
+) -> Result:
+    """Train or fine-tune a model.
+
+    Args:
+        recipe: a shipped recipe's name, a YAML file, nested dictionaries, or a Recipe.
+        out: the run's folder.
+        overrides: values that replace the recipe's, as nested dictionaries.
+        resume: go on from the run's last checkpoint, if it has one; the end is the same as without interruption.
+        objective: what to train for, instead of the recipe's objective.
+        show: print progress.
+    """
+    recipe = load_recipe(recipe, overrides)
+    run = RunFolder(Path(out))
+    run.check(recipe, resume=resume)
+    with engine(recipe.train, folder=run.path) as accelerator:
+        stage = assemble(recipe, accelerator, objective=objective)
+        accelerator.wait_for_everyone()  # all have checked the folder before one writes into it
+        if accelerator.is_main_process:
+            run.create(recipe)
+        position = restore_checkpoint(run.checkpoints, stage.moving())
+        if recipe.train.trackers:
+            accelerator.init_trackers("holdfast", config=flat_values(recipe))
+        with Journal(accelerator, run.path, steps=stage.steps, show=show) as journal, StopRequest() as stop:
+            journal.continue_from(position.step)
+            return run_steps(stage, run, position, journal=journal, stop=stop)
+
+
+def run_steps(stage: Stage, run: RunFolder, position: Position, *, journal: Journal, stop: StopRequest) -> Result:
+    """All steps from ``position`` to the end of the run, or to a signal."""
+    recipe, accelerator = stage.recipe.train, stage.accelerator
+    alone = accelerator.num_processes == 1
+    # a look at the loss waits for the device, and a look at the signals waits for the other processes
+    look_every = 1 if alone and accelerator.device.type == "cpu" else recipe.log_steps
+    meter, unreadable = Meter(accelerator), Unreadable(accelerator, skip=stage.recipe.data.skip_bad)
+    batches = iter(stage.batches_from(position.step))
+    accuracy: float | None = None
+    train_mode(stage.bare)
+
+    for step in range(position.step, stage.steps):
+        epoch, done = step // stage.steps_per_epoch, step + 1
+        stage.schedule(step)
+        step_batches = [unreadable.check(next(batches)) for _ in range(recipe.accumulate)]
+        meter.add(train_step(stage, step_batches, step=step, epoch=epoch))
+        journal.advance(epoch)
+
+        position = replace(position, step=done)
+        ends_epoch = done % stage.steps_per_epoch == 0
+        look = ends_epoch or done % look_every == 0
+        signal = stop.agreed(accelerator) if look or alone else 0
+        save = ends_epoch or bool(signal) or bool(recipe.checkpoint_steps and done % recipe.checkpoint_steps == 0)
+        if look or save:
+            meter.check_finite(step=done, folder=run.checkpoints)
+        if ends_epoch or done % recipe.log_steps == 0:
+            figures = meter.read(images_per_step=stage.images_per_step)
+            journal.write("step", step=done, epoch=epoch, lr=learning_rate(stage), **figures)
+        if ends_epoch and ((epoch + 1) % recipe.eval_epochs == 0 or done == stage.steps):
+            accuracy, scores = evaluate(stage, unreadable)
+            position = with_best(position, accuracy)
+            journal.write("epoch", step=done, epoch=epoch, **scores, **unreadable.summary())
+            journal.say(f"epoch {epoch}: {describe(scores)}")
+            meter = Meter(accelerator)  # its clock runs for training alone
+            train_mode(stage.bare)
+        if save:
+            save_all(stage, run, position)
+        if signal and done < stage.steps:
+            return Result(run.path, done, accuracy, position.best, stopped_by=signal)
+
+    finish(stage, run, position, journal=journal)
+    return Result(run.path, position.step, accuracy, position.best)
+
+
+def train_step(stage: Stage, batches: list[Batch], *, step: int, epoch: int) -> dict[str, Tensor]:
+    """One optimizer step: mix, objective, backward, clip, step, average. Returns figures for the log."""
+    accelerator, recipe = stage.accelerator, stage.recipe
+    figures: dict[str, Tensor] = {}
+    for number, batch in enumerate(batches):
+        images = batch.images.to(accelerator.device, non_blocking=True)
+        labels = batch.labels.to(accelerator.device, non_blocking=True)
+        last = number == len(batches) - 1
+        key = (For.STEP, recipe.seed, step, number, accelerator.process_index)
+        with seeded(*key), nullcontext() if last else accelerator.no_sync(stage.model):
+            images, targets = stage.mix(images, labels, epoch)
+            with accelerator.autocast():
+                loss = stage.objective(stage.model, images, targets)
+            accelerator.backward(loss.total / len(batches))
+        for name, value in {"loss": loss.total.detach(), **loss.parts}.items():
+            figures[name] = figures.get(name, torch.zeros_like(value)) + value / len(batches)
+
+    player = stage.objective if isinstance(stage.objective, Player) else None
+    if player is not None:
+        share_gradients(stage, player)
+    if recipe.optimizer.clip_grad is not None:
+        norm = accelerator.clip_grad_norm_(stage.model.parameters(), recipe.optimizer.clip_grad)
+        figures["grad_norm"] = torch.as_tensor(norm)
+    stage.optimizer.step()
+    stage.optimizer.zero_grad()
+    if player is not None:
+        figures |= player.update()
+    if stage.ema is not None:
+        stage.ema.update(stage.bare, step=step + 1 if recipe.train.ema_warmup else None)
+    return figures
+
+
+def share_gradients(stage: Stage, player: Player) -> None:
+    """Average an objective's own gradients over the processes, and take fp16's loss scale out of them."""
+    scale = stage.accelerator.scaler.get_scale() if stage.accelerator.scaler is not None else 1.0
+    for module in player.modules.values():
+        for parameter in module.parameters():
+            if parameter.grad is not None:
+                parameter.grad = stage.accelerator.reduce(parameter.grad / scale, reduction="mean")
+
+
+def evaluate(stage: Stage, unreadable: Unreadable) -> tuple[float, dict[str, float]]:
+    """The clean accuracy in percent of the weights that the run will export, and of the others beside them."""
+    models = [stage.bare] if stage.ema is None else [stage.ema.module, stage.bare]
+    if stage.accelerator.num_processes > 1:  # every process has seen other images: average the norms' statistics
+        for model in models:
+            distribute_bn(model, stage.accelerator.num_processes, reduce=True)
+    names = ("top1", "top1_without_ema")
+    scores = {name: accuracy_of(model, stage, unreadable) for name, model in zip(names, models, strict=False)}
+    return scores["top1"], scores
+
+
+@torch.no_grad()
+def accuracy_of(model: nn.Module, stage: Stage, unreadable: Unreadable) -> float:
+    """Percent of the validation images that a model classifies correctly, over all processes."""
+    model.eval()
+    device = stage.accelerator.device
+    counts = torch.zeros(2, device=device, dtype=torch.int64)
+    for batch in stage.val_batches:
+        unreadable.check(batch)
+        if len(batch.labels) > 0:
+            with stage.accelerator.autocast():
+                predicted = model(batch.images.to(device)).argmax(dim=1)
+            correct = (predicted == batch.labels.to(device)).sum()
+            counts += torch.stack([correct, torch.full_like(correct, len(batch.labels))])
+    right, total = stage.accelerator.reduce(counts, reduction="sum").tolist()
+    return 100 * right / max(total, 1)
+
+
+def with_best(position: Position, accuracy: float) -> Position:
+    """The position after an evaluation; the first of equal accuracies stays the best."""
+    if position.best is not None and accuracy <= position.best:
+        return position
+    return replace(position, best=accuracy, best_step=position.step)
+
+
+def save_all(stage: Stage, run: RunFolder, position: Position) -> None:
+    """Save a checkpoint on the main process and remove those that are no longer needed."""
+    if stage.accelerator.is_main_process:
+        save_checkpoint(run.checkpoints, stage.moving(), position)
+        prune(run.checkpoints, position=position, keep_every=stage.recipe.train.keep_epochs * stage.steps_per_epoch)
+    stage.accelerator.wait_for_everyone()
+
+
+def finish(stage: Stage, run: RunFolder, position: Position, *, journal: Journal) -> None:
+    """Export the final model, and note whether all processes hold the same one."""
+    final = stage.ema.module if stage.ema is not None else stage.bare
+    mine = torch.tensor([int(fingerprint(stage.bare)[:15], 16)], device=stage.accelerator.device)
+    everyones = stage.accelerator.gather(mine).tolist()
+    if stage.accelerator.is_main_process:
+        export_model(final, run.path, recipe=stage.recipe, image=stage.image, classes=stage.classes)
+    journal.write(
+        "end",
+        step=position.step,
+        epoch=stage.epochs - 1,
+        best=position.best,
+        processes=stage.accelerator.num_processes,
+        processes_agree=len(set(everyones)) == 1,
+    )
+
+
+def learning_rate(stage: Stage) -> float:
+    """The highest one of all groups."""
+    return max(group["lr"] for group in stage.optimizer.param_groups)
+
+
+def describe(scores: Mapping[str, float]) -> str:
+    """Scores for people."""
+    return ", ".join(f"{name} {value:.2f} %" for name, value in scores.items())

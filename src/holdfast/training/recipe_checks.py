@@ -1,0 +1,73 @@
+"""Values that no run can have, said before anything is opened. Without torch."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from holdfast.errors import HoldfastError
+from holdfast.training.recipe import Recipe
+
+
+class Rule(NamedTuple):
+    """What a value must be, in code and in words."""
+
+    holds: Callable[[Any], bool]
+    words: str
+
+
+AT_LEAST_0 = Rule(lambda value: value >= 0, "at least 0")
+AT_LEAST_1 = Rule(lambda value: value >= 1, "at least 1")
+POSITIVE = Rule(lambda value: value > 0, "above 0")
+PROBABILITY = Rule(lambda value: 0 <= value <= 1, "between 0 and 1")
+BELOW_1 = Rule(lambda value: 0 <= value < 1, "at least 0 and below 1")
+SHARE = Rule(lambda value: 0 < value <= 1, "above 0 and at most 1")
+RANGE = Rule(lambda value: 0 < value[0] <= value[1], "two positive numbers, the smaller one first")
+
+RULES: dict[str, Rule] = {
+    "seed": AT_LEAST_0,
+    "data.size": AT_LEAST_1,
+    "data.crop_pct": SHARE,
+    "data.workers": AT_LEAST_0,
+    "augment.scale": RANGE,
+    "augment.ratio": RANGE,
+    "augment.pad": AT_LEAST_0,
+    "augment.hflip": PROBABILITY,
+    "augment.vflip": PROBABILITY,
+    "augment.erasing": PROBABILITY,
+    "augment.mixup": AT_LEAST_0,
+    "augment.cutmix": AT_LEAST_0,
+    "augment.mix_probability": PROBABILITY,
+    "augment.mix_switch": PROBABILITY,
+    "augment.mix_off_epoch": AT_LEAST_0,
+    "augment.smoothing": BELOW_1,
+    "augment.repeats": AT_LEAST_1,
+    "optimizer.lr": POSITIVE,
+    "optimizer.lr_base_batch": AT_LEAST_1,
+    "optimizer.weight_decay": AT_LEAST_0,
+    "optimizer.layer_decay": SHARE,
+    "optimizer.clip_grad": POSITIVE,
+    "schedule.warmup_epochs": AT_LEAST_0,
+    "schedule.warmup_lr": AT_LEAST_0,
+    "schedule.min_lr": AT_LEAST_0,
+    "schedule.cooldown_epochs": AT_LEAST_0,
+    "train.epochs": AT_LEAST_1,
+    "train.batch_size": AT_LEAST_1,
+    "train.accumulate": AT_LEAST_1,
+    "train.ema": BELOW_1,
+    "train.checkpoint_steps": AT_LEAST_0,
+    "train.keep_epochs": AT_LEAST_0,
+    "train.eval_epochs": AT_LEAST_1,
+    "train.log_steps": AT_LEAST_1,
+}
+
+
+def check_values(recipe: Recipe) -> None:
+    """Refuse the first value that breaks a rule."""
+    for path, rule in RULES.items():
+        value: Any = recipe
+        for name in path.split("."):
+            value = getattr(value, name)
+        if value is not None and not rule.holds(value):
+            raise HoldfastError(f"{path} must be {rule.words}, got {value}")
+    mixes = recipe.augment.mixup > 0 or recipe.augment.cutmix > 0
+    if mixes and recipe.train.batch_size % 2:
+        raise HoldfastError(f"train.batch_size must be even for mixup and cutmix, got {recipe.train.batch_size}")

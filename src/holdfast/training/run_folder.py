@@ -1,0 +1,77 @@
+"""A run is a folder: recipe.yaml, log.jsonl, checkpoints/, and in the end model.safetensors + config.json."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from timm.models._hub import save_config_for_hf
+from torch import nn
+
+from holdfast import atomic
+from holdfast.errors import HoldfastError
+from holdfast.training.augment import ImageFormat
+from holdfast.training.checkpoint import save_weights
+from holdfast.training.recipe import Recipe
+from holdfast.training.recipe_files import differences, load_recipe, to_yaml
+from holdfast.training.starting import named_model, size_argument
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where things are."""
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        """One folder per checkpoint, and the links last and best."""
+        return self.path / "checkpoints"
+
+    @property
+    def recipe(self) -> Path:
+        """The complete recipe."""
+        return self.path / "recipe.yaml"
+
+    def check(self, recipe: Recipe, *, resume: bool) -> None:
+        """Refuse a folder that holds a run, unless it is to be continued and is of the same recipe."""
+        if not self.recipe.exists():
+            return
+        if not resume:
+            raise HoldfastError(f"{str(self.path)!r} already holds a run; add --resume or choose another --out")
+        other = differences(load_recipe(self.recipe), recipe)
+        if other:
+            shown = ", ".join(other[:3]) + (f" and {len(other) - 3} more" if len(other) > 3 else "")
+            raise HoldfastError(f"{str(self.path)!r} is a run of another recipe: {shown}")
+
+    def create(self, recipe: Recipe) -> None:
+        """Make the folder and write the complete recipe into it."""
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            atomic.write_text(self.recipe, to_yaml(recipe))
+        except OSError as error:
+            reason = error.strerror
+            raise HoldfastError(f"out must be a folder we can write to, got {str(self.path)!r} ({reason})") from error
+
+
+def export_model(
+    model: nn.Module, folder: Path, *, recipe: Recipe, image: ImageFormat, classes: tuple[str, ...]
+) -> None:
+    """Write what ``timm.create_model("local-dir:RUN", pretrained=True)`` reads."""
+    name = named_model(recipe.model).name or ""
+    described: Any = model  # timm keeps this dictionary on the module
+    described.pretrained_cfg = {
+        **described.pretrained_cfg,
+        "architecture": name.split(".", maxsplit=1)[0],
+        "num_classes": len(classes),
+        "input_size": (3, image.size, image.size),
+        "mean": image.mean,
+        "std": image.std,
+        "interpolation": image.interpolation,
+        "crop_pct": image.crop_pct,
+    }
+    with atomic.replacing(folder / "model.safetensors") as temporary:
+        save_weights(model, temporary)
+    arguments = {**recipe.model.kwargs, **size_argument(name, recipe.data.size)}
+    with atomic.replacing(folder / "config.json") as temporary:
+        path: Any = temporary  # annotated as text, used as a path
+        save_config_for_hf(model, path, model_config={"label_names": list(classes)}, model_args=arguments)
