@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from jsonargparse import ArgumentParser
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -51,6 +52,31 @@ def models_table(arguments: Namespace) -> Table:
     return table
 
 
+def corruptions_table(arguments: Namespace) -> Table:
+    """The corruptions in canonical order; `holdfast corrupt` applies them."""
+    from holdfast.corruptions import catalog_table
+
+    header, rows = catalog_table()
+    names = _matching(arguments.pattern, [row[0] for row in rows])
+    return _table(*header, rows=[list(row) for row in rows if row[0] in names])
+
+
+def recipes_table(arguments: Namespace) -> Table:
+    """The shipped recipes; `holdfast train NAME` runs one."""
+    from holdfast.training.recipe_files import headline, recipe_names
+
+    names = _matching(arguments.pattern, recipe_names())
+    return _table("recipe", "what it trains", rows=[[name, headline(name)] for name in names])
+
+
+def data_table(arguments: Namespace) -> Table:
+    """The data sources that a recipe can name; several are joined with a plus sign."""
+    from holdfast.data import SOURCES
+
+    names = _matching(arguments.pattern, list(SOURCES))
+    return _table("data", "what it is", rows=[[escape(SOURCES[name].form), SOURCES[name].line] for name in names])
+
+
 def _matching(pattern: str | None, names: list[str]) -> list[str]:
     if pattern is None:
         return names
@@ -67,4 +93,9 @@ def _table(*columns: str, rows: list[list[str]]) -> Table:
     return table
 
 
-LISTERS: dict[str, Callable[[Namespace], Table]] = {"models": models_table}
+LISTERS: dict[str, Callable[[Namespace], Table]] = {
+    "corruptions": corruptions_table,
+    "data": data_table,
+    "models": models_table,
+    "recipes": recipes_table,
+}

@@ -14,7 +14,9 @@ from holdfast.errors import HoldfastError, nearest
 # name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and
 # `run(arguments)`, and imports torch only inside `run`.
 COMMANDS = {
-    "list": "list the models (with --cost: parameters and GMACs beside the papers' figures)",
+    "list": "list models (with --cost: parameters and GMACs beside the papers' figures) or corruptions",
+    "train": "train or fine-tune a model from a recipe",
+    "corrupt": "write corrupted copies of a folder of images",
     "demo": "see on this machine, without a download, what Holdfast can do today",
 }
 
@@ -25,7 +27,10 @@ def build_parser(command: str | None = None) -> jsonargparse.ArgumentParser:
     """The parser of ``holdfast``, or of one of its commands."""
     if command is not None:
         parser = jsonargparse.ArgumentParser(
-            prog=f"holdfast {command}", description=COMMANDS[command].capitalize() + ".", exit_on_error=False
+            prog=f"holdfast {command}",
+            description=COMMANDS[command].capitalize() + ".",
+            exit_on_error=False,
+            allow_abbrev=False,
         )
         _module(command).add_arguments(parser)
         return parser
@@ -56,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise HoldfastError(
                 f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_known()}'}"
             )
-        arguments = build_parser(command).parse_args(rest)
+        parser = build_parser(command)
+        arguments = parser.parse_args(_known_options(parser, rest))
         return int(_module(command).run(arguments) or EXIT_OK)
     except (HoldfastError, jsonargparse.ArgumentError) as error:
         print(f"holdfast: error: {error}", file=sys.stderr)
@@ -66,6 +72,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `holdfast list … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+
+
+def _known_options(parser: jsonargparse.ArgumentParser, argv: list[str]) -> list[str]:
+    """The arguments as they are, unless an option is misspelt: that is answered with the nearest ones."""
+    known = [option for action in parser._actions for option in action.option_strings]
+    for argument in argv:
+        option = argument.split("=", maxsplit=1)[0]
+        if option == "--":
+            break
+        if option.startswith("--") and not any(option == name or option.startswith(f"{name}.") for name in known):
+            raise HoldfastError(f"unknown option {option!r}{nearest(option, known)}")
+    return argv
 
 
 def entry_point() -> None:

@@ -1,0 +1,101 @@
+"""``holdfast corrupt``: write corrupted copies of a folder of images."""
+
+import os
+import re
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jsonargparse import ArgumentParser
+
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from holdfast.corruptions.folders import Outcome
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The arguments of ``holdfast corrupt``."""
+    parser.add_argument("source", metavar="SRC", help="folder of images, searched with its subfolders")
+    parser.add_argument("target", metavar="DST", help="folder for the results: DST/<kind>/<severity>/<path as in SRC>")
+    parser.add_argument(
+        "--kinds",
+        default="standard",
+        help="comma list of kinds, groups (noise, blur, weather, digital) or all, standard, extra (default: standard)",
+    )
+    parser.add_argument("--severity", default="1-5", help="such as 3, 1-5 or 1,3,5 (default: 1-5)")
+    parser.add_argument(
+        "--preset", default="any", help="any (all sizes), imagenet, inception, tiny or cifar (default: any)"
+    )
+    parser.add_argument("--format", default="png", help="png, or jpeg:QUALITY; ImageNet-C is jpeg:85 (default: png)")
+    parser.add_argument("--workers", type=int, default=0, help="processes (default: one per core)")
+    parser.add_argument("--seed", type=int, default=0, help="with each file's path it decides all draws (default: 0)")
+    parser.add_argument("--frost", metavar="FOLDER", help="folder of the published frost photographs, or 'procedural'")
+
+
+def run(arguments: Namespace) -> int:
+    """Corrupt the folder, show progress, list at the end what could not be read."""
+    from holdfast.corruptions.catalog import preset_of, select
+    from holdfast.corruptions.folders import Cell, Settings, corrupt_folder, find_images
+
+    severities = parse_severities(arguments.severity)
+    cells = [Cell(kind, severity) for kind in select(arguments.kinds) for severity in severities]
+    quality = parse_format(arguments.format)
+    settings = Settings(arguments.seed, preset_of(arguments.preset).name, quality, arguments.frost)
+    source, target = Path(arguments.source), Path(arguments.target)
+    if arguments.workers < 0:
+        raise HoldfastError(f"workers: expected 1 or more, got {arguments.workers}")
+    workers = arguments.workers or os.cpu_count() or 1
+    total = len(find_images(source)) * len(cells)
+    with _progress() as progress:
+        task = progress.add_task("corrupting", total=total)
+
+        def advance(_outcome: "Outcome") -> None:
+            progress.advance(task, len(cells))
+
+        outcomes = corrupt_folder(source, target, cells=cells, settings=settings, workers=workers, on_outcome=advance)
+    return _report(outcomes, target)
+
+
+def parse_severities(text: str) -> list[int]:
+    """``1-5``, ``3`` or ``1,3,5`` as a sorted list."""
+    chosen: set[int] = set()
+    for part in str(text).split(","):
+        match = re.fullmatch(r"\s*([1-5])\s*(?:-\s*([1-5])\s*)?", part)
+        if not match or (match[2] and match[2] < match[1]):
+            raise HoldfastError(f"severity: expected whole numbers from 1 to 5 such as 3, 1-5 or 1,3,5, got {text!r}")
+        chosen |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return sorted(chosen)
+
+
+def parse_format(text: str) -> int | None:
+    """The JPEG quality of ``jpeg:85``, None for ``png``."""
+    if text == "png":
+        return None
+    match = re.fullmatch(r"jpe?g(?::(\d+))?", text)
+    if not match or not 1 <= int(match[1] or 85) <= 100:
+        raise HoldfastError(f"format: expected png or jpeg:QUALITY with a quality from 1 to 100, got {text!r}")
+    return int(match[1] or 85)
+
+
+def _progress() -> "Progress":
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def _report(outcomes: "list[Outcome]", target: Path) -> int:
+    failed = [outcome for outcome in outcomes if outcome.error]
+    written, found = (sum(getattr(outcome, name) for outcome in outcomes) for name in ("written", "found"))
+    already = f", {found} were already there" if found else ""
+    print(f"{written} files written to {target}{already}")
+    if failed:
+        print(f"{len(failed)} of {len(outcomes)} images could not be corrupted:", file=sys.stderr)
+        for outcome in failed:
+            print(f"  {outcome.relative}: {outcome.error}", file=sys.stderr)
+    return 1 if failed else 0

@@ -1,0 +1,227 @@
+"""Corrupt a folder of images: parallel, resumable, every file renamed into place.
+
+The target mirrors the source as ``<kind>/<severity>/<path>``. An image's id is its relative path, so its corruption
+depends on no other file. What already exists is not done again.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+
+import cv2
+import numpy as np
+from PIL import Image as Pillow
+
+from holdfast._version import __version__
+from holdfast.corruptions.api import corrupt_batch
+from holdfast.corruptions.filters import Image
+from holdfast.corruptions.prepare import prepare
+from holdfast.corruptions.textures import recorded_name
+from holdfast.errors import HoldfastError
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
+MANIFEST = "manifest.json"
+_STALE_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides the bytes of a corrupted folder. ``quality`` None: PNG, else JPEG."""
+
+    seed: int = 0
+    preset: str = "any"
+    quality: int | None = None
+    textures: str | None = None
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the files that are written."""
+        return ".png" if self.quality is None else ".jpg"
+
+    def name(self, relative: str) -> str:
+        """The path of a corrupted file below its severity; a suffix that already says the format stays."""
+        path = Path(relative)
+        same = (".png",) if self.quality is None else (".jpg", ".jpeg")
+        return relative if path.suffix.lower() in same else path.with_suffix(self.suffix).as_posix()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One kind at one severity."""
+
+    kind: str
+    severity: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one image: how many files were written, how many were there, and what went wrong."""
+
+    relative: str
+    written: int = 0
+    found: int = 0
+    error: str | None = None
+
+
+def find_images(source: Path) -> list[str]:
+    """Relative POSIX paths of all images below a folder, sorted."""
+    if not source.is_dir():
+        raise HoldfastError(f"source: expected a folder of images, got {str(source)!r}")
+    paths = (path.relative_to(source) for path in source.rglob("*") if path.suffix.lower() in SUFFIXES)
+    found = sorted(path.as_posix() for path in paths if not path.name.startswith("."))
+    if not found:
+        raise HoldfastError(f"source: expected images ({', '.join(SUFFIXES)}) in {str(source)!r}, found none")
+    return found
+
+
+def corrupt_folder(
+    source: Path,
+    target: Path,
+    *,
+    cells: Sequence[Cell],
+    settings: Settings,
+    workers: int = 1,
+    on_outcome: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """Corrupt all images of a folder; images that cannot be read are reported, not fatal."""
+    if target.resolve().is_relative_to(source.resolve()):
+        raise HoldfastError(f"target: expected a folder outside of {str(source)!r}, got {str(target)!r}")
+    images = find_images(source)
+    _check_names(images, settings)
+    target.mkdir(parents=True, exist_ok=True)
+    _begin_manifest(target, cells, settings)
+    _remove_stale_parts(target)
+    outcomes = []
+    for outcome in _run(source, target, images, tuple(cells), settings, workers):
+        outcomes.append(outcome)
+        on_outcome(outcome)
+    outcomes.sort(key=lambda outcome: outcome.relative)
+    _end_manifest(target, outcomes)
+    return outcomes
+
+
+def corrupt_file(source: Path, target: Path, relative: str, cells: Sequence[Cell], settings: Settings) -> Outcome:
+    """Decode one image once and write all its cells that are not there yet."""
+    places = {cell: target / recorded_name(cell.kind, settings.textures) / str(cell.severity) for cell in cells}
+    missing = {cell: place / settings.name(relative) for cell, place in places.items()}
+    missing = {cell: path for cell, path in missing.items() if not path.exists()}
+    try:
+        if missing:
+            with Pillow.open(source / relative) as picture:
+                image = prepare(picture, settings.preset)
+        for cell, path in missing.items():
+            _write(_corrupted(image, relative, cell, settings), path, settings)
+    except (OSError, HoldfastError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
+        return Outcome(relative, error=str(error).splitlines()[0] if str(error) else type(error).__name__)
+    return Outcome(relative, written=len(missing), found=len(cells) - len(missing))
+
+
+def _corrupted(image: Image, relative: str, cell: Cell, settings: Settings) -> Image:
+    return corrupt_batch(
+        [image],
+        cell.kind,
+        ids=[relative],
+        severity=cell.severity,
+        preset=settings.preset,
+        seed=settings.seed,
+        textures=settings.textures,
+    )[0]
+
+
+def _write(image: Image, path: Path, settings: Settings) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if settings.quality is None:
+        Pillow.fromarray(image).save(part, "PNG", compress_level=1)
+    else:
+        Pillow.fromarray(image).save(part, "JPEG", quality=settings.quality, optimize=True)
+    part.replace(path)
+
+
+def _run(
+    source: Path, target: Path, images: list[str], cells: tuple[Cell, ...], settings: Settings, workers: int
+) -> Iterator[Outcome]:
+    if workers == 1:
+        for relative in images:
+            yield corrupt_file(source, target, relative, cells, settings)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+        waiting: set[Future[Outcome]] = set()
+        try:
+            for relative in images:
+                waiting.add(pool.submit(corrupt_file, source, target, relative, cells, settings))
+                if len(waiting) >= 4 * workers:
+                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    yield from (future.result() for future in done)
+            yield from (future.result() for future in waiting)
+        except BrokenProcessPool:
+            raise HoldfastError(
+                "workers: one of them died, perhaps for lack of memory; the same command continues, try fewer --workers"
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _one_thread() -> None:
+    cv2.setNumThreads(1)  # the workers are the parallelism
+
+
+def _check_names(images: list[str], settings: Settings) -> None:
+    first: dict[str, str] = {}
+    for relative in images:
+        other = first.setdefault(settings.name(relative), relative)
+        if other != relative:
+            raise HoldfastError(f"source: {other!r} and {relative!r} would both become {settings.name(relative)!r}")
+
+
+def _versions() -> dict[str, str]:
+    libraries = {"numpy": np.__version__, "scipy": version("scipy"), "pillow": Pillow.__version__}
+    return {"holdfast": __version__, **libraries, "opencv": cv2.__version__}
+
+
+def _begin_manifest(target: Path, cells: Sequence[Cell], settings: Settings) -> None:
+    """Write what the folder holds, or refuse if it holds something made in another way."""
+    path = target / MANIFEST
+    ours = asdict(settings)
+    ours.pop("textures")  # where the photographs are does not matter, only whether they are the published ones
+    if any(cell.kind == "frost" for cell in cells):
+        ours["frost"] = recorded_name("frost", settings.textures)
+    names = sorted({f"{recorded_name(cell.kind, settings.textures)}/{cell.severity}" for cell in cells})
+    if path.exists():
+        before = json.loads(path.read_text())
+        wrong = {name: before[name] for name in ours if name in before and before[name] != ours[name]}
+        if wrong:
+            name, value = next(iter(wrong.items()))
+            raise HoldfastError(
+                f"target: {str(target)!r} was made with {name} {value}, not {ours[name]}; name another folder"
+            )
+        names = sorted({*before.get("cells", []), *names})
+        ours = {**before, **ours}
+    _save_manifest(path, {**ours, "cells": names, "versions": _versions(), "finished": False})
+
+
+def _end_manifest(target: Path, outcomes: Sequence[Outcome]) -> None:
+    path = target / MANIFEST
+    failed = {outcome.relative: outcome.error for outcome in outcomes if outcome.error}
+    done = {"images": len(outcomes), "failed": failed, "finished": True}
+    _save_manifest(path, json.loads(path.read_text()) | done)
+
+
+def _save_manifest(path: Path, content: dict[str, object]) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    part.replace(path)
+
+
+def _remove_stale_parts(target: Path) -> None:
+    """Unfinished files of a killed run; young ones may belong to a run that is alive."""
+    for part in target.rglob(".*.part"):
+        if time.time() - part.stat().st_mtime > _STALE_SECONDS:
+            part.unlink(missing_ok=True)
