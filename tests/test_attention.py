@@ -14,6 +14,9 @@ from holdfast.attention import AttentionHandle
 FAMILIES = {  # model, keyword arguments, image size, kind, blocks
     "fan_nano": ({}, (32, 48), "token", 6),
     "fan_nano_hybrid": ({}, (32, 48), "token", 5),
+    "fan_swin_tiny_patch4_window7_224": ({"img_size": (64, 96)}, (64, 96), "window", 12),
+    "rvt_nano": ({}, (32, 48), "token", 7),
+    "tap_rvt_tiny_plus": ({}, (64, 96), "token", 12),
     "vit_nano": ({"img_size": (32, 48)}, (32, 48), "token", 8),
     "vit_tiny_patch16_224": ({"dynamic_img_size": True}, (48, 64), "token", 12),
     "deit_tiny_distilled_patch16_224": ({"img_size": (48, 64)}, (48, 64), "token", 12),
@@ -31,7 +34,7 @@ def heads_apart(x: torch.Tensor, heads: int) -> torch.Tensor:
     return x.reshape(*x.shape[:2], heads, -1).permute(0, 2, 1, 3)
 
 
-def brute_force(attention: nn.Module, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+def brute_force(attention: nn.Module, x: torch.Tensor, *rest) -> torch.Tensor:
     """softmax(QKᵀ) from the module's own weights and input, one family at a time, without its forward pass."""
     family, heads = type(attention).__name__, attention.num_heads
     if family == "TokenAttention":
@@ -43,10 +46,13 @@ def brute_force(attention: nn.Module, x: torch.Tensor, mask: torch.Tensor | None
         q, k = (nn.functional.normalize(part.mT, dim=-1) for part in (q, k))
         return (q @ k.mT * attention.temperature).softmax(-1)
     scores = q @ k.mT / q.shape[-1] ** 0.5
+    if family == "RVTAttention" and attention.att_mask is not None:
+        scores = scores * attention.multiplier(tuple(rest))
     if family == "WindowAttention":
         area = x.shape[1]
         table = attention.relative_position_bias_table[attention.relative_position_index.reshape(-1)]
         scores = scores + table.reshape(area, area, heads).permute(2, 0, 1)
+        mask = rest[0] if rest else None
         if mask is not None:
             scores = torch.stack([s + mask[i % len(mask)] for i, s in enumerate(scores)])
     return scores.softmax(-1)
@@ -68,8 +74,7 @@ def test_maps_equal_brute_force(name):
     assert [handle.kind for handle in seen.attention] == [kind] * blocks
     assert [handle.name for handle in seen.attention] == list(calls)
     for handle in seen.attention:
-        module, x, *rest = calls[handle.name]
-        expected = brute_force(module, x, rest[0] if rest and isinstance(rest[0], torch.Tensor) else None)
+        expected = brute_force(*calls[handle.name])
         torch.testing.assert_close(handle.maps(), expected, atol=1e-6, rtol=1e-5)
         torch.testing.assert_close(torch.cat(list(handle.rows(chunk=5)), dim=-2), handle.maps(), atol=1e-6, rtol=1e-5)
 
@@ -140,7 +145,9 @@ def test_gradients_flow_through_maps_and_features(name):
     assert first.grad.abs().sum() > 0
 
 
-@pytest.mark.parametrize("name", ["fan_nano", "vit_nano", "swin_tiny_patch4_window7_224", "xcit_nano_12_p16_224"])
+@pytest.mark.parametrize(
+    "name", ["fan_nano", "vit_nano", "swin_tiny_patch4_window7_224", "xcit_nano_12_p16_224", "tap_rvt_tiny_plus"]
+)
 def test_gradient_checkpointing_is_recorded_once_with_the_same_gradients(name):
     plain, images = build(name)
     saving = copy.deepcopy(plain)
@@ -178,6 +185,16 @@ def test_channel_gates_and_class_attention_are_never_token_attention():
     attention = model.cls_attn_blocks[0].attn
     assert seen.class_attention[0].maps().shape == (2, attention.num_heads, 1, 97)
     assert {handle.kind for handle in seen.attention} == {"token"}
+
+
+def test_tap_weights_can_be_read_for_every_token():
+    model, images = build("tap_rvt_tiny_plus")
+    with torch.no_grad(), holdfast.watch(model) as seen:
+        model(torch.zeros_like(images))
+        model(images)
+    weights = seen.tap_weights()
+    assert [tuple(w.shape) for w in weights] == [(2, 4, 4, 6)] * 10 + [(2, 4, 2, 3)] * 2
+    assert all(torch.allclose(w.sum(dim=1), torch.ones(())) for w in weights)
 
 
 def test_multiplier_and_bias_act_before_the_softmax():

@@ -22,7 +22,8 @@ def test_import_registers_the_models_in_any_order(order):
 
 
 def test_import_alone_loads_no_torch():
-    script = "import sys, holdfast, holdfast.corruptions; assert not {'torch', 'timm'} & set(sys.modules); print(dir(holdfast))"
+    check = "assert not {'torch', 'timm'} & set(sys.modules); print(dir(holdfast))"
+    script = f"import sys, holdfast, holdfast.corruptions; {check}"
     done = python(script)
     assert done.returncode == 0, done.stderr
     assert "watch" in done.stdout
@@ -62,7 +63,9 @@ def test_wheel_works_in_another_environment(wheel, tmp_path):
     pip = [interpreter, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
     subprocess.run(pip, check=True, capture_output=True)
     here = python("import sysconfig; print(sysconfig.get_paths()['purelib'])").stdout.strip()
-    there = Path(python("import sysconfig; print(sysconfig.get_paths()['purelib'])", interpreter=interpreter).stdout.strip())
+    there = Path(
+        python("import sysconfig; print(sysconfig.get_paths()['purelib'])", interpreter=interpreter).stdout.strip()
+    )
     # a plain path file, read without running the editable install's own one
     (there / "heavy.pth").write_text(here + "\n")
 

@@ -13,10 +13,17 @@ from holdfast.errors import HoldfastError
 if TYPE_CHECKING:
     from holdfast.attention import watch
     from holdfast.models import create_model
+    from holdfast.models.tap import add_tap
+    from holdfast.training.loop import train
 
-_HOME = {"watch": "holdfast.attention", "create_model": "holdfast.models"}
+_HOME = {
+    "watch": "holdfast.attention",
+    "create_model": "holdfast.models",
+    "add_tap": "holdfast.models.tap",
+    "train": "holdfast.training.loop",
+}
 
-__all__ = ["HoldfastError", "__version__", "create_model", "watch"]
+__all__ = ["HoldfastError", "__version__", "add_tap", "create_model", "train", "watch"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,9 @@ from torch.utils.hooks import RemovableHandle
 
 from holdfast.errors import HoldfastError
 from holdfast.layers.channel_attention import EfficientChannelAttention
+from holdfast.layers.tap import TokenAwarePooling
 from holdfast.models.fan import TokenAttention
+from holdfast.models.rvt import RVTAttention
 
 Kind = Literal["token", "window", "channel", "class"]
 
@@ -84,6 +86,7 @@ class Seen:
         self._unread: list[Callable[[], AttentionHandle]] = []
         self._handles: list[AttentionHandle] = []
         self._channel_calls: list[tuple[EfficientChannelAttention, Tensor]] = []
+        self._pool_calls: list[tuple[TokenAwarePooling, tuple[Any, ...]]] = []
 
     @property
     def attention(self) -> list[AttentionHandle]:
@@ -99,6 +102,10 @@ class Seen:
         """FAN's channel gates, (B, C) per block: gates, not attention over tokens."""
         return [channel.gate(x) for channel, x in self._channel_calls]
 
+    def tap_weights(self) -> list[Tensor]:
+        """How much every token takes from every dilation, (B, branches, H, W) per block with TAP."""
+        return [pool.weights(*inputs) for pool, inputs in self._pool_calls]
+
     def _read(self) -> list[AttentionHandle]:
         # not while the model runs: gradient checkpointing allows no arithmetic of ours inside a block
         while self._unread:
@@ -106,7 +113,7 @@ class Seen:
         return self._handles
 
     def _forget(self) -> None:
-        for seen in (self.features, self._unread, self._handles, self._channel_calls):
+        for seen in (self.features, self._unread, self._handles, self._channel_calls, self._pool_calls):
             seen.clear()
 
 
@@ -171,7 +178,6 @@ class _Recorder:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.seen = Seen()
-        self._names: set[str] = set()
         self._hooks: list[RemovableHandle] = []
         self._block_inputs: dict[str, tuple[Any, ...]] = {}
         self._image_grid: tuple[int, int] | None = None
@@ -188,8 +194,15 @@ class _Recorder:
         for part in reader.parts:
             self._hook(getattr(module, part).register_forward_hook(_keep_output(parts, part)))
 
-        block_name = name.rpartition(".")[0]
-        block = self.model.get_submodule(block_name)
+        block = self.model.get_submodule(name.rpartition(".")[0])
+
+        def begin(block: nn.Module, args: tuple[Any, ...]) -> None:
+            if _in_backward():
+                return
+            if name in self._block_inputs:  # the block runs again: a new forward pass has begun
+                self._block_inputs.clear()
+                self.seen._forget()
+            self._block_inputs[name] = args
 
         def read(attention: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
             if _in_backward():
@@ -197,13 +210,10 @@ class _Recorder:
             names = ("x", "mask") if isinstance(attention, WindowAttention) else ("x", "attn_mask", "is_causal")
             inputs = {**dict(zip(names, args, strict=False)), **kwargs}
             call = _Call(attention, inputs, self._block_inputs[name], dict(parts), self._image_grid)
-            self._record(name, partial(_read_handle, name, reader, call, torch.is_grad_enabled()))
+            self.seen._unread.append(partial(_read_handle, name, reader, call, torch.is_grad_enabled()))
             parts.clear()
 
-        def note_block_input(block: nn.Module, args: tuple[Any, ...]) -> None:
-            self._block_inputs[name] = args
-
-        def note_block_output(block: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        def note_output(block: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
             if not _in_backward():
                 self.seen.features.append(output)
 
@@ -211,22 +221,21 @@ class _Recorder:
             if not _in_backward():
                 self.seen._channel_calls.append((channel, args[0]))
 
-        self._hook(block.register_forward_pre_hook(note_block_input))
+        def note_pool(pool: TokenAwarePooling, args: tuple[Any, ...], output: Tensor) -> None:
+            if not _in_backward():
+                self.seen._pool_calls.append((pool, args))
+
+        self._hook(block.register_forward_pre_hook(begin))
         self._hook(module.register_forward_hook(read, with_kwargs=True))
         if not isinstance(module, ClassAttn):
-            self._hook(block.register_forward_hook(note_block_output))
+            self._hook(block.register_forward_hook(note_output))
         if isinstance(getattr(block, "mlp", None), EfficientChannelAttention):
             self._hook(block.mlp.register_forward_hook(note_gate))
+        if isinstance(getattr(block, "dilation_predictor", None), TokenAwarePooling):
+            self._hook(block.dilation_predictor.register_forward_hook(note_pool))
 
     def _hook(self, hook: RemovableHandle) -> None:
         self._hooks.append(hook)
-
-    def _record(self, name: str, read: Callable[[], AttentionHandle]) -> None:
-        if name in self._names:  # the module ran again: a new forward pass has begun
-            self._names.clear()
-            self.seen._forget()
-        self._names.add(name)
-        self.seen._unread.append(read)
 
     def _note_image(self, patch_embed: nn.Module, args: tuple[Tensor, ...]) -> None:
         height, width = patch_embed.dynamic_feat_size(args[0].shape[-2:])
@@ -240,6 +249,13 @@ def _read_fan(call: _Call) -> dict[str, Any]:
     q = call.split("q", 1)[0]
     k, _ = call.split("kv", 2)
     return {"kind": "token", "q": q, "k": k, "scale": call.module.scale, "grid": tuple(call.block_inputs[1:3])}
+
+
+def _read_rvt(call: _Call) -> dict[str, Any]:
+    q, k, _ = call.split("qkv", 3)
+    grid = tuple(call.block_inputs[1:3])
+    multiplier = call.module.multiplier(grid)
+    return {"kind": "token", "q": q, "k": k, "scale": call.module.scale, "grid": grid, "multiplier": multiplier}
 
 
 def _read_vit(call: _Call) -> dict[str, Any]:
@@ -285,6 +301,7 @@ def _read_class_attention(call: _Call) -> dict[str, Any]:
 
 READERS: dict[type[nn.Module], _Reader] = {
     TokenAttention: _Reader(("q", "kv"), _read_fan),
+    RVTAttention: _Reader(("qkv",), _read_rvt),
     ViTAttention: _Reader(("q_norm", "k_norm"), _read_vit),
     WindowAttention: _Reader(("qkv",), _read_swin),
     XCA: _Reader(("qkv",), _read_xcit),

@@ -13,7 +13,16 @@ from timm.optim import param_groups_layer_decay, param_groups_weight_decay
 import holdfast
 from holdfast.models import model_names
 
-MODELS = model_names()
+QUICK_PARAMETERS = 30_000_000  # larger models of the same families are left to `make test-all`
+
+
+def parameters(name: str) -> int:
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in timm.create_model(name).parameters())
+
+
+NAMES = model_names()
+MODELS = [pytest.param(n, marks=() if parameters(n) <= QUICK_PARAMETERS else pytest.mark.full) for n in NAMES]
 
 
 def small_size(name: str) -> tuple[int, int]:
@@ -84,7 +93,7 @@ def test_loads_back_from_safetensors_as_a_local_directory(name, tmp_path):
         torch.testing.assert_close(again(images), model(images), atol=0, rtol=0)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_parameter_is_in_one_group_with_the_right_decay_and_depth(name):
     with torch.device("meta"):
         model = build(name)
@@ -133,10 +142,10 @@ def test_gradient_checkpointing_changes_nothing(name):
         torch.testing.assert_close(a.grad, b.grad, atol=1e-5, rtol=1e-3)
 
 
-EXPORTED = [name for name in MODELS if "tiny" in name or "nano" in name]
+EXPORTED = ("fan_nano", "fan_tiny_8_p4_hybrid", "rvt_nano", "tap_rvt_tiny_plus")  # exporting takes long
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in EXPORTED else pytest.mark.full) for n in MODELS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in EXPORTED else pytest.mark.full) for n in NAMES])
 def test_evaluation_forward_exports(name):
     model = build(name, num_classes=3).eval()
     images = batch(name)
@@ -145,7 +154,7 @@ def test_evaluation_forward_exports(name):
         torch.testing.assert_close(exported(images), model(images), atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_default_cfg_says_how_to_prepare_images(name):
     cfg = timm.get_pretrained_cfg(name).to_dict()
     assert cfg["input_size"] == ((3, 32, 32) if "nano" in name else (3, 224, 224))
@@ -168,8 +177,21 @@ def test_images_that_do_not_fit_get_one_sentence(name):
             model(torch.randn(1, 4, height, width))
 
 
+def test_the_tail_of_fan_xlarge_halves_the_grid_and_trains():
+    model = timm.create_model("fan_Xlarge_16_p4_hybrid", depth=2, tail=(96, 1, 4), trunk_depths=(1, 1), num_classes=2)
+    images = torch.randn(2, 3, 64, 96)
+    with holdfast.watch(model) as seen:
+        model(images).square().sum().backward()
+    assert [handle.grid for handle in seen.attention] == [(4, 6), (4, 6), (2, 3)]
+    assert [feature.shape[-1] for feature in seen.features] == [528, 528, 96]
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    with torch.no_grad():
+        maps = model.forward_intermediates(images, intermediates_only=True)
+    assert [tuple(m.shape[1:]) for m in maps] == [(128, 16, 24), (256, 8, 12), (528, 4, 6), (96, 2, 3)]
+
+
 def test_nano_models_have_at_most_a_million_parameters_and_8_by_8_tokens():
-    for name in (n for n in MODELS if "nano" in n):
+    for name in (n for n in NAMES if "nano" in n):
         model = timm.create_model(name).eval()
         assert sum(parameter.numel() for parameter in model.parameters()) <= 1_000_000
         with torch.no_grad(), holdfast.watch(model) as seen:

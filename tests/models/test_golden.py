@@ -48,7 +48,33 @@ PUBLISHED_SIZES = {  # parameters and state-dict entries, counted on the publish
     "fan_base_16_p4_hybrid": (50_475_048, 603),
     "fan_large_16_p4_hybrid": (76_855_140, 807),
     "fan_Xlarge_16_p4_hybrid": (120_407_316, 860),
+    "fan_swin_tiny_patch4_window7_224": (29_538_940, 340),
+    "fan_swin_small_patch4_window7_224": (53_064_220, 694),
+    "fan_swin_base_patch4_window7_224": (93_599_448, 694),
+    "fan_swin_large_patch4_window7_224": (208_941_136, 694),
 }
+
+
+RVT_PARAMETERS = {
+    "rvt_tiny": 8_646_376,
+    "rvt_tiny_plus": 10_951_336,
+    "rvt_small": 22_148_392,
+    "rvt_small_plus": 23_300_872,
+    "rvt_base": 86_223_784,
+    "rvt_base_plus": 88_528_744,
+}
+
+
+@pytest.mark.parametrize("name", RVT_PARAMETERS)
+def test_rvt_sizes_are_the_published_ones(name):
+    with torch.device("meta"):
+        assert sum(p.numel() for p in timm.create_model(name).parameters()) == RVT_PARAMETERS[name]
+
+
+def test_rvt_base_plus_reaches_the_papers_size_with_masks_in_all_blocks():
+    with torch.device("meta"):
+        model = timm.create_model("rvt_base_plus", masked_blocks=12)
+    assert sum(p.numel() for p in model.parameters()) == 91_755_688
 
 
 @pytest.mark.parametrize("name", PUBLISHED_SIZES)

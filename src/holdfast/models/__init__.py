@@ -6,9 +6,9 @@ import timm
 from torch import nn
 
 from holdfast.errors import HoldfastError, nearest
-from holdfast.models import fan, fan_swin, rvt, vit_nano
+from holdfast.models import fan, fan_swin, rvt, tap, vit_nano
 
-_FAMILIES = (fan, fan_swin, rvt, vit_nano)
+_FAMILIES = (fan, fan_swin, rvt, vit_nano, tap)
 
 __all__ = ["create_model", "model_names"]
 

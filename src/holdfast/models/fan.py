@@ -9,10 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.layers import DropPath, trunc_normal_
-from timm.models import build_model_with_cfg, checkpoint, generate_default_cfgs, register_model
-from timm.models._features import feature_take_indices
+from timm.models import generate_default_cfgs, register_model
 from timm.models.xcit import LPI, ClassAttentionBlock
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -20,8 +18,19 @@ from torch.nn import functional as F
 from holdfast.errors import HoldfastError, nearest
 from holdfast.layers.channel_attention import CHANNEL_ATTENTION
 from holdfast.layers.positional import FourierPosition
+from holdfast.layers.tap import local_pooling
+from holdfast.models.backbone import (
+    Backbone,
+    Wanted,
+    as_pair,
+    build,
+    check_heads,
+    check_image,
+    imagenet_cfg,
+    nano_cfg,
+    take_indices,
+)
 from holdfast.models.convnext_trunk import TRUNK_DIMS, ConvNeXtTrunk
-from holdfast.models.image_checks import check_image
 
 LayerNorm = partial(nn.LayerNorm, eps=1e-6)
 
@@ -108,8 +117,11 @@ class FANBlock(nn.Module):
         drop_path: float = 0.0,
         eta: float = 1.0,
         channel_attention: str = "eca",
+        tap: str | None = None,
+        tap_branches: int = 4,
     ) -> None:
         super().__init__()
+        self.dilation_predictor = local_pooling(tap, dim, tap_branches) if tap else None
         self.norm1 = LayerNorm(dim)
         self.attn = TokenAttention(dim, heads, qkv_bias=qkv_bias)
         self.norm2 = LayerNorm(dim)
@@ -121,16 +133,19 @@ class FANBlock(nn.Module):
 
     def forward(self, x: Tensor, height: int, width: int) -> Tensor:
         """Tokens (B, N, C) of a height × width grid → (B, N, C)."""
-        x = x + self.drop_path(self.gamma1 * self.attn(self.norm1(x)))
+        pooled = x if self.dilation_predictor is None else self.dilation_predictor(x, height, width)
+        x = x + self.drop_path(self.gamma1 * self.attn(self.norm1(pooled)))
         return x + self.drop_path(self.gamma2 * self.mlp(self.norm2(x), height, width))
 
 
-class FAN(nn.Module):
+class FAN(Backbone):
     """A fully attentional network; the entry points below build the published sizes.
 
     Drop-path is one constant rate for every FAN block and zero elsewhere, as released. The class token joins after the
     FAN blocks and reads them through class attention (CaiT), which also doubles the patch tokens.
     """
+
+    pooling = "token"
 
     def __init__(
         self,
@@ -153,7 +168,9 @@ class FAN(nn.Module):
         trunk_dims: tuple[int, int] = TRUNK_DIMS,
         trunk_stride: int = 8,
         tail: tuple[int, int, int] | None = None,
-        tap_block: int | None = None,
+        feature_block: int | None = None,
+        tap: str | None = None,
+        tap_branches: int = 4,
         head_init_scale: float = 1.0,
     ) -> None:
         """Build the network.
@@ -178,14 +195,16 @@ class FAN(nn.Module):
             trunk_dims: the trunk's widths.
             trunk_stride: pixels per trunk output; the projection covers the rest of the patch.
             tail: (width, blocks, heads) of further blocks on a halved grid (FAN-XL).
-            tap_block: block whose output is the third feature map of a Hybrid; the last one if None.
+            feature_block: block whose output is the third feature map of a Hybrid; the last one if None.
+            tap: local pooling in front of every block's attention, such as ``tap``; none if None.
+            tap_branches: how many dilations TAP mixes.
             head_init_scale: factor on the fresh head's weights.
         """
         super().__init__()
-        _check_choices(channel_attention, embed_dim=embed_dim, num_heads=num_heads)
-        self.img_size = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
+        check_heads(embed_dim, num_heads)
+        _check_channel_attention(channel_attention)
+        self.img_size = as_pair(img_size)
         self.patch_size, self.in_chans, self.num_classes = patch_size, in_chans, num_classes
-        self.grad_checkpointing = False
 
         self.patch_embed: ConvPatchEmbed | HybridEmbed
         if trunk_depths is None:
@@ -202,6 +221,8 @@ class FAN(nn.Module):
             drop_path=drop_path_rate,
             eta=eta,
             channel_attention=channel_attention,
+            tap=tap,
+            tap_branches=tap_branches,
         )
         self.blocks = nn.ModuleList([block(embed_dim, num_heads) for _ in range(depth)])
         width, heads = embed_dim, num_heads
@@ -226,11 +247,11 @@ class FAN(nn.Module):
             ]
         )
         self.num_features = self.head_hidden_size = self.embed_dim = width
-        self.norm: nn.Module = LayerNorm(width)
+        self.norm = LayerNorm(width)
         self.head_drop = nn.Dropout(drop_rate)
-        self.head: nn.Module = nn.Linear(width, num_classes) if num_classes > 0 else nn.Identity()
+        self.head = self._new_head()
 
-        self.feature_info = self._describe_taps(depth - 1 if tap_block is None else tap_block)
+        self.feature_info = self._describe_features(depth - 1 if feature_block is None else feature_block)
         trunc_normal_(self.cls_token, std=0.02)
         self.apply(_init_fan)
         if num_classes > 0 and head_init_scale != 1:
@@ -238,65 +259,43 @@ class FAN(nn.Module):
                 for parameter in self.head.parameters():
                     parameter.mul_(head_init_scale)
 
-    # ------------------------------------------------------------------ forward
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Images (B, 3, H, W) → logits."""
-        return self.forward_head(self.forward_features(x))
-
-    def forward_features(self, x: Tensor) -> Tensor:
-        """Images → normalised tokens (B, 1 + N, C), the class token first."""
-        return self._forward_tokens(x, taps={})
-
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Tokens → logits (or the class token's features)."""
         x = self.head_drop(x[:, 0])
         return x if pre_logits else self.head(x)
 
-    def _forward_tokens(self, x: Tensor, *, taps: dict[str, Tensor | None], stop_early: bool = False) -> Tensor:
-        """The whole body. Every module named in ``taps`` leaves its output there, as a map (B, C, H, W)."""
-
-        def note(name: str, value: Tensor, grid: tuple[int, int] | None = None) -> None:
-            if name in taps:
-                taps[name] = value if grid is None else value.transpose(1, 2).unflatten(2, grid)
-
+    def _forward_body(self, x: Tensor, wanted: Wanted) -> Tensor:
+        """Images → normalised tokens (B, 1 + N, C), the class token first."""
         check_image(x, channels=self.in_chans, stride=self.patch_size)
         x, trunk_maps = self.patch_embed(x)
         for stage, trunk_map in enumerate(trunk_maps):
-            note(f"patch_embed.backbone.stages.{stage}", trunk_map)
+            wanted.note(f"patch_embed.backbone.stages.{stage}", trunk_map)
         height, width = x.shape[-2:]
         x = self.pos_embed(x.flatten(2).transpose(1, 2), height, width)
 
         for index, block in enumerate(self.blocks):
-            if stop_early and None not in taps.values():
+            if wanted.complete:
                 return x
             x = self._run(block, x, height, width)
-            note(f"blocks.{index}", x, (height, width))
+            wanted.note(f"blocks.{index}", x, (height, width))
             if block.downsample is not None:
                 x, height, width = block.downsample(x, height, width)
 
-        if self.cls_token is not None and not (stop_early and None not in taps.values()):
+        if self.cls_token is not None and not wanted.complete:
             x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1)
             for index, block in enumerate(self.cls_attn_blocks):
                 x = self._run(block, x)
-                note(f"cls_attn_blocks.{index}", x[:, 1:], (height, width))
+                wanted.note(f"cls_attn_blocks.{index}", x[:, 1:], (height, width))
         return self.norm(x)
 
-    def _run(self, block: nn.Module, *inputs: Any) -> Tensor:
-        if self.grad_checkpointing and not torch.jit.is_scripting():
-            return checkpoint(block, *inputs)
-        return block(*inputs)
-
-    # ------------------------------------------------------------------ features
-
-    def _describe_taps(self, tap_block: int) -> list[dict[str, Any]]:
+    def _describe_features(self, feature_block: int) -> list[dict[str, Any]]:
         """What ``features_only`` and ``forward_intermediates`` can return.
 
         FAN-ViT: every block. FAN-Hybrid: strides 4, 8, 16, 16, that is both trunk stages, one FAN block and the patch
         tokens behind class attention, without a norm (the released segmentation backbone).
         """
 
-        def token_tap(module: str, block: int) -> dict[str, Any]:
+        def token_feature(module: str, block: int) -> dict[str, Any]:
             halvings = sum(b.downsample is not None for b in self.blocks[:block])
             return {
                 "num_chs": self.blocks[block].norm1.normalized_shape[0],
@@ -305,58 +304,23 @@ class FAN(nn.Module):
             }
 
         if not isinstance(self.patch_embed, HybridEmbed):
-            return [token_tap(f"blocks.{i}", i) for i in range(len(self.blocks))]
+            return [token_feature(f"blocks.{i}", i) for i in range(len(self.blocks))]
         trunk = self.patch_embed.backbone
         return [
             *(
                 {"num_chs": dim, "reduction": stride, "module": f"patch_embed.backbone.stages.{stage}"}
                 for stage, (dim, stride) in enumerate(zip(trunk.dims, trunk.strides, strict=True))
             ),
-            token_tap(f"blocks.{tap_block}", tap_block),
-            token_tap(f"cls_attn_blocks.{len(self.cls_attn_blocks) - 1}", len(self.blocks) - 1),
+            token_feature(f"blocks.{feature_block}", feature_block),
+            token_feature(f"cls_attn_blocks.{len(self.cls_attn_blocks) - 1}", len(self.blocks) - 1),
         ]
-
-    def forward_intermediates(
-        self,
-        x: Tensor,
-        indices: int | Sequence[int] | None = None,
-        norm: bool = False,
-        stop_early: bool = False,
-        output_fmt: str = "NCHW",
-        intermediates_only: bool = False,
-    ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """timm's way to intermediate features; ``feature_info`` says what the indices mean.
-
-        Args:
-            x: images (B, 3, H, W).
-            indices: which features, the last n if a number, all if None.
-            norm: apply the final norm to the features that have its width.
-            stop_early: do not run what lies behind the last feature asked for.
-            output_fmt: ``NCHW`` or ``NLC``.
-            intermediates_only: leave out the final tokens.
-        """
-        if output_fmt not in ("NCHW", "NLC"):
-            raise HoldfastError(f"output_fmt must be 'NCHW' or 'NLC', got {output_fmt!r}")
-        take, _ = feature_take_indices(len(self.feature_info), indices if indices is None else _as_int_or_list(indices))
-        taps: dict[str, Tensor | None] = {self.feature_info[i]["module"]: None for i in take}
-        x = self._forward_tokens(x, taps=taps, stop_early=stop_early and intermediates_only)
-        features = [self._finish_feature(value, norm, output_fmt) for value in taps.values() if value is not None]
-        return features if intermediates_only else (x, features)
-
-    def _finish_feature(self, feature: Tensor, norm: bool, output_fmt: str) -> Tensor:
-        tokens = feature.flatten(2).transpose(1, 2)
-        if norm and tokens.shape[-1] == self.num_features:
-            tokens = self.norm(tokens)
-        if output_fmt == "NLC":
-            return tokens
-        return tokens.transpose(1, 2).unflatten(2, feature.shape[-2:]).contiguous()
 
     def prune_intermediate_layers(
         self, indices: int | Sequence[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
         """Drop what the features at ``indices`` do not need, and return the indices as positive numbers."""
-        take, last = feature_take_indices(len(self.feature_info), _as_int_or_list(indices))
-        module = self.feature_info[last]["module"]
+        take = take_indices(len(self.feature_info), indices)
+        module = self.feature_info[max(take)]["module"]
         if module.startswith("blocks."):
             self.blocks = self.blocks[: int(module.removeprefix("blocks.")) + 1]
         elif module.startswith("patch_embed."):
@@ -369,23 +333,10 @@ class FAN(nn.Module):
             self.reset_classifier(0)
         return take
 
-    # ------------------------------------------------------------------ timm's other habits
-
-    def get_classifier(self) -> nn.Module:
-        """The head."""
-        return self.head
-
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Give the network a new head (0: none). FAN reads its class token; there is no other pooling."""
-        if global_pool not in (None, "", "token"):
-            raise HoldfastError(f"global_pool must be 'token' for FAN, got {global_pool!r}")
-        reference = self.pos_embed.token_projection.weight
-        self.num_classes = num_classes
-        self.head = nn.Identity()
-        if num_classes > 0:
-            self.head = nn.Linear(self.num_features, num_classes).to(reference.device, reference.dtype)
-            _init_fan(self.head)
-        self.head.train(self.training)
+    def _new_head(self) -> nn.Module:
+        head = super()._new_head()
+        _init_fan(head)
+        return head
 
     def no_weight_decay(self) -> set[str]:
         """As released: 1-D tensors and biases are timm's own rule, so only the class token needs naming."""
@@ -398,23 +349,11 @@ class FAN(nn.Module):
             "blocks": [(r"^blocks\.(\d+)", None), (r"^cls_attn_blocks\.(\d+)", (1000,)), (r"^norm", (99999,))],
         }
 
-    def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Recompute the blocks' activations in the backward pass instead of keeping them."""
-        self.grad_checkpointing = enable
 
-
-def _as_int_or_list(indices: int | Sequence[int]) -> int | list[int]:
-    return indices if isinstance(indices, int) else list(indices)
-
-
-def _check_choices(channel_attention: str, *, embed_dim: int, num_heads: int) -> None:
-    if channel_attention not in CHANNEL_ATTENTION:
-        hint = nearest(channel_attention, CHANNEL_ATTENTION)
-        raise HoldfastError(
-            f"channel_attention must be one of {', '.join(CHANNEL_ATTENTION)}, got {channel_attention!r}{hint}"
-        )
-    if num_heads < 1 or embed_dim % num_heads:
-        raise HoldfastError(f"num_heads must divide the width {embed_dim}, got {num_heads}")
+def _check_channel_attention(name: str) -> None:
+    if name not in CHANNEL_ATTENTION:
+        hint = nearest(name, CHANNEL_ATTENTION)
+        raise HoldfastError(f"channel_attention must be one of {', '.join(CHANNEL_ATTENTION)}, got {name!r}{hint}")
 
 
 def _init_fan(module: nn.Module) -> None:
@@ -431,133 +370,113 @@ def _init_fan(module: nn.Module) -> None:
 # ---------------------------------------------------------------------- entry points
 
 
-def _cfg(**overrides: Any) -> dict[str, Any]:
-    return {
-        "url": "",
-        "num_classes": 1000,
-        "input_size": (3, 224, 224),
-        "pool_size": None,
-        "crop_pct": 1.0,
-        "interpolation": "bicubic",
-        "mean": IMAGENET_DEFAULT_MEAN,
-        "std": IMAGENET_DEFAULT_STD,
-        "first_conv": "patch_embed.proj.0.0",
-        "classifier": "head",
-        **overrides,
-    }
+def _vit(dim: int, depth: int, heads: int, **rest: Any) -> dict[str, Any]:
+    return {"embed_dim": dim, "depth": depth, "num_heads": heads, **rest}
 
 
-def _nano_cfg(**overrides: Any) -> dict[str, Any]:
-    return _cfg(input_size=(3, 32, 32), num_classes=10, **overrides)
+def _hybrid(dim: int, depth: int, heads: int, trunk_depths: tuple[int, int], **rest: Any) -> dict[str, Any]:
+    return _vit(dim, depth, heads, trunk_depths=trunk_depths, **rest)
 
 
-_TRUNK_STEM = {"first_conv": "patch_embed.backbone.stem.0"}
+_NANO = {"img_size": 32, "patch_size": 4, "cls_attn_layers": 1}
 
-default_cfgs = generate_default_cfgs(
-    {
-        "fan_tiny_12_p16_224": _cfg(),
-        "fan_small_12_p16_224": _cfg(),
-        "fan_base_18_p16_224": _cfg(),
-        "fan_large_24_p16_224": _cfg(),
-        "fan_small_12_p16_224_se_attn": _cfg(),
-        "fan_tiny_8_p4_hybrid": _cfg(**_TRUNK_STEM),
-        "fan_small_12_p4_hybrid": _cfg(**_TRUNK_STEM),
-        "fan_base_16_p4_hybrid": _cfg(**_TRUNK_STEM),
-        "fan_large_16_p4_hybrid": _cfg(**_TRUNK_STEM),
-        "fan_Xlarge_16_p4_hybrid": _cfg(**_TRUNK_STEM),
-        "fan_nano": _nano_cfg(),
-        "fan_nano_hybrid": _nano_cfg(**_TRUNK_STEM),
-    }
-)
+SIZES: dict[str, dict[str, Any]] = {
+    "fan_tiny_12_p16_224": _vit(192, 12, 4),
+    "fan_small_12_p16_224": _vit(384, 12, 8),
+    "fan_base_18_p16_224": _vit(448, 18, 8),
+    "fan_large_24_p16_224": _vit(480, 24, 10),
+    "fan_small_12_p16_224_se_attn": _vit(384, 12, 8, channel_attention="se"),
+    "fan_tiny_8_p4_hybrid": _hybrid(192, 8, 8, (3, 3)),
+    "fan_small_12_p4_hybrid": _hybrid(384, 10, 8, (3, 3)),
+    "fan_base_16_p4_hybrid": _hybrid(448, 16, 8, (3, 3)),
+    "fan_large_16_p4_hybrid": _hybrid(480, 22, 10, (3, 5), feature_block=18, head_init_scale=0.001),
+    "fan_Xlarge_16_p4_hybrid": _hybrid(528, 20, 11, (3, 7), tail=(768, 3, 16)),
+    "fan_nano": _vit(96, 6, 4, **_NANO),
+    "fan_nano_hybrid": _hybrid(96, 5, 4, (1, 1), trunk_dims=(48, 96), trunk_stride=4, **_NANO),
+}
 
 
-def _create_fan(variant: str, pretrained: bool, kwargs: dict[str, Any], **architecture: Any) -> FAN:
-    out_indices = kwargs.pop("out_indices", 4 if "trunk_depths" in architecture else 3)
-    return build_model_with_cfg(
-        FAN,
-        variant,
-        pretrained,
-        feature_cfg={"out_indices": out_indices, "feature_cls": "getter"},
-        **{**architecture, **kwargs},
-    )
+def _cfg(name: str) -> dict[str, Any]:
+    first = "patch_embed.backbone.stem.0" if "hybrid" in name else "patch_embed.proj.0.0"
+    return nano_cfg(first_conv=first) if "nano" in name else imagenet_cfg(first_conv=first)
+
+
+default_cfgs = generate_default_cfgs({name: _cfg(name) for name in SIZES})
+
+
+def create_fan(variant: str, pretrained: bool, kwargs: dict[str, Any], **architecture: Any) -> FAN:
+    """Build the FAN of that name; ``kwargs`` come from the user and win."""
+    architecture = {**SIZES[variant.removeprefix("tap_")], **architecture, **kwargs}
+    return build(FAN, variant, pretrained, architecture, features=4 if "trunk_depths" in architecture else 3)
 
 
 @register_model
 def fan_tiny_12_p16_224(pretrained: bool = False, **kwargs: Any) -> FAN:
     """FAN-T-ViT."""
-    return _create_fan("fan_tiny_12_p16_224", pretrained, kwargs, embed_dim=192, depth=12, num_heads=4)
+    return create_fan("fan_tiny_12_p16_224", pretrained, kwargs)
 
 
 @register_model
 def fan_small_12_p16_224(pretrained: bool = False, **kwargs: Any) -> FAN:
     """FAN-S-ViT."""
-    return _create_fan("fan_small_12_p16_224", pretrained, kwargs, embed_dim=384, depth=12, num_heads=8)
+    return create_fan("fan_small_12_p16_224", pretrained, kwargs)
 
 
 @register_model
 def fan_base_18_p16_224(pretrained: bool = False, **kwargs: Any) -> FAN:
     """FAN-B-ViT."""
-    return _create_fan("fan_base_18_p16_224", pretrained, kwargs, embed_dim=448, depth=18, num_heads=8)
+    return create_fan("fan_base_18_p16_224", pretrained, kwargs)
 
 
 @register_model
 def fan_large_24_p16_224(pretrained: bool = False, **kwargs: Any) -> FAN:
     """FAN-L-ViT."""
-    return _create_fan("fan_large_24_p16_224", pretrained, kwargs, embed_dim=480, depth=24, num_heads=10)
+    return create_fan("fan_large_24_p16_224", pretrained, kwargs)
 
 
 @register_model
 def fan_small_12_p16_224_se_attn(pretrained: bool = False, **kwargs: Any) -> FAN:
     """FAN-S-ViT with squeeze-and-excitation instead of ECA (FAN Table 6)."""
-    size = {"embed_dim": 384, "depth": 12, "num_heads": 8}
-    return _create_fan("fan_small_12_p16_224_se_attn", pretrained, kwargs, channel_attention="se", **size)
+    return create_fan("fan_small_12_p16_224_se_attn", pretrained, kwargs)
 
 
 @register_model
 def fan_tiny_8_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
     """FAN-T-Hybrid."""
-    size = {"embed_dim": 192, "depth": 8, "num_heads": 8, "trunk_depths": (3, 3)}
-    return _create_fan("fan_tiny_8_p4_hybrid", pretrained, kwargs, **size)
+    return create_fan("fan_tiny_8_p4_hybrid", pretrained, kwargs)
 
 
 @register_model
 def fan_small_12_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
     """FAN-S-Hybrid: ten blocks, whatever its name says."""
-    size = {"embed_dim": 384, "depth": 10, "num_heads": 8, "trunk_depths": (3, 3)}
-    return _create_fan("fan_small_12_p4_hybrid", pretrained, kwargs, **size)
+    return create_fan("fan_small_12_p4_hybrid", pretrained, kwargs)
 
 
 @register_model
 def fan_base_16_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
     """FAN-B-Hybrid."""
-    size = {"embed_dim": 448, "depth": 16, "num_heads": 8, "trunk_depths": (3, 3)}
-    return _create_fan("fan_base_16_p4_hybrid", pretrained, kwargs, **size)
+    return create_fan("fan_base_16_p4_hybrid", pretrained, kwargs)
 
 
 @register_model
 def fan_large_16_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
     """FAN-L-Hybrid: 22 blocks; its third feature map comes from block 18."""
-    size = {"embed_dim": 480, "depth": 22, "num_heads": 10, "trunk_depths": (3, 5)}
-    return _create_fan("fan_large_16_p4_hybrid", pretrained, kwargs, tap_block=18, head_init_scale=0.001, **size)
+    return create_fan("fan_large_16_p4_hybrid", pretrained, kwargs)
 
 
 @register_model
 def fan_Xlarge_16_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
     """FAN-XL-Hybrid: 20 blocks, then three wider ones on a halved grid."""
-    size = {"embed_dim": 528, "depth": 20, "num_heads": 11, "trunk_depths": (3, 7), "tail": (768, 3, 16)}
-    return _create_fan("fan_Xlarge_16_p4_hybrid", pretrained, kwargs, **size)
+    return create_fan("fan_Xlarge_16_p4_hybrid", pretrained, kwargs)
 
 
 @register_model
 def fan_nano(pretrained: bool = False, **kwargs: Any) -> FAN:
     """A FAN-ViT for 32-px images: 8×8 tokens, 0.9 M parameters. Ours, not published."""
-    size = {"img_size": 32, "patch_size": 4, "embed_dim": 96, "depth": 6, "num_heads": 4, "cls_attn_layers": 1}
-    return _create_fan("fan_nano", pretrained, kwargs, **size)
+    return create_fan("fan_nano", pretrained, kwargs)
 
 
 @register_model
 def fan_nano_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
     """A FAN-Hybrid for 32-px images: 8×8 tokens, 0.9 M parameters. Ours, not published."""
-    size = {"img_size": 32, "patch_size": 4, "embed_dim": 96, "depth": 5, "num_heads": 4, "cls_attn_layers": 1}
-    trunk = {"trunk_depths": (1, 1), "trunk_dims": (48, 96), "trunk_stride": 4}
-    return _create_fan("fan_nano_hybrid", pretrained, kwargs, **size, **trunk)
+    return create_fan("fan_nano_hybrid", pretrained, kwargs)

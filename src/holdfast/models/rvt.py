@@ -9,14 +9,23 @@ from typing import Any
 
 import torch
 from timm.layers import DropPath, Mlp, trunc_normal_
-from timm.models import build_model_with_cfg, checkpoint, generate_default_cfgs, register_model
-from timm.models._features import feature_take_indices
+from timm.models import generate_default_cfgs, register_model
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import HoldfastError
-from holdfast.models.fan import _as_int_or_list, _cfg, _nano_cfg
-from holdfast.models.image_checks import check_image
+from holdfast.layers.tap import local_pooling
+from holdfast.models.backbone import (
+    Backbone,
+    Wanted,
+    as_pair,
+    build,
+    check_heads,
+    check_image,
+    imagenet_cfg,
+    nano_cfg,
+    take_indices,
+)
 
 LayerNorm = partial(nn.LayerNorm, eps=1e-6)
 Grid = tuple[int, int]
@@ -42,6 +51,7 @@ class Stem(nn.Module):
 
     def __init__(self, dim: int, *, patch_size: int, in_chans: int) -> None:
         super().__init__()
+        pool: nn.Module
         if patch_size == 16:
             first, pool, patch = nn.Conv2d(in_chans, 32, 7, stride=2, padding=2), nn.MaxPool2d(3, 2, 1), 4
         elif patch_size == 4:
@@ -111,9 +121,19 @@ class RVTBlock(nn.Module):
     """Attention and MLP, each added; no layer scale."""
 
     def __init__(
-        self, dim: int, heads: int, *, mlp: str, mlp_ratio: float = 4.0, mask_grid: Grid | None, drop_path: float = 0.0
+        self,
+        dim: int,
+        heads: int,
+        *,
+        mlp: str,
+        mlp_ratio: float = 4.0,
+        mask_grid: Grid | None = None,
+        drop_path: float = 0.0,
+        tap: str | None = None,
+        tap_branches: int = 4,
     ) -> None:
         super().__init__()
+        self.dilation_predictor = local_pooling(tap, dim, tap_branches) if tap else None
         self.norm1 = LayerNorm(dim)
         self.attn = RVTAttention(dim, heads, mask_grid=mask_grid)
         self.norm2 = LayerNorm(dim)
@@ -123,7 +143,8 @@ class RVTBlock(nn.Module):
 
     def forward(self, x: Tensor, height: int, width: int) -> Tensor:
         """Tokens (B, N, C) of a height × width grid → (B, N, C)."""
-        x = x + self.drop_path(self.attn(self.norm1(x), height, width))
+        pooled = x if self.dilation_predictor is None else self.dilation_predictor(x, height, width)
+        x = x + self.drop_path(self.attn(self.norm1(pooled), height, width))
         y = self.norm2(x)
         y = self.mlp(y, height, width) if isinstance(self.mlp, ConvMlp) else self.mlp(y)
         return x + self.drop_path(y)
@@ -150,8 +171,10 @@ class TokenPool(nn.Module):
         return x.flatten(2).transpose(1, 2), x.shape[-2], x.shape[-1]
 
 
-class RVT(nn.Module):
+class RVT(Backbone):
     """A robust vision transformer: no class token, no positional code, mean of the tokens into the head."""
+
+    pooling = "avg"
 
     def __init__(
         self,
@@ -167,6 +190,8 @@ class RVT(nn.Module):
         mlp_ratio: float = 4.0,
         drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
+        tap: str | None = None,
+        tap_branches: int = 4,
     ) -> None:
         """Build the network.
 
@@ -183,18 +208,18 @@ class RVT(nn.Module):
             mlp_ratio: widening of the MLP.
             drop_rate: dropout in front of the head.
             drop_path_rate: stochastic depth; block i of L has rate · i/L.
+            tap: local pooling in front of every block's attention, such as ``tap``; none if None.
+            tap_branches: how many dilations TAP mixes.
         """
         super().__init__()
-        self.img_size = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
+        self.img_size = as_pair(img_size)
         self.patch_size, self.in_chans, self.num_classes = patch_size, in_chans, num_classes
-        self.grad_checkpointing = False
         if mlp not in (None, "conv", "linear"):
             raise HoldfastError(f"mlp must be 'conv' or 'linear', got {mlp!r}")
         if not 0 <= masked_blocks <= depths[0]:
             raise HoldfastError(f"masked_blocks must be between 0 and {depths[0]}, got {masked_blocks}")
         for dim, heads in zip(embed_dims, num_heads, strict=True):
-            if dim % heads:
-                raise HoldfastError(f"num_heads must divide the width {dim}, got {heads}")
+            check_heads(dim, heads)
 
         grid = (self.img_size[0] // patch_size, self.img_size[1] // patch_size)
         self.patch_embed = Stem(embed_dims[0], patch_size=patch_size, in_chans=in_chans)
@@ -209,6 +234,8 @@ class RVT(nn.Module):
                     mlp_ratio=mlp_ratio,
                     mask_grid=grid if stage == 0 and index < masked_blocks else None,
                     drop_path=drop_path_rate * (done + index) / sum(depths),
+                    tap=tap,
+                    tap_branches=tap_branches,
                 )
                 for index in range(depth)
             ]
@@ -217,86 +244,42 @@ class RVT(nn.Module):
             if stage + 1 < len(depths):
                 self.pools.append(TokenPool(dim, embed_dims[stage + 1]))
         self.num_features = self.head_hidden_size = self.embed_dim = embed_dims[-1]
-        self.norm: nn.Module = LayerNorm(self.num_features)
+        self.norm = LayerNorm(self.num_features)
         self.head_drop = nn.Dropout(drop_rate)
-        self.head: nn.Module = nn.Linear(self.num_features, num_classes) if num_classes > 0 else nn.Identity()
+        self.head = self._new_head()
         self.feature_info = [
             {"num_chs": dim, "reduction": patch_size * 2**stage, "module": f"transformers.{stage}.blocks.{index}"}
             for stage, (dim, depth) in enumerate(zip(embed_dims, depths, strict=True))
             for index in range(depth)
         ]
 
-    # ------------------------------------------------------------------ forward
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Images (B, 3, H, W) → logits."""
-        return self.forward_head(self.forward_features(x))
-
-    def forward_features(self, x: Tensor) -> Tensor:
-        """Images → tokens (B, N, C) of the last stage."""
-        return self._forward_blocks(x, blocks=len(self.feature_info))[0]
-
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Tokens → logits (or their normalised mean)."""
+        """Tokens (B, N, C) → logits (or their normalised mean)."""
         x = self.head_drop(self.norm(x.mean(dim=1)))
         return x if pre_logits else self.head(x)
 
-    def _forward_blocks(self, x: Tensor, *, blocks: int) -> tuple[Tensor, list[Tensor]]:
-        """The tokens behind the first ``blocks`` blocks, and every block's output as a map (B, C, H, W)."""
+    def _forward_body(self, x: Tensor, wanted: Wanted) -> Tensor:
+        """Images → tokens (B, N, C) of the last stage."""
         check_image(x, channels=self.in_chans, stride=self.patch_size)
         x = self.patch_embed(x)
         height, width = x.shape[-2:]
         x = x.flatten(2).transpose(1, 2)
-        outputs: list[Tensor] = []
         for stage, transformer in enumerate(self.transformers):
-            for block in transformer.blocks:
-                if len(outputs) == blocks:
-                    return x, outputs
-                if self.grad_checkpointing and not torch.jit.is_scripting():
-                    x = checkpoint(block, x, height, width)
-                else:
-                    x = block(x, height, width)
-                outputs.append(x.transpose(1, 2).unflatten(2, (height, width)))
+            for index, block in enumerate(transformer.blocks):  # type: ignore[arg-type]
+                if wanted.complete:
+                    return x
+                x = self._run(block, x, height, width)
+                wanted.note(f"transformers.{stage}.blocks.{index}", x, (height, width))
             if stage < len(self.pools):
                 x, height, width = self.pools[stage](x, height, width)
-        return x, outputs
-
-    # ------------------------------------------------------------------ features
-
-    def forward_intermediates(
-        self,
-        x: Tensor,
-        indices: int | Sequence[int] | None = None,
-        norm: bool = False,
-        stop_early: bool = False,
-        output_fmt: str = "NCHW",
-        intermediates_only: bool = False,
-    ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """timm's way to intermediate features: the output of every block.
-
-        Args:
-            x: images (B, 3, H, W).
-            indices: which blocks, the last n if a number, all if None.
-            norm: refused, since RVT's norm belongs to the mean of the tokens.
-            stop_early: do not run what lies behind the last block asked for.
-            output_fmt: ``NCHW`` or ``NLC``.
-            intermediates_only: leave out the final tokens.
-        """
-        if output_fmt not in ("NCHW", "NLC"):
-            raise HoldfastError(f"output_fmt must be 'NCHW' or 'NLC', got {output_fmt!r}")
-        if norm:
-            raise HoldfastError("norm=True is not possible for RVT: its norm applies to the mean of the tokens")
-        take, last = feature_take_indices(len(self.feature_info), indices if indices is None else _as_int_or_list(indices))
-        x, outputs = self._forward_blocks(x, blocks=last + 1 if stop_early and intermediates_only else len(self.feature_info))
-        features = [outputs[i].contiguous() if output_fmt == "NCHW" else outputs[i].flatten(2).mT for i in take]
-        return features if intermediates_only else (x, features)
+        return x
 
     def prune_intermediate_layers(
         self, indices: int | Sequence[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
         """Drop what the blocks at ``indices`` do not need, and return the indices as positive numbers."""
-        take, last = feature_take_indices(len(self.feature_info), _as_int_or_list(indices))
-        _, stage, _, index = self.feature_info[last]["module"].split(".")
+        take = take_indices(len(self.feature_info), indices)
+        _, stage, _, index = self.feature_info[max(take)]["module"].split(".")
         self.transformers = self.transformers[: int(stage) + 1]
         self.transformers[-1].blocks = self.transformers[-1].blocks[: int(index) + 1]
         self.pools = self.pools[: int(stage)]
@@ -305,23 +288,6 @@ class RVT(nn.Module):
         if prune_head:
             self.reset_classifier(0)
         return take
-
-    # ------------------------------------------------------------------ timm's other habits
-
-    def get_classifier(self) -> nn.Module:
-        """The head."""
-        return self.head
-
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Give the network a new head (0: none). RVT averages its tokens; there is no other pooling."""
-        if global_pool not in (None, "", "avg"):
-            raise HoldfastError(f"global_pool must be 'avg' for RVT, got {global_pool!r}")
-        reference = self.patch_embed.proj[0].weight
-        self.num_classes = num_classes
-        self.head = nn.Identity()
-        if num_classes > 0:
-            self.head = nn.Linear(self.num_features, num_classes).to(reference.device, reference.dtype)
-        self.head.train(self.training)
 
     def no_weight_decay(self) -> set[str]:
         """As released: nothing beyond timm's own rule (1-D tensors and biases); masks are decayed."""
@@ -336,77 +302,76 @@ class RVT(nn.Module):
             else [(r"^transformers\.(\d+)\.blocks\.(\d+)", None), (r"^pools\.(\d+)", (1000,)), (r"^norm", (99999,))],
         }
 
-    def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Recompute the blocks' activations in the backward pass instead of keeping them."""
-        self.grad_checkpointing = enable
-
 
 # ---------------------------------------------------------------------- entry points
 
-_SIZES: dict[str, dict[str, Any]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "rvt_tiny": {"embed_dims": (192, 384), "depths": (10, 2), "num_heads": (6, 12)},
+    "rvt_tiny_plus": {"embed_dims": (192, 384), "depths": (10, 2), "num_heads": (6, 12), "masked_blocks": 10},
     "rvt_small": {"embed_dims": (384,), "depths": (12,), "num_heads": (6,)},
+    "rvt_small_plus": {"embed_dims": (384,), "depths": (12,), "num_heads": (6,), "masked_blocks": 5},
     "rvt_base": {"embed_dims": (768,), "depths": (12,), "num_heads": (12,)},
+    "rvt_base_plus": {"embed_dims": (768,), "depths": (12,), "num_heads": (12,), "masked_blocks": 5},
+    "rvt_nano": {
+        "img_size": 32,
+        "patch_size": 4,
+        "embed_dims": (96,),
+        "depths": (7,),
+        "num_heads": (4,),
+        "masked_blocks": 3,
+    },
 }
 
 _STEM = {"first_conv": "patch_embed.proj.0"}
 
 default_cfgs = generate_default_cfgs(
-    {
-        **{name + plus: _cfg(crop_pct=0.875, **_STEM) for name in _SIZES for plus in ("", "_plus")},
-        "rvt_nano": _nano_cfg(**_STEM),
-    }
+    {name: nano_cfg(**_STEM) if "nano" in name else imagenet_cfg(crop_pct=0.875, **_STEM) for name in SIZES}
 )
 
 
-def _create_rvt(variant: str, pretrained: bool, kwargs: dict[str, Any], **architecture: Any) -> RVT:
-    return build_model_with_cfg(
-        RVT,
-        variant,
-        pretrained,
-        feature_cfg={"out_indices": kwargs.pop("out_indices", 3), "feature_cls": "getter"},
-        **{**architecture, **kwargs},
-    )
+def create_rvt(variant: str, pretrained: bool, kwargs: dict[str, Any], **architecture: Any) -> RVT:
+    """Build the RVT of that name; ``kwargs`` come from the user and win."""
+    architecture = {**SIZES[variant.removeprefix("tap_")], **architecture, **kwargs}
+    return build(RVT, variant, pretrained, architecture, features=3)
 
 
 @register_model
 def rvt_tiny(pretrained: bool = False, **kwargs: Any) -> RVT:
     """RVT-Ti."""
-    return _create_rvt("rvt_tiny", pretrained, kwargs, **_SIZES["rvt_tiny"])
+    return create_rvt("rvt_tiny", pretrained, kwargs)
 
 
 @register_model
 def rvt_tiny_plus(pretrained: bool = False, **kwargs: Any) -> RVT:
     """RVT-Ti*: PAAS in the ten blocks of its first stage."""
-    return _create_rvt("rvt_tiny_plus", pretrained, kwargs, masked_blocks=10, **_SIZES["rvt_tiny"])
+    return create_rvt("rvt_tiny_plus", pretrained, kwargs)
 
 
 @register_model
 def rvt_small(pretrained: bool = False, **kwargs: Any) -> RVT:
     """RVT-S."""
-    return _create_rvt("rvt_small", pretrained, kwargs, **_SIZES["rvt_small"])
+    return create_rvt("rvt_small", pretrained, kwargs)
 
 
 @register_model
 def rvt_small_plus(pretrained: bool = False, **kwargs: Any) -> RVT:
     """RVT-S*: PAAS in the first five blocks."""
-    return _create_rvt("rvt_small_plus", pretrained, kwargs, masked_blocks=5, **_SIZES["rvt_small"])
+    return create_rvt("rvt_small_plus", pretrained, kwargs)
 
 
 @register_model
 def rvt_base(pretrained: bool = False, **kwargs: Any) -> RVT:
     """RVT-B."""
-    return _create_rvt("rvt_base", pretrained, kwargs, **_SIZES["rvt_base"])
+    return create_rvt("rvt_base", pretrained, kwargs)
 
 
 @register_model
 def rvt_base_plus(pretrained: bool = False, **kwargs: Any) -> RVT:
     """RVT-B*: PAAS in the first five blocks (88.5 M); ``masked_blocks=12`` gives the papers' 91.8 M."""
-    return _create_rvt("rvt_base_plus", pretrained, kwargs, masked_blocks=5, **_SIZES["rvt_base"])
+    return create_rvt("rvt_base_plus", pretrained, kwargs)
 
 
 @register_model
 def rvt_nano(pretrained: bool = False, **kwargs: Any) -> RVT:
     """An RVT* for 32-px images: 8×8 tokens, 0.9 M parameters. Ours, not published."""
-    size = {"img_size": 32, "patch_size": 4, "embed_dims": (96,), "depths": (7,), "num_heads": (4,), "masked_blocks": 3}
-    return _create_rvt("rvt_nano", pretrained, kwargs, **size)
+    return create_rvt("rvt_nano", pretrained, kwargs)

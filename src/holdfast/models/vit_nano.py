@@ -2,22 +2,16 @@
 
 from typing import Any
 
-from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from timm.models import generate_default_cfgs, register_model
 from timm.models.vision_transformer import VisionTransformer
 
-from holdfast.models.fan import _nano_cfg
+from holdfast.models.backbone import build, nano_cfg
 
-default_cfgs = generate_default_cfgs({"vit_nano": _nano_cfg(first_conv="patch_embed.proj", fixed_input_size=True)})
+default_cfgs = generate_default_cfgs({"vit_nano": nano_cfg(first_conv="patch_embed.proj", fixed_input_size=True)})
 
 
 @register_model
 def vit_nano(pretrained: bool = False, **kwargs: Any) -> VisionTransformer:
     """A ViT for 32-px images: 8×8 tokens, 0.9 M parameters. Ours, not published."""
     size = {"img_size": 32, "patch_size": 4, "embed_dim": 96, "depth": 8, "num_heads": 4}
-    return build_model_with_cfg(
-        VisionTransformer,
-        "vit_nano",
-        pretrained,
-        feature_cfg={"out_indices": kwargs.pop("out_indices", 3), "feature_cls": "getter"},
-        **{**size, **kwargs},
-    )
+    return build(VisionTransformer, "vit_nano", pretrained, {**size, **kwargs}, features=3)

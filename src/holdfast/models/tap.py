@@ -1,0 +1,126 @@
+"""``add_tap``: token-aware average pooling in front of every block's attention, for our models and timm's.
+
+TAP on FAN and RVT is the authors' (Guo et al., ICCV 2023), under the published names and keys. For DeiT and Swin they
+report numbers but released no code: there, the same place (before norm1, attention branch only) is our reading.
+"""
+
+from typing import Any, TypeVar
+
+import torch
+from timm.models import generate_default_cfgs, register_model
+from timm.models.swin_transformer import SwinTransformerBlock
+from timm.models.vision_transformer import Block as ViTBlock
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+
+from holdfast.errors import HoldfastError
+from holdfast.layers.tap import local_pooling
+from holdfast.models import fan, rvt
+from holdfast.models.fan import FANBlock
+from holdfast.models.rvt import RVTBlock
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def add_tap(model: Model, branches: int = 4, *, kind: str = "tap") -> Model:
+    """Put TAP (or another local pooling of its Table 1) into every block, in place, and return the model.
+
+    Only the input of the attention is pooled; the residual path and the class token stay as they are. The new parts are
+    the blocks' ``dilation_predictor``; all other state-dict keys stay, so pretrained weights load before or after.
+
+    Args:
+        model: one of ours, or a timm ViT, DeiT or Swin.
+        branches: how many dilations TAP mixes, 0 … branches − 1.
+        kind: ``tap``, ``tap-multi-kernel``, ``avgpool3``, ``avgpool5``, ``conv3`` or ``conv5``.
+    """
+    blocks = [
+        block for block in model.modules() if isinstance(block, FANBlock | RVTBlock | ViTBlock | SwinTransformerBlock)
+    ]
+    if not blocks:
+        raise HoldfastError(
+            f"cannot add TAP to {type(model).__name__}: it has no blocks with a token grid that we know "
+            "(Holdfast's models and timm's ViT, DeiT and Swin are supported)"
+        )
+    if any(getattr(block, "dilation_predictor", None) is not None for block in blocks):
+        raise HoldfastError(f"this {type(model).__name__} has TAP already")
+    grid, prefix = _ImageGrid(), 0
+    if isinstance(model, VisionTransformer):
+        model.patch_embed.register_forward_pre_hook(grid.note)
+        prefix = model.num_prefix_tokens
+    for block in blocks:
+        norm: Any = block.norm1
+        pool = local_pooling(kind, norm.normalized_shape[0], branches)
+        block.dilation_predictor = pool.to(norm.weight.device, norm.weight.dtype).train(block.training)
+        if isinstance(block, ViTBlock):
+            hook = _PoolSequence(pool, grid, prefix)
+            block.norm1.register_forward_pre_hook(hook.before_norm)
+        elif isinstance(block, SwinTransformerBlock):
+            block.norm1.register_forward_pre_hook(_PoolMap(pool).before_norm)
+    return model
+
+
+# timm's blocks cannot be told to pool, and replacing their norm1 would rename its weights: so the pooling listens to
+# norm1 and changes what goes in. Bound methods, because those are copied along with the model.
+
+
+class _ImageGrid:
+    """The token grid of the image that is passing through."""
+
+    def __init__(self) -> None:
+        self.size = (0, 0)
+
+    def note(self, patch_embed: nn.Module, args: tuple[Tensor, ...]) -> None:
+        height, width = patch_embed.dynamic_feat_size(args[0].shape[-2:])
+        self.size = (int(height), int(width))
+
+
+class _PoolSequence:
+    """Pools the patch tokens of a sequence (B, prefix + N, C)."""
+
+    def __init__(self, pool: nn.Module, grid: _ImageGrid, prefix: int) -> None:
+        self.pool, self.grid, self.prefix = pool, grid, prefix
+
+    def before_norm(self, norm: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
+        (tokens,) = args
+        pooled = self.pool(tokens[:, self.prefix :], *self.grid.size)
+        return torch.cat([tokens[:, : self.prefix], pooled], dim=1)
+
+
+class _PoolMap:
+    """Pools tokens that come as a map (B, H, W, C)."""
+
+    def __init__(self, pool: nn.Module) -> None:
+        self.pool = pool
+
+    def before_norm(self, norm: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
+        (x,) = args
+        height, width = x.shape[1:3]
+        return self.pool(x.flatten(1, 2), height, width).unflatten(1, (height, width))
+
+
+# ---------------------------------------------------------------------- entry points
+
+
+def _register(name: str, create: Any, **extra: Any) -> None:
+    """``tap_<name>``: the published combination of TAP with one of our models."""
+
+    def build(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+        return create(f"tap_{name}", pretrained, kwargs, tap="tap", **extra)
+
+    build.__name__ = build.__qualname__ = f"tap_{name}"
+    build.__doc__ = f"{name} with token-aware average pooling."
+    register_model(build)
+
+
+_FAN = [name for name in fan.SIZES if "nano" not in name and not name.endswith("_se_attn")]
+_RVT = ["rvt_tiny_plus", "rvt_small_plus", "rvt_base_plus"]
+
+default_cfgs = generate_default_cfgs(
+    {f"tap_{name}": {**fan.default_cfgs, **rvt.default_cfgs}[name].default.to_dict() for name in [*_FAN, *_RVT]}
+)
+
+for _name in _FAN:
+    _register(_name, fan.create_fan)
+for _name in _RVT:
+    # as released: TAP-RVT-B has the convolutional MLP, unlike RVT-B
+    _register(_name, rvt.create_rvt, **({"mlp": "conv"} if _name == "rvt_base_plus" else {}))

@@ -1,0 +1,189 @@
+"""Token-aware average pooling against brute force, and where it goes."""
+
+import copy
+
+import pytest
+import timm
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast.layers.tap import TokenAwarePooling, dilated_mean, local_pooling, window_mean
+
+
+def brute_force_pool(tokens: torch.Tensor, pool: TokenAwarePooling, height: int, width: int) -> torch.Tensor:
+    """TAP tap by tap: for every token and branch, the mean of nine dilated neighbours, zeros outside."""
+    x = tokens.reshape(len(tokens), height, width, -1)
+    weights = pool.proj(x.permute(0, 3, 1, 2)).softmax(dim=1)
+    rows = []
+    for r in range(height):
+        for c in range(width):
+            token = weights[:, 0, r, c, None] * x[:, r, c]
+            for k in range(1, pool.branches):
+                near = [(r + k * dr, c + k * dc) for dr in (-1, 0, 1) for dc in (-1, 0, 1)]
+                inside = [x[:, i, j] for i, j in near if 0 <= i < height and 0 <= j < width]
+                token = token + weights[:, k, r, c, None] * torch.stack(inside).sum(0) / 9
+            rows.append(token)
+    return torch.stack(rows, dim=1)
+
+
+@given(
+    batch=st.integers(1, 2),
+    height=st.integers(1, 6),
+    width=st.integers(1, 6),
+    branches=st.integers(1, 5),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=30, deadline=None)
+def test_tap_equals_brute_force_in_values_and_gradients(batch, height, width, branches, seed):
+    generator = torch.Generator().manual_seed(seed)
+    pool = TokenAwarePooling(3, branches).double().eval()
+    tokens = torch.randn(batch, height * width, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    direction = torch.randn(batch, height * width, 3, generator=generator, dtype=torch.float64)
+    ours, theirs = pool(tokens, height, width), brute_force_pool(tokens, pool, height, width)
+    torch.testing.assert_close(ours, theirs)
+    inputs = [tokens, *pool.parameters()]
+    for a, b in zip(
+        torch.autograd.grad((ours * direction).sum(), inputs, allow_unused=True),
+        torch.autograd.grad((theirs * direction).sum(), inputs, allow_unused=True),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b)
+
+
+def test_dilation_one_is_a_plain_average_pool():
+    x = torch.randn(1, 2, 5, 7)
+    torch.testing.assert_close(dilated_mean(x, 1), torch.nn.AvgPool2d(3, 1, 1)(x))
+    torch.testing.assert_close(window_mean(x, 3), torch.nn.AvgPool2d(3, 1, 1)(x))
+    assert dilated_mean(x, 0) is x
+
+
+def test_weights_sum_to_one_per_token():
+    pool = local_pooling("tap", 6, 4)
+    weights = pool.weights(torch.randn(2, 12, 6), 3, 4)
+    assert weights.shape == (2, 4, 3, 4)
+    torch.testing.assert_close(weights.sum(dim=1), torch.ones(2, 3, 4))
+
+
+PUBLISHED_PARAMETERS = {
+    "tap_fan_tiny_12_p16_224": 7_404_688,
+    "tap_fan_small_12_p16_224": 28_513_048,
+    "tap_fan_base_18_p16_224": 54_643_360,
+    "tap_fan_large_24_p16_224": 80_992_468,
+    "tap_fan_tiny_8_p4_hybrid": 7_523_752,
+    "tap_fan_small_12_p4_hybrid": 26_257_704,
+    "tap_fan_base_16_p4_hybrid": 50_735_528,
+    "tap_fan_large_16_p4_hybrid": 77_238_644,
+    "tap_fan_Xlarge_16_p4_hybrid": 120_873_916,
+    "tap_rvt_tiny_plus": 11_049_928,
+    "tap_rvt_small_plus": 23_468_584,
+    "tap_rvt_base_plus": 89_396_872,
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED_PARAMETERS)
+def test_parameter_counts_are_the_published_ones(name):
+    with torch.device("meta"):
+        model = timm.create_model(name)
+    assert sum(parameter.numel() for parameter in model.parameters()) == PUBLISHED_PARAMETERS[name]
+
+
+TABLE_1 = {"tap": 50.7, "tap-multi-kernel": 50.7, "avgpool3": 50.5, "avgpool5": 50.5, "conv3": 79.4, "conv5": 130.9}
+
+
+@pytest.mark.parametrize("kind", TABLE_1)
+def test_the_family_of_table_1_has_the_printed_sizes(kind):
+    """The paper prints 50.4 for FAN-B-Hybrid (50.48 M) and 130.7 for conv5 (130.76 M)."""
+    with torch.device("meta"):
+        model = holdfast.add_tap(timm.create_model("fan_base_16_p4_hybrid"), kind=kind)
+    assert sum(parameter.numel() for parameter in model.parameters()) / 1e6 == pytest.approx(TABLE_1[kind], abs=0.15)
+
+
+@pytest.mark.parametrize("name", ["fan_tiny_8_p4_hybrid", "rvt_tiny_plus"])
+def test_add_tap_equals_the_published_entry_point(name):
+    added = holdfast.add_tap(timm.create_model(name)).eval()
+    published = timm.create_model(f"tap_{name}").eval()
+    assert added.state_dict().keys() == published.state_dict().keys()
+    published.load_state_dict(added.state_dict())
+    images = torch.randn(2, 3, 64, 96)
+    with torch.no_grad():
+        torch.testing.assert_close(added(images), published(images), atol=0, rtol=0)
+
+
+STOCK = {  # timm's own models: keyword arguments, image size
+    "deit_tiny_patch16_224": ({"img_size": (48, 64)}, (48, 64)),
+    "deit_tiny_distilled_patch16_224": ({"img_size": (48, 64)}, (48, 64)),
+    "vit_tiny_patch16_224": ({"dynamic_img_size": True}, (48, 64)),
+    "swin_tiny_patch4_window7_224": ({"img_size": (56, 112)}, (56, 112)),
+    "fan_swin_tiny_patch4_window7_224": ({"img_size": (64, 96)}, (64, 96)),
+    "fan_nano": ({}, (32, 48)),
+    "rvt_nano": ({}, (32, 48)),
+    "vit_nano": ({"img_size": (32, 48)}, (32, 48)),
+}
+
+
+@pytest.mark.parametrize("kind", ["tap", "avgpool3", "conv3"])
+@pytest.mark.parametrize("name", STOCK)
+def test_pooling_goes_in_front_of_attention_only(name, kind):
+    """What norm1 sees is the pooled input; class tokens and the residual path are untouched."""
+    kwargs, size = STOCK[name]
+    model = timm.create_model(name, **kwargs).eval()
+    keys = set(model.state_dict())
+    model = holdfast.add_tap(model, branches=3, kind=kind).eval()
+    assert {key for key in model.state_dict() if "dilation_predictor" not in key} == keys
+
+    seen = {}
+    block = next(module for module in model.modules() if hasattr(module, "dilation_predictor"))
+    block.register_forward_pre_hook(lambda m, args: seen.update(block=args[0]))
+    block.norm1.register_forward_pre_hook(lambda m, args: seen.update(norm=args[0]))
+    block.attn.register_forward_hook(lambda m, args, kwargs, out: seen.update(attention=out), with_kwargs=True)
+    with torch.no_grad():
+        logits = model(torch.randn(2, 3, *size))
+        assert logits.isfinite().all()
+        x, fed = seen["block"], seen["norm"]
+        prefix = getattr(model, "num_prefix_tokens", 0)
+        if x.ndim == 4:  # Swin's maps
+            expected = block.dilation_predictor(x.flatten(1, 2), *x.shape[1:3]).reshape(x.shape)
+        else:
+            patch = 4 if "nano" in name else 16
+            grid = (size[0] // patch, size[1] // patch)
+            expected = torch.cat([x[:, :prefix], block.dilation_predictor(x[:, prefix:], *grid)], dim=1)
+    torch.testing.assert_close(fed, expected, atol=0, rtol=0)
+    torch.testing.assert_close(fed[:, :prefix], x[:, :prefix], atol=0, rtol=0)
+    assert (fed - x).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["deit_tiny_patch16_224", "swin_tiny_patch4_window7_224"])
+def test_a_copied_model_pools_with_its_own_weights(name):
+    """EMA and evaluation copy models: the copy must not reach back into the original."""
+    kwargs, size = STOCK[name]
+    original = holdfast.add_tap(timm.create_model(name, **kwargs)).eval()
+    twin = copy.deepcopy(original)
+    images = torch.randn(1, 3, *size)
+    with torch.no_grad():
+        before = twin(images)
+        for key, parameter in original.named_parameters():
+            if "dilation_predictor" in key:
+                parameter.normal_()
+        torch.testing.assert_close(twin(images), before, atol=0, rtol=0)
+        assert (original(images) - before).abs().max() > 1e-6
+
+
+def test_tap_trains_on_stock_models():
+    model = holdfast.add_tap(timm.create_model("deit_tiny_patch16_224", img_size=32, num_classes=3))
+    model(torch.randn(2, 3, 32, 32)).square().sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_what_cannot_have_tap_is_refused_in_one_sentence():
+    with pytest.raises(holdfast.HoldfastError, match="cannot add TAP to ResNet: it has no blocks with a token grid"):
+        holdfast.add_tap(timm.create_model("resnet18"))
+    with pytest.raises(holdfast.HoldfastError, match="has TAP already"):
+        holdfast.add_tap(holdfast.add_tap(timm.create_model("fan_nano")))
+    with pytest.raises(
+        holdfast.HoldfastError, match=r"must be one of tap, .*, got 'avgpool4'; did you mean 'avgpool5'"
+    ):
+        holdfast.add_tap(timm.create_model("fan_nano"), kind="avgpool4")
+    with pytest.raises(holdfast.HoldfastError, match="branches must be at least 1, got 0"):
+        holdfast.add_tap(timm.create_model("fan_nano"), branches=0)
