@@ -22,26 +22,44 @@ from holdfast.corruptions.catalog import (
     select,
 )
 from holdfast.corruptions.draws import Draws, LegacyDraws, StreamDraws, keyed
+from holdfast.corruptions.prepare import prepare
+from holdfast.corruptions.sequences import (
+    EXTRA_SEQUENCES,
+    SEQUENCE_PRESETS,
+    SEQUENCES,
+    TEST_SEQUENCES,
+    frame_count,
+    perturb,
+)
 from holdfast.corruptions.textures import recorded_name, texture_source
+from holdfast.corruptions.transform import RandomCorruption
 
 __all__ = [
     "ALL",
     "EXTRA",
+    "EXTRA_SEQUENCES",
     "GROUPS",
     "KINDS",
     "PRESETS",
+    "SEQUENCES",
+    "SEQUENCE_PRESETS",
     "SEVERITIES",
     "STANDARD",
+    "TEST_SEQUENCES",
     "Draws",
     "Kind",
     "LegacyDraws",
     "Preset",
+    "RandomCorruption",
     "StreamDraws",
     "catalog_table",
     "corrupt",
     "corrupt_batch",
+    "frame_count",
     "keyed",
     "parameters",
+    "perturb",
+    "prepare",
     "recorded_name",
     "select",
     "texture_source",

@@ -57,7 +57,7 @@ def corrupt(
     same draws: use `corrupt_batch` or `keyed` for many images. ``textures`` names the folder of the frost photographs.
     """
     entry = _bound(kind, severity, preset, textures)
-    return entry(checked(image, preset)[None], [_draws(rng, kind, check_severity(severity))])[0]
+    return entry(checked(image, preset)[None], [source_of_draws(rng, kind, check_severity(severity))])[0]
 
 
 def corrupt_batch(
@@ -132,7 +132,8 @@ def _bound(kind: str, severity: int, preset: str, textures: str | None) -> Calla
     return lambda images, draws: function(images, draws, **values)
 
 
-def _draws(rng: Rng, kind: str, severity: int) -> Draws:
+def source_of_draws(rng: Rng, kind: str, severity: int) -> Draws:
+    """What a user may pass as ``rng``, as a source of draws."""
     if rng is None:
         return StreamDraws(np.random.default_rng())
     if isinstance(rng, np.random.Generator):

@@ -60,7 +60,7 @@ def snow(
     return snowed(tall(images), np.concatenate(flakes), mix=mix).reshape(images.shape)
 
 
-def snow_layer(shape: tuple[int, int], draws: Draws, *, loc: float, scale: float, zoom: float, trimmed: bool) -> Field:
+def snow_layer(shape: tuple[int, ...], draws: Draws, *, loc: float, scale: float, zoom: float, trimmed: bool) -> Field:
     """Normal values, zoomed. Only the centre is seen, so only a literal source draws the rest."""
     (top, rows), (left, columns) = zoom_window(shape[0], zoom), zoom_window(shape[1], zoom)
     seen = (slice(top, top + rows), slice(left, left + columns))
@@ -211,7 +211,7 @@ def brightness(images: Images, _draws: Sequence[Draws], *, shift: float) -> Imag
     return result.reshape(images.shape)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _brightness_table(shift: float) -> NDArray[np.uint8]:
     """Entry 256·V + x: what channel x of a pixel with maximum V becomes, computed as on a trip to HSV and back."""
     value, channel = np.arange(256)[:, None] / 255.0, np.arange(256)[None] / 255.0
@@ -236,19 +236,25 @@ def spatter(
 
     ImageNet-C, extra kind. If nothing passes the threshold the image stays; the published code divides by zero there.
     """
-    layer = smooth((loc + scale * draws.normal(image.shape[:2])).astype(np.float32, copy=False), sigma)
-    layer[layer < threshold] = 0
+    layer = drops(image.shape[:2], draws, loc=loc, scale=scale, sigma=sigma, threshold=threshold)
     return muddied(image, layer, threshold=threshold, sigma=gain) if mud else splashed(image, layer, gain=gain)
+
+
+def drops(shape: tuple[int, ...], draws: Draws, *, loc: float, scale: float, sigma: float, threshold: float) -> Field:
+    """Smoothed normal values, zero below the threshold."""
+    layer = smooth((loc + scale * draws.normal(shape)).astype(np.float32, copy=False), sigma)
+    layer[layer < threshold] = 0
+    return layer
 
 
 def splashed(image: Image, layer: Field, *, gain: float) -> Image:
     """Water: an embossed distance from the edges of the drops, added in pale turquoise."""
-    drops = (np.minimum(layer, 1) * 255).astype(np.uint8)
-    distance = cv2.distanceTransform(255 - cv2.Canny(drops, 50, 150), cv2.DIST_L2, 5)
+    liquid = (np.minimum(layer, 1) * 255).astype(np.uint8)
+    distance = cv2.distanceTransform(255 - cv2.Canny(liquid, 50, 150), cv2.DIST_L2, 5)
     _, distance = cv2.threshold(distance, 20, 20, cv2.THRESH_TRUNC)
     relief = cv2.equalizeHist(cv2.blur(distance, (3, 3)).astype(np.uint8))
     relief = cv2.blur(cv2.filter2D(relief, cv2.CV_8U, _EMBOSS), (3, 3))
-    water = cv2.multiply(drops, relief, dtype=cv2.CV_32F)
+    water = cv2.multiply(liquid, relief, dtype=cv2.CV_32F)
     peak = float(water.max())
     if peak > 0:
         water *= np.float32(gain / peak)
