@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = parser.parse_args(_known_options(parser, rest))
         return int(_module(command).run(arguments) or EXIT_OK)
     except (HoldfastError, jsonargparse.ArgumentError) as error:
-        print(f"holdfast: error: {error}", file=sys.stderr)
+        print(f"holdfast: error: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except SystemExit as leaving:  # argparse leaves this way after --help
         return int(leaving.code or EXIT_OK)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 from timm.data import Mixup, create_transform
 from timm.data.transforms import str_to_pil_interp
 from torch import Tensor
@@ -47,6 +47,7 @@ def training_transform(recipe: AugmentRecipe, image: ImageFormat) -> Transform:
         re_mode=recipe.erasing_mode,
     )
     steps = list(transform.transforms)
+    _allow_posterizing_to_nothing(steps)
     if recipe.crop != "resized":
         steps[0:1] = _fixed_scale_crop(recipe, image)
     if recipe.corruption is not None:
@@ -102,6 +103,19 @@ def _fixed_scale_crop(recipe: AugmentRecipe, image: ImageFormat) -> list[Callabl
     return [resize, v2.RandomCrop(image.size, padding=recipe.pad)] if recipe.crop == "pad" else [resize]
 
 
+def _allow_posterizing_to_nothing(steps: list[Any]) -> None:
+    """RandAugment's strongest posterize keeps 0 bits: a black image. Pillow 13 refuses what older ones did."""
+
+    def posterize(image: Image.Image, bits: int, **kwargs: Any) -> Image.Image:
+        if bits >= 8:
+            return image
+        return ImageOps.posterize(image, bits) if bits > 0 else Image.new(image.mode, image.size)
+
+    for operation in (operation for step in steps for operation in getattr(step, "ops", [])):
+        if getattr(operation, "name", "").startswith("Posterize"):
+            operation.aug_fn = posterize
+
+
 class _Corruption:
     """``RandomCorruption`` between PIL images."""
 
@@ -109,7 +123,7 @@ class _Corruption:
         from holdfast import corruptions
 
         try:
-            self.corruption = corruptions.RandomCorruption(**options)  # type: ignore[attr-defined]
+            self.corruption = corruptions.RandomCorruption(**options)
         except TypeError as error:
             raise HoldfastError(f"augment.corruption must hold arguments of RandomCorruption ({error})") from error
 

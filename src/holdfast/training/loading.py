@@ -185,6 +185,7 @@ def _loader(
         persistent_workers=workers > 0,
         pin_memory=pin,
         worker_init_fn=_leave_signals_to_the_loop,
+        generator=torch.Generator(),  # otherwise a loader draws from the caller's
     )
 
 
