@@ -1,6 +1,9 @@
 """Who makes it wrong: attacks on models of [0,1] images, for evaluation and inside a training step."""
 
+from holdfast.attacks.autoattack import AutoAttack
 from holdfast.attacks.gradient import GradientAttack, fgsm, perturb, pgd
+from holdfast.attacks.occlusion import Occlusion, OcclusionResult
+from holdfast.attacks.occlusion_learned import FittedCorruptor, LearnedOcclusion, fit_corruptor
 from holdfast.attacks.patch_fool import PatchFool, patch_fool
 from holdfast.attacks.pixels import PixelModel, from_pixels
 from holdfast.attacks.presets import PRESETS
@@ -9,10 +12,16 @@ from holdfast.attacks.result import AttackResult
 __all__ = [
     "PRESETS",
     "AttackResult",
+    "AutoAttack",
+    "FittedCorruptor",
     "GradientAttack",
+    "LearnedOcclusion",
+    "Occlusion",
+    "OcclusionResult",
     "PatchFool",
     "PixelModel",
     "fgsm",
+    "fit_corruptor",
     "from_pixels",
     "patch_fool",
     "perturb",

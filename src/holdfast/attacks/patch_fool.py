@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from holdfast.attacks import draws
 from holdfast.attacks.gradient import cross_entropy
 from holdfast.attacks.norms import NORMS
-from holdfast.attacks.patches import choose_patches, patch_region, token_handles
+from holdfast.attacks.patches import check_grid, choose_patches, patch_region, token_handles
 from holdfast.attacks.pixels import backbone, check_differentiable, check_images, check_logits
 from holdfast.attacks.result import AttackResult, classes
 from holdfast.attacks.undisturbed import predict, single_or_double, undisturbed
@@ -161,10 +161,7 @@ def _plan(
 ) -> _Plan:
     handles = token_handles(model, images)
     size = attack.patch_size or (images.shape[-2] // handles[0].grid[0] if handles and handles[0].grid else 16)
-    height, width = images.shape[-2:]
-    if height % size or width % size:
-        raise HoldfastError(f"patch_size must divide the image, got {size} for {height}×{width}")
-    grid = (height // size, width // size)
+    grid = check_grid(images, size)
     seen = handles if all(handle.grid == grid for handle in handles) else []
     if attack.patches > grid[0] * grid[1]:
         raise HoldfastError(f"patches must be at most {grid[0] * grid[1]}, got {attack.patches}")

@@ -9,6 +9,7 @@ from holdfast.attacks import draws
 from holdfast.attacks.gradient import cross_entropy
 from holdfast.attacks.pixels import backbone, check_differentiable, check_logits
 from holdfast.attention import READERS, AttentionHandle, watch
+from holdfast.errors import HoldfastError
 
 
 @torch.no_grad()
@@ -47,6 +48,14 @@ def choose_patches(
     else:
         worth = draws.uniform(images.new_empty(len(images), grid[0] * grid[1]), seed=seed, ids=names, purpose="patch")
     return worth.topk(count, dim=1).indices
+
+
+def check_grid(images: Tensor, patch_size: int) -> tuple[int, int]:
+    """Rows and columns of patches, which have to cover the image."""
+    height, width = images.shape[-2:]
+    if height % patch_size or width % patch_size:
+        raise HoldfastError(f"patch_size must divide the image, got {patch_size} for {height}×{width}")
+    return height // patch_size, width // patch_size
 
 
 def patch_region(chosen: Tensor, grid: tuple[int, int], images: Tensor) -> Tensor:

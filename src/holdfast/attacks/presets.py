@@ -1,9 +1,11 @@
 """The published protocols, as data."""
 
+from holdfast.attacks.autoattack import AutoAttack
 from holdfast.attacks.gradient import GradientAttack
+from holdfast.attacks.occlusion import Occlusion
 from holdfast.attacks.patch_fool import PatchFool
 
-PRESETS: dict[str, GradientAttack | PatchFool] = {
+PRESETS: dict[str, GradientAttack | PatchFool | Occlusion | AutoAttack] = {
     # RVT (Mao et al. 2022), also reported by AFAT, FAN and TAP+ADL
     "fgsm": GradientAttack(eps=1 / 255, alpha=1 / 255, steps=1, random_start=False),
     "pgd5": GradientAttack(eps=1 / 255, alpha=0.5 / 255, steps=5),
@@ -14,4 +16,10 @@ PRESETS: dict[str, GradientAttack | PatchFool] = {
     # Patch-Fool (Fu et al. 2022) as AFAT's Table 3 reports it, and its sparse variant
     "patch-fool": PatchFool(),
     "patch-fool-sparse": PatchFool(pixels=250),
+    # AFAT's Table 3: 10 % of the patches; the paper does not say how many masks it draws
+    "occlusion-random": Occlusion(ratio=0.1, patch_size=16, masks=10),
+    # AutoAttack's standard version with the radii of RobustBench
+    "autoattack-imagenet": AutoAttack(eps=4 / 255),
+    "autoattack-cifar": AutoAttack(eps=8 / 255),
+    "autoattack-cifar-l2": AutoAttack(eps=0.5, norm="l2"),
 }

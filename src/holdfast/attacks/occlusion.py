@@ -1,0 +1,148 @@
+"""Patch occlusion: replace a share of the patches by noise, at random or where a corruption model says.
+
+AFAT's Table 3 reports both. The noise of the published code is U[0,1) in *normalised* space: a band of greys in pixels.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.attacks import draws
+from holdfast.attacks.patches import check_grid
+from holdfast.attacks.pixels import PixelModel, check_images, without_wrappers
+from holdfast.attacks.undisturbed import predict, undisturbed
+from holdfast.errors import HoldfastError
+from holdfast.models.corruptor import Corruptor, occlude, select_lowest
+
+Fill = Literal["normalised", "pixels", "mean"]
+FILLS = ("normalised", "pixels", "mean")
+
+
+@dataclass(frozen=True, eq=False)
+class OcclusionResult:
+    """What a model makes of the same images under several masks.
+
+    Attributes:
+        images: the images under the last mask, (B, C, H, W), in [0,1].
+        predictions: the classes the model sees, (masks, B).
+        record: what was run, as plain data.
+    """
+
+    images: Tensor
+    predictions: Tensor
+    record: Mapping[str, Any]
+
+    def accuracy(self, labels: Tensor) -> float:
+        """The share of right answers over all images and masks."""
+        return float(self._right(labels).mean())
+
+    def spread(self, labels: Tensor) -> dict[str, float]:
+        """How the accuracy varies from mask to mask: number of masks, mean, standard deviation, lowest, highest."""
+        each = self._right(labels).mean(dim=1)
+        deviation = float(each.std()) if len(each) > 1 else 0.0
+        return {
+            "masks": len(each),
+            "mean": float(each.mean()),
+            "std": deviation,
+            "min": float(each.min()),
+            "max": float(each.max()),
+        }
+
+    def right_per_image(self, labels: Tensor) -> Tensor:
+        """The share of masks under which each image is still right, (B,)."""
+        return self._right(labels).mean(dim=0)
+
+    def _right(self, labels: Tensor) -> Tensor:
+        if labels.shape != self.predictions.shape[1:]:
+            raise HoldfastError(f"labels must have shape ({self.predictions.shape[1]},), got {tuple(labels.shape)}")
+        return (self.predictions == labels).double()
+
+
+@dataclass(frozen=True)
+class Occlusion:
+    """Occlusion's settings; the defaults are those of AFAT's Table 3.
+
+    Attributes:
+        ratio: share of the patches that are occluded; how many that is, `select_lowest` says.
+        patch_size: side of a patch in pixels; a given corruption model brings its own.
+        masks: how often to draw: other patches and noise, or other noise alone if a corruption model chooses.
+        fill: what covers a patch: U[0,1) in ``normalised`` space (as released), U[0,1) ``pixels``, or the data set's
+            ``mean`` colour.
+    """
+
+    ratio: float = 0.1
+    patch_size: int = 16
+    masks: int = 10
+    fill: Fill = "normalised"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.ratio <= 1:
+            raise HoldfastError(f"ratio must lie in [0, 1], got {self.ratio}")
+        for name in ("patch_size", "masks"):
+            if getattr(self, name) < 1:
+                raise HoldfastError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.fill not in FILLS:
+            raise HoldfastError(f"fill must be one of {', '.join(FILLS)}, got {self.fill!r}")
+
+    def __call__(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        corruptor: Corruptor | None = None,
+        seed: int = 0,
+        ids: draws.Ids | None = None,
+    ) -> OcclusionResult:
+        """Occlude every image ``masks`` times and score the model; without a corruption model, at random."""
+        check_images(images)
+        names = draws.image_ids(ids, len(images))
+        predictions = []
+        with undisturbed(model) as quiet, torch.no_grad():
+            covered = images
+            chosen = None if corruptor is None else corruptor.keep(pixel_model(quiet).normalise(images), self.ratio)
+            for mask in range(self.masks):
+                keep = random_keep(self, images, seed=seed, names=names, mask=mask) if chosen is None else chosen
+                cover = cover_of(self.fill, quiet, images, seed=seed, names=names, purpose=f"cover/{mask}")
+                covered = occlude(images, keep, cover, low=0.0, high=1.0)
+                predictions.append(predict(quiet, covered, labels))
+        by = "random" if corruptor is None else "corruptor"
+        record = {"attack": "occlusion", "patches_by": by, **asdict(self), "seed": seed}
+        if corruptor is not None:
+            record["patch_size"] = corruptor.patch_size
+        return OcclusionResult(covered, torch.stack(predictions), record)
+
+
+def random_keep(attack: Occlusion, images: Tensor, *, seed: int, names: list[int | str], mask: int) -> Tensor:
+    """A random mask of kept patches of every image's own, (B, 1, rows, columns), of the size a corruptor's has."""
+    grid = check_grid(images, attack.patch_size)
+    scores = images.new_empty(len(images), grid[0] * grid[1])
+    scores = draws.uniform(scores, seed=seed, ids=names, purpose=f"mask/{mask}")
+    return select_lowest(scores, attack.ratio).unflatten(1, (1, *grid))
+
+
+def cover_of(
+    fill: Fill, model: nn.Module, images: Tensor, *, seed: int, names: list[int | str], purpose: str
+) -> Tensor:
+    """What covers an occluded patch, (B, C, H, W), in [0,1] pixels."""
+    if fill == "mean":
+        return pixel_model(model).mean.expand_as(images)
+    noise = draws.uniform(images, seed=seed, ids=names, purpose=purpose)
+    if fill == "pixels":
+        return noise
+    statistics = pixel_model(model)
+    return statistics.mean + statistics.std * noise
+
+
+def pixel_model(model: nn.Module) -> PixelModel:
+    """The model, if it knows how its images are normalised."""
+    model = without_wrappers(model)
+    if not isinstance(model, PixelModel):
+        raise HoldfastError(
+            f"occlusion needs a model that normalises inside (from_pixels), got {type(model).__name__}; "
+            "only fill='pixels' at random patches does without"
+        )
+    return model
