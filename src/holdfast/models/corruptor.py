@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from holdfast.errors import HoldfastError
-from holdfast.models.image_checks import check_image
+from holdfast.models.backbone import check_image
 
 
 def select_lowest(scores: Tensor, ratio: float) -> Tensor:
