@@ -13,6 +13,7 @@ from holdfast.errors import HoldfastError
 if TYPE_CHECKING:
     from holdfast.attention import watch
     from holdfast.models import create_model
+    from holdfast.models.checkpoints import load_checkpoint
     from holdfast.models.tap import add_tap
     from holdfast.training.loop import train
 
@@ -20,10 +21,11 @@ _HOME = {
     "watch": "holdfast.attention",
     "create_model": "holdfast.models",
     "add_tap": "holdfast.models.tap",
+    "load_checkpoint": "holdfast.models.checkpoints",
     "train": "holdfast.training.loop",
 }
 
-__all__ = ["HoldfastError", "__version__", "add_tap", "create_model", "train", "watch"]
+__all__ = ["HoldfastError", "__version__", "add_tap", "create_model", "load_checkpoint", "train", "watch"]
 
 
 def __getattr__(name: str) -> Any:

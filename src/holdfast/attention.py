@@ -191,7 +191,7 @@ class _Recorder:
 
     def listen(self, name: str, module: nn.Module, reader: _Reader) -> None:
         parts: dict[str, Tensor] = {}
-        for part in reader.parts:
+        for part in filter(partial(hasattr, module), reader.parts):
             self._hook(getattr(module, part).register_forward_hook(_keep_output(parts, part)))
 
         block = self.model.get_submodule(name.rpartition(".")[0])
@@ -246,13 +246,15 @@ class _Recorder:
 
 
 def _read_fan(call: _Call) -> dict[str, Any]:
-    q = call.split("q", 1)[0]
-    k, _ = call.split("kv", 2)
+    if call.module.conv_qkv:
+        q, k, _ = call.split("fc", 3)
+    else:
+        q, k = call.split("q", 1)[0], call.split("kv", 2)[0]
     return {"kind": "token", "q": q, "k": k, "scale": call.module.scale, "grid": tuple(call.block_inputs[1:3])}
 
 
 def _read_rvt(call: _Call) -> dict[str, Any]:
-    q, k, _ = call.split("qkv", 3)
+    q, k, _ = call.split("patch_reasoning" if call.module.conv_qkv else "qkv", 3)
     grid = tuple(call.block_inputs[1:3])
     multiplier = call.module.multiplier(grid)
     return {"kind": "token", "q": q, "k": k, "scale": call.module.scale, "grid": grid, "multiplier": multiplier}
@@ -300,8 +302,8 @@ def _read_class_attention(call: _Call) -> dict[str, Any]:
 
 
 READERS: dict[type[nn.Module], _Reader] = {
-    TokenAttention: _Reader(("q", "kv"), _read_fan),
-    RVTAttention: _Reader(("qkv",), _read_rvt),
+    TokenAttention: _Reader(("q", "kv", "fc"), _read_fan),
+    RVTAttention: _Reader(("qkv", "patch_reasoning"), _read_rvt),
     ViTAttention: _Reader(("q_norm", "k_norm"), _read_vit),
     WindowAttention: _Reader(("qkv",), _read_swin),
     XCA: _Reader(("qkv",), _read_xcit),

@@ -16,6 +16,7 @@ from holdfast.errors import HoldfastError, nearest
 COMMANDS = {
     "list": "list models (with --cost: parameters and GMACs beside the papers' figures) or corruptions",
     "train": "train or fine-tune a model from a recipe",
+    "convert": "turn a published checkpoint into a folder that timm loads",
     "corrupt": "write corrupted copies of a folder of images",
     "demo": "see on this machine, without a download, what Holdfast can do today",
 }

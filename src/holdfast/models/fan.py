@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from holdfast.errors import HoldfastError, nearest
 from holdfast.layers.channel_attention import CHANNEL_ATTENTION
+from holdfast.layers.conv_qkv import fan_conv
 from holdfast.layers.positional import FourierPosition
 from holdfast.layers.tap import local_pooling
 from holdfast.models.backbone import (
@@ -72,20 +73,28 @@ class HybridEmbed(nn.Module):
 
 
 class TokenAttention(nn.Module):
-    """Multi-head self-attention with separate query and key-value projections."""
+    """Multi-head self-attention with separate query and key-value projections (or AFAT's convolutional ones)."""
 
-    def __init__(self, dim: int, heads: int, *, qkv_bias: bool = True) -> None:
+    def __init__(self, dim: int, heads: int, *, qkv_bias: bool = True, conv_qkv: bool = False) -> None:
         super().__init__()
         self.num_heads = heads
         self.scale = (dim // heads) ** -0.5
-        self.q = nn.Linear(dim, dim, bias=qkv_bias)
-        self.kv = nn.Linear(dim, 2 * dim, bias=qkv_bias)
+        self.conv_qkv = conv_qkv
+        if conv_qkv:
+            self.qkv = fan_conv(dim)
+            self.fc = nn.Linear(dim // 4, 3 * dim)
+        else:
+            self.q = nn.Linear(dim, dim, bias=qkv_bias)
+            self.kv = nn.Linear(dim, 2 * dim, bias=qkv_bias)
         self.proj = nn.Linear(dim, dim)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Tokens (B, N, C) → (B, N, C)."""
-        q = self.q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # B h N d
-        k, v = self.kv(x).unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+    def forward(self, x: Tensor, height: int, width: int) -> Tensor:
+        """Tokens (B, N, C) of a height × width grid → (B, N, C)."""
+        if self.conv_qkv:
+            q, k, v = self.fc(self.qkv(x, height, width)).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        else:
+            q = self.q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # B h N d
+            k, v = self.kv(x).unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         return self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
@@ -119,11 +128,12 @@ class FANBlock(nn.Module):
         channel_attention: str = "eca",
         tap: str | None = None,
         tap_branches: int = 4,
+        conv_qkv: bool = False,
     ) -> None:
         super().__init__()
         self.dilation_predictor = local_pooling(tap, dim, tap_branches) if tap else None
         self.norm1 = LayerNorm(dim)
-        self.attn = TokenAttention(dim, heads, qkv_bias=qkv_bias)
+        self.attn = TokenAttention(dim, heads, qkv_bias=qkv_bias, conv_qkv=conv_qkv)
         self.norm2 = LayerNorm(dim)
         self.mlp = CHANNEL_ATTENTION[channel_attention](dim, heads, mlp_ratio=mlp_ratio)
         self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
@@ -134,7 +144,7 @@ class FANBlock(nn.Module):
     def forward(self, x: Tensor, height: int, width: int) -> Tensor:
         """Tokens (B, N, C) of a height × width grid → (B, N, C)."""
         pooled = x if self.dilation_predictor is None else self.dilation_predictor(x, height, width)
-        x = x + self.drop_path(self.gamma1 * self.attn(self.norm1(pooled)))
+        x = x + self.drop_path(self.gamma1 * self.attn(self.norm1(pooled), height, width))
         return x + self.drop_path(self.gamma2 * self.mlp(self.norm2(x), height, width))
 
 
@@ -171,6 +181,7 @@ class FAN(Backbone):
         feature_block: int | None = None,
         tap: str | None = None,
         tap_branches: int = 4,
+        conv_qkv: bool = False,
         head_init_scale: float = 1.0,
     ) -> None:
         """Build the network.
@@ -198,6 +209,7 @@ class FAN(Backbone):
             feature_block: block whose output is the third feature map of a Hybrid; the last one if None.
             tap: local pooling in front of every block's attention, such as ``tap``; none if None.
             tap_branches: how many dilations TAP mixes.
+            conv_qkv: projections by convolution, only to read AFAT's ``afat_*`` weights.
             head_init_scale: factor on the fresh head's weights.
         """
         super().__init__()
@@ -223,6 +235,7 @@ class FAN(Backbone):
             channel_attention=channel_attention,
             tap=tap,
             tap_branches=tap_branches,
+            conv_qkv=conv_qkv,
         )
         self.blocks = nn.ModuleList([block(embed_dim, num_heads) for _ in range(depth)])
         width, heads = embed_dim, num_heads

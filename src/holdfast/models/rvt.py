@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import HoldfastError
+from holdfast.layers.conv_qkv import rvt_conv_qkv
 from holdfast.layers.tap import local_pooling
 from holdfast.models.backbone import (
     Backbone,
@@ -68,12 +69,16 @@ class Stem(nn.Module):
 class RVTAttention(nn.Module):
     """Self-attention; with ``mask_grid`` its scores are multiplied by a learned mask before the softmax (PAAS)."""
 
-    def __init__(self, dim: int, heads: int, *, mask_grid: Grid | None = None) -> None:
+    def __init__(self, dim: int, heads: int, *, mask_grid: Grid | None = None, conv_qkv: bool = False) -> None:
         super().__init__()
         self.num_heads = heads
         self.scale = (dim // heads) ** -0.5
         self.mask_grid = mask_grid
-        self.qkv = nn.Linear(dim, 3 * dim)
+        self.conv_qkv = conv_qkv
+        if conv_qkv:
+            self.patch_reasoning = rvt_conv_qkv(dim)
+        else:
+            self.qkv = nn.Linear(dim, 3 * dim)
         self.proj = nn.Linear(dim, dim)
         self.att_mask: nn.Parameter | None = None
         if mask_grid is not None:
@@ -88,7 +93,8 @@ class RVTAttention(nn.Module):
 
     def forward(self, x: Tensor, height: int, width: int) -> Tensor:
         """Tokens (B, N, C) of a height × width grid → (B, N, C)."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)  # B h N d
+        qkv = self.patch_reasoning(x, height, width) if self.conv_qkv else self.qkv(x)
+        q, k, v = qkv.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)  # B h N d
         multiplier = self.multiplier((height, width))
         if multiplier is None:
             out = F.scaled_dot_product_attention(q, k, v)
@@ -131,11 +137,12 @@ class RVTBlock(nn.Module):
         drop_path: float = 0.0,
         tap: str | None = None,
         tap_branches: int = 4,
+        conv_qkv: bool = False,
     ) -> None:
         super().__init__()
         self.dilation_predictor = local_pooling(tap, dim, tap_branches) if tap else None
         self.norm1 = LayerNorm(dim)
-        self.attn = RVTAttention(dim, heads, mask_grid=mask_grid)
+        self.attn = RVTAttention(dim, heads, mask_grid=mask_grid, conv_qkv=conv_qkv)
         self.norm2 = LayerNorm(dim)
         hidden = int(dim * mlp_ratio)
         self.mlp: nn.Module = ConvMlp(dim, hidden) if mlp == "conv" else Mlp(dim, hidden)
@@ -192,6 +199,7 @@ class RVT(Backbone):
         drop_path_rate: float = 0.0,
         tap: str | None = None,
         tap_branches: int = 4,
+        conv_qkv: bool = False,
     ) -> None:
         """Build the network.
 
@@ -210,6 +218,7 @@ class RVT(Backbone):
             drop_path_rate: stochastic depth; block i of L has rate · i/L.
             tap: local pooling in front of every block's attention, such as ``tap``; none if None.
             tap_branches: how many dilations TAP mixes.
+            conv_qkv: projections by convolution, only to read AFAT's ``*_plus_afat`` weights.
         """
         super().__init__()
         self.img_size = as_pair(img_size)
@@ -236,6 +245,7 @@ class RVT(Backbone):
                     drop_path=drop_path_rate * (done + index) / sum(depths),
                     tap=tap,
                     tap_branches=tap_branches,
+                    conv_qkv=conv_qkv,
                 )
                 for index in range(depth)
             ]

@@ -1,0 +1,250 @@
+"""Published weights: read them safely, whatever container and spelling they come in, and convert them once for all.
+
+FAN, RVT, AFAT/RSPC and TAP+ADL released their weights as training checkpoints of several layouts. Reading goes through
+timm's loader, which never runs code from a file.
+"""
+
+import logging
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from timm.layers import Mlp
+from timm.models import load_state_dict
+from timm.models._hub import save_for_hf
+from torch import Tensor, nn
+
+from holdfast.errors import HoldfastError
+from holdfast.models import create_model
+from holdfast.models.rvt import RVT, ConvMlp, RVTAttention, RVTBlock, resize_mask
+
+logger = logging.getLogger(__name__)
+State = dict[str, Tensor]
+
+EMA_CONTAINERS = ("state_dict_ema", "model_ema")
+DERIVED = ("attn_mask", "relative_position_index")  # follow from the architecture, and from the image size
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a file brought: how many tensors were used, and which were left out and why."""
+
+    used: int
+    left_out: tuple[str, ...] = ()
+
+
+def load_checkpoint(model: nn.Module, path: str | Path, *, ema: bool | None = None) -> Loaded:
+    """Load a published or own checkpoint file into a model; either everything fits or nothing is changed.
+
+    A head of another size is left out and the model keeps its own. An RVT gets the masks, the kind of MLP and of
+    projections that the file's keys tell of, its masks interpolated to its grid.
+
+    Args:
+        model: one of ours, or any timm model.
+        path: a ``.safetensors``, ``.pth`` or ``.pth.tar`` file.
+        ema: True takes the averaged weights and insists on them, False the plain ones, None what the file has, averaged
+            first.
+    """
+    path = Path(path)
+    state = read_weights(path, ema=ema)
+    undo: list[tuple[nn.Module, str, Any]] = []
+    try:
+        if type(model).__module__.startswith("holdfast."):
+            state = _rename(state)
+        elif filter_fn := _timm_filter(model):
+            state = filter_fn(state, model)
+        if isinstance(model, RVT):
+            undo = _follow_keys(model, state)
+            state = _resize_masks(state, model)
+        state, left_out = _leave_out(state, model)
+        _check_fit(state, model, file=path.name, may_miss=left_out)
+    except HoldfastError:
+        for owner, name, old in reversed(undo):
+            setattr(owner, name, old)
+        raise
+    for key, why in left_out.items():
+        logger.warning("%s: left out %s, %s", path.name, key, why)
+    model.load_state_dict(state, strict=False)
+    return Loaded(used=len(state), left_out=tuple(left_out))
+
+
+def convert_checkpoint(path: str | Path, out: str | Path, *, model: str, ema: bool | None = None) -> nn.Module:
+    """Write a checkpoint as a folder that ``timm.create_model("local-dir:OUT", pretrained=True)`` loads.
+
+    The number of classes, RVT's masks and kind of MLP, and convolutional projections are read off the file's keys.
+    """
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise HoldfastError(f"OUT must be a new or empty folder, got {str(out)!r}")
+    state = _rename(read_weights(path, ema=ema))
+    arguments = architecture_arguments(state, model)
+    built = create_model(model, **arguments)
+    load_checkpoint(built, path, ema=ema)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as scratch:
+            finished = Path(scratch) / "model"
+            arguments.pop("num_classes", None)  # timm's config has it anyway
+            save_for_hf(built, str(finished), model_args=arguments or None, safe_serialization=True)
+            finished.rename(out)  # replaces an empty folder, whole or not at all
+    except OSError as error:
+        raise HoldfastError(f"cannot write OUT {str(out)!r}: {error.strerror}") from error
+    return built
+
+
+def read_weights(path: str | Path, *, ema: bool | None = None) -> State:
+    """The tensors of a checkpoint file by name, without ``module.`` prefixes; nothing in the file is run."""
+    path = Path(path)
+    if not path.is_file():
+        raise HoldfastError(f"no checkpoint file at {str(path)!r}")
+    try:
+        if ema and not _has_ema(path):
+            raise HoldfastError(f"{path.name} holds no averaged (EMA) weights; leave out ema=True or --ema")
+        state = load_state_dict(str(path), use_ema=ema is not False)
+    except (RuntimeError, EOFError, OSError, SafetensorError, KeyError, AttributeError) as error:
+        if "weights_only" in str(error):
+            raise HoldfastError(
+                f"{path.name} was refused: it holds Python objects beside weights, and reading those could run code"
+            ) from error
+        raise HoldfastError(
+            f"{path.name} cannot be read as a checkpoint: it is damaged or of another format"
+        ) from error
+    tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
+    if not tensors:
+        raise HoldfastError(f"{path.name} holds no weights under state_dict, state_dict_ema or model, nor at its top")
+    return tensors
+
+
+def _has_ema(path: Path) -> bool:
+    if path.suffix == ".safetensors":
+        return False
+    content = torch.load(path, map_location="meta", weights_only=True)
+    return isinstance(content, dict) and any(content.get(name) is not None for name in EMA_CONTAINERS)
+
+
+# ---------------------------------------------------------------------- spellings
+
+
+def _rename(state: Mapping[str, Tensor]) -> State:
+    """Published spellings → ours: mmseg's prefix, an old name of the positions, fused class attention."""
+    if any(key.startswith("backbone.") for key in state):  # an mmseg or mmdet file: the rest is its heads
+        state = {key.removeprefix("backbone."): value for key, value in state.items() if key.startswith("backbone.")}
+    renamed: State = {}
+    for published, value in state.items():
+        key = re.sub(r"^pos_embeder\.", "pos_embed.", published)
+        if match := re.fullmatch(r"(cls_attn_blocks\.\d+\.attn)\.qkv\.(weight|bias)", key):
+            for part, third in zip("qkv", value.chunk(3), strict=True):
+                renamed[f"{match[1]}.{part}.{match[2]}"] = third
+        else:
+            renamed[key] = value
+    return renamed
+
+
+def architecture_arguments(state: Mapping[str, Tensor], model: str) -> dict[str, Any]:
+    """What a file's keys say about the architecture, as keyword arguments of the model of that name."""
+    arguments: dict[str, Any] = {}
+    if "head.weight" in state:
+        arguments["num_classes"] = len(state["head.weight"])
+    if any(".patch_reasoning." in key or key.endswith(".attn.fc.weight") for key in state):
+        arguments["conv_qkv"] = True
+    if "rvt" in model:
+        first = re.compile(r"transformers\.0\.blocks\.\d+\.attn\.att_mask")
+        arguments["masked_blocks"] = sum(first.fullmatch(key) is not None for key in state)
+        arguments["mlp"] = "conv" if "transformers.0.blocks.0.mlp.dwconv.weight" in state else "linear"
+    return arguments
+
+
+# ---------------------------------------------------------------------- fitting a file to a model
+
+
+def _leave_out(state: Mapping[str, Tensor], model: nn.Module) -> tuple[State, dict[str, str]]:
+    """The state without what the model need not take, and the reasons for what a user should know of."""
+    own = model.state_dict()
+    left_out: dict[str, str] = {}
+    head = _head_keys(model)
+    if any(key in own and state[key].shape != own[key].shape for key in head & state.keys()):
+        left_out = {key: f"its shape is {tuple(state[key].shape)}" for key in sorted(head & state.keys())}
+    elif not head & state.keys():  # a backbone without a classifier: mmseg, features
+        left_out = dict.fromkeys(
+            sorted({*head, "norm.weight", "norm.bias"} & own.keys() - state.keys()), "the file has none"
+        )
+    kept = {k: v for k, v in state.items() if k not in left_out and k.rpartition(".")[-1] not in DERIVED}
+    return kept, left_out
+
+
+def _head_keys(model: nn.Module) -> set[str]:
+    cfg: Any = getattr(model, "default_cfg", None) or {}
+    names = cfg.get("classifier") or "head"
+    names = [names] if isinstance(names, str) else names
+    return {f"{name}.{leaf}" for name in names for leaf in ("weight", "bias")}
+
+
+def _timm_filter(model: nn.Module) -> Callable[..., State] | None:
+    """timm's own key fix-ups for its own model, which also interpolate positions to the model's resolution."""
+    return getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+
+
+def _follow_keys(model: RVT, state: Mapping[str, Tensor]) -> list[tuple[nn.Module, str, Any]]:
+    """Give an RVT the masks, MLPs and projections of the file; returns what was there, to put it back."""
+    undo: list[tuple[nn.Module, str, Any]] = []
+
+    def replace(owner: nn.Module, name: str, new: Any) -> None:
+        undo.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, new)
+
+    for name, block in model.named_modules():
+        if not isinstance(block, RVTBlock):
+            continue
+        dim, heads = block.norm1.normalized_shape[0], block.attn.num_heads
+        masked = f"{name}.attn.att_mask" in state
+        conv_qkv = f"{name}.attn.patch_reasoning.0.weight" in state
+        conv_mlp = f"{name}.mlp.dwconv.weight" in state
+        if (masked, conv_qkv) != (block.attn.att_mask is not None, block.attn.conv_qkv):
+            grid = (model.img_size[0] // model.patch_size, model.img_size[1] // model.patch_size) if masked else None
+            replace(block, "attn", _like(model, RVTAttention(dim, heads, mask_grid=grid, conv_qkv=conv_qkv)))
+        if conv_mlp != isinstance(block.mlp, ConvMlp) and f"{name}.mlp.fc1.weight" in state:
+            hidden = len(state[f"{name}.mlp.fc1.weight"])
+            replace(block, "mlp", _like(model, ConvMlp(dim, hidden) if conv_mlp else Mlp(dim, hidden)))
+    return undo
+
+
+def _like(model: nn.Module, module: nn.Module) -> nn.Module:
+    reference = next(model.parameters())
+    return module.to(reference.device, reference.dtype).train(model.training)
+
+
+def _resize_masks(state: Mapping[str, Tensor], model: RVT) -> State:
+    """PAAS masks at the grid of the model; the published ones belong to square grids."""
+
+    def resize(key: str, mask: Tensor) -> Tensor:
+        grid: Any = model.get_submodule(key.rpartition(".")[0]).mask_grid
+        side = round(mask.shape[-1] ** 0.5)
+        if grid[0] * grid[1] == mask.shape[-1]:
+            return mask
+        return resize_mask(mask, old=(side, side), new=grid)
+
+    return {key: resize(key, value) if key.endswith(".att_mask") else value for key, value in state.items()}
+
+
+def _check_fit(state: Mapping[str, Tensor], model: nn.Module, *, file: str, may_miss: Iterable[str]) -> None:
+    """Refuse a file that does not fill the model, naming the first few keys of each complaint."""
+    own = model.state_dict()
+    needed = {key for key in own if key.rpartition(".")[-1] not in (*DERIVED, "num_batches_tracked")} - set(may_miss)
+    complaints = {
+        "missing": sorted(needed - state.keys()),
+        "unexpected": sorted(state.keys() - own.keys()),
+        "of another shape": sorted(key for key in own.keys() & state.keys() if own[key].shape != state[key].shape),
+    }
+    told = [f"{len(keys)} {what} ({_first(keys)})" for what, keys in complaints.items() if keys]
+    if told:
+        raise HoldfastError(f"{file} does not fit {type(model).__name__}: {'; '.join(told)}")
+
+
+def _first(keys: list[str], count: int = 3) -> str:
+    return ", ".join(keys[:count]) + (", …" if len(keys) > count else "")
