@@ -6,7 +6,7 @@ from scipy import stats
 
 from holdfast.corruptions import StreamDraws, corrupt, keyed
 from holdfast.corruptions.laws import UNDECIDED, law
-from holdfast.corruptions.noise import gaussian_law, impulse_law, shot_law, speckle_law
+from holdfast.corruptions.noise import _below, gaussian_law, shot_law, speckle_law
 
 
 @pytest.mark.parametrize("photons", [3, 5, 12, 60, 500])
@@ -35,10 +35,19 @@ def test_speckle_table_is_the_scaled_normal_distribution(level, sigma):
     assert np.abs(steps[:255] - expected).max() <= 1e-12
 
 
-def test_impulse_table_has_half_the_amount_at_each_end():
-    steps = impulse_law(0.27).cumulative[0]
-    assert steps[0] == pytest.approx(0.135, abs=1e-15)
-    assert steps[509] == pytest.approx(0.865, abs=1e-15)
+def test_impulse_hits_exactly_its_share_of_the_words():
+    words = np.arange(65536, dtype=np.uint16)[None]
+    assert _below(0.135, words, [keyed(0, "a", "b", 1)]).sum() in (8847, 8848)  # 0.135 · 65536 = 8847.36
+    assert _below(0.135, ~words, [keyed(0, "a", "b", 1)])[0, ::-1].sum() in (8847, 8848)
+    split = np.full((1, 20000), 8847, np.uint16)
+    assert _below(0.135, split, [keyed(0, "a", "b", 1)]).mean() == pytest.approx(0.36, abs=0.02)
+
+
+def test_impulse_noise_is_half_white_half_black():
+    result = corrupt(np.full((400, 500, 3), 90, np.uint8), "impulse_noise", severity=5, rng=2)
+    for level in (0, 255):
+        assert (result == level).mean() == pytest.approx(0.135, abs=4 * np.sqrt(0.135 / result.size))
+    assert set(np.unique(result)) == {0, 90, 255}
 
 
 def test_guide_answers_every_16_bit_word_as_plain_inversion_does():
@@ -88,3 +97,10 @@ def test_whole_numbers_are_equally_likely(span):
     seen = np.bincount(StreamDraws(np.random.default_rng(3)).integers(0, span, (400, 400)).ravel(), minlength=span)
     assert len(seen) == span
     assert stats.chisquare(seen).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("bits", [np.random.Philox, np.random.PCG64, np.random.MT19937])
+def test_every_generator_fills_all_bits_of_its_words(bits):
+    words = StreamDraws(np.random.Generator(bits(1))).words(40000).reshape(-1, 4)
+    for place in range(4):
+        assert words[:, place].mean() == pytest.approx(32767.5, abs=800)

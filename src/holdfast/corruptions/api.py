@@ -78,10 +78,13 @@ def corrupt_batch(
         raise HoldfastError(f"ids: expected one per image, {len(images)} in all, got {len(ids)}")
     entry, severity = _bound(kind, severity, preset, textures), check_severity(severity)
     ready = [checked(image, preset) for image in images]
-    sources: list[Draws] = [keyed(seed, str(name), kind, severity) for name in ids]
+    named = [str(name) for name in ids] if kind_of(kind).random else [""]
+    sources: list[Draws] = [keyed(seed, name, kind, severity) for name in named]
+    sources *= len(ready) // len(sources) if sources else 0  # kinds that draw nothing share one source
     results: list[Image] = []
     for part in _stacks(ready):
-        results.extend(entry(np.stack(ready[part]), sources[part]))
+        stack = ready[part.start][None] if part.stop == part.start + 1 else np.stack(ready[part])
+        results.extend(entry(stack, sources[part]))
     return results
 
 

@@ -66,17 +66,18 @@ def glass_blur(images: Images, draws: Sequence[Draws], *, sigma: float, delta: i
     """
     count, height, width = images.shape[:3]
     smoothed = apart(smooth_bytes(side_by_side(images), sigma), count)
-    source = None
-    for _ in range(passes):
-        copies = _copies((count, height, width), delta, draws)
-        source = copies if source is None else source.take(copies, mode="clip")
+    inner = (passes, height - 2 * delta, width - 2 * delta)
+    offsets = np.stack([_offsets(source, inner, delta, width) for source in draws], axis=1)  # passes N h w
+    source = _copies((count, height, width), delta, offsets[0])
+    for offset in offsets[1:]:
+        source = source.take(_copies((count, height, width), delta, offset), mode="clip")
     pixels = cv2.cvtColor(smoothed.reshape(-1, width, 3), cv2.COLOR_RGB2RGBA).view(np.uint32).ravel()
     shuffled = pixels.take(source, mode="clip").view(np.uint8).reshape(-1, width, 4)
     shuffled = cv2.cvtColor(shuffled, cv2.COLOR_RGBA2RGB).reshape(images.shape)
     return apart(smooth_bytes(side_by_side(shuffled), sigma), count)
 
 
-def _copies(shape: tuple[int, int, int], delta: int, draws: Sequence[Draws]) -> NDArray[Any]:
+def _copies(shape: tuple[int, int, int], delta: int, offset: NDArray[np.int32]) -> NDArray[Any]:
     """For one pass of copies, which pixel of the images before the pass each pixel ends up with.
 
     A copy from a pixel that was itself overwritten earlier in the pass continues there. Such chains end quickly, and
@@ -91,22 +92,24 @@ def _copies(shape: tuple[int, int, int], delta: int, draws: Sequence[Draws]) -> 
     before = np.arange(total, 2 * total, dtype=np.int32)
     pointer = np.concatenate((before, before))
     target = before.reshape(shape)[inside]
-    offset = np.stack([_offsets(source, target.shape[1:], delta, width) for source in draws])
     taken = target + offset
     chained = visited.ravel().take(taken - total, mode="clip")
     chained &= offset > 0
     taken -= total * chained
     after = pointer[:total]
     after.reshape(shape)[inside] = taken
-    while int(after.min()) < total:
-        after[:] = pointer.take(after, mode="clip")
+    unresolved = np.flatnonzero(after < total)
+    while unresolved.size:
+        following = pointer.take(after.take(unresolved, mode="clip"), mode="clip")
+        after[unresolved] = following
+        unresolved = unresolved[following < total]
     return after - total
 
 
 def _offsets(draws: Draws, shape: tuple[int, ...], delta: int, width: int) -> NDArray[np.int32]:
     """How far from each pixel its copy is taken, in the flat image; drawn from the last pixel to the first."""
     if draws.literal:
-        steps = draws.integers(-delta, delta, (*shape, 2))[::-1, ::-1]
+        steps = draws.integers(-delta, delta, (*shape, 2))[:, ::-1, ::-1]
         return (steps[..., 1] * width + steps[..., 0]).astype(np.int32)
     steps = np.arange(-delta, delta, dtype=np.int32)
     return (steps[:, None] * np.int32(width) + steps).ravel().take(draws.integers(0, 4 * delta**2, shape), mode="clip")

@@ -33,7 +33,7 @@ def pixelate(image: Image, _draws: Draws, *, scale: float) -> Image:
     """
     height, width = image.shape[:2]
     small = Pillow.fromarray(image).resize((int(width * scale), int(height * scale)), Pillow.Resampling.BOX)
-    return np.array(small.resize((width, height), Pillow.Resampling.NEAREST))
+    return cv2.resize(np.asarray(small), (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
 
 
 @each
@@ -99,8 +99,8 @@ def elastic_transform(
             (sigma, sigma),
             np.stack([_jittered(image, affine, source) for image, source in pairs]),
         )
-    noise = [source.uniform(-reach, reach, shape) for source in draws for _axis in "xy"]
-    fields = _smoothed(np.stack(noise, axis=-1).astype(np.float32, copy=False), sigmas)  # H W 2N
+    noise = np.concatenate([source.uniform(-reach, reach, (2, *shape)) for source in draws])  # 2N H W
+    fields = _smoothed(cv2.merge(list(noise.astype(np.float32, copy=False))), sigmas)  # H W 2N
     fields *= np.float32(alpha)
     return to_bytes(_displaced(values, fields))
 

@@ -91,7 +91,9 @@ class StreamDraws:
         return self.generator.poisson(rate)
 
     def _raw(self, count: int) -> NDArray[np.uint64]:
-        return self.generator.integers(0, 2**64, count, dtype=np.uint64).astype("<u8", copy=False)
+        if isinstance(self.generator.bit_generator, np.random.MT19937):  # the one generator with raw words of 32 bits
+            return self.generator.integers(0, 2**64, count, dtype=np.uint64).astype("<u8", copy=False)
+        return self.generator.bit_generator.random_raw(count).astype("<u8", copy=False)
 
 
 class LegacyDraws:

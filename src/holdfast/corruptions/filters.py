@@ -105,17 +105,20 @@ def trail(radius: int, sigma: float, angle: float, shape: tuple[int, ...]) -> li
     ImageMagick's motion blur. Offsets that reach the image's size end the trail and the weights are not renormalised,
     which darkens tiny images, as in imagecorruptions.
     """
-    steps = np.arange(2 * radius + 1)
-    weights = np.exp(-(steps**2) / (2 * sigma**2))
-    weights /= weights.sum()
-    rows = np.ceil(steps * math.sin(math.radians(angle)) - 0.5).astype(int)
-    columns = np.ceil(steps * math.cos(math.radians(angle)) - 0.5).astype(int)
+    down, across = math.sin(math.radians(angle)), math.cos(math.radians(angle))
     taps: dict[tuple[int, int], float] = {}
-    for row, column, weight in zip(rows.tolist(), columns.tolist(), weights.tolist(), strict=True):
+    for step, weight in enumerate(_trail_weights(radius, sigma)):
+        row, column = math.ceil(step * down - 0.5), math.ceil(step * across - 0.5)
         if abs(row) >= shape[0] or abs(column) >= shape[1]:
             break
         taps[row, column] = taps.get((row, column), 0.0) + weight
     return [(row, column, weight) for (row, column), weight in taps.items()]
+
+
+@lru_cache(maxsize=64)
+def _trail_weights(radius: int, sigma: float) -> tuple[float, ...]:
+    weights = np.exp(-(np.arange(2 * radius + 1) ** 2) / (2 * sigma**2))
+    return tuple((weights / weights.sum()).tolist())
 
 
 def motion(values: NDArray[Any], radius: int, sigma: float, angle: float, *, base: float = 0.0) -> Field:

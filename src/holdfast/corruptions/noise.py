@@ -36,7 +36,12 @@ def impulse_noise(images: Images, draws: Sequence[Draws], *, amount: float) -> I
     """
     if draws[0].literal:
         return np.stack([_salt_and_pepper(image, source, amount) for image, source in zip(images, draws, strict=True)])
-    return _shifted(images, draws, impulse_law(amount))
+    result = images.copy()
+    for part, target in _parts(images, result):
+        words = np.concatenate([source.words(part.shape[1]) for source in draws]).reshape(part.shape)
+        for words_from_end, level in ((words, 255), (~words, 0)):
+            np.putmask(target, _below(amount / 2, words_from_end, draws), np.uint8(level))
+    return result
 
 
 def shot_noise(images: Images, draws: Sequence[Draws], *, photons: float) -> Images:
@@ -63,14 +68,6 @@ def speckle_noise(images: Images, draws: Sequence[Draws], *, sigma: float) -> Im
 def gaussian_law(sigma: float) -> Law:
     """P(floor(255·σ·n) ≤ k): saturation merges what lies beyond ±255."""
     steps = ndtr((_SHIFTS + 1) / (255 * sigma))
-    steps[-1] = 1.0
-    return law(steps[None], first=-255, guide_bits=16)
-
-
-@lru_cache(maxsize=16)
-def impulse_law(amount: float) -> Law:
-    """Minus 255 saturates to black, plus 255 to white."""
-    steps = np.where(_SHIFTS < 0, amount / 2, 1 - amount / 2)
     steps[-1] = 1.0
     return law(steps[None], first=-255, guide_bits=16)
 
@@ -126,6 +123,16 @@ def _refiner(draws: Sequence[Draws], size: int) -> Callable[[NDArray[np.intp]], 
         return np.concatenate([source.fractions(count) for source, count in zip(draws, np.diff(ends), strict=True)])
 
     return refine
+
+
+def _below(share: float, words: NDArray[np.uint16], draws: Sequence[Draws]) -> NDArray[np.bool_]:
+    """True for a share of all words; the one word value that the share splits is decided with 53 further bits."""
+    limit, rest = divmod(share * 65536, 1)
+    chosen = words < np.uint16(limit)
+    undecided = np.flatnonzero(words == np.uint16(limit))
+    if undecided.size:
+        chosen.ravel()[undecided] = _refiner(draws, words.shape[1])(undecided) < rest
+    return chosen
 
 
 def _units(images: Images, draws: Sequence[Draws]) -> list[tuple[NDArray[np.float64], Draws]]:
