@@ -17,7 +17,12 @@ from holdfast.training.recipe import AugmentRecipe
 
 DIGITS = ImageFormat(size=32, mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bicubic", crop_pct=1.0)
 EVERYTHING = AugmentRecipe(
-    rand_augment="rand-m9-mstd0.5-inc1", erasing=0.5, interpolation="random", color_jitter=0.4, vflip=0.5
+    rand_augment="rand-m9-mstd0.5-inc1",
+    erasing=0.5,
+    interpolation="random",
+    color_jitter=0.4,
+    vflip=0.5,
+    corruption={"p": 0.5, "kinds": ["gaussian_noise", "fog"]},
 )
 
 
@@ -127,6 +132,28 @@ def test_without_augmentation_training_images_are_the_validation_images():
     with seeded(0):
         varied = training_transform(plain, DIGITS)(source.image(7))
     torch.testing.assert_close(varied, validation_transform(DIGITS)(source.image(7)), atol=0, rtol=0)
+
+
+def test_images_are_corrupted_where_the_recipe_asks_for_it():
+    plain = AugmentRecipe(crop="none", hflip=0)
+    noisy = AugmentRecipe(crop="none", hflip=0, corruption={"kinds": ["gaussian_noise"], "severities": [5]})
+    image = open_data("digits").image(0)
+    with seeded(0):
+        difference = training_transform(noisy, DIGITS)(image) - training_transform(plain, DIGITS)(image)
+    assert 0.1 < difference.std() < 1
+    with pytest.raises(HoldfastError, match=r"must hold arguments of RandomCorruption .*'kindz'"):
+        training_transform(AugmentRecipe(corruption={"kindz": []}), DIGITS)
+
+
+def test_the_strongest_posterize_gives_a_black_image():
+    strongest = AugmentRecipe(crop="none", hflip=0, rand_augment="rand-m10-n1-inc1")
+    transform = training_transform(strongest, DIGITS)
+    ops = next(step.ops for step in transform.transforms if hasattr(step, "ops"))
+    (posterize,) = (op.aug_fn for op in ops if op.name == "PosterizeIncreasing")
+    image = open_data("digits").image(0)
+    assert posterize(image, 0).getextrema() == ((0, 0),) * 3
+    assert posterize(image, 8) is image
+    assert max(high for _, high in posterize(image, 1).getextrema()) == 128
 
 
 def test_smoothing_spreads_its_share_over_all_classes():

@@ -1,5 +1,6 @@
 """``holdfast train``: a shipped recipe by name, or a YAML file; every value can be overridden."""
 
+import os
 import signal
 from argparse import SUPPRESS, Namespace
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ def run(arguments: Namespace) -> int:
     from holdfast.training.loop import train
 
     recipe, out = _recipe_and_folder(arguments)
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0", soft_wrap=True)
     result = train(recipe, out=out, overrides=_overrides(arguments), resume=arguments.resume)
     if result.stopped_by:
         name = signal.Signals(result.stopped_by).name

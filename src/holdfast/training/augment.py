@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from PIL import Image, ImageOps
 from timm.data import Mixup, create_transform
 from timm.data.transforms import str_to_pil_interp
@@ -52,7 +51,7 @@ def training_transform(recipe: AugmentRecipe, image: ImageFormat) -> Transform:
         steps[0:1] = _fixed_scale_crop(recipe, image)
     if recipe.corruption is not None:
         to_tensor = next(i for i, step in enumerate(steps) if type(step).__name__.endswith("ToTensor"))
-        steps.insert(to_tensor, _Corruption(recipe.corruption))
+        steps.insert(to_tensor, _corruption(recipe.corruption))
     return v2.Compose(steps)
 
 
@@ -116,16 +115,10 @@ def _allow_posterizing_to_nothing(steps: list[Any]) -> None:
             operation.aug_fn = posterize
 
 
-class _Corruption:
-    """``RandomCorruption`` between PIL images."""
+def _corruption(options: dict[str, Any]) -> Callable[[Image.Image], Image.Image]:
+    from holdfast.corruptions import RandomCorruption
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        from holdfast import corruptions
-
-        try:
-            self.corruption = corruptions.RandomCorruption(**options)
-        except TypeError as error:
-            raise HoldfastError(f"augment.corruption must hold arguments of RandomCorruption ({error})") from error
-
-    def __call__(self, image: Image.Image) -> Image.Image:
-        return Image.fromarray(np.asarray(self.corruption(np.asarray(image))))
+    try:
+        return RandomCorruption(**options)
+    except TypeError as error:
+        raise HoldfastError(f"augment.corruption must hold arguments of RandomCorruption ({error})") from error

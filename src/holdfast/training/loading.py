@@ -148,9 +148,7 @@ class Unreadable:
         self._sentences.update(batch.unreadable)
         if batch.unreadable and not self._skip:
             count = len(batch.unreadable)
-            raise HoldfastError(
-                f"{batch.unreadable[0]}, {count} unreadable so far; --skip-bad continues without such images"
-            )
+            raise HoldfastError(f"{batch.unreadable[0]}; {count} unreadable so far, --skip-bad continues without them")
         return batch
 
     def summary(self) -> dict[str, Any]:
