@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from holdfast.corruptions import blur, digital, noise, weather
 from holdfast.corruptions.catalog import MIN_SIDE, Preset, check_severity, kind_of, parameters, preset_of
 from holdfast.corruptions.draws import Draws, StreamDraws, keyed
-from holdfast.corruptions.filters import STRIP_VALUES, Image, Images
+from holdfast.corruptions.filters import STRIP_VALUES, Image, Images, stacked
 from holdfast.errors import HoldfastError
 
 FUNCTIONS: dict[str, Callable[..., Images]] = {
@@ -83,8 +83,7 @@ def corrupt_batch(
     sources *= len(ready) // len(sources) if sources else 0  # kinds that draw nothing share one source
     results: list[Image] = []
     for part in _stacks(ready):
-        stack = ready[part.start][None] if part.stop == part.start + 1 else np.stack(ready[part])
-        results.extend(entry(stack, sources[part]))
+        results.extend(entry(stacked(ready[part]), sources[part]))
     return results
 
 

@@ -18,6 +18,7 @@ from holdfast.corruptions.filters import (
     motion,
     side_by_side,
     smooth_bytes,
+    stacked,
     stretch,
     strips,
     to_bytes,
@@ -67,10 +68,10 @@ def glass_blur(images: Images, draws: Sequence[Draws], *, sigma: float, delta: i
     count, height, width = images.shape[:3]
     smoothed = apart(smooth_bytes(side_by_side(images), sigma), count)
     inner = (passes, height - 2 * delta, width - 2 * delta)
-    offsets = np.stack([_offsets(source, inner, delta, width) for source in draws], axis=1)  # passes N h w
-    source = _copies((count, height, width), delta, offsets[0])
-    for offset in offsets[1:]:
-        source = source.take(_copies((count, height, width), delta, offset), mode="clip")
+    offsets = stacked([_offsets(source, inner, delta, width) for source in draws])  # N passes h w
+    source = _copies((count, height, width), delta, offsets[:, 0])
+    for number in range(1, passes):
+        source = source.take(_copies((count, height, width), delta, offsets[:, number]), mode="clip")
     pixels = cv2.cvtColor(smoothed.reshape(-1, width, 3), cv2.COLOR_RGB2RGBA).view(np.uint32).ravel()
     shuffled = pixels.take(source, mode="clip").view(np.uint8).reshape(-1, width, 4)
     shuffled = cv2.cvtColor(shuffled, cv2.COLOR_RGBA2RGB).reshape(images.shape)

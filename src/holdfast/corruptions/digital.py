@@ -11,7 +11,7 @@ from PIL import Image as Pillow
 from scipy.ndimage import gaussian_filter1d
 
 from holdfast.corruptions.draws import Draws
-from holdfast.corruptions.filters import Field, Image, Images, each, gaussian_taps, strips, tall, to_bytes
+from holdfast.corruptions.filters import Field, Image, Images, each, gaussian_taps, stacked, strips, tall, to_bytes
 
 
 def contrast(images: Images, _draws: Sequence[Draws], *, gain: float) -> Images:
@@ -22,7 +22,7 @@ def contrast(images: Images, _draws: Sequence[Draws], *, gain: float) -> Images:
     means = np.array([cv2.mean(image)[:3] for image in images])[:, None] / 255  # N 1 3
     levels = np.arange(256)[:, None] / 255.0
     tables = (np.clip((levels - means) * gain + means, 0, 1) * 255).astype(np.uint8)  # N 256 3
-    return np.stack([cv2.LUT(image, table[None]) for image, table in zip(images, tables, strict=True)])
+    return stacked([cv2.LUT(image, table[None]) for image, table in zip(images, tables, strict=True)])
 
 
 @each
@@ -97,7 +97,7 @@ def elastic_transform(
         reach, sigmas, values = (
             1.0,
             (sigma, sigma),
-            np.stack([_jittered(image, affine, source) for image, source in pairs]),
+            stacked([_jittered(image, affine, source) for image, source in pairs]),
         )
     noise = np.concatenate([source.uniform(-reach, reach, (2, *shape)) for source in draws])  # 2N H W
     fields = _smoothed(cv2.merge(list(noise.astype(np.float32, copy=False))), sigmas)  # H W 2N

@@ -25,10 +25,14 @@ def each(function: Callable[..., Image]) -> Callable[..., Images]:
 
     @functools.wraps(function)
     def batched(images: Images, draws: Sequence[Draws], **parameters: Any) -> Images:
-        results = [function(image, source, **parameters) for image, source in zip(images, draws, strict=True)]
-        return results[0][None] if len(results) == 1 else np.stack(results)
+        return stacked([function(image, source, **parameters) for image, source in zip(images, draws, strict=True)])
 
     return batched
+
+
+def stacked(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays of one shape along a new first axis; a single one is not copied."""
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
 
 
 def tall(images: NDArray[Any]) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, pdtr
 
 from holdfast.corruptions.draws import Draws
-from holdfast.corruptions.filters import STRIP_VALUES, Images
+from holdfast.corruptions.filters import STRIP_VALUES, Images, stacked
 from holdfast.corruptions.laws import Law, law
 
 _SHIFTS = np.arange(-255, 256)
@@ -38,7 +38,7 @@ def impulse_noise(images: Images, draws: Sequence[Draws], *, amount: float) -> I
         return np.stack([_salt_and_pepper(image, source, amount) for image, source in zip(images, draws, strict=True)])
     result = images.copy()
     for part, target in _parts(images, result):
-        words = np.concatenate([source.words(part.shape[1]) for source in draws]).reshape(part.shape)
+        words = stacked([source.words(part.shape[1]) for source in draws])
         for words_from_end, level in ((words, 255), (~words, 0)):
             np.putmask(target, _below(amount / 2, words_from_end, draws), np.uint8(level))
     return result
@@ -95,7 +95,7 @@ def speckle_law(sigma: float) -> Law:
 def _shifted(images: Images, draws: Sequence[Draws], shifts: Law) -> Images:
     result = np.empty_like(images)
     for part, target in _parts(images, result):
-        words = np.concatenate([source.words(part.shape[1]) for source in draws])
+        words = stacked([source.words(part.shape[1]) for source in draws]).ravel()
         shift = shifts.sample(words, None, _refiner(draws, part.shape[1]))
         cv2.add(part, shift.reshape(part.shape), target, dtype=cv2.CV_8U)
     return result
@@ -104,7 +104,7 @@ def _shifted(images: Images, draws: Sequence[Draws], shifts: Law) -> Images:
 def _by_level(images: Images, draws: Sequence[Draws], levels: Law) -> Images:
     result = np.empty_like(images)
     for part, target in _parts(images, result):
-        words = np.concatenate([source.words(part.shape[1]) for source in draws])
+        words = stacked([source.words(part.shape[1]) for source in draws]).ravel()
         target[:] = levels.sample(words, part.ravel(), _refiner(draws, part.shape[1])).reshape(part.shape)
     return result
 

@@ -15,6 +15,7 @@ from holdfast.corruptions.filters import (
     each,
     motion,
     smooth,
+    stacked,
     stretch,
     strips,
     tall,
@@ -153,7 +154,7 @@ def plasma(side: int, decay: float, draws: Sequence[Draws]) -> Field:
     Draws per level all centres, then all points right of a corner, then all points below one.
     """
     count = len(draws)
-    unit = np.stack([source.uniform(-1, 1, (side * side - 1,)) for source in draws]).astype(np.float32, copy=False)
+    unit = stacked([source.uniform(-1, 1, (side * side - 1,)) for source in draws]).astype(np.float32, copy=False)
     grid = np.zeros((count, 1, 1), np.float32)
     amplitude, used = 1e4, 0
     while grid.shape[1] < side:
