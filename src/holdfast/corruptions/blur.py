@@ -140,23 +140,31 @@ def zoom_blur(images: Images, _draws: Sequence[Draws], *, step: float, count: in
     factors = np.arange(1, 1 + step * (count + 1), step)[:count].tolist()
     image = side_by_side(images).astype(np.float32)
     layers = image * np.float32(2)
-    sideways = turned(image)
+    zoom = Zoomer(image)
     for factor in factors[1:]:
-        add_zoomed(layers, sideways, factor)
+        zoom.add_to(layers, factor)
     layers *= np.float32(1 / (count + 1))
     layers += np.float32(1e-4)  # more than the rounding of a float32 sum, so that flat areas stay
     return apart(to_bytes(layers), len(images))
 
 
-def add_zoomed(layers: Field, sideways: Field, factor: float) -> None:
-    """Add an image's centre, zoomed back to its size: bilinear, corners on corners. ``sideways``: the image, turned."""
-    width, height = sideways.shape[:2]
-    (top, rows), (left, columns) = zoom_window(height, factor), zoom_window(width, factor)
-    window = sideways[left : left + columns, top : top + rows]
-    wide = np.empty((rows, *layers.shape[1:]), np.float32)
-    lower, weight = zoom_map(width, factor)
-    for strip in strips((width, *window.shape[1:])):
-        wide[:, strip] = turned(stretch(window, lower[strip], weight[strip]))
-    lower, weight = zoom_map(height, factor)
-    for strip in strips(layers.shape):
-        layers[strip] += stretch(wide, lower[strip], weight[strip])
+class Zoomer:
+    """Adds zooms of one image to a sum of layers; keeps the image turned, and room to work in."""
+
+    def __init__(self, image: Field) -> None:
+        self.sideways = turned(image)
+        self.wide = np.empty_like(image)
+        longest = max(strip.stop - strip.start for values in (image, self.sideways) for strip in strips(values.shape))
+        self.scratch = np.empty((2, longest * max(image[0].size, self.sideways[0].size)), np.float32)
+
+    def add_to(self, layers: Field, factor: float) -> None:
+        """Add the image's centre, zoomed back to its size: bilinear, corners on corners."""
+        height, width = layers.shape[:2]
+        (top, rows), (left, columns) = zoom_window(height, factor), zoom_window(width, factor)
+        window, wide = self.sideways[left : left + columns, top : top + rows], self.wide[:rows]
+        lower, weight = zoom_map(width, factor)
+        for strip in strips(self.sideways.shape):
+            wide[:, strip] = turned(stretch(window, lower[strip], weight[strip], self.scratch))
+        lower, weight = zoom_map(height, factor)
+        for strip in strips(layers.shape):
+            layers[strip] += stretch(wide, lower[strip], weight[strip], self.scratch)

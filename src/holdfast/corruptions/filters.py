@@ -164,13 +164,16 @@ def zoom_map(side: int, factor: float, *, trimmed: bool = True) -> tuple[NDArray
     return lower, (places - lower).astype(np.float32)
 
 
-def stretch(values: Field, lower: NDArray[np.intp], weight: Field) -> Field:
-    """Linear interpolation along the first axis, ``lower`` ascending."""
+def stretch(values: Field, lower: NDArray[np.intp], weight: Field, scratch: Field | None = None) -> Field:
+    """Linear interpolation along the first axis, ``lower`` ascending; ``scratch`` (2 × values) saves memory traffic."""
     first = int(lower[0])
     needed = np.ascontiguousarray(values[first : int(lower[-1]) + 2])
-    lower = lower - first
-    result = needed.take(lower, axis=0, mode="clip")
-    step = needed.take(lower + 1, axis=0, mode="clip")
+    shape = (len(lower), *values.shape[1:])
+    if scratch is None:
+        scratch = np.empty((2, math.prod(shape)), np.float32)
+    result, step = (part[: math.prod(shape)].reshape(shape) for part in scratch)
+    np.take(needed, lower - first, axis=0, out=result, mode="clip")
+    np.take(needed, lower - (first - 1), axis=0, out=step, mode="clip")
     step -= result
     step *= weight.reshape(-1, *[1] * (values.ndim - 1))
     result += step

@@ -16,7 +16,7 @@ from PIL import Image as Pillow
 from holdfast.corruptions import blur, noise, weather
 from holdfast.corruptions.api import Rng, checked, source_of_draws
 from holdfast.corruptions.draws import Draws
-from holdfast.corruptions.filters import Image, to_bytes, turned
+from holdfast.corruptions.filters import Image, to_bytes
 from holdfast.corruptions.geometry import rotated, scaled, sheared, tilted, translated
 from holdfast.errors import HoldfastError, nearest
 
@@ -184,9 +184,9 @@ def _motion_blur(
 
 def _zoom_blur(image: Image, _draws: Draws, *, frames: int, step: float, level: int) -> Frames:
     layers = image.astype(np.float32)
-    sideways, result = turned(layers), [image]
+    zoom, result = blur.Zoomer(layers), [image]
     for number in range(1, frames):
-        blur.add_zoomed(layers, sideways, 1 + step * number)
+        zoom.add_to(layers, 1 + step * number)
         result.append(to_bytes(layers / np.float32(number + 1) + np.float32(1e-4)))
     return np.stack(result)
 
