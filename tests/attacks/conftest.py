@@ -51,11 +51,11 @@ def digits() -> Digits:
 
 @pytest.fixture(scope="session")
 def reader() -> PixelModel:
-    """A FAN with 8×8 tokens of 4×4 pixels and 6 blocks, trained for seconds, about 95 % right."""
+    """A FAN with 4×4 tokens of 8×8 pixels and 6 blocks, trained for seconds, about 97 % right."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = from_pixels(timm.create_model("fan_nano", embed_dim=32, num_heads=2).train())
-    train(model, load()[:1400], epochs=4, lr=4e-3)
+    model = from_pixels(timm.create_model("fan_nano", patch_size=8, embed_dim=32, num_heads=2).train())
+    train(model, load()[:1400], epochs=6, lr=5e-3)
     torch.set_num_threads(threads)
     return model.eval().requires_grad_(False)

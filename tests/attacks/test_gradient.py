@@ -147,18 +147,18 @@ def test_no_attack_leaves_its_ball_or_the_range_of_images(norm, eps, alpha, step
 
 
 def test_ten_steps_of_pgd_are_at_least_as_strong_as_fgsm(reader, digits):
-    data, gain = digits[:120], {}
-    for eps in (4 / 255, 16 / 255):
+    data, gains = digits[:100], []
+    for eps in (2 / 255, 4 / 255, 8 / 255):
         one = GradientAttack(eps=eps, alpha=eps, steps=1, random_start=False)(reader, data.images, data.labels)
         ten = GradientAttack(eps=eps, alpha=eps / 4, steps=10)(reader, data.images, data.labels)
-        gain[eps] = one.accuracy(data.labels) - ten.accuracy(data.labels)
-        assert gain[eps] >= 0
-    assert gain[16 / 255] > 0.05
+        gains.append(one.accuracy(data.labels) - ten.accuracy(data.labels))
+    assert min(gains) >= 0
+    assert sum(gains) > 0.1
 
 
 def test_more_restarts_are_never_weaker(reader, digits):
     data = digits[:100]
-    settings = {"eps": 8 / 255, "alpha": 4 / 255, "steps": 2}
+    settings = {"eps": 6 / 255, "alpha": 3 / 255, "steps": 2}
     once = GradientAttack(**settings)(reader, data.images, data.labels)
     often = GradientAttack(**settings, restarts=4)(reader, data.images, data.labels)
     assert not (once.success & ~often.success).any()
@@ -326,6 +326,27 @@ def test_random_starts_belong_to_images_not_to_batches():
         assert not torch.allclose(pgd(model, images, labels, ids=ids, **{**run, "seed": 4}), whole, atol=1e-3)
 
 
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_starts_are_bit_identical_for_any_batch(norm):
+    from holdfast.attacks.norms import NORMS
+
+    images, ids = torch.rand(7, 3, 8, 8), list("abcdefg")
+    whole = NORMS[norm].start(images, 0.3, seed=1, ids=ids, purpose="start/0")
+    for rows in ([6], [2, 0], [5, 4, 3, 1]):
+        part = NORMS[norm].start(images[rows], 0.3, seed=1, ids=[ids[row] for row in rows], purpose="start/0")
+        assert torch.equal(part, whole[rows])
+
+
+def test_accuracy_under_attack_does_not_depend_on_the_batch_size(reader, digits):
+    data = digits[:90]
+    attack = GradientAttack(eps=4 / 255, alpha=1 / 255, steps=5)
+    whole = attack(reader, data.images, data.labels, ids=range(90))
+    parts = [
+        attack(reader, data.images[rows], data.labels[rows], ids=rows).predictions for rows in torch.arange(90).split(7)
+    ]
+    assert torch.equal(torch.cat(parts), whole.predictions)
+
+
 def test_the_global_random_state_is_neither_read_nor_moved():
     model, (images, labels) = small(), batch()
     torch.manual_seed(1)
@@ -400,6 +421,11 @@ class Breaks(nn.Module):
         return x.mean((2, 3)) / 0
 
 
+class Several(nn.Module):
+    def forward(self, x):
+        return x, x
+
+
 IMAGES, LABELS = torch.rand(2, 3, 8, 8), torch.tensor([0, 1])
 
 
@@ -423,6 +449,7 @@ IMAGES, LABELS = torch.rand(2, 3, 8, 8), torch.tensor([0, 1])
         (lambda: pgd(Rounds(), IMAGES, LABELS), "the model must be differentiable with respect to its images"),
         (lambda: pgd(Breaks(), IMAGES, LABELS), "finite logits, got NaN or infinity for 2 of 2 images"),
         (lambda: pgd(nn.Identity(), IMAGES, LABELS), r"logits of shape \(images, classes\), got \(2, 3, 8, 8\)"),
+        (lambda: pgd(Several(), IMAGES, LABELS), r"logits of shape \(images, classes\), got tuple"),
         (lambda: pgd(small(), IMAGES, LABELS, ids=["a"]), "ids must name every image, expected 2, got 1"),
         (lambda: pgd(small(), IMAGES, LABELS, start=IMAGES[:1]), "start must have the images' shape"),
         (lambda: pgd(small(), IMAGES, LABELS, mode="train"), "mode must be one of eval, keep, got 'train'"),

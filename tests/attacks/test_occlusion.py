@@ -140,7 +140,7 @@ def test_learned_occlusion_beats_random_occlusion_of_the_same_size(reader, digit
     random = Occlusion(patch_size=4, masks=3)(reader, data.images, data.labels).spread(data.labels)
     learned = Occlusion(masks=3)(reader, data.images, data.labels, corruptor=fitted.corruptor).spread(data.labels)
     assert fitted.objective[-1] > fitted.objective[0]
-    assert learned["mean"] < random["mean"] - 0.02
+    assert learned["mean"] < random["mean"] - 0.05
     assert learned["max"] < random["min"]
 
 

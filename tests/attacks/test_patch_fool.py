@@ -139,10 +139,10 @@ def test_a_step_follows_the_sum_of_all_gradients(surgery):
 def test_it_lowers_accuracy_below_random_content_in_the_same_patch(reader, digits):
     data = digits[:64]
     random = PatchFool(steps=0)(reader, data.images, data.labels)
-    fooled = PatchFool(steps=20)(reader, data.images, data.labels)
+    fooled = PatchFool(steps=15)(reader, data.images, data.labels)
     assert random.record["chosen"] == fooled.record["chosen"]
     assert fooled.record["form"] == "attention"
-    assert fooled.accuracy(data.labels) < random.accuracy(data.labels) - 0.03
+    assert fooled.accuracy(data.labels) < random.accuracy(data.labels) - 0.1
 
 
 def test_a_heavier_attention_term_draws_more_attention_to_the_patch(reader, digits):
@@ -150,7 +150,7 @@ def test_a_heavier_attention_term_draws_more_attention_to_the_patch(reader, digi
     drawn = []
     for weight in (0.0, 1.0):
         result = PatchFool(steps=8, attention_weight=weight)(reader, data.images, data.labels)
-        patch = torch.tensor([8 * row + column for ((row, column),) in result.record["chosen"]])
+        patch = torch.tensor([4 * row + column for ((row, column),) in result.record["chosen"]])
         with torch.no_grad(), watch(reader.model) as seen:
             reader(result.images)
         drawn.append(sum(attention_term(seen.attention[block], patch).mean().item() for block in (1, 2)))

@@ -4,7 +4,7 @@ from holdfast.attacks.autoattack import AutoAttack
 from holdfast.attacks.gradient import GradientAttack, fgsm, perturb, pgd
 from holdfast.attacks.occlusion import Occlusion, OcclusionResult
 from holdfast.attacks.occlusion_learned import FittedCorruptor, LearnedOcclusion, fit_corruptor
-from holdfast.attacks.patch_fool import PatchFool, patch_fool
+from holdfast.attacks.patch_fool import PatchFool
 from holdfast.attacks.pixels import PixelModel, from_pixels
 from holdfast.attacks.presets import PRESETS
 from holdfast.attacks.result import AttackResult
@@ -23,7 +23,6 @@ __all__ = [
     "fgsm",
     "fit_corruptor",
     "from_pixels",
-    "patch_fool",
     "perturb",
     "pgd",
 ]

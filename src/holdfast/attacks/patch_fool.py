@@ -79,35 +79,23 @@ class PatchFool:
     def __call__(
         self, model: nn.Module, images: Tensor, labels: Tensor, *, seed: int = 0, ids: draws.Ids | None = None
     ) -> AttackResult:
-        """Attack a batch; see `patch_fool`."""
-        return patch_fool(self, model, images, labels, seed=seed, ids=ids)
+        """Replace the chosen patches, optimise them, and score the last iterate.
 
-
-def patch_fool(
-    attack: PatchFool,
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    *,
-    seed: int = 0,
-    ids: draws.Ids | None = None,
-) -> AttackResult:
-    """Replace the chosen patches, optimise them, and score the last iterate.
-
-    Patch-Fool, Sec. 3; as released: block 0's attention is left out, and gradients meet per block. Deviations: losses
-    are taken per image (the released code averages the batch, whose size then enters its surgery), and a model without
-    token attention is attacked through the cross-entropy alone, at the patch where its gradient is longest. The
-    record says which form was run, through which blocks, and which patches (row, column) were chosen by what.
-    """
-    check_images(images)
-    names = draws.image_ids(ids, len(images))
-    with undisturbed(model) as quiet:
-        images = images.detach().clone()
-        plan = _plan(attack, quiet, images, labels, seed=seed, names=names)
-        adversarial = _optimise(attack, quiet, images, labels, plan, seed=seed, names=names)
-        predictions = predict(quiet, adversarial, labels)
-    record = {"attack": "patch-fool", **asdict(attack), **plan.record(), "seed": seed}
-    return AttackResult(adversarial, predictions, predictions != classes(labels), record)
+        Patch-Fool, Sec. 3; as released: block 0's attention is left out, and gradients meet per block. Deviations:
+        losses are taken per image (the released code averages the batch, whose size then enters its surgery), and a
+        model without token attention is attacked through the cross-entropy alone, at the patch where its gradient is
+        longest. The record says which form was run, through which blocks, and which patches (row, column) were chosen
+        by what.
+        """
+        check_images(images)
+        names = draws.image_ids(ids, len(images))
+        with undisturbed(model) as quiet:
+            images = images.detach().clone()
+            plan = _plan(self, quiet, images, labels, seed=seed, names=names)
+            adversarial = _optimise(self, quiet, images, labels, plan, seed=seed, names=names)
+            predictions = predict(quiet, adversarial, labels)
+        record = {"attack": "patch-fool", **asdict(self), **plan.record(), "seed": seed}
+        return AttackResult(adversarial, predictions, predictions != classes(labels), record)
 
 
 def pcgrad(gradient: Tensor, anchor: Tensor, *, surgery: Surgery = "as-coded") -> Tensor:

@@ -86,8 +86,9 @@ def check_targets(targets: Tensor, *, count: int, classes: int) -> None:
 
 def check_logits(logits: Tensor, targets: Tensor) -> None:
     """Refuse logits that no attack can climb, and targets that do not fit them."""
-    if logits.ndim != 2:
-        raise HoldfastError(f"the model must return logits of shape (images, classes), got {tuple(logits.shape)}")
+    if not isinstance(logits, Tensor) or logits.ndim != 2:
+        came = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise HoldfastError(f"the model must return logits of shape (images, classes), got {came}")
     check_targets(targets, count=logits.shape[0], classes=logits.shape[1])
     if not torch.isfinite(logits).all():
         bad = int((~torch.isfinite(logits).all(dim=1)).sum())

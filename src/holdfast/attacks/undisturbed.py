@@ -19,8 +19,9 @@ def undisturbed(model: nn.Module, *, mode: Mode = "eval") -> Iterator[nn.Module]
     """Yield the model ready for an attack: no data-parallel wrappers, throw-away buffers, gradients enabled.
 
     ``mode="eval"`` attacks the network that will be deployed; ``"keep"`` attacks it as it stands, for instance in
-    training mode. Afterwards modes and buffers (BatchNorm's statistics) are the very objects they were. Parameters
-    are never touched: attacks ask autograd for the gradient of the images alone.
+    training mode, where dropout goes on drawing from torch's generator. Afterwards modes and buffers (BatchNorm's
+    statistics) are the very objects they were. Parameters are never touched: attacks ask autograd for the gradient of
+    the images alone.
     """
     if mode not in MODES:
         raise HoldfastError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
