@@ -6,7 +6,7 @@ from holdfast.attacks.occlusion import Occlusion
 from holdfast.attacks.patch_fool import PatchFool
 
 PRESETS: dict[str, GradientAttack | PatchFool | Occlusion | AutoAttack] = {
-    # RVT (Mao et al. 2022), also reported by AFAT, FAN and TAP+ADL
+    # RVT (Mao et al. 2022); AFAT's Table 3 reports pgd5
     "fgsm": GradientAttack(eps=1 / 255, alpha=1 / 255, steps=1, random_start=False),
     "pgd5": GradientAttack(eps=1 / 255, alpha=0.5 / 255, steps=5),
     # RVT's test of adversarially trained networks
