@@ -6,7 +6,7 @@ Per kind and size, over five severities and two photographs: the largest share o
 away from the reference, and the share that differs at all.
 """
 
-# ruff: noqa: E402 - the reference is shared with the tests, which are not installed
+
 import argparse
 import sys
 from pathlib import Path
@@ -16,8 +16,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from holdfast.corruptions import ALL, KINDS, SEVERITIES, corrupt
 from tests.corruptions.oracle import oracle, photograph, replay, seed_without_the_sixth_texture
+
+from holdfast.corruptions import ALL, KINDS, SEVERITIES, corrupt
 
 RESULTS = Path(__file__).parent / "results" / "corruption_fidelity.md"
 

@@ -81,7 +81,10 @@ def test_spatter_without_a_single_drop_leaves_the_image_alone():
         (np.zeros((32, 32, 4), np.uint8), "image: expected H×W×3 (RGB) or H×W (grey), got shape (32, 32, 4)"),
         (np.zeros((1, 32, 32, 3), np.uint8), "image: expected H×W×3 (RGB) or H×W (grey), got shape (1, 32, 32, 3)"),
         (np.zeros((31, 40, 3), np.uint8), "image: expected at least 32 pixels on each side, got 31×40"),
-        (np.zeros((32, 40000, 3), np.uint8), "image: expected at most 32767 pixels on each side, got 32×40000"),
+        (
+            np.zeros((32, 40000, 3), np.uint8),
+            "image: expected at most 32767 pixels on each side and 2^29 in all, got 32×40000",
+        ),
         ("cat.png", "image: expected a NumPy array of uint8, H×W×3, got str"),
     ],
 )

@@ -121,8 +121,10 @@ def _check_size(height: int, width: int, preset: Preset) -> None:
         )
     if min(height, width) < MIN_SIDE:
         raise HoldfastError(f"image: expected at least {MIN_SIDE} pixels on each side, got {height}×{width}")
-    if max(height, width) >= 2**15:
-        raise HoldfastError(f"image: expected at most {2**15 - 1} pixels on each side, got {height}×{width}")
+    if max(height, width) >= 2**15 or height * width >= 2**29:  # places must fit 16 bits, indices 31
+        raise HoldfastError(
+            f"image: expected at most {2**15 - 1} pixels on each side and 2^29 in all, got {height}×{width}"
+        )
 
 
 def _bound(kind: str, severity: int, preset: str, textures: str | None) -> Callable[[Images, list[Draws]], Images]:
