@@ -6,7 +6,6 @@ Per kind and size, over five severities and two photographs: the largest share o
 away from the reference, and the share that differs at all.
 """
 
-
 import argparse
 import sys
 from pathlib import Path
