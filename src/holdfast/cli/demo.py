@@ -20,11 +20,11 @@ MODEL = "fan_tiny_8_p4_hybrid"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast demo``."""
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the picture")
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the pictures")
 
 
 def run(arguments: Namespace) -> None:
-    """Count the models, run one on a photograph, draw where its blocks look."""
+    """Count the models, run one on a photograph, draw where its blocks look, and corrupt the photograph."""
     import torch
     from sklearn.datasets import load_sample_image
     from timm.data import create_transform, resolve_model_data_config
@@ -46,12 +46,13 @@ def run(arguments: Namespace) -> None:
     images = transform(to_pil_image(photograph)).unsqueeze(0)
     with torch.no_grad(), watch(model) as seen:
         logits = model(images)
-    path = out / "attention.png"
-    attention_figure(photograph, seen).savefig(path, dpi=120)
+    attention_figure(photograph, seen).savefig(out / "attention.png", dpi=120)
+    corruptions_figure(photograph).savefig(out / "corruptions.png", dpi=120)
     console.print(
         f"\n{MODEL} looked at a photograph: {logits.shape[1]} logits, {len(seen.attention)} attention maps of "
         f"{seen.attention[0].maps().shape[-1]} tokens.\nIts weights are untrained, so the picture shows the machinery, "
-        f"not knowledge: [bold]{path}[/bold]"
+        f"not knowledge: [bold]{out / 'attention.png'}[/bold]\n"
+        f"The same photograph under the 15 standard corruptions: [bold]{out / 'corruptions.png'}[/bold]"
     )
 
 
@@ -71,6 +72,20 @@ def attention_figure(photograph: "np.ndarray", seen: "Seen") -> "Figure":
         axis.plot(width // 2, height // 2, "+", color="white")
         axis.set_title(f"block {block}", fontsize=9)
     for axis in axes:
+        axis.set_axis_off()
+    return figure
+
+
+def corruptions_figure(photograph: "np.ndarray", severity: int = 3) -> "Figure":
+    """The photograph under each of the standard corruptions."""
+    from matplotlib.figure import Figure
+
+    from holdfast.corruptions import STANDARD, corrupt, recorded_name
+
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    for axis, kind in zip(figure.subplots(3, 5).flat, STANDARD, strict=True):
+        axis.imshow(corrupt(photograph, kind, severity=severity, preset="any", rng=0))
+        axis.set_title(f"{recorded_name(kind).replace('_', ' ')} {severity}", fontsize=9)
         axis.set_axis_off()
     return figure
 
