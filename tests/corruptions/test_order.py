@@ -5,6 +5,7 @@ import hashlib
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 
+import cv2
 import numpy as np
 import pytest
 
@@ -76,3 +77,17 @@ def test_global_random_state_is_neither_read_nor_changed():
     assert np.random.get_state()[1].tolist() == before
     np.random.seed(2)
     assert {kind: bytes_of(kind) for kind in RANDOM} == results
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_opencvs_own_threads_do_not_matter(kind):
+    """The workers of ``holdfast corrupt`` run OpenCV on one thread, a notebook on all of them."""
+    image, before = photograph(400, 500), cv2.getNumThreads()
+    results = []
+    try:
+        for threads in (1, 2):
+            cv2.setNumThreads(threads)
+            results.append(corrupt(image, kind, severity=4, rng=1).tobytes())
+    finally:
+        cv2.setNumThreads(before)
+    assert results[0] == results[1]
