@@ -24,15 +24,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--kinds",
         default="standard",
-        help="comma list of kinds, groups (noise, blur, weather, digital) or all, standard, extra (default: standard)",
+        help="comma list of kinds, groups (noise, blur, weather, digital) or all, standard, extra",
     )
-    parser.add_argument("--severity", default="1-5", help="such as 3, 1-5 or 1,3,5 (default: 1-5)")
-    parser.add_argument(
-        "--preset", default="any", help="any (all sizes), imagenet, inception, tiny or cifar (default: any)"
-    )
-    parser.add_argument("--format", default="png", help="png, or jpeg:QUALITY; ImageNet-C is jpeg:85 (default: png)")
-    parser.add_argument("--workers", type=int, default=0, help="processes (default: one per core)")
-    parser.add_argument("--seed", type=int, default=0, help="with each file's path it decides all draws (default: 0)")
+    parser.add_argument("--severity", default="1-5", help="such as 3, 1-5 or 1,3,5")
+    parser.add_argument("--preset", default="any", help="any (all sizes), imagenet, inception, tiny or cifar")
+    parser.add_argument("--format", default="png", help="png, or jpeg:QUALITY; ImageNet-C is jpeg:85")
+    parser.add_argument("--workers", type=int, default=0, help="processes; 0 is one per core")
+    parser.add_argument("--seed", type=int, default=0, help="with each file's path it decides all draws")
     parser.add_argument("--frost", metavar="FOLDER", help="folder of the published frost photographs, or 'procedural'")
 
 

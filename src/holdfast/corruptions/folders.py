@@ -18,6 +18,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 from PIL import Image as Pillow
+from PIL import UnidentifiedImageError
 
 from holdfast._version import __version__
 from holdfast.corruptions.api import corrupt_batch
@@ -119,8 +120,14 @@ def corrupt_file(source: Path, target: Path, relative: str, cells: Sequence[Cell
         for cell, path in missing.items():
             _write(_corrupted(image, relative, cell, settings), path, settings)
     except (OSError, HoldfastError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
-        return Outcome(relative, error=str(error).splitlines()[0] if str(error) else type(error).__name__)
+        return Outcome(relative, error=_reason(error))
     return Outcome(relative, written=len(missing), found=len(cells) - len(missing))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnidentifiedImageError):  # Pillow's own sentence names the whole path
+        return "not an image that Pillow can read"
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _corrupted(image: Image, relative: str, cell: Cell, settings: Settings) -> Image:
