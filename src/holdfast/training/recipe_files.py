@@ -109,7 +109,7 @@ def as_values(recipe: Recipe) -> dict[str, Any]:
 
 def to_yaml(recipe: Recipe) -> str:
     """The complete recipe, defaults included."""
-    return yaml.dump(_plain(dataclasses.asdict(recipe)), sort_keys=False, default_flow_style=None, allow_unicode=True)
+    return yaml.dump(_plain(dataclasses.asdict(recipe)), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def flat_values(recipe: Recipe) -> dict[str, str | int | float | bool]:
@@ -123,6 +123,15 @@ def differences(old: Recipe, new: Recipe) -> list[str]:
     before, after = dict(_flat_items(as_values(old))), dict(_flat_items(as_values(new)))
     keys = [key for key in sorted({*before, *after}) if key not in MAY_CHANGE]
     return [f"{k} ({before.get(k)}, now {after.get(k)})" for k in keys if before.get(k) != after.get(k)]
+
+
+class _Dumper(yaml.SafeDumper):
+    """One key per line, lists on theirs."""
+
+
+_Dumper.add_representer(
+    list, lambda dumper, items: dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
+)
 
 
 @cache
@@ -142,13 +151,18 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _typed(values: Mapping[str, Any]) -> Recipe:
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(Recipe, as_group=False)
     try:
-        parsed = parser.instantiate(parser.parse_object(dict(values)))
+        parsed = _parser().instantiate(_parser().parse_object(dict(values)))
     except ArgumentError as error:
         raise HoldfastError(f"recipe: {' '.join(str(error).split())}") from error
     return Recipe(**vars(parsed))
+
+
+@cache
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(Recipe, as_group=False)
+    return parser
 
 
 def _plain(value: Any) -> Any:

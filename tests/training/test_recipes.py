@@ -1,0 +1,99 @@
+"""Every shipped recipe is complete, says what it costs, builds, and takes two steps at a shrunken size."""
+
+import re
+
+import numpy as np
+import pytest
+
+from holdfast.training.loop import train
+from holdfast.training.recipe import Recipe
+from holdfast.training.recipe_checks import RULES
+from holdfast.training.recipe_files import as_values, find_recipe, leaves, load_recipe, recipe_names, to_yaml
+from tests.training.helpers import log_of
+
+RECIPES = recipe_names()
+
+
+def shrunken(name: str) -> dict:
+    """Few and narrow blocks, small images; everything else is the recipe's own."""
+    recipe = load_recipe(name)
+    model = recipe.model.name or ""
+    kwargs: dict = {}
+    if "swin" in model:
+        kwargs = {"depths": [1, 1, 1, 1], "embed_dim": 16, "num_heads": [1, 2, 4, 8]}
+    elif "rvt" in model:
+        stages = 2 if "tiny" in model else 1
+        kwargs = {"depths": [1] * stages, "masked_blocks": 1, "embed_dims": [32] * stages, "num_heads": [2] * stages}
+    elif "fan" in model:
+        kwargs = {"depth": 1, "embed_dim": 32, "num_heads": 2, "feature_block": 0}
+        kwargs |= {"tail": [64, 1, 4]} if "Xlarge" in model else {}
+    else:
+        kwargs = {"depth": 1}
+    return {"kwargs": kwargs} | ({} if recipe.model.name else {"name": "vit_nano"})
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("data") / "pictures.npz"
+    np.savez(path, x=rng.integers(0, 256, (8, 40, 40, 3), dtype=np.uint8), y=np.arange(8) % 2)
+    return f"npz:{path}"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_builds_and_takes_two_steps_at_a_shrunken_size(name, pictures, tmp_path):
+    nano = "nano" in (load_recipe(name).model.name or "nano")
+    overrides = {
+        "data": {"train": pictures, "val": pictures, "workers": 0, "size": 32 if nano else 64},
+        "model": shrunken(name),
+        "train": {"batch_size": 4, "epochs": 1, "device": "cpu", "log_steps": 1},
+        "schedule": {"cooldown_epochs": 0, "warmup_epochs": 0},
+    }
+    assert train(name, out=tmp_path / "run", overrides=overrides, show=False).step == 2
+    assert all(np.isfinite(line["loss"]) for line in log_of(tmp_path / "run", "step"))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_says_on_top_how_it_is_run_what_it_costs_and_what_it_scores(name):
+    header = "\n".join(line for line in find_recipe(name).read_text().splitlines() if line.startswith("#"))
+    assert f"train {name}" in header
+    assert re.search(r"cost: \S+", header)
+    assert re.search(r"score: \S+", header)
+
+
+def test_the_published_baselines_are_all_there():
+    models = {load_recipe(name).model.name for name in RECIPES if name.startswith("imagenet/")}
+    sizes = ["tiny_12", "small_12", "base_18", "large_24"]
+    assert {f"fan_{size}_p16_224" for size in sizes} <= models
+    assert {"fan_tiny_8_p4_hybrid", "fan_small_12_p4_hybrid", "fan_base_16_p4_hybrid"} <= models
+    assert {"fan_large_16_p4_hybrid", "fan_Xlarge_16_p4_hybrid"} <= models
+    assert {f"fan_swin_{size}_patch4_window7_224" for size in ("tiny", "small", "base", "large")} <= models
+    assert {"rvt_tiny_plus", "rvt_small_plus", "rvt_base_plus"} <= models
+    for folder in ("cifar10", "cifar100"):
+        assert {f"{folder}/rvt_small_plus", f"{folder}/fan_small_hybrid"} <= set(RECIPES)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "lr"),
+    [
+        ("fan_tiny_hybrid", 32, 1e-3),
+        ("fan_small_hybrid", 64, 4e-3),
+        ("rvt_base_plus", 32, 1e-3),
+        ("rvt_small_plus", 16, 2e-3),
+    ],
+)
+def test_the_learning_rate_at_the_released_batch_is_the_released_one(name, gpus, lr):
+    recipe = load_recipe(f"imagenet/{name}")
+    assert recipe.optimizer.lr * recipe.train.batch_size * gpus / recipe.optimizer.lr_base_batch == pytest.approx(lr)
+
+
+def test_a_recipe_is_the_same_after_writing_and_reading():
+    for name in RECIPES:
+        recipe = load_recipe(name)
+        assert load_recipe(as_values(recipe)) == recipe
+        assert to_yaml(recipe).count("\n") > 60  # complete, defaults included
+
+
+def test_every_rule_is_about_a_value_that_exists():
+    paths = {path for path, _, _ in leaves(Recipe)}
+    assert set(RULES) <= paths
