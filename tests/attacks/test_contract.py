@@ -9,7 +9,17 @@ import timm
 import torch
 
 import holdfast
-from holdfast.attacks import PRESETS, AutoAttack, GradientAttack, Occlusion, PatchFool, PixelModel, from_pixels
+from holdfast.attacks import (
+    PRESETS,
+    AutoAttack,
+    GradientAttack,
+    LearnedOcclusion,
+    Occlusion,
+    PatchFool,
+    PixelModel,
+    fit_corruptor,
+    from_pixels,
+)
 from tests.attacks.test_gradient import assert_same, state_of
 
 CHEAP = {  # the same attack on a 32-px network, in a moment
@@ -51,6 +61,30 @@ def test_a_preset_repeats_itself(name):
     first = attack(model, images, labels, seed=2)
     torch.manual_seed(99)
     assert torch.equal(first.images, attack(model, images, labels, seed=2).images)
+
+
+@pytest.mark.parametrize(
+    "surroundings", [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)]
+)
+@pytest.mark.parametrize("name", ["pgd5", "patch-fool", "occlusion-random", "autoattack-cifar"])
+def test_a_preset_runs_without_gradients_and_under_autocast(name, surroundings):
+    attack, model = replace(PRESETS[name], **CHEAP[type(PRESETS[name])]), network()
+    with surroundings():
+        result = attack(model, torch.rand(2, 3, 32, 32), torch.tensor([3, 4]))
+    assert result.images.dtype == torch.float32
+    assert torch.isfinite(result.images).all()
+
+
+@pytest.mark.parametrize(
+    "surroundings", [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)]
+)
+@pytest.mark.parametrize("objective", ["cross-entropy", "alignment"])
+def test_a_corruptor_is_fitted_without_gradients_and_under_autocast(objective, surroundings):
+    model = network()
+    with surroundings():
+        batch = torch.rand(2, 3, 32, 32), torch.tensor([3, 4])
+        fitted = fit_corruptor(LearnedOcclusion(patch_size=4, objective=objective, epochs=1), model, [batch])
+    assert fitted.objective[0] > 0
 
 
 @pytest.mark.parametrize("name", ["fan_nano_hybrid", "rvt_nano", "vit_nano"])

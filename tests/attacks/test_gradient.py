@@ -274,7 +274,7 @@ def test_scoring_under_autocast_does_not_cut_the_gradient_of_the_step():
 def test_it_runs_where_gradients_are_off(outside):
     model, (images, labels) = small(), batch()
     with outside():
-        inside = pgd(model, images + 0, labels)
+        inside = pgd(model, images + 0, labels + 0)
     assert torch.equal(inside, pgd(model, images, labels))
     assert not inside.requires_grad
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from holdfast.attacks.autoattack_state import State, fingerprint
 from holdfast.attacks.pixels import check_images, check_logits
 from holdfast.attacks.result import AttackResult
-from holdfast.attacks.undisturbed import predict, undisturbed
+from holdfast.attacks.undisturbed import own, predict, undisturbed
 from holdfast.errors import HoldfastError, nearest
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
@@ -77,7 +77,7 @@ class AutoAttack:
         """
         check_images(images)
         with undisturbed(model) as quiet, torch.no_grad(), torch.random.fork_rng():
-            images = images.detach().clone()
+            images, labels = own(images, labels)
             progress = _begin(self, quiet, images, labels, seed, Path(state) if state is not None else None)
             members = {name: MEMBERS[name](_Settings(self, quiet, seed, progress.classes)) for name in self.members}
             for place in range(progress.member, len(self.members)):

@@ -14,7 +14,7 @@ from holdfast.attacks import draws
 from holdfast.attacks.norms import NORMS
 from holdfast.attacks.pixels import check_differentiable, check_images, check_logits
 from holdfast.attacks.result import AttackResult, classes
-from holdfast.attacks.undisturbed import Mode, predict, score, single_or_double, undisturbed
+from holdfast.attacks.undisturbed import Mode, own, predict, score, single_or_double, undisturbed
 from holdfast.errors import HoldfastError, nearest
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -112,7 +112,7 @@ def perturb(
     check_images(images)
     names = draws.image_ids(ids, len(images))
     with undisturbed(model, mode=mode) as quiet:
-        images = images.detach().clone()  # a tensor made in inference mode cannot be differentiated
+        images, labels = own(images, labels)
         best = _climb(attack, quiet, images, labels, _start(attack, images, start, seed, names, 0))
         if attack.restarts > 1:
             best = _restart(attack, quiet, images, labels, best, seed=seed, names=names)

@@ -14,7 +14,7 @@ from holdfast.attacks.gradient import cross_entropy
 from holdfast.attacks.occlusion import Fill, cover_of, pixel_model
 from holdfast.attacks.patches import check_grid
 from holdfast.attacks.pixels import backbone, check_differentiable, check_images, check_logits
-from holdfast.attacks.undisturbed import single_or_double, undisturbed
+from holdfast.attacks.undisturbed import own, single_or_double, undisturbed
 from holdfast.attention import watch
 from holdfast.errors import HoldfastError
 from holdfast.models.corruptor import Corruptor, alignment, occlude
@@ -71,7 +71,8 @@ def fit_corruptor(attack: LearnedOcclusion, model: nn.Module, batches: Batches, 
     with undisturbed(model) as quiet:
         for epoch in range(attack.epochs):
             values = []
-            for number, (images, labels) in enumerate(batches):
+            for number, batch in enumerate(batches):
+                images, labels = own(*batch)
                 check_images(images)
                 if corruptor is None:
                     corruptor = _new_corruptor(attack, images, seed)

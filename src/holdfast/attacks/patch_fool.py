@@ -16,7 +16,7 @@ from holdfast.attacks.norms import NORMS
 from holdfast.attacks.patches import check_grid, choose_patches, patch_region, token_handles
 from holdfast.attacks.pixels import backbone, check_differentiable, check_images, check_logits
 from holdfast.attacks.result import AttackResult, classes
-from holdfast.attacks.undisturbed import predict, single_or_double, undisturbed
+from holdfast.attacks.undisturbed import own, predict, single_or_double, undisturbed
 from holdfast.attention import AttentionHandle, watch
 from holdfast.errors import HoldfastError
 
@@ -90,7 +90,7 @@ class PatchFool:
         check_images(images)
         names = draws.image_ids(ids, len(images))
         with undisturbed(model) as quiet:
-            images = images.detach().clone()
+            images, labels = own(images, labels)
             plan = _plan(self, quiet, images, labels, seed=seed, names=names)
             adversarial = _optimise(self, quiet, images, labels, plan, seed=seed, names=names)
             predictions = predict(quiet, adversarial, labels)
