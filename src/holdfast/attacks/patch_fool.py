@@ -64,7 +64,7 @@ class PatchFool:
         for name in ("lr", "decay", "decay_every", "mask_lr", "patches"):
             if not getattr(self, name) > 0:
                 raise HoldfastError(f"{name} must be positive, got {getattr(self, name)}")
-        for name, known in (("surgery", SURGERY), ("select", ("attention", "gradient", "random"))):
+        for name, known in (("surgery", ("as-coded", "orthogonal")), ("select", ("attention", "gradient", "random"))):
             if getattr(self, name) not in known:
                 raise HoldfastError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if self.pixels is not None and self.pixels < 1:
@@ -81,7 +81,7 @@ class PatchFool:
     ) -> AttackResult:
         """Replace the chosen patches, optimise them, and score the last iterate.
 
-        Patch-Fool, Sec. 3; as released: block 0's attention is left out, and gradients meet per block. Deviations:
+        Patch-Fool; as released: block 0's attention is left out, and gradients meet per block. Deviations:
         losses are taken per image (the released code averages the batch, whose size then enters its surgery), and a
         model without token attention is attacked through the cross-entropy alone, at the patch where its gradient is
         longest. The record says which form was run, through which blocks, and which patches (row, column) were chosen
@@ -99,24 +99,20 @@ class PatchFool:
 
 
 def pcgrad(gradient: Tensor, anchor: Tensor, *, surgery: Surgery = "as-coded") -> Tensor:
-    """Remove from an image's gradient what opposes the anchor's, where their cosine is negative.
+    """Remove from an image's gradient g what opposes the anchor a, where their cosine is negative.
 
-    Patch-Fool, Eq. 6 (Yu et al. 2020). ``orthogonal`` subtracts the projection, (⟨g,a⟩ / ‖a‖²)·a; ``as-coded`` divides
-    by ‖a‖ instead, as the released code does.
+    Patch-Fool, after PCGrad (Yu et al. 2020). ``orthogonal`` subtracts the projection, (⟨g,a⟩ / ‖a‖²)·a; ``as-coded``
+    divides by ‖a‖ instead, as the released code does.
     """
-    dot = (gradient * anchor).flatten(1).sum(dim=1)
-    length = anchor.flatten(1).norm(dim=1).clamp_min(torch.finfo(anchor.dtype).tiny)
-    share = torch.where(dot < 0, dot / SURGERY[surgery](length), 0)
-    return gradient - share.view(-1, 1, 1, 1) * anchor
-
-
-SURGERY = {"as-coded": lambda length: length, "orthogonal": lambda length: length.square()}
+    unit = NORMS["l2"].step(anchor)
+    opposing = (gradient * unit).flatten(1).sum(dim=1).clamp_max(0).view(-1, 1, 1, 1)
+    return gradient - opposing * (anchor if surgery == "as-coded" else unit)
 
 
 def attention_term(handle: AttentionHandle, patch: Tensor) -> Tensor:
     """Mean over queries of the logarithm of the head-averaged attention to a patch, (B,).
 
-    Patch-Fool, Eq. 3. ``patch`` numbers the patches row by row, without class or register tokens.
+    Patch-Fool's attention-aware loss; ``patch`` numbers the patches row by row, without class or register tokens.
     """
     maps = handle.maps().float().mean(dim=1)  # B queries keys
     column = (patch + handle.prefix).view(-1, 1, 1).expand(-1, maps.shape[1], 1)
