@@ -59,16 +59,17 @@ class AttentionHandle:
 
     def maps(self) -> Tensor:
         """Attention after the softmax and before any dropout, (B, h, queries, keys); gradients flow."""
-        return self._softmax(slice(None))
+        return self.rows_of(slice(None))
 
     def rows(self, chunk: int = 256) -> Iterator[Tensor]:
         """The maps of ``chunk`` queries at a time, in order: for sequences whose whole map is too large."""
         if chunk < 1:
             raise HoldfastError(f"chunk must be at least 1, got {chunk}")
         for start in range(0, self.q.shape[-2], chunk):
-            yield self._softmax(slice(start, start + chunk))
+            yield self.rows_of(slice(start, start + chunk))
 
-    def _softmax(self, rows: slice) -> Tensor:
+    def rows_of(self, rows: slice) -> Tensor:
+        """The maps of some queries, (B, h, rows, keys)."""
         scores = self.q[..., rows, :] @ self.k.transpose(-2, -1) * self.scale
         if self.multiplier is not None:
             scores = scores * self.multiplier[..., rows, :]

@@ -64,14 +64,20 @@ class CrossEntropy:
 OBJECTIVES: dict[str, Callable[..., Objective]] = {"cross_entropy": CrossEntropy}
 
 
-def build_objective(name: str, options: Mapping[str, Any]) -> Objective:
-    """The registered objective of that name."""
+def build_objective(name: str, options: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> Objective:
+    """The registered objective of that name.
+
+    ``context`` is what only the loop knows (``model``, ``size``, ``mean``, ``std``); an objective that names one of
+    these as an argument is given it.
+    """
+    context = context or {}
     if name not in OBJECTIVES:
         hint = nearest(name, OBJECTIVES) or f"; known are {', '.join(OBJECTIVES)}"
         raise HoldfastError(f"unknown objective {name!r}{hint}")
-    known = inspect.signature(OBJECTIVES[name]).parameters
+    arguments = inspect.signature(OBJECTIVES[name]).parameters
+    known = [argument for argument in arguments if argument not in context]
     for option in options:
         if option not in known:
             hint = nearest(option, known) or f"; it takes {', '.join(known) or 'none'}"
             raise HoldfastError(f"unknown option {option!r} of objective {name!r}{hint}")
-    return OBJECTIVES[name](**options)
+    return OBJECTIVES[name](**options, **{key: value for key, value in context.items() if key in arguments})

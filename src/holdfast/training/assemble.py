@@ -94,8 +94,10 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
     )
     with seeded(For.WEIGHTS, recipe.seed):
         bare = start_model(recipe.model, classes=len(train.classes), size=recipe.data.size)
-        objective = objective or build_objective(recipe.objective.name, recipe.objective.options)
-    image = image_format(recipe.data, bare)
+        image = image_format(recipe.data, bare)
+        if objective is None:
+            context = {"model": bare, "size": (image.size, image.size), "mean": image.mean, "std": image.std}
+            objective = build_objective(recipe.objective.name, recipe.objective.options, context)
     _prepare_module(bare, recipe.train)
     bare.to(accelerator.device)
     ema = ModelEmaV3(bare, decay=recipe.train.ema, use_warmup=recipe.train.ema_warmup) if recipe.train.ema else None

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from timm.utils import distribute_bn
 from torch import Tensor, nn
 
 from holdfast.methods import Objective, Player
+from holdfast.models.corruptor import Corruptor, save_corruptor
 from holdfast.training.assemble import Stage, assemble, engine
 from holdfast.training.checkpoint import Position, fingerprint, prune, restore_checkpoint, save_checkpoint
 from holdfast.training.journal import Journal, Meter
@@ -204,6 +205,8 @@ def finish(stage: Stage, run: RunFolder, position: Position, *, journal: Journal
     everyones = stage.accelerator.gather(mine).tolist()
     if stage.accelerator.is_main_process:
         export_model(final, run.path, recipe=stage.recipe, image=stage.image, classes=stage.classes)
+        if isinstance(stage.objective, Player) and "corruptor" in stage.objective.modules:
+            save_corruptor(cast(Corruptor, stage.objective.modules["corruptor"]), run.path / "corruptor.safetensors")
     journal.write(
         "end",
         step=position.step,

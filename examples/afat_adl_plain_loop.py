@@ -1,0 +1,19 @@
+"""AFAT and ADL in a plain PyTorch loop, without Holdfast's engine."""
+
+import timm
+import torch
+
+from holdfast.methods.adl import AttentionDiversification
+from holdfast.methods.afat import FeatureAlignment, corruptor_for
+from holdfast.methods.robust import RobustObjective
+
+model = timm.create_model("vit_nano", num_classes=10)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+objective = RobustObjective(adl=AttentionDiversification(), afat=FeatureAlignment(corruptor_for(model, (32, 32))))
+for step in range(3):
+    images, targets = torch.randn(8, 3, 32, 32), torch.randint(10, (8,))
+    loss = objective(model, images, targets)
+    loss.total.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(step, {name: round(float(value), 4) for name, value in {**loss.parts, **objective.update()}.items()})

@@ -1,0 +1,157 @@
+"""AFAT: align features against a corruption model that looks for the patches whose occlusion hurts most.
+
+Two players, one backward pass: the classifier descends the alignment loss, the corruption model ascends it.
+Published later as RSPC; as released where paper and code differ.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+from torch import Tensor, nn
+
+from holdfast.errors import HoldfastError
+from holdfast.models.corruptor import Corruptor, alignment, occlude, select_lowest
+
+Selection = Literal["adversarial", "random", "cross-entropy"]
+Occlusion = Literal["noise", "drop"]
+
+
+@dataclass(frozen=True)
+class AfatSettings:
+    """How AFAT plays; the defaults are the release's.
+
+    Attributes:
+        weight: λ of the alignment loss. 0.005 belongs to 300 epochs of ImageNet.
+        ratio: ρ, the share of patches that is occluded.
+        selection: who chooses them: the corruption model by alignment, chance, or the corruption model by the
+            cross-entropy of the occluded images (the ablations of the paper's Tables 4 and 6; ours, none was released).
+        occlusion: ``noise`` is uniform in [0, 1) of the normalised space, ``drop`` the mean colour.
+        grad_scale: what multiplies the corruption model's gradients before they are clamped. The release never
+            unscales the gradients of its mixed precision; without this factor the model hardly moves.
+        lr: of the corruption model's SGD (momentum 0.9, Nesterov), constant.
+        weight_decay: of the same; it still shrinks the weights that the gradient makes grow.
+        clip: norm to which its gradient is clipped.
+    """
+
+    weight: float = 0.005
+    ratio: float = 0.1
+    selection: Selection = "adversarial"
+    occlusion: Occlusion = "noise"
+    grad_scale: float = 65536.0
+    lr: float = 1e-4
+    weight_decay: float = 0.05
+    clip: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.weight < 0:
+            raise HoldfastError(f"weight of AFAT must not be negative, got {self.weight}")
+        if not 0 < self.ratio < 1:
+            raise HoldfastError(f"ratio of AFAT must lie between 0 and 1, got {self.ratio}")
+        for name, known in (("selection", Selection), ("occlusion", Occlusion)):
+            if getattr(self, name) not in known.__args__:  # type: ignore[attr-defined]
+                choices = ", ".join(known.__args__)  # type: ignore[attr-defined]
+                raise HoldfastError(f"{name} of AFAT must be one of {choices}, got {getattr(self, name)!r}")
+
+
+class FeatureAlignment:
+    """Occludes the images of a step, measures how far every block's features move, and moves the corruption model."""
+
+    def __init__(
+        self,
+        corruptor: Corruptor,
+        settings: AfatSettings | None = None,
+        *,
+        mean: Sequence[float] = IMAGENET_DEFAULT_MEAN,
+        std: Sequence[float] = IMAGENET_DEFAULT_STD,
+    ) -> None:
+        self.settings = settings or AfatSettings()
+        self.corruptor = corruptor
+        self.low = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)]).view(-1, 1, 1)
+        self.high = torch.tensor([(1 - m) / s for m, s in zip(mean, std, strict=True)]).view(-1, 1, 1)
+        self.modules: Mapping[str, nn.Module] = {}
+        self.optimizers: Mapping[str, torch.optim.Optimizer] = {}
+        if self.settings.selection != "random":
+            self.modules = {"corruptor": corruptor}
+            self.optimizers = {"corruptor": self._optimizer()}
+        self._last: tuple[Tensor, Tensor] | None = None  # normalised images and what was kept of them
+        self._blocked = False  # True while the alignment loss must not reach the corruption model
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        settings = self.settings
+        parameters = self.corruptor.parameters()
+        return torch.optim.SGD(
+            parameters, lr=settings.lr, momentum=0.9, nesterov=True, weight_decay=settings.weight_decay
+        )
+
+    def corrupt(self, images: Tensor) -> Tensor:
+        """Normalised images with the chosen patches occluded (AFAT, Eq. 1); gradients reach the corruption model."""
+        self._blocked = False
+        keep = self._keep(images)
+        noise = torch.rand_like(images) if self.settings.occlusion == "noise" else torch.zeros_like(images)
+        self._last = (images.detach(), keep.detach())
+        return occlude(images, keep, noise, low=self.low, high=self.high)
+
+    def _keep(self, images: Tensor) -> Tensor:
+        rows, columns = self.corruptor.grid
+        if self.settings.selection == "random":
+            scores = torch.rand(len(images), rows * columns, device=images.device)
+            return select_lowest(scores, self.settings.ratio).unflatten(1, (1, rows, columns))
+        keep = self.corruptor.keep(images, self.settings.ratio)
+        if keep.requires_grad:
+            keep.register_hook(lambda gradient: gradient * (0.0 if self._blocked else self.settings.grad_scale))
+        return keep
+
+    def align(self, features: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """The unweighted loss over the blocks of a joint batch [corrupted ; clean] (AFAT, Eq. 2), and figures."""
+        halves = [feature.chunk(2) for feature in features]
+        loss = alignment([corrupted for corrupted, _ in halves], [clean for _, clean in halves])
+        figures = {"alignment": loss.detach()}
+        for index, (corrupted, clean) in enumerate(halves):
+            figures[f"alignment_{index}"] = nn.functional.mse_loss(corrupted.detach(), clean.detach())
+        return loss, figures
+
+    def ascend_cross_entropy(self, loss: Tensor) -> None:
+        """Give the corruption model the gradient of another loss, and let it have none from the alignment."""
+        parameters = list(self.corruptor.parameters())
+        for parameter, gradient in zip(
+            parameters, torch.autograd.grad(loss, parameters, retain_graph=True), strict=True
+        ):
+            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        self._blocked = True
+
+    def update(self) -> dict[str, Tensor]:
+        """Move the corruption model uphill; call it once per step, after backward."""
+        if not self.modules:
+            return {}
+        parameters = list(self.corruptor.parameters())
+        norm = nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad = parameter.grad.nan_to_num(0.0, 0.0, 0.0).neg_()
+        self.optimizers["corruptor"].step()
+        self.optimizers["corruptor"].zero_grad()
+        return {"corruptor_grad_norm": norm.detach(), "selection_change": self._selection_change()}
+
+    @torch.no_grad()
+    def _selection_change(self) -> Tensor:
+        """Share of the occluded patches of the last batch that the moved model would not occlude any more."""
+        if self._last is None:
+            return torch.zeros(())
+        images, kept = self._last
+        occluded = kept == 0
+        now = self.corruptor.keep(images, self.settings.ratio) == 0
+        return 1 - (occluded & now).sum() / occluded.sum().clamp(min=1)
+
+
+def corruptor_for(model: nn.Module, size: tuple[int, int], *, channels: int = 3) -> Corruptor:
+    """A fresh corruption model whose patches are the tokens of this model at this image size."""
+    patch: Any = getattr(model, "patch_size", None) or getattr(getattr(model, "patch_embed", None), "patch_size", None)
+    patch = patch[0] if isinstance(patch, tuple) else patch
+    if not isinstance(patch, int):
+        raise HoldfastError(f"AFAT needs the patch size of the backbone, and {type(model).__name__} has none")
+    if size[0] % patch or size[1] % patch:
+        raise HoldfastError(f"images of {size[0]}×{size[1]} cannot be divided into patches of {patch} pixels")
+    return Corruptor((size[0] // patch, size[1] // patch), patch_size=patch, channels=channels)

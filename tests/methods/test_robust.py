@@ -1,0 +1,251 @@
+"""AFAT, patch-wise augmentation and adversarial training, alone and together, in a plain PyTorch loop."""
+
+import copy
+import runpy
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from torch.nn import functional as F
+
+import holdfast
+from holdfast.attacks import GradientAttack
+from holdfast.methods.adl import AttentionDiversification
+from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
+from holdfast.methods.patch_augment import patch_augment
+from holdfast.methods.robust import AdversarialTraining, PatchAugmentation, RobustObjective, robust_objective
+
+MEAN = STD = (0.5, 0.5, 0.5)
+
+
+def batch(size: int = 32) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.rand(4, 3, size, size) * 2 - 1, torch.arange(4) % 10
+
+
+def afat(model, **settings) -> FeatureAlignment:
+    return FeatureAlignment(corruptor_for(model, (32, 32)), AfatSettings(**settings), mean=MEAN, std=STD)
+
+
+def build(**parts) -> RobustObjective:
+    return RobustObjective(mean=MEAN, std=STD, **parts)
+
+
+@pytest.mark.parametrize(("ratio", "occluded"), [(0.05, 10), (0.1, 20), (0.25, 49), (0.5, 98)])
+@pytest.mark.parametrize("selection", ["adversarial", "random"])
+def test_the_published_number_of_patches_is_occluded(ratio, occluded, selection):
+    model = timm.create_model("vit_tiny_patch16_224")
+    player = FeatureAlignment(corruptor_for(model, (224, 224)), AfatSettings(ratio=ratio, selection=selection))
+    images = torch.randn(2, 3, 224, 224).clamp(-1.5, 1.5)
+    patches = (player.corrupt(images) != images).any(dim=1).unfold(1, 16, 16).unfold(2, 16, 16).flatten(3).any(-1)
+    assert patches.flatten(1).sum(dim=1).tolist() == [occluded, occluded]
+
+
+def test_one_backward_pass_equals_two_separate_ones():
+    """The classifier's gradient of CE + λ·align, and the corruption model's of −scale·λ·align, clipped.
+
+    On a model without BatchNorm: with it, even the clean images' cross-entropy depends a little on the occluded ones.
+    """
+    model = timm.create_model("vit_nano").train()
+    images, targets = batch()
+    player = afat(model, weight=0.7, grad_scale=1000.0, clip=0.01, lr=0.1, weight_decay=0.0)
+    start = copy.deepcopy(player.corruptor)
+    torch.manual_seed(1)
+    objective = build(afat=player)
+    objective(model, images, targets).total.backward()
+    ours = {key: p.grad.clone() for key, p in model.named_parameters()}
+    objective.update()
+
+    def separate() -> tuple[torch.Tensor, torch.Tensor, FeatureAlignment]:
+        torch.manual_seed(1)
+        other = FeatureAlignment(copy.deepcopy(start), AfatSettings(weight=0.7, grad_scale=1000.0), mean=MEAN, std=STD)
+        with holdfast.watch(model) as seen:
+            logits = model(torch.cat([other.corrupt(images), images]))
+        return F.cross_entropy(logits[4:], targets), other.align(seen.features)[0], other
+
+    model.zero_grad()
+    cross_entropy, align, _ = separate()
+    (cross_entropy + 0.7 * align).backward()
+    for key, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, ours[key], atol=1e-6, rtol=1e-4)
+
+    _, align, other = separate()
+    gradients = torch.autograd.grad(0.7 * align, list(other.corruptor.parameters()))
+    norm = torch.stack([g.norm() for g in gradients]).norm()
+    for now, before, gradient in zip(player.corruptor.parameters(), start.parameters(), gradients, strict=True):
+        expected = before + 0.1 * 1.9 * gradient * (0.01 / (norm + 1e-6))  # Nesterov's first step: 1 + momentum
+        torch.testing.assert_close(now, expected, atol=1e-6, rtol=1e-4)
+
+
+def test_cross_entropy_selection_reaches_the_corruption_model_only():
+    model = timm.create_model("fan_nano").eval()
+    images, targets = batch()
+    player = afat(model, selection="cross-entropy", weight=0.0, grad_scale=1.0)
+    torch.manual_seed(2)
+    build(afat=player)(model, images, targets).total.backward()
+    torch.manual_seed(2)
+    other = FeatureAlignment(copy.deepcopy(player.corruptor), player.settings, mean=MEAN, std=STD)
+    hurt = F.cross_entropy(model(other.corrupt(images)), targets)
+    expected = torch.autograd.grad(hurt, list(other.corruptor.parameters()))
+    for parameter, gradient in zip(player.corruptor.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
+    plain = {
+        key: torch.autograd.grad(F.cross_entropy(model(images), targets), p)[0] for key, p in model.named_parameters()
+    }
+    for key, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, plain[key], atol=1e-5, rtol=1e-3)
+
+
+def test_dropped_patches_get_the_mean_colour():
+    model = timm.create_model("fan_nano")
+    images = torch.rand(2, 3, 32, 32) + 0.1
+    corrupted = afat(model, occlusion="drop").corrupt(images)
+    changed = corrupted != images.clamp(-1, 1)
+    assert changed.any()
+    assert (corrupted[changed] == 0).all()
+
+
+COMBINATIONS = {
+    "cross-entropy alone": lambda model: {},
+    "ADL": lambda model: {"adl": AttentionDiversification(variant="paper")},
+    "AFAT": lambda model: {"afat": afat(model)},
+    "AFAT, random": lambda model: {"afat": afat(model, selection="random")},
+    "AFAT and ADL": lambda model: {"afat": afat(model), "adl": AttentionDiversification(variant="paper")},
+    "patches": lambda model: {"patches": PatchAugmentation(patch_size=4)},
+    "adversarial": lambda model: {"adversarial": AdversarialTraining(GradientAttack(eps=0.03, alpha=0.02, steps=2))},
+    "all": lambda model: {
+        "afat": afat(model),
+        "adl": AttentionDiversification(variant="paper"),
+        "patches": PatchAugmentation(patch_size=4),
+        "adversarial": AdversarialTraining(GradientAttack(eps=0.03, alpha=0.02, steps=1), clean_weight=0.5),
+    },
+}
+
+
+@pytest.mark.parametrize("name", ["fan_nano", "tap_fan_nano", "vit_nano", "rvt_nano"])
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_every_combination_moves_the_model_on_every_backbone(combination, name):
+    model = timm.create_model(name.removeprefix("tap_"))
+    if name.startswith("tap_"):
+        holdfast.add_tap(model)
+    objective = build(**COMBINATIONS[combination](model))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    images, targets = batch()
+    losses = []
+    for _ in range(2):
+        loss = objective(model, images, F.one_hot(targets, 10).float())
+        loss.total.backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        optimizer.step()
+        optimizer.zero_grad()
+        figures = {**loss.parts, **objective.update()}
+        assert all(torch.isfinite(torch.as_tensor(value)) for value in figures.values())
+        losses.append(loss.total.item())
+    assert losses[1] != losses[0]
+
+
+def test_released_patch_augmentation_leaves_the_gradients_of_plain_cross_entropy():
+    model = timm.create_model("fan_nano").train()
+    images, targets = batch()
+    gradients = {}
+    for name, parts in {
+        "plain": {},
+        "no-op": {"patches": PatchAugmentation(patch_size=4, discard_gradient=True)},
+    }.items():
+        model.zero_grad()
+        build(**parts)(model, images, targets).total.backward()
+        gradients[name] = torch.cat([p.grad.flatten() for p in model.parameters()])
+    torch.testing.assert_close(gradients["plain"], gradients["no-op"])
+
+
+def test_patch_augmentation_changes_whole_patches_only_and_stays_in_range():
+    images = torch.rand(4, 3, 32, 48)
+    augmented = patch_augment(images, patch_size=8, probability=0.3, low=0.0, high=1.0)
+    changed = (augmented != images).any(dim=1).unfold(1, 8, 8).unfold(2, 8, 8).flatten(3).any(-1)
+    assert 0.4 < changed.float().mean() < 0.9  # 1 − 0.7³ = 0.66
+    assert augmented.min() >= 0
+    assert augmented.max() <= 1
+    untouched = patch_augment(images, patch_size=8, probability=0.0, low=0.0, high=1.0)
+    torch.testing.assert_close(untouched, images, atol=0, rtol=0)
+
+
+def test_both_players_are_alive():
+    """The corruption model has a gradient and changes its mind; the classifier learns to ignore a fixed one."""
+    model = timm.create_model("fan_nano").train()
+    images, targets = batch()
+    objective = build(afat=afat(model, lr=0.05))
+    figures = []
+    for _ in range(8):
+        objective(model, images, targets).total.backward()
+        figures.append(objective.update())
+        model.zero_grad()
+    assert all(figure["corruptor_grad_norm"] > 0 for figure in figures)
+    assert max(figure["selection_change"] for figure in figures) > 0
+
+    objective = build(afat=afat(model, weight=10.0, lr=0.0, occlusion="drop"))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    alignments = []
+    for _ in range(15):
+        loss = objective(model, images, targets)
+        loss.total.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        objective.update()
+        alignments.append(loss.parts["alignment"].item())
+    assert alignments[-1] < 0.5 * alignments[0]
+
+
+def test_an_objective_is_built_from_a_recipes_options():
+    model = timm.create_model("fan_nano")
+    objective = robust_objective(
+        model=model,
+        size=(32, 32),
+        mean=MEAN,
+        std=STD,
+        adl={"variant": "paper"},
+        afat={"weight": 0.1},
+        patches={"patch_size": 4},
+        adversarial={"eps": 0.01, "alpha": 0.01, "steps": 1, "clean_weight": 1.0},
+    )
+    assert objective.modules["corruptor"].grid == (8, 8)
+    loss = objective(model, *batch())
+    assert {
+        "cross_entropy",
+        "alignment",
+        "adl",
+        "patch_cross_entropy",
+        "adversarial_cross_entropy",
+    } <= loss.parts.keys()
+    with pytest.raises(holdfast.HoldfastError, match="options of 'adl' cannot be understood"):
+        robust_objective(model=model, size=(32, 32), mean=MEAN, std=STD, adl={"tao": 2})
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"ratio": 0.0}, "ratio of AFAT must lie between 0 and 1, got 0.0"),
+        ({"ratio": 1.5}, "ratio of AFAT must lie between 0 and 1, got 1.5"),
+        ({"weight": -0.1}, "weight of AFAT must not be negative, got -0.1"),
+        ({"selection": "best"}, "selection of AFAT must be one of adversarial, random, cross-entropy, got 'best'"),
+        ({"occlusion": "black"}, "occlusion of AFAT must be one of noise, drop, got 'black'"),
+    ],
+)
+def test_bad_settings_get_one_sentence(settings, sentence):
+    with pytest.raises(holdfast.HoldfastError, match=sentence):
+        AfatSettings(**settings)
+
+
+def test_a_corruption_model_of_another_grid_is_refused():
+    player = FeatureAlignment(corruptor_for(timm.create_model("fan_nano"), (64, 64)))
+    with pytest.raises(
+        holdfast.HoldfastError, match="images must be 64×64 for a corruptor of 16×16 patches, got 32×32"
+    ):
+        player.corrupt(torch.rand(1, 3, 32, 32))
+    with pytest.raises(holdfast.HoldfastError, match="AFAT needs the patch size of the backbone, and ResNet has none"):
+        corruptor_for(timm.create_model("resnet18"), (224, 224))
+
+
+def test_the_ten_line_example_runs():
+    script = Path(__file__).parents[2] / "examples" / "afat_adl_plain_loop.py"
+    result = runpy.run_path(str(script))
+    assert result["loss"].total.isfinite()
