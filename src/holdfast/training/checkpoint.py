@@ -149,10 +149,11 @@ def _cannot_write(path: Path, error: OSError | SafetensorError) -> HoldfastError
     return HoldfastError(f"checkpoint {str(path)!r} cannot be written ({reason}); the previous one is intact")
 
 
-def fingerprint(module: nn.Module) -> str:
+def fingerprint(*modules: nn.Module) -> str:
     """A hash of every weight and statistic, to compare models across processes and runs."""
     digest = hashlib.sha256()
-    for key, value in sorted(module.state_dict().items()):
-        digest.update(key.encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    for module in modules:
+        for key, value in sorted(module.state_dict().items()):
+            digest.update(key.encode())
+            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

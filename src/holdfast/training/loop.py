@@ -16,7 +16,7 @@ from holdfast.training.assemble import Stage, assemble, engine
 from holdfast.training.checkpoint import Position, fingerprint, prune, restore_checkpoint, save_checkpoint
 from holdfast.training.journal import Journal, Meter
 from holdfast.training.loading import Batch, Unreadable
-from holdfast.training.randomness import For, seeded
+from holdfast.training.randomness import For, reseed, seeded
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import flat_values, load_recipe
 from holdfast.training.run_folder import RunFolder, export_model
@@ -57,7 +57,7 @@ def train(
     recipe = load_recipe(recipe, overrides)
     run = RunFolder(Path(out))
     run.check(recipe, resume=resume)
-    with engine(recipe.train, folder=run.path) as accelerator:
+    with seeded(For.WEIGHTS, recipe.seed), engine(recipe.train, folder=run.path) as accelerator:
         stage = assemble(recipe, accelerator, objective=objective)
         accelerator.wait_for_everyone()  # all have checked the folder before one writes into it
         if accelerator.is_main_process:
@@ -122,8 +122,8 @@ def train_step(stage: Stage, batches: list[Batch], *, step: int, epoch: int) -> 
         images = batch.images.to(accelerator.device, non_blocking=True)
         labels = batch.labels.to(accelerator.device, non_blocking=True)
         last = number == len(batches) - 1
-        key = (For.STEP, recipe.seed, step, number, accelerator.process_index)
-        with seeded(*key), nullcontext() if last else accelerator.no_sync(stage.model):
+        reseed(For.STEP, recipe.seed, step, number, accelerator.process_index)
+        with nullcontext() if last else accelerator.no_sync(stage.model):
             images, targets = stage.mix(images, labels, epoch)
             with accelerator.autocast():
                 loss = stage.objective(stage.model, images, targets)
@@ -199,9 +199,10 @@ def save_all(stage: Stage, run: RunFolder, position: Position) -> None:
 
 
 def finish(stage: Stage, run: RunFolder, position: Position, *, journal: Journal) -> None:
-    """Export the final model, and note whether all processes hold the same one."""
+    """Export the final model, and note whether all processes hold the same one, and the same players."""
     final = stage.ema.module if stage.ema is not None else stage.bare
-    mine = torch.tensor([int(fingerprint(stage.bare)[:15], 16)], device=stage.accelerator.device)
+    players = stage.objective.modules.values() if isinstance(stage.objective, Player) else ()
+    mine = torch.tensor([int(fingerprint(stage.bare, *players)[:15], 16)], device=stage.accelerator.device)
     everyones = stage.accelerator.gather(mine).tolist()
     if stage.accelerator.is_main_process:
         export_model(final, run.path, recipe=stage.recipe, image=stage.image, classes=stage.classes)
