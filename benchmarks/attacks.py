@@ -200,6 +200,7 @@ def page(result: dict) -> str:
         "|---|---|---|",
     ]
     lines += [f"| {row['attack']} | {row['accuracy']:.3f} | {row['note']} |" for row in result.get("strength", [])]
+    lines += ["", *result.get("strength_remarks", [])]
     return "\n".join([*lines, ""])
 
 

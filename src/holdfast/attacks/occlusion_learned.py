@@ -29,8 +29,8 @@ class LearnedOcclusion:
     Attributes:
         ratio: share of the patches that are occluded.
         patch_size: side of a patch in pixels.
-        objective: what the corruption model raises: the ``cross-entropy``, which needs nothing but logits and does the
-            most harm, or the ``alignment`` loss (AFAT, Eq. 2), which is what AFAT's own corruption model raises.
+        objective: what the corruption model raises: the ``cross-entropy``, which needs nothing but logits (AFAT's
+            Table 6 compares the two), or the ``alignment`` loss (AFAT, Eq. 2), as AFAT's own corruption model does.
         epochs: passes over the images.
         lr: Adam's rate.
         fill: what covers a patch; see `Occlusion`.
@@ -88,7 +88,7 @@ def fit_corruptor(attack: LearnedOcclusion, model: nn.Module, batches: Batches, 
 
 
 def raised_cross_entropy(model: nn.Module, covered: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-    """The classifier's loss on the occluded images: the most direct harm, and all it takes are logits."""
+    """The classifier's loss on the occluded images."""
     logits = model(covered)
     check_logits(logits, labels)
     return cross_entropy(single_or_double(logits), labels).mean()
