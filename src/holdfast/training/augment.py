@@ -29,7 +29,7 @@ class ImageFormat:
 
 
 def training_transform(recipe: AugmentRecipe, image: ImageFormat) -> Transform:
-    """A PIL image → a varied, normalised tensor. Draws from the global generators: call it inside ``seeded``."""
+    """A PIL image → a varied, normalised tensor. Draws from the global generators: call ``reseed`` before it."""
     transform = create_transform(
         input_size=(3, image.size, image.size),
         is_training=True,

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from holdfast.data import Source, UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.training.augment import Transform
-from holdfast.training.randomness import For, image_key, seeded
+from holdfast.training.randomness import For, image_key, reseed
 
 
 class Key(NamedTuple):
@@ -117,8 +117,8 @@ class TransformedImages(Dataset[Item]):
             except UnreadableImage as error:
                 unreadable.append(str(error))
                 continue
-            with seeded(For.SAMPLE, self.seed, key.epoch, image_key(self.source.id(index)), key.repeat):
-                return Item(self.transform(image), int(self.source.targets[index]), tuple(unreadable))
+            reseed(For.SAMPLE, self.seed, key.epoch, image_key(self.source.id(index)), key.repeat)
+            return Item(self.transform(image), int(self.source.targets[index]), tuple(unreadable))
         return Item(None, -1, tuple(unreadable))
 
     def _candidates(self, index: int) -> Sequence[int]:

@@ -1,8 +1,9 @@
 """Randomness without global state of ours.
 
 The augmentations of timm and torchvision, mixup and drop-path draw from the global generators of Python, NumPy and
-torch. Whoever calls them does so inside :func:`seeded`, under a key that says what for: so results do not depend on
-workers or on what ran before, a resumed run continues exactly, and the caller's generators are left as they were.
+torch. Whoever calls them first calls :func:`reseed` with a key that says what for: so results do not depend on workers
+or on what ran before, and a resumed run continues exactly. A whole run happens inside :func:`seeded`, which leaves the
+caller's generators as they were.
 """
 
 import contextlib
@@ -29,19 +30,23 @@ def image_key(id: str) -> int:
     return int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8).digest(), "little")
 
 
+def reseed(*key: int) -> None:
+    """Seed the three global generators by a key."""
+    seeds = np.random.SeedSequence(key).generate_state(3)
+    random.seed(int(seeds[0]))
+    np.random.seed(seeds[1])  # noqa: NPY002 - timm draws from this generator
+    torch.default_generator.manual_seed(int(seeds[2]))
+    if _gpu_in_use():
+        torch.cuda.manual_seed(int(seeds[2]))
+
+
 @contextlib.contextmanager
 def seeded(*key: int) -> Iterator[None]:
     """Seed the three global generators by a key, and put them back afterwards."""
-    seeds = np.random.SeedSequence(key).generate_state(3)
     python, legacy, cpu = random.getstate(), np.random.get_state(), torch.default_generator.get_state()  # noqa: NPY002
-    on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
-    gpu = torch.cuda.get_rng_state() if on_gpu else None
+    gpu = torch.cuda.get_rng_state() if _gpu_in_use() else None
     try:
-        random.seed(int(seeds[0]))
-        np.random.seed(seeds[1])  # noqa: NPY002 - timm draws from this generator
-        torch.default_generator.manual_seed(int(seeds[2]))
-        if gpu is not None:
-            torch.cuda.manual_seed(int(seeds[2]))
+        reseed(*key)
         yield
     finally:
         random.setstate(python)
@@ -49,3 +54,7 @@ def seeded(*key: int) -> Iterator[None]:
         torch.default_generator.set_state(cpu)
         if gpu is not None:
             torch.cuda.set_rng_state(gpu)
+
+
+def _gpu_in_use() -> bool:
+    return torch.cuda.is_initialized() and not torch.cuda._is_in_bad_fork()
