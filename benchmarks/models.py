@@ -7,7 +7,6 @@ Writes benchmarks/results/models.json and models.md.
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,6 +20,7 @@ import holdfast  # noqa: F401 - registers our models
 from environment import as_line, describe
 from holdfast.models.fan import TokenAttention
 from interleave import interleave
+from memory import extra_peak_megabytes
 
 RESULTS = Path(__file__).parent / "results"
 BATCH, THREADS = 8, 2
@@ -156,10 +156,7 @@ def memory_of_channel_attentions() -> list[dict[str, object]]:
 def training_memory(design: str) -> float:
     """Megabytes that one step adds to the peak of a process that holds model and images."""
     model = timm.create_model("fan_small_12_p16_224", channel_attention=design)
-    step = training_step(model, images(channels_last=False))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    step()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return extra_peak_megabytes(training_step(model, images(channels_last=False)))
 
 
 def row(what: str, how: str, ratio: float, bar: float | None, **more: object) -> dict[str, object]:

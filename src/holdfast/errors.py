@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 class HoldfastError(ValueError):
-    """One sentence that names the argument, what was expected and what came. The command line prints it and exits with 2."""
+    """One sentence that names the argument, what was expected and what came; the command line exits with 2."""
 
 
 def nearest(name: str, known: Iterable[str], *, count: int = 3) -> str:
