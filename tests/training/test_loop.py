@@ -1,6 +1,7 @@
 """What a run does, writes and leaves behind."""
 
 import json
+from pathlib import Path
 
 import pytest
 import timm
@@ -165,6 +166,16 @@ def test_a_run_with_an_owned_module_resumes_exactly(tmp_path):
     assert run(tmp_path / "parts", objective=stopping).stopped_by
     run(tmp_path / "parts", resume=True, objective=WithPlayer())
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_the_objective_of_the_documentation_runs(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "train.md").read_text()
+    example = page.split("```python\n")[1].split("holdfast.train(")[0]
+    names: dict = {}
+    exec(example, names)
+    run(tmp_path / "run", objective=names["Quieter"](), train={"epochs": 1})
+    line = log_of(tmp_path / "run", "step")[0]
+    assert line["loss"] == pytest.approx(line["cross_entropy"] + line["penalty"], rel=1e-5)
 
 
 class StopsAt:
