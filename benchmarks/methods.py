@@ -95,8 +95,12 @@ def adl_step(form: str, tokens: int) -> dict[str, float]:
     handle = AttentionHandle("x", "token", q, k, scale=0.2)
     warm = AttentionHandle("x", "token", q[:, :, :8], k[:, :, :8], scale=0.2)
     layer_diversification(warm, variant="paper", chunk=4)[0].backward()  # threads and libraries are counted before
-    chunk, start = 64 if form == "chunked" else None, time.perf_counter()
-    peak = extra_peak_megabytes(lambda: layer_diversification(handle, variant="paper", chunk=chunk)[0].backward())
+
+    def loss_and_gradient() -> None:
+        layer_diversification(handle, variant="paper", chunk=64 if form == "chunked" else None)[0].backward()
+
+    start = time.perf_counter()
+    peak = extra_peak_megabytes(loss_and_gradient)
     return {"megabytes": peak, "seconds": time.perf_counter() - start}
 
 

@@ -13,6 +13,7 @@ import holdfast
 from holdfast.attacks import GradientAttack
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
+from holdfast.methods.noise2net import noise2net
 from holdfast.methods.patch_augment import patch_augment
 from holdfast.methods.robust import AdversarialTraining, PatchAugmentation, RobustObjective, robust_objective
 
@@ -113,6 +114,7 @@ COMBINATIONS = {
     "AFAT and ADL": lambda model: {"afat": afat(model), "adl": AttentionDiversification(variant="paper")},
     "patches": lambda model: {"patches": PatchAugmentation(patch_size=4)},
     "adversarial": lambda model: {"adversarial": AdversarialTraining(GradientAttack(eps=0.03, alpha=0.02, steps=2))},
+    "Noise2Net": lambda model: {"noise2net_share": 0.5},
     "all": lambda model: {
         "afat": afat(model),
         "adl": AttentionDiversification(variant="paper"),
@@ -167,6 +169,20 @@ def test_patch_augmentation_changes_whole_patches_only_and_stays_in_range():
     assert augmented.max() <= 1
     untouched = patch_augment(images, patch_size=8, probability=0.0, low=0.0, high=1.0)
     torch.testing.assert_close(untouched, images, atol=0, rtol=0)
+
+
+def test_noise2net_distorts_its_share_of_the_batch_differently_every_time():
+    images = torch.rand(6, 3, 32, 48)
+    once, again = (noise2net(images, share=0.5, low=0.0, high=1.0) for _ in range(2))
+    torch.testing.assert_close(once[3:], images[3:], atol=0, rtol=0)
+    assert ((once[:3] - images[:3]).abs().mean(dim=(1, 2, 3)) > 0.01).all()
+    assert (once[:3] - again[:3]).abs().mean() > 0.01
+    assert once.min() >= 0
+    assert once.max() <= 1
+    torch.manual_seed(3)
+    first = noise2net(images, low=0.0, high=1.0)
+    torch.manual_seed(3)
+    torch.testing.assert_close(noise2net(images, low=0.0, high=1.0), first, atol=0, rtol=0)
 
 
 def test_both_players_are_alive():

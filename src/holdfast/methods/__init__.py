@@ -2,6 +2,7 @@
 
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
+from holdfast.methods.noise2net import noise2net
 from holdfast.methods.objective import OBJECTIVES, CrossEntropy, Loss, Objective, Player, build_objective
 from holdfast.methods.patch_augment import patch_augment
 from holdfast.methods.robust import AdversarialTraining, PatchAugmentation, RobustObjective, robust_objective
@@ -22,6 +23,7 @@ __all__ = [
     "RobustObjective",
     "build_objective",
     "corruptor_for",
+    "noise2net",
     "patch_augment",
     "robust_objective",
 ]

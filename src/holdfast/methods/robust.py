@@ -22,6 +22,7 @@ from holdfast.attention import AttentionHandle, Seen, watch
 from holdfast.errors import HoldfastError
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
+from holdfast.methods.noise2net import noise2net
 from holdfast.methods.objective import Loss
 from holdfast.methods.patch_augment import patch_augment
 
@@ -59,7 +60,7 @@ class AdversarialTraining:
 
 
 class RobustObjective:
-    """Cross-entropy, and any of ADL, AFAT, patch-wise augmentation and adversarial training.
+    """Cross-entropy, and any of ADL, AFAT, patch-wise augmentation, adversarial training and Noise2Net's images.
 
     With AFAT the model sees one joint batch [corrupted ; clean] and ADL looks at the clean half. ``mean`` and ``std``
     are those that the images were normalised with.
@@ -72,10 +73,14 @@ class RobustObjective:
         afat: FeatureAlignment | None = None,
         patches: PatchAugmentation | None = None,
         adversarial: AdversarialTraining | None = None,
+        noise2net_share: float = 0.0,
         mean: Sequence[float] = IMAGENET_DEFAULT_MEAN,
         std: Sequence[float] = IMAGENET_DEFAULT_STD,
     ) -> None:
+        if not 0 <= noise2net_share <= 1:
+            raise HoldfastError(f"noise2net_share must lie between 0 and 1, got {noise2net_share}")
         self.adl, self.afat, self.patches, self.adversarial = adl, afat, patches, adversarial
+        self.noise2net_share = noise2net_share
         self.mean, self.std = torch.tensor(mean).view(-1, 1, 1), torch.tensor(std).view(-1, 1, 1)
 
     @property
@@ -94,6 +99,8 @@ class RobustObjective:
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Loss:
         """The loss of a batch of normalised images with hard or soft targets."""
+        if self.noise2net_share > 0:
+            images = noise2net(images, share=self.noise2net_share, **self._range())
         batch = images if self.afat is None else torch.cat([self.afat.corrupt(images), images])
         with watch(model) if self.adl or self.afat else nullcontext(Seen()) as seen:
             logits = model(batch)
@@ -117,11 +124,14 @@ class RobustObjective:
             total, parts = total + self.adversarial.weight * loss, parts | {"adversarial_cross_entropy": loss.detach()}
         return Loss(total, parts)
 
+    def _range(self) -> dict[str, Tensor]:
+        """The values of 0 and 1 in the images' space."""
+        return {"low": -self.mean / self.std, "high": (1 - self.mean) / self.std}
+
     def _patch_loss(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         settings = self.patches or PatchAugmentation()
-        low, high = -self.mean / self.std, (1 - self.mean) / self.std
         augmented = patch_augment(
-            images, patch_size=settings.patch_size, probability=settings.probability, low=low, high=high
+            images, patch_size=settings.patch_size, probability=settings.probability, **self._range()
         )
         with torch.no_grad() if settings.discard_gradient else nullcontext():
             return F.cross_entropy(model(augmented), targets)
@@ -155,6 +165,7 @@ def robust_objective(
     afat: Mapping[str, Any] | None = None,
     patches: Mapping[str, Any] | None = None,
     adversarial: Mapping[str, Any] | None = None,
+    noise2net_share: float = 0.0,
 ) -> RobustObjective:
     """A robust objective from a recipe's options; AFAT's corruption model gets the grid of the model."""
     alignment = None
@@ -170,6 +181,7 @@ def robust_objective(
         adversarial=None
         if adversarial is None
         else AdversarialTraining(attack=_settings(GradientAttack, "adversarial", attack), **weights),
+        noise2net_share=noise2net_share,
         mean=mean,
         std=std,
     )

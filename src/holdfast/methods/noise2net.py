@@ -1,0 +1,48 @@
+"""Noise2Net: distort images by a small network with fresh random weights, the variant of DeepAugment without weights.
+
+After Hendrycks et al., *The Many Faces of Robustness*, 2021: residual multi-scale blocks, drawn anew for every batch.
+The widths inside the blocks are ours.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+BLOCKS, SCALES, WIDTH = 4, 4, 4
+STRENGTH = (0.375, 0.75)
+
+
+def noise2net(images: Tensor, *, share: float = 0.5, low: Tensor | float, high: Tensor | float) -> Tensor:
+    """Normalised images, the first ``share`` of the batch distorted: x ← x + ε · block(x), four times.
+
+    ε is uniform in [0.375, 0.75); kernels are 1 or 3 wide, dilations 1 to 3. The result is clamped to [low, high], the
+    values of 0 and 1 in the images' space. Draws from torch's global generator.
+    """
+    count = round(share * len(images))
+    distorted = images[:count]
+    with torch.no_grad():
+        for _ in range(BLOCKS):
+            strength = float(torch.empty(()).uniform_(*STRENGTH))
+            distorted = distorted + strength * _random_block(distorted)
+    bounds = [torch.as_tensor(bound, dtype=images.dtype, device=images.device) for bound in (low, high)]
+    return torch.cat([torch.clamp(distorted, min=bounds[0], max=bounds[1]), images[count:]])
+
+
+def _random_block(x: Tensor) -> Tensor:
+    """A Res2Net-like block with new weights: scales in a row, each seeing the one before; (B, C, H, W) → the same."""
+    channels = x.shape[1]
+    scales = F.gelu(F.conv2d(x, _weights(SCALES * WIDTH, channels, 1, x))).chunk(SCALES, dim=1)
+    outputs = [scales[0]]
+    for scale in scales[1:]:
+        kernel = 1 + 2 * int(torch.randint(2, ()))
+        dilation = 1 + int(torch.randint(3, ()))
+        weights = _weights(WIDTH, WIDTH, kernel, x)
+        outputs.append(
+            F.gelu(F.conv2d(scale + outputs[-1], weights, padding=dilation * (kernel // 2), dilation=dilation))
+        )
+    return F.conv2d(torch.cat(outputs, dim=1), _weights(channels, SCALES * WIDTH, 1, x))
+
+
+def _weights(out_channels: int, in_channels: int, kernel: int, like: Tensor) -> Tensor:
+    weights = torch.empty(out_channels, in_channels, kernel, kernel)
+    return nn.init.kaiming_normal_(weights, nonlinearity="linear").to(like)
