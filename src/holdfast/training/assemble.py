@@ -98,13 +98,16 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
         if objective is None:
             context = {"model": bare, "size": (image.size, image.size), "mean": image.mean, "std": image.std}
             objective = build_objective(recipe.objective.name, recipe.objective.options, context)
-    _prepare_module(bare, recipe.train)
+    if recipe.train.grad_checkpointing:
+        bare.set_grad_checkpointing(True)
     bare.to(accelerator.device)
     ema = ModelEmaV3(bare, decay=recipe.train.ema, use_warmup=recipe.train.ema_warmup) if recipe.train.ema else None
     steps_per_epoch = order.batches_per_epoch // recipe.train.accumulate
     global_batch = order.global_batch * recipe.train.accumulate
     inner = build_optimizer(bare, recipe.optimizer, global_batch=global_batch)
     schedule, epochs = build_schedule(inner, recipe.schedule, epochs=recipe.train.epochs, steps=steps_per_epoch)
+    if recipe.train.compile:  # after the average was copied: it stays as it is
+        bare.compile()
     model, optimizer = accelerator.prepare(bare, inner)
     if isinstance(objective, Player):
         for module in objective.modules.values():
@@ -244,10 +247,3 @@ def _check_trackers(names: list[str]) -> None:
         if importlib.util.find_spec(name) is None:
             extra = f"'holdfast[{name}]'" if name in ("tensorboard", "wandb") else name
             raise HoldfastError(f"train.trackers names {name}, which is not installed: pip install {extra}")
-
-
-def _prepare_module(model: nn.Module, recipe: TrainRecipe) -> None:
-    if recipe.grad_checkpointing:
-        model.set_grad_checkpointing(True)
-    if recipe.compile:
-        model.compile()

@@ -104,8 +104,11 @@ class Journal:
         """A line of the log; its numbers also go to the trackers and to the bar."""
         if not self._main:
             return
-        with self._path.open("a", encoding="utf-8") as log:
-            log.write(json.dumps({"event": event, "step": step, "epoch": epoch, **values}) + "\n")
+        try:
+            with self._path.open("a", encoding="utf-8") as log:
+                log.write(json.dumps({"event": event, "step": step, "epoch": epoch, **values}) + "\n")
+        except OSError as error:
+            raise HoldfastError(f"{str(self._path)!r} cannot be written ({error.strerror}) at step {step}") from error
         numbers = {key: value for key, value in values.items() if isinstance(value, int | float)}
         if self._accelerator.trackers:
             self._accelerator.log({f"{event}/{key}": value for key, value in numbers.items()}, step=step)

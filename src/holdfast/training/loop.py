@@ -62,7 +62,7 @@ def train(
         accelerator.wait_for_everyone()  # all have checked the folder before one writes into it
         if accelerator.is_main_process:
             run.create(recipe)
-        position = restore_checkpoint(run.checkpoints, stage.moving())
+        position = restore_checkpoint(run.checkpoints, stage.moving()) if resume else Position()
         if recipe.train.trackers:
             accelerator.init_trackers("holdfast", config=flat_values(recipe))
         with Journal(accelerator, run.path, steps=stage.steps, show=show) as journal, StopRequest() as stop:

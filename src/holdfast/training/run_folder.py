@@ -69,9 +69,12 @@ def export_model(
         "interpolation": image.interpolation,
         "crop_pct": image.crop_pct,
     }
-    with atomic.replacing(folder / "model.safetensors") as temporary:
-        save_weights(model, temporary)
     arguments = {**recipe.model.kwargs, **size_argument(name, recipe.data.size)}
-    with atomic.replacing(folder / "config.json") as temporary:
-        path: Any = temporary  # annotated as text, used as a path
-        save_config_for_hf(model, path, model_config={"label_names": list(classes)}, model_args=arguments)
+    try:
+        with atomic.replacing(folder / "model.safetensors") as temporary:
+            save_weights(model, temporary)
+        with atomic.replacing(folder / "config.json") as temporary:
+            path: Any = temporary  # annotated as text, used as a path
+            save_config_for_hf(model, path, model_config={"label_names": list(classes)}, model_args=arguments)
+    except OSError as error:
+        raise HoldfastError(f"the final model cannot be written into {str(folder)!r} ({error.strerror})") from error
