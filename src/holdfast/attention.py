@@ -125,7 +125,7 @@ def watch(model: nn.Module) -> Iterator[Seen]:
     For Holdfast's models and timm's ViT, DeiT, Swin and XCiT, also wrapped for data-parallel training and under
     gradient checkpointing. The hooks are gone when the ``with`` ends, also after an exception.
     """
-    model = _unwrap(model)
+    model = _watchable(model)
     readers = [
         (name, module, READERS[type(module)]) for name, module in model.named_modules() if type(module) in READERS
     ]
@@ -333,9 +333,15 @@ def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def _unwrap(model: nn.Module) -> nn.Module:
+def without_wrappers(model: nn.Module) -> nn.Module:
+    """The model itself, outside of data-parallel wrappers."""
     while isinstance(model, DistributedDataParallel | DataParallel):
         model = model.module
+    return model
+
+
+def _watchable(model: nn.Module) -> nn.Module:
+    model = without_wrappers(model)
     compiled = any(
         isinstance(module, torch._dynamo.OptimizedModule | torch.jit.ScriptModule)
         or module._compiled_call_impl is not None

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from holdfast.attacks import draws
 from holdfast.attacks.patches import check_grid
-from holdfast.attacks.pixels import PixelModel, check_images, without_wrappers
+from holdfast.attacks.pixels import PixelModel, check_images
 from holdfast.attacks.undisturbed import predict, undisturbed
+from holdfast.attention import without_wrappers
 from holdfast.errors import HoldfastError
 from holdfast.models.corruptor import Corruptor, occlude, select_lowest
 

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from timm.data import resolve_model_data_config
 from torch import Tensor, nn
-from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from holdfast.attention import without_wrappers
 from holdfast.errors import HoldfastError
 
 TOLERANCE = 1e-6  # image + (1 − image) may round to a little above 1
@@ -104,13 +104,6 @@ def check_differentiable(output: Tensor) -> None:
             "the model must be differentiable with respect to its images, got logits without a gradient "
             "(does it run under no_grad, or round its input?)"
         )
-
-
-def without_wrappers(model: nn.Module) -> nn.Module:
-    """The model itself, outside of data-parallel wrappers."""
-    while isinstance(model, DistributedDataParallel | DataParallel):
-        model = model.module
-    return model
 
 
 def local(model: nn.Module) -> nn.Module:

@@ -110,7 +110,12 @@ class Backbone(nn.Module):
         self.head = self._new_head().to(reference.device, reference.dtype).train(self.training)
 
     def _new_head(self) -> nn.Module:
-        return nn.Linear(self.num_features, self.num_classes) if self.num_classes > 0 else nn.Identity()
+        head = nn.Linear(self.num_features, self.num_classes) if self.num_classes > 0 else nn.Identity()
+        self._init_head(head)
+        return head
+
+    def _init_head(self, head: nn.Module) -> None:
+        """Start weights of a fresh head; PyTorch's own unless a model has others."""
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         """Recompute the blocks' activations in the backward pass instead of keeping them."""

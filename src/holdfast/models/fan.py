@@ -266,7 +266,7 @@ class FAN(Backbone):
 
         self.feature_info = self._describe_features(depth - 1 if feature_block is None else feature_block)
         trunc_normal_(self.cls_token, std=0.02)
-        self.apply(_init_fan)
+        self.apply(init_fan)
         if num_classes > 0 and head_init_scale != 1:
             with torch.no_grad():
                 for parameter in self.head.parameters():
@@ -346,10 +346,8 @@ class FAN(Backbone):
             self.reset_classifier(0)
         return take
 
-    def _new_head(self) -> nn.Module:
-        head = super()._new_head()
-        _init_fan(head)
-        return head
+    def _init_head(self, head: nn.Module) -> None:
+        init_fan(head)
 
     def no_weight_decay(self) -> set[str]:
         """As released: 1-D tensors and biases are timm's own rule, so only the class token needs naming."""
@@ -369,7 +367,8 @@ def _check_channel_attention(name: str) -> None:
         raise HoldfastError(f"channel_attention must be one of {', '.join(CHANNEL_ATTENTION)}, got {name!r}{hint}")
 
 
-def _init_fan(module: nn.Module) -> None:
+def init_fan(module: nn.Module) -> None:
+    """Start weights as released: narrow linear layers, wide depthwise kernels."""
     if isinstance(module, nn.Linear):
         trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:

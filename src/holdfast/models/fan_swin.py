@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from holdfast.errors import HoldfastError
 from holdfast.layers.channel_attention import EfficientChannelAttention
 from holdfast.models.backbone import Backbone, Wanted, as_pair, build, check_image, imagenet_cfg, take_indices
-from holdfast.models.fan import _init_fan
+from holdfast.models.fan import init_fan
 
 
 class FANSwinBlock(SwinTransformerBlock):
@@ -131,7 +131,7 @@ class FANSwin(Backbone):
             {"num_chs": embed_dim * 2**stage, "reduction": patch_size * 2**stage, "module": f"layers.{stage}"}
             for stage in range(len(depths))
         ]
-        self.apply(_init_fan)
+        self.apply(init_fan)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Tokens (B, H, W, C) → logits (or their mean)."""
@@ -170,10 +170,8 @@ class FANSwin(Backbone):
             self.reset_classifier(0)
         return take
 
-    def _new_head(self) -> nn.Module:
-        head = super()._new_head()
-        _init_fan(head)
-        return head
+    def _init_head(self, head: nn.Module) -> None:
+        init_fan(head)
 
     def no_weight_decay(self) -> set[str]:
         """As released: nothing beyond timm's own rule (1-D tensors and biases); position tables are decayed."""
