@@ -69,6 +69,14 @@ def recipes_table(arguments: Namespace) -> Table:
     return _table("recipe", "what it trains", rows=[[name, headline(name)] for name in names])
 
 
+def methods_table(arguments: Namespace) -> Table:
+    """What a model can be trained for: objectives, and the parts of the robust one."""
+    from holdfast.methods import METHODS
+
+    names = _matching(arguments.pattern, list(METHODS))
+    return _table("method", "what it does", rows=[[name, METHODS[name]] for name in names])
+
+
 def data_table(arguments: Namespace) -> Table:
     """The data sources that a recipe can name; several are joined with a plus sign."""
     from holdfast.data import SOURCES
@@ -96,6 +104,7 @@ def _table(*columns: str, rows: list[list[str]]) -> Table:
 LISTERS: dict[str, Callable[[Namespace], Table]] = {
     "corruptions": corruptions_table,
     "data": data_table,
+    "methods": methods_table,
     "models": models_table,
     "recipes": recipes_table,
 }

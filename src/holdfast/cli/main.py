@@ -14,7 +14,7 @@ from holdfast.errors import HoldfastError, nearest
 # name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and
 # `run(arguments)`, and imports torch only inside `run`.
 COMMANDS = {
-    "list": "list models (with --cost: parameters and GMACs beside the papers' figures) or corruptions",
+    "list": "list models (with --cost: size and GMACs beside the papers'), methods, corruptions, recipes or data",
     "train": "train or fine-tune a model from a recipe",
     "convert": "turn a published checkpoint into a folder that timm loads",
     "corrupt": "write corrupted copies of a folder of images",

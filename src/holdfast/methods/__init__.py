@@ -9,7 +9,17 @@ from holdfast.methods.robust import AdversarialTraining, PatchAugmentation, Robu
 
 OBJECTIVES["robust"] = robust_objective
 
+METHODS = {  # as a recipe names them, under objective.name or as options of the objective `robust`
+    "cross_entropy": "plain cross-entropy, hard or soft targets",
+    "robust: adl": "attention diversification loss against overfocusing (TAP+ADL)",
+    "robust: afat": "features aligned against the patches that a corruption model picks (AFAT, RSPC)",
+    "robust: patches": "a second cross-entropy on patch-wise augmented images (RVT)",
+    "robust: adversarial": "cross-entropy on FGSM or PGD images",
+    "robust: noise2net_share": "a share of the batch distorted by random networks (DeepAugment)",
+}
+
 __all__ = [
+    "METHODS",
     "OBJECTIVES",
     "AdversarialTraining",
     "AfatSettings",
