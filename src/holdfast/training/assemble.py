@@ -1,16 +1,11 @@
 """From a recipe to everything that the loop moves. What is wrong with a recipe is said here, before the first step."""
 
-import contextlib
-import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState, GradientState, is_initialized
-from accelerate.utils import DistributedType, LoggerType
 from timm.data import resolve_data_config
 from timm.optim import create_optimizer_v2
 from timm.scheduler import create_scheduler_v2
@@ -19,13 +14,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from holdfast.data import Source, check_same_classes, open_data, stratified_subset
-from holdfast.errors import HoldfastError, nearest
+from holdfast.errors import HoldfastError
 from holdfast.methods import Objective, Player, build_objective
 from holdfast.training.augment import ImageFormat, batch_mixer, training_transform, validation_transform
 from holdfast.training.checkpoint import Moving
 from holdfast.training.loading import Order, Stretch, TransformedImages, training_loader, validation_loader
 from holdfast.training.randomness import For, seeded
-from holdfast.training.recipe import DataRecipe, OptimizerRecipe, Recipe, ScheduleRecipe, TrainRecipe
+from holdfast.training.recipe import DataRecipe, OptimizerRecipe, Recipe, ScheduleRecipe
 from holdfast.training.starting import start_model
 
 
@@ -82,16 +77,7 @@ class Stage:
 def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective | None = None) -> Stage:
     """Open the data, build the model, its optimizer and its objective."""
     train, val = open_sources(recipe.data, seed=recipe.seed)
-    processes, rank = accelerator.num_processes, accelerator.process_index
-    order = Order(
-        len(train),
-        batch_size=recipe.train.batch_size,
-        accumulate=recipe.train.accumulate,
-        processes=processes,
-        rank=rank,
-        seed=recipe.seed,
-        repeats=recipe.augment.repeats,
-    )
+    order = build_order(recipe, accelerator, length=len(train))
     with seeded(For.WEIGHTS, recipe.seed):
         bare = start_model(recipe.model, classes=len(train.classes), size=recipe.data.size)
         image = image_format(recipe.data, bare)
@@ -124,19 +110,9 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
         mix=batch_mixer(recipe.augment, classes=len(train.classes)),
         order=order,
         train_images=TransformedImages(
-            train,
-            training_transform(recipe.augment, image),
-            seed=recipe.seed,
-            replace_unreadable=recipe.data.skip_bad,
+            train, training_transform(recipe.augment, image), seed=recipe.seed, replace_unreadable=recipe.data.skip_bad
         ),
-        val_batches=validation_loader(
-            TransformedImages(val, validation_transform(image), seed=recipe.seed),
-            batch_size=recipe.train.batch_size,
-            processes=processes,
-            rank=rank,
-            workers=recipe.data.workers,
-            pin=accelerator.device.type == "cuda",
-        ),
+        val_batches=build_validation(recipe, accelerator, source=val, image=image),
         image=image,
         classes=train.classes,
         steps_per_epoch=steps_per_epoch,
@@ -154,6 +130,33 @@ def open_sources(recipe: DataRecipe, *, seed: int) -> tuple[Source, Source]:
     if recipe.val_subset is not None:
         val = stratified_subset(val, recipe.val_subset, seed=seed)
     return train, val
+
+
+def build_order(recipe: Recipe, accelerator: Accelerator, *, length: int) -> Order:
+    """Which of ``length`` images this process sees when."""
+    return Order(
+        length,
+        batch_size=recipe.train.batch_size,
+        accumulate=recipe.train.accumulate,
+        processes=accelerator.num_processes,
+        rank=accelerator.process_index,
+        seed=recipe.seed,
+        repeats=recipe.augment.repeats,
+    )
+
+
+def build_validation(
+    recipe: Recipe, accelerator: Accelerator, *, source: Source, image: ImageFormat
+) -> DataLoader[Any]:
+    """This process' share of the validation images."""
+    return validation_loader(
+        TransformedImages(source, validation_transform(image), seed=recipe.seed),
+        batch_size=recipe.train.batch_size,
+        processes=accelerator.num_processes,
+        rank=accelerator.process_index,
+        workers=recipe.data.workers,
+        pin=accelerator.device.type == "cuda",
+    )
 
 
 def image_format(recipe: DataRecipe, model: nn.Module) -> ImageFormat:
@@ -202,48 +205,3 @@ def build_schedule(
     if recipe.every == "epoch":
         return (lambda step: scheduler.step(step // steps)), total_epochs
     return scheduler.step_update, total_epochs
-
-
-@contextlib.contextmanager
-def engine(recipe: TrainRecipe, *, folder: Path) -> Iterator[Accelerator]:
-    """accelerate's engine for this process: device, precision, processes, trackers. Released when the run ends."""
-    somebody_elses = is_initialized()
-    accelerator = _start_accelerator(recipe, folder=folder)
-    try:
-        yield accelerator
-    finally:
-        for tracker in accelerator.trackers:
-            tracker.finish()
-        if not somebody_elses:  # so that the next run in this process may use another device or precision
-            accelerator.state.destroy_process_group()
-            AcceleratorState._reset_state(reset_partial_state=True)
-            GradientState._reset_state()
-
-
-def _start_accelerator(recipe: TrainRecipe, *, folder: Path) -> Accelerator:
-    cuda = torch.cuda.is_available()
-    if recipe.device == "cuda" and not cuda:
-        raise HoldfastError("train.device is 'cuda', but torch sees no CUDA device; use 'cpu' or 'auto'")
-    on_cpu = recipe.device == "cpu" or not cuda
-    precision = recipe.precision
-    if precision == "auto":  # half precision is slower than fp32 on common CPUs
-        precision = "no" if on_cpu else "bf16" if torch.cuda.is_bf16_supported() else "fp16"
-    if precision == "fp16" and on_cpu:
-        raise HoldfastError("train.precision must be 'no' or 'bf16' on a CPU, got 'fp16'")
-    _check_trackers(recipe.trackers)
-    accelerator = Accelerator(
-        cpu=recipe.device == "cpu", mixed_precision=precision, log_with=recipe.trackers or None, project_dir=folder
-    )
-    if accelerator.distributed_type not in (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
-        raise HoldfastError(f"training runs as one process or with DDP, got {accelerator.distributed_type.value}")
-    return accelerator
-
-
-def _check_trackers(names: list[str]) -> None:
-    known = [str(kind) for kind in LoggerType if kind != LoggerType.ALL]
-    for name in names:
-        if name not in known:
-            raise HoldfastError(f"unknown tracker {name!r}{nearest(name, known) or f'; known are {known}'}")
-        if importlib.util.find_spec(name) is None:
-            extra = f"'holdfast[{name}]'" if name in ("tensorboard", "wandb") else name
-            raise HoldfastError(f"train.trackers names {name}, which is not installed: pip install {extra}")

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from holdfast.methods import Objective, Player
 from holdfast.models.corruptor import Corruptor, save_corruptor
-from holdfast.training.assemble import Stage, assemble, engine
+from holdfast.training.assemble import Stage, assemble
 from holdfast.training.checkpoint import Position, fingerprint, prune, restore_checkpoint, save_checkpoint
+from holdfast.training.engine import engine
 from holdfast.training.journal import Journal, Meter
 from holdfast.training.loading import Batch, Unreadable
 from holdfast.training.randomness import For, reseed, seeded

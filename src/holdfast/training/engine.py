@@ -1,0 +1,59 @@
+"""The engine under the loop: Hugging Face accelerate, for one process or many, on CPU or CUDA."""
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, GradientState, is_initialized
+from accelerate.utils import DistributedType, LoggerType
+
+from holdfast.errors import HoldfastError, nearest
+from holdfast.training.recipe import TrainRecipe
+
+
+@contextlib.contextmanager
+def engine(recipe: TrainRecipe, *, folder: Path) -> Iterator[Accelerator]:
+    """accelerate's engine for this process: device, precision, processes, trackers. Released when the run ends."""
+    somebody_elses = is_initialized()
+    accelerator = _start_accelerator(recipe, folder=folder)
+    try:
+        yield accelerator
+    finally:
+        for tracker in accelerator.trackers:
+            tracker.finish()
+        if not somebody_elses:  # so that the next run in this process may use another device or precision
+            accelerator.state.destroy_process_group()
+            AcceleratorState._reset_state(reset_partial_state=True)
+            GradientState._reset_state()
+
+
+def _start_accelerator(recipe: TrainRecipe, *, folder: Path) -> Accelerator:
+    cuda = torch.cuda.is_available()
+    if recipe.device == "cuda" and not cuda:
+        raise HoldfastError("train.device is 'cuda', but torch sees no CUDA device; use 'cpu' or 'auto'")
+    on_cpu = recipe.device == "cpu" or not cuda
+    precision = recipe.precision
+    if precision == "auto":  # half precision is slower than fp32 on common CPUs
+        precision = "no" if on_cpu else "bf16" if torch.cuda.is_bf16_supported() else "fp16"
+    if precision == "fp16" and on_cpu:
+        raise HoldfastError("train.precision must be 'no' or 'bf16' on a CPU, got 'fp16'")
+    _check_trackers(recipe.trackers)
+    accelerator = Accelerator(
+        cpu=recipe.device == "cpu", mixed_precision=precision, log_with=recipe.trackers or None, project_dir=folder
+    )
+    if accelerator.distributed_type not in (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
+        raise HoldfastError(f"training runs as one process or with DDP, got {accelerator.distributed_type.value}")
+    return accelerator
+
+
+def _check_trackers(names: list[str]) -> None:
+    known = [str(kind) for kind in LoggerType if kind != LoggerType.ALL]
+    for name in names:
+        if name not in known:
+            raise HoldfastError(f"unknown tracker {name!r}{nearest(name, known) or f'; known are {known}'}")
+        if importlib.util.find_spec(name) is None:
+            extra = f"'holdfast[{name}]'" if name in ("tensorboard", "wandb") else name
+            raise HoldfastError(f"train.trackers names {name}, which is not installed: pip install {extra}")
