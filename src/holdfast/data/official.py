@@ -1,0 +1,157 @@
+"""The official robustness sets as they are distributed, read without changing a pixel that the protocol does not.
+
+====================  ===============================================================  ==========================
+set                   layout                                                           what is read
+====================  ===============================================================  ==========================
+ImageNet-C            ``DIR/<kind>/<severity>/<wnid>/*.JPEG``                          centre crop 224, no resize
+CIFAR-10-C, -100-C    ``DIR/<kind>.npy``, ``DIR/labels.npy``, five severities stacked  the bytes
+ImageNet-A, -R        ``DIR/<wnid>/*``, their 200 wnids                                the files
+ImageNet-Sketch       ``DIR/<wnid>/*``                                                 the files
+====================  ===============================================================  ==========================
+
+Classes are sorted folder names, so labels are ranks. An image has the same id in every cell of a set.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from holdfast.corruptions.catalog import ALL, SEVERITIES, STANDARD
+from holdfast.data.folders import FolderSource
+from holdfast.data.source import ArraySource, UnreadableImage
+from holdfast.errors import HoldfastError, nearest
+from holdfast.published import published
+
+CIFAR_CLASSES = {"cifar10": 10, "cifar100": 100}
+
+
+class Cell(NamedTuple):
+    """One corruption at one severity."""
+
+    kind: str
+    severity: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.severity}"
+
+
+class CroppedFolder(FolderSource):
+    """A folder of class folders, of whose images only the centre is seen; nothing is resized or padded."""
+
+    def __init__(self, root: Path, *, side: int) -> None:
+        super().__init__(root)
+        self.side = side
+
+    def image(self, index: int) -> Image.Image:
+        """The centre of one image."""
+        image = super().image(index)
+        width, height = image.size
+        if min(width, height) < self.side:
+            raise UnreadableImage(self.id(index), f"expected at least {self.side}×{self.side}, got {width}×{height}")
+        left, top = (width - self.side) // 2, (height - self.side) // 2
+        return image.crop((left, top, left + self.side, top + self.side))
+
+
+def missing_cells(root: Path | str, *, kinds: Sequence[str] = STANDARD) -> list[Cell]:
+    """The cells of an ImageNet-C tree that are not there, in order: a score without them is partial."""
+    folder = _existing(Path(root), what="an ImageNet-C tree")
+    cells = [Cell(kind, severity) for kind in kinds for severity in SEVERITIES]
+    return [cell for cell in cells if not (folder / str(cell)).is_dir()]
+
+
+def open_imagenet_c(root: Path | str, *, kind: str, severity: int, side: int = 224) -> CroppedFolder:
+    """One cell of ImageNet-C, Hendrycks & Dietterich 2019: the stored 224-px files, centre crop 224 and no resize.
+
+    ``side=64`` reads Tiny-ImageNet-C, ``side=299`` the Inception set.
+    """
+    cell = _checked_cell(kind, severity)
+    folder = _existing(Path(root), what="an ImageNet-C tree")
+    if not (folder / kind).is_dir():
+        raise HoldfastError(f"ImageNet-C in {str(root)!r} must hold a folder per kind, but {kind} is missing")
+    if not (folder / str(cell)).is_dir():
+        raise HoldfastError(
+            f"ImageNet-C in {str(root)!r} must hold 5 severities per kind, but severity {severity} of {kind} is missing"
+        )
+    return CroppedFolder(folder / str(cell), side=side)
+
+
+def open_cifar_c(root: Path | str, *, kind: str, severity: int, dataset: str = "cifar10") -> ArraySource:
+    """One cell of CIFAR-10-C or CIFAR-100-C: of 50 000 rows, severity s is 10 000 (s − 1) up to 10 000 s.
+
+    The ids are those of the clean test set, ``cifar10/test/000123``; classes are named by their number.
+    """
+    if dataset not in CIFAR_CLASSES:
+        raise HoldfastError(f"dataset must be {' or '.join(CIFAR_CLASSES)}, got {dataset!r}")
+    _checked_cell(kind, severity)
+    folder = _existing(Path(root), what="a CIFAR-C folder")
+    images, labels = _array(folder / f"{kind}.npy"), _array(folder / "labels.npy")
+    _check_stack(images, labels, name=str(folder / f"{kind}.npy"), classes=CIFAR_CLASSES[dataset])
+    size = len(images) // len(SEVERITIES)
+    rows = slice(size * (severity - 1), size * severity)
+    classes = tuple(str(number) for number in range(CIFAR_CLASSES[dataset]))
+    return ArraySource(f"{dataset}/test", images[rows], labels[rows].astype(np.int64), classes, np.arange(size))
+
+
+def open_imagenet_a(root: Path | str) -> FolderSource:
+    """ImageNet-A, Hendrycks et al. 2021: 7500 images of 200 classes, see ``evaluation.restricted``."""
+    return _of_200_classes(root, "imagenet_a")
+
+
+def open_imagenet_r(root: Path | str) -> FolderSource:
+    """ImageNet-R, Hendrycks et al. 2021: 30 000 images of 200 classes, see ``evaluation.restricted``."""
+    return _of_200_classes(root, "imagenet_r")
+
+
+def open_imagenet_sketch(root: Path | str) -> FolderSource:
+    """ImageNet-Sketch, Wang et al. 2019: drawings of all 1000 classes, scored without restriction."""
+    return FolderSource(_existing(Path(root), what="ImageNet-Sketch"))
+
+
+def _of_200_classes(root: Path | str, dataset: str) -> FolderSource:
+    table = published(f"{dataset}_indices")
+    source = FolderSource(_existing(Path(root), what=table["dataset"]))
+    missing = sorted(set(table["wnids"]) - set(source.classes))
+    extra = sorted(set(source.classes) - set(table["wnids"]))
+    if missing or extra:  # one folder more or less shifts the label of every class behind it
+        parts = [
+            f"{len(names)} {what} ({names[0]} …)" for what, names in (("missing", missing), ("extra", extra)) if names
+        ]
+        raise HoldfastError(f"{table['dataset']} in {str(root)!r} must hold its 200 class folders: {', '.join(parts)}")
+    return source
+
+
+def _checked_cell(kind: str, severity: int) -> Cell:
+    if kind not in ALL:
+        raise HoldfastError(f"kind must be a corruption, got {kind!r}{nearest(kind, ALL)}")
+    if severity not in SEVERITIES:
+        raise HoldfastError(f"severity must be 1 to {SEVERITIES[-1]}, got {severity!r}")
+    return Cell(kind, severity)
+
+
+def _existing(folder: Path, *, what: str) -> Path:
+    folder = folder.expanduser()
+    if not folder.is_dir():
+        raise HoldfastError(f"{what} must be a folder, but {str(folder)!r} is not there")
+    return folder
+
+
+def _array(path: Path) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or "truncated, or not an .npy file"
+        raise HoldfastError(f"CIFAR-C file {str(path)!r} cannot be read ({reason})") from error
+
+
+def _check_stack(images: np.ndarray, labels: np.ndarray, *, name: str, classes: int) -> None:
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3 or len(images) % len(SEVERITIES):
+        raise HoldfastError(
+            f"{name!r} must be uint8 (5·N, H, W, 3), five severities stacked, got {images.dtype} {images.shape}"
+        )
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) != len(images):
+        raise HoldfastError(f"labels.npy must hold {len(images)} integers, got {labels.dtype} {labels.shape}")
+    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+        raise HoldfastError(f"labels.npy must be 0 to {classes - 1}, got {labels.min()} to {labels.max()}")

@@ -1,0 +1,130 @@
+"""Scores over the cells of a corruption benchmark: CE, mCE, relative mCE, mean accuracy, retention.
+
+ImageNet-C, Hendrycks & Dietterich 2019. Errors go in as fractions, five per kind, severity 1 first; whatever is divided
+by a baseline comes out in percent, as the papers print it: 100 is as good as AlexNet.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from holdfast.corruptions.catalog import GROUPS, SEVERITIES, STANDARD
+from holdfast.errors import HoldfastError
+from holdfast.published import published
+
+Errors = Mapping[str, Sequence[float]]
+
+WITHOUT_NOISE = tuple(kind for kind in STANDARD if kind not in GROUPS["noise"])
+FAN_KINDS = (
+    *(kind for kind in STANDARD if kind not in ("zoom_blur", "elastic_transform")),
+    *("gaussian_blur", "speckle_noise", "saturate"),
+)
+FAN_LABEL = "16-kind, does not reproduce the print exactly"
+
+
+def alexnet_errors(*, extras: bool = False) -> dict[str, float]:
+    """AlexNet's mean error per kind over the five severities; the four ``extras`` are quoted, not recomputed."""
+    table = published("alexnet")
+    means = {kind: float(np.mean(errors)) for kind, errors in table["errors"].items()}
+    return means | (table["extra_mean_errors"]["values"] if extras else {})
+
+
+def kind_errors(errors: Errors, kinds: Iterable[str]) -> dict[str, float]:
+    """The mean error over the severities of each kind; a kind or severity that is missing is refused by name."""
+    wanted = tuple(kinds)
+    missing = [kind for kind in wanted if kind not in errors]
+    if missing:
+        raise HoldfastError(f"errors must hold {len(wanted)} kinds, but {', '.join(missing)} missing")
+    return {kind: float(_five(errors[kind], kind).mean()) for kind in wanted}
+
+
+def corruption_errors(
+    errors: Errors, *, kinds: Sequence[str] = STANDARD, baseline: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """CE per kind in percent: the summed error over the severities by that of the baseline.
+
+    Hendrycks & Dietterich 2019, §4.1. ``baseline`` maps kinds to mean errors; AlexNet's unless given.
+    """
+    reference = _baseline(baseline, kinds)
+    return {kind: 100 * error / reference[kind] for kind, error in kind_errors(errors, kinds).items()}
+
+
+def relative_corruption_errors(
+    errors: Errors,
+    *,
+    clean_error: float,
+    kinds: Sequence[str] = STANDARD,
+    baseline: Mapping[str, float] | None = None,
+    baseline_clean_error: float | None = None,
+) -> dict[str, float]:
+    """Relative CE per kind in percent: what the corruption adds to the clean error, by what it adds to the baseline's.
+
+    Hendrycks & Dietterich 2019, §4.1. AlexNet's clean error is 0.4348 unless another is given.
+    """
+    if (baseline is None) != (baseline_clean_error is None):
+        raise HoldfastError("baseline and baseline_clean_error must be given together, got only one")
+    reference = _baseline(baseline, kinds)
+    clean = published("alexnet")["clean_error"] if baseline_clean_error is None else baseline_clean_error
+    added = {kind: reference[kind] - _fraction(clean, "baseline_clean_error") for kind in kinds}
+    harmless = [kind for kind, value in added.items() if value <= 0]
+    if harmless:
+        raise HoldfastError(f"baseline must be worse than its clean error for every kind, not so for {harmless[0]}")
+    own = _fraction(clean_error, "clean_error")
+    return {kind: 100 * (error - own) / added[kind] for kind, error in kind_errors(errors, kinds).items()}
+
+
+def mean_corruption_error(ces: Mapping[str, float], *, kinds: Sequence[str] = STANDARD) -> float:
+    """MCE in percent: the plain mean of the CEs of the 15 kinds (relative mCE: of the relative CEs).
+
+    ``kinds=WITHOUT_NOISE`` gives AFAT's "IN-C w/o noise". Extras in ``ces`` do not count.
+    """
+    missing = [kind for kind in kinds if kind not in ces]
+    if missing:
+        raise HoldfastError(f"ces must hold {len(kinds)} kinds, but {', '.join(missing)} missing")
+    return float(np.mean([ces[kind] for kind in kinds]))
+
+
+def mean_corruption_accuracy(errors: Errors, *, kinds: Sequence[str] = STANDARD) -> float:
+    """The plain mean accuracy over all cells, 0 to 1: what CIFAR-10-C and CIFAR-100-C are scored by."""
+    return 1.0 - float(np.mean(list(kind_errors(errors, kinds).values())))
+
+
+def fan_accuracy(errors: Errors) -> float:
+    """The mean accuracy over the 16 kinds of FAN's Table 12; show it with :data:`FAN_LABEL`.
+
+    The printed columns average to 57.25, 64.22 and 66.21 where 57.5, 64.5 and 66.4 are printed.
+    """
+    return mean_corruption_accuracy(errors, kinds=FAN_KINDS)
+
+
+def retention(corrupted_accuracy: float, clean_accuracy: float) -> float:
+    """What remains of the clean accuracy under corruption, in percent (FAN, Figure 1)."""
+    corrupted = _fraction(corrupted_accuracy, "corrupted_accuracy")
+    clean = _fraction(clean_accuracy, "clean_accuracy")
+    if clean == 0:
+        raise HoldfastError("clean_accuracy must be above 0, got 0")
+    return 100 * corrupted / clean
+
+
+def _baseline(baseline: Mapping[str, float] | None, kinds: Sequence[str]) -> Mapping[str, float]:
+    reference = alexnet_errors(extras=True) if baseline is None else baseline
+    useless = [kind for kind in kinds if not reference.get(kind, 0) > 0]
+    if useless:
+        raise HoldfastError(f"baseline must have an error above 0 for every kind, not so for {', '.join(useless)}")
+    return reference
+
+
+def _five(values: ArrayLike, kind: str) -> NDArray[np.float64]:
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != (len(SEVERITIES),):
+        raise HoldfastError(f"errors of {kind} must be {len(SEVERITIES)}, one per severity, got shape {array.shape}")
+    for severity, error in zip(SEVERITIES, array, strict=True):
+        _fraction(error, f"error of {kind} at severity {severity}")
+    return array
+
+
+def _fraction(value: float, name: str) -> float:
+    if not 0 <= value <= 1:  # also refuses NaN, a cell that was not measured
+        raise HoldfastError(f"{name} must be a fraction from 0 to 1, got {value}")
+    return value

@@ -1,0 +1,133 @@
+"""How sure a score is: bootstrap over the images, paired comparison of two models, spread over seeds.
+
+Percentile bootstrap, Efron 1979. The images are what is resampled: all cells of an image stay together, because a model
+that fails on an image under fog tends to fail on it under snow.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from holdfast.errors import HoldfastError
+
+Statistic = Callable[[NDArray[np.float64]], float]
+
+_CHUNK = 2**22  # image counts held at a time
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A score, or a difference of scores, and the bounds of its interval."""
+
+    value: float
+    low: float
+    high: float
+    level: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        """For a difference: whether one model is better beyond what the choice of images explains."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and sample standard deviation over seeds; of a single seed the deviation is NaN."""
+
+    mean: float
+    std: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g} ± {self.std:.2g} (n={self.count})"
+
+
+def bootstrap_interval(
+    values: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    statistic: Statistic | None = None,
+    level: float = 0.95,
+    resamples: int = 2000,
+) -> Interval:
+    """The interval of a score over the choice of images.
+
+    Args:
+        values: one row per image, (N,) or (N, cells): whether it was right, its NLL, its error in each cell …
+        rng: where the resampling draws come from.
+        statistic: the score as a function of the values' mean over the images, (cells,); by default their plain mean.
+            Every score of ours is such a function: mCE of mean errors, retention of two mean accuracies.
+        level: how often such intervals hold the truth.
+        resamples: how many times the images are drawn with replacement.
+    """
+    rows, score = _rows(values, "values"), statistic or _plain_mean
+    drawn = [score(means) for means in _resampled_means(rows, rng=rng, resamples=resamples)]
+    return _interval(score(rows.mean(axis=0)), drawn, level=level)
+
+
+def paired_difference(
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    statistic: Statistic | None = None,
+    level: float = 0.95,
+    resamples: int = 2000,
+) -> Interval:
+    """The interval of ``first`` minus ``second``, two models on the same images in the same order.
+
+    Both are resampled together, so what is hard for both cancels out; arguments as in :func:`bootstrap_interval`.
+    """
+    one, other, score = _rows(first, "first"), _rows(second, "second"), statistic or _plain_mean
+    if one.shape != other.shape:
+        raise HoldfastError(f"first and second must be of the same images, got shapes {one.shape} and {other.shape}")
+
+    def difference(means: NDArray[np.float64]) -> float:
+        return score(means[: one.shape[1]]) - score(means[one.shape[1] :])
+
+    return bootstrap_interval(np.hstack([one, other]), rng=rng, statistic=difference, level=level, resamples=resamples)
+
+
+def over_seeds(scores: ArrayLike) -> Spread:
+    """Mean ± sample standard deviation of one score per seed."""
+    array = np.asarray(scores, dtype=np.float64)
+    if array.ndim != 1 or not array.size or not np.isfinite(array).all():
+        raise HoldfastError(f"scores must be one finite number per seed, got {array.tolist()}")
+    std = float(array.std(ddof=1)) if len(array) > 1 else float("nan")
+    return Spread(float(array.mean()), std, len(array))
+
+
+def _plain_mean(means: NDArray[np.float64]) -> float:
+    return float(means.mean())
+
+
+def _rows(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    array = np.asarray(values, dtype=np.float64)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or not array.size:
+        raise HoldfastError(f"{name} must be (images,) or (images, cells) and not empty, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise HoldfastError(f"{name} must be finite, got NaN or infinity in {(~np.isfinite(array)).sum()} places")
+    return array
+
+
+def _resampled_means(
+    rows: NDArray[np.float64], *, rng: np.random.Generator, resamples: int
+) -> Iterator[NDArray[np.float64]]:
+    if resamples < 1:
+        raise HoldfastError(f"resamples must be at least 1, got {resamples}")
+    count = len(rows)
+    at_once = max(1, _CHUNK // count)
+    for start in range(0, resamples, at_once):
+        size = min(at_once, resamples - start)
+        times = np.stack([np.bincount(rng.integers(count, size=count), minlength=count) for _ in range(size)])
+        yield from times @ rows / count  # resamples × cells
+
+
+def _interval(value: float, drawn: list[float], *, level: float) -> Interval:
+    if not 0 < level < 1:
+        raise HoldfastError(f"level must be between 0 and 1, got {level}")
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(value, float(low), float(high), level)
