@@ -198,6 +198,16 @@ def test_a_200_class_set_with_other_folders_is_refused_because_labels_would_shif
         open_imagenet_a(root)
 
 
+def test_a_cell_of_imagenet_c_without_a_class_is_refused_when_the_classes_are_known(tmp_path):
+    root = write_imagenet_c(tmp_path, kinds=["fog"], severities=[1, 2])
+    for file in (root / "fog/2" / WNIDS[0]).iterdir():
+        file.unlink()
+    (root / "fog/2" / WNIDS[0]).rmdir()
+    assert len(open_imagenet_c(root, kind="fog", severity=1, classes=WNIDS)) == 6
+    with pytest.raises(HoldfastError, match=r"ImageNet-C fog/2 .* its 3 class folders: 1 missing \(n01440764"):
+        open_imagenet_c(root, kind="fog", severity=2, classes=WNIDS)
+
+
 def test_sketch_is_a_folder_of_wnids(tmp_path):
     for label, wnid in enumerate(WNIDS):
         write_image(tmp_path / wnid / "sketch_0.JPEG", red=40 * label, size=(30, 20))

@@ -13,10 +13,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from holdfast.corruptions.sequences import frame_count
-from holdfast.data.folders import EXTENSIONS
+from holdfast.data.folders import EXTENSIONS, decoded
 from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
 
@@ -89,15 +88,7 @@ def _in_order(path: Path) -> tuple[list[int], str]:
 
 def _frames_in_folder(folder: Path, *, id: str) -> list[Frames]:
     files = sorted((path for path in _listed(folder) if path.suffix.lower() in EXTENSIONS), key=_in_order)
-    return [_frame(path, id=f"{id}/{path.name}") for path in files]
-
-
-def _frame(path: Path, *, id: str) -> Frames:
-    try:
-        with Image.open(path) as image:
-            return np.asarray(image.convert("RGB"))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise UnreadableImage(id, str(error) or type(error).__name__) from error
+    return [np.asarray(decoded(path, id=f"{id}/{path.name}")) for path in files]
 
 
 def _frames_of_film(path: Path) -> list[Frames]:

@@ -36,11 +36,16 @@ class FolderSource:
     def image(self, index: int) -> Image.Image:
         """Decode one file."""
         id = self.id(index)
-        try:
-            with Image.open(self.root / id) as image:
-                return image.convert("RGB")
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise UnreadableImage(id, str(error) or type(error).__name__) from error
+        return decoded(self.root / id, id=id)
+
+
+def decoded(path: Path, *, id: str) -> Image.Image:
+    """One file as an RGB image; raises :class:`UnreadableImage` with that id."""
+    try:
+        with Image.open(path) as image:
+            return image.convert("RGB")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise UnreadableImage(id, str(error) or type(error).__name__) from error
 
 
 def open_folder(rest: str, *, split: str) -> FolderSource:

@@ -62,10 +62,17 @@ def missing_cells(root: Path | str, *, kinds: Sequence[str] = STANDARD) -> list[
     return [cell for cell in cells if not (folder / str(cell)).is_dir()]
 
 
-def open_imagenet_c(root: Path | str, *, kind: str, severity: int, side: int = 224) -> CroppedFolder:
+def open_imagenet_c(
+    root: Path | str, *, kind: str, severity: int, side: int = 224, classes: Sequence[str] | None = None
+) -> CroppedFolder:
     """One cell of ImageNet-C, Hendrycks & Dietterich 2019: the stored 224-px files, centre crop 224 and no resize.
 
-    ``side=64`` reads Tiny-ImageNet-C, ``side=299`` the Inception set.
+    Args:
+        root: the folder that holds one folder per kind.
+        kind: which corruption.
+        severity: 1 to 5.
+        side: 224; 64 for Tiny-ImageNet-C, 299 for the Inception set.
+        classes: the folders that must be there, such as those of the clean set; unchecked unless given.
     """
     cell = _checked_cell(kind, severity)
     folder = _existing(Path(root), what="an ImageNet-C tree")
@@ -75,7 +82,10 @@ def open_imagenet_c(root: Path | str, *, kind: str, severity: int, side: int = 2
         raise HoldfastError(
             f"ImageNet-C in {str(root)!r} must hold 5 severities per kind, but severity {severity} of {kind} is missing"
         )
-    return CroppedFolder(folder / str(cell), side=side)
+    source = CroppedFolder(folder / str(cell), side=side)
+    if classes is not None:
+        _check_classes(source, classes, name=f"ImageNet-C {cell}")
+    return source
 
 
 def open_cifar_c(root: Path | str, *, kind: str, severity: int, dataset: str = "cifar10") -> ArraySource:
@@ -113,14 +123,16 @@ def open_imagenet_sketch(root: Path | str) -> FolderSource:
 def _of_200_classes(root: Path | str, dataset: str) -> FolderSource:
     table = published(f"{dataset}_indices")
     source = FolderSource(_existing(Path(root), what=table["dataset"]))
-    missing = sorted(set(table["wnids"]) - set(source.classes))
-    extra = sorted(set(source.classes) - set(table["wnids"]))
-    if missing or extra:  # one folder more or less shifts the label of every class behind it
-        parts = [
-            f"{len(names)} {what} ({names[0]} …)" for what, names in (("missing", missing), ("extra", extra)) if names
-        ]
-        raise HoldfastError(f"{table['dataset']} in {str(root)!r} must hold its 200 class folders: {', '.join(parts)}")
+    _check_classes(source, table["wnids"], name=table["dataset"])
     return source
+
+
+def _check_classes(source: FolderSource, classes: Sequence[str], *, name: str) -> None:
+    missing, extra = sorted(set(classes) - set(source.classes)), sorted(set(source.classes) - set(classes))
+    if missing or extra:  # one folder more or less shifts the label of every class behind it
+        found = (("missing", missing), ("extra", extra))
+        parts = ", ".join(f"{len(names)} {what} ({names[0]} …)" for what, names in found if names)
+        raise HoldfastError(f"{name} in {str(source.root)!r} must hold its {len(classes)} class folders: {parts}")
 
 
 def _checked_cell(kind: str, severity: int) -> Cell:

@@ -44,7 +44,7 @@ def corruption_errors(
 ) -> dict[str, float]:
     """CE per kind in percent: the summed error over the severities by that of the baseline.
 
-    Hendrycks & Dietterich 2019, §4.1. ``baseline`` maps kinds to mean errors; AlexNet's unless given.
+    Hendrycks & Dietterich 2019. ``baseline`` maps kinds to mean errors; AlexNet's unless given.
     """
     reference = _baseline(baseline, kinds)
     return {kind: 100 * error / reference[kind] for kind, error in kind_errors(errors, kinds).items()}
@@ -60,7 +60,7 @@ def relative_corruption_errors(
 ) -> dict[str, float]:
     """Relative CE per kind in percent: what the corruption adds to the clean error, by what it adds to the baseline's.
 
-    Hendrycks & Dietterich 2019, §4.1. AlexNet's clean error is 0.4348 unless another is given.
+    Hendrycks & Dietterich 2019. AlexNet's clean error is 0.4348 unless another is given.
     """
     if (baseline is None) != (baseline_clean_error is None):
         raise HoldfastError("baseline and baseline_clean_error must be given together, got only one")

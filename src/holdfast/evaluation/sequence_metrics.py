@@ -1,6 +1,6 @@
 """How steady a model is over a perturbation sequence: flip probability, mFR, top-5 distance.
 
-ImageNet-P and CIFAR-P, Hendrycks & Dietterich 2019, §4.2. Per-sequence values come first, because intervals need them;
+ImageNet-P and CIFAR-P, Hendrycks & Dietterich 2019. Per-sequence values come first, because intervals need them;
 a score is their mean.
 """
 
@@ -53,7 +53,7 @@ def flip_probability(predictions: ArrayLike, *, kind: str, difficulty: int = 1) 
 def top5_distance(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
     """How far the top five of one frame have moved in another: 0 (same order) to 18; 15 if all are gone.
 
-    Hendrycks & Dietterich 2019, §4.2: ``Σ |k − min(r(k), 5)|`` over k = 0 … 4, where r(k) is the rank in ``second`` of
+    Hendrycks & Dietterich 2019: ``Σ |k − min(r(k), 5)|`` over k = 0 … 4, where r(k) is the rank in ``second`` of
     the class at rank k in ``first``. Ranks from 5 on count alike, so five classes per frame are all it needs.
 
     Args:
@@ -96,7 +96,7 @@ def mean_rate(
 ) -> float:
     """MFR in percent: the mean over the kinds of FP divided by the baseline's FP; of T5D values it is mT5D.
 
-    Hendrycks & Dietterich 2019, §4.2. ``published("alexnet")["flip_probabilities"]["values"]`` is AlexNet as usually
+    Hendrycks & Dietterich 2019. ``published("alexnet")["flip_probabilities"]["values"]`` is AlexNet as usually
     quoted on the stored, lossy films. On frames made on the fly, measure the baseline on the same frames.
     """
     reference = _chosen(baseline, kinds, "baseline")
