@@ -2,7 +2,7 @@
 
 Read is ``DIR/<folder>/<wnid>/<sequence>``, where a sequence is either a film ``<sequence>.mp4``, as distributed and
 decoded by OpenCV, or a folder of frames ``<sequence>/<frame>.png`` in the order of the numbers in their names. The
-distributed films are lossy (x264); frames cut from them by another decoder may differ by a level or so. Nothing is
+distributed films are lossy (x264); frames cut from them by another decoder may differ. Nothing is
 resized or cropped. Classes are sorted folder names, so labels are ranks.
 """
 
