@@ -142,3 +142,14 @@ def test_start_weights_follow_the_release():
     assert (model.patch_embed.backbone.stages[0].blocks[0].gamma == 1e-6).all()
     large = timm.create_model("fan_large_16_p4_hybrid")
     assert large.head.weight.std().item() == pytest.approx(0.02 * 0.001, rel=0.05)
+
+
+def test_trunk_computes_the_same_with_and_without_gradients():
+    trunk = ConvNeXtTrunk(depths=(1, 1))
+    torch.nn.init.ones_(trunk.stages[0].blocks[0].gamma)
+    images = torch.randn(3, 3, 32, 64)
+    with torch.no_grad():
+        without = trunk(images)
+    for a, b in zip(trunk(images), without, strict=True):
+        torch.testing.assert_close(a, b)
+        assert b.is_contiguous(memory_format=torch.channels_last)

@@ -55,7 +55,7 @@ class TokenAwarePooling(nn.Module):
         pooled = weights[:, :1] * x
         for branch in range(1, self.branches):
             mean = window_mean(x, 2 * branch + 1) if self.multi_kernel else dilated_mean(x, branch)
-            pooled = pooled.addcmul(weights[:, branch : branch + 1], mean)
+            pooled.addcmul_(weights[:, branch : branch + 1], mean)
         return pooled.flatten(2).transpose(1, 2)
 
 

@@ -41,10 +41,20 @@ class TrunkBlock(ConvNeXtBlock):
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, C, H, W), channels last in memory → the same."""
         y = self.conv_dw(x).permute(0, 2, 3, 1)  # B H W C
+        if torch.is_grad_enabled() or x.device.type != "cpu" or torch.compiler.is_compiling():
+            return self._add_mlp(x, y)
+        # image by image, the widened map stays in the processor's cache: the same bits in three quarters of the time
+        out = torch.empty_like(x)
+        for image in range(len(x)):
+            self._add_mlp(x[image], y[image], out=out[image])
+        return out
+
+    def _add_mlp(self, x: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
+        """x (…, C, H, W) plus what the MLP makes of y (…, H, W, C)."""
         y = self.norm.over_last_axis(y)
         y = F.gelu(F.linear(y, self.mlp.fc1.weight.flatten(1), self.mlp.fc1.bias))
         y = F.linear(y, self.mlp.fc2.weight.flatten(1), self.mlp.fc2.bias)
-        return torch.addcmul(x, self.gamma.view(-1, 1, 1), y.permute(0, 3, 1, 2))
+        return torch.addcmul(x, self.gamma.view(-1, 1, 1), y.movedim(-1, -3), out=out)
 
 
 class TrunkStage(nn.Module):
