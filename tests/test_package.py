@@ -71,7 +71,9 @@ def test_wheel_works_in_another_environment(wheel, tmp_path):
 
     location = python("import holdfast; print(holdfast.__file__)", interpreter=interpreter, cwd=tmp_path)
     assert Path(location.stdout.strip()).is_relative_to(there), location.stderr
-    command = [str(tmp_path / "env" / "bin" / "holdfast"), "list", "models", "fan_nano*", "--cost"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "fan_nano_hybrid" in done.stdout
+    listed = {"models": "fan_nano_hybrid", "recipes": "digits/fan_nano", "corruptions": "glass_blur"}
+    for what, name in listed.items():
+        command = [str(tmp_path / "env" / "bin" / "holdfast"), "list", what]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert name in done.stdout
