@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -87,6 +89,13 @@ def test_a_killed_run_ends_with_the_bytes_of_an_undisturbed_one(source, tmp_path
     stale.parent.mkdir(parents=True, exist_ok=True)
     stale.write_bytes(b"half")
     os.utime(stale, (0, 0))
+    machine = re.sub(r"\W", "_", platform.node())
+    abandoned, alive = (stale.with_name(f".a.png.{machine}-{pid}.part") for pid in (process.pid, os.getppid()))
+    for part in (abandoned, alive):
+        part.write_bytes(b"half")
+    assert main(["corrupt", str(source), str(tmp_path / "killed"), *options]) == 0
+    assert (abandoned.exists(), alive.exists()) == (False, True)
+    alive.unlink()
     for name in ("killed", "whole"):
         assert main(["corrupt", str(source), str(tmp_path / name), *options]) == 0
     assert digests(tmp_path / "killed") == digests(tmp_path / "whole")

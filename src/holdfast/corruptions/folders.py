@@ -6,6 +6,8 @@ depends on no other file. What already exists is not done again.
 
 import json
 import os
+import platform
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -30,6 +32,7 @@ from holdfast.errors import HoldfastError
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 MANIFEST = "manifest.json"
 _STALE_SECONDS = 60
+_HERE = re.sub(r"\W", "_", platform.node())
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def _corrupted(image: Image, relative: str, cell: Cell, settings: Settings) -> I
 
 def _write(image: Image, path: Path, settings: Settings) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = _part_of(path)
     if settings.quality is None:
         Pillow.fromarray(image).save(part, "PNG", compress_level=1)
     else:
@@ -222,13 +225,31 @@ def _end_manifest(target: Path, outcomes: Sequence[Outcome]) -> None:
 
 
 def _save_manifest(path: Path, content: dict[str, object]) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = _part_of(path)
     part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     part.replace(path)
 
 
+def _part_of(path: Path) -> Path:
+    """Where a file is written before it takes its name; tells who writes it."""
+    return path.with_name(f".{path.name}.{_HERE}-{os.getpid()}.part")
+
+
 def _remove_stale_parts(target: Path) -> None:
-    """Unfinished files of a killed run; young ones may belong to a run that is alive."""
+    """Unfinished files of a killed run: of a process of this machine that is gone, or old ones of any machine."""
     for part in target.rglob(".*.part"):
-        if time.time() - part.stat().st_mtime > _STALE_SECONDS:
+        if _abandoned(part.name) or time.time() - part.stat().st_mtime > _STALE_SECONDS:
             part.unlink(missing_ok=True)
+
+
+def _abandoned(name: str) -> bool:
+    machine, _, process = name.removesuffix(".part").rpartition(".")[-1].rpartition("-")
+    if machine != _HERE or not process.isdigit() or os.name != "posix":  # elsewhere os.kill has no harmless signal
+        return False
+    try:
+        os.kill(int(process), 0)  # asks, does not kill
+    except ProcessLookupError:
+        return True
+    except OSError:  # alive, somebody else's
+        return False
+    return False
