@@ -96,6 +96,22 @@ def test_chunked_equals_explicit_equals_brute_force(batch, heads, tokens, chunk,
     assert results[0][0].item() == pytest.approx(brute_force(handle.maps().detach(), 2.0, variant), abs=1e-5)
 
 
+@pytest.mark.parametrize("variant", ["released", "paper"])
+def test_chunks_give_multipliers_biases_and_class_tokens_the_same_gradients(variant):
+    """RVT's masks and Swin's positions are learned through the loss, too."""
+    q, k = (torch.randn(2, 2, 9, 4, dtype=torch.float64, requires_grad=True) for _ in "qk")
+    multiplier, bias = (3 * torch.rand(2, 9, 9, dtype=torch.float64) for _ in "mb")
+    inputs = [q, k, multiplier.requires_grad_(), bias.requires_grad_()]
+    handle = AttentionHandle("x", "token", q, k, scale=2.0, prefix=1, multiplier=multiplier, bias=bias)
+    gradients = []
+    for chunk in (None, 3):
+        loss, _ = layer_diversification(handle, variant=variant, tau=1.2, chunk=chunk)
+        assert loss > 0
+        gradients.append(torch.autograd.grad(loss, inputs))
+    for explicit, chunked in zip(*gradients, strict=True):
+        torch.testing.assert_close(explicit, chunked)
+
+
 def test_one_image_alone_has_the_loss_it_has_in_a_batch():
     logits = torch.randn(1, 2, 9, 9) + 5 * torch.randn(1, 2, 1, 9)
     alone, _ = layer_diversification(handle_of(logits))

@@ -3,15 +3,14 @@
 A pure function of attention handles first, the term that objectives use second.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from holdfast.attention import AttentionHandle
 from holdfast.errors import HoldfastError
@@ -35,19 +34,93 @@ def layer_diversification(
     and gradients, with memory that grows linearly with the tokens.
     """
     tokens = handle.q.shape[-2] - handle.prefix
-    threshold = tau / tokens
-    starts = range(handle.prefix, handle.prefix + tokens, chunk or tokens)
-    parts = [slice(start, min(start + (chunk or tokens), handle.prefix + tokens)) for start in starts]
-
-    def run(function: partial[Tensor]) -> Tensor:
-        return checkpoint(function, use_reentrant=False) if chunk else function()
-
-    sums = [run(partial(_column_sums, handle, rows, threshold, variant)) for rows in parts]
-    mean = torch.stack(sums).sum(dim=0) / tokens  # B N
-    if variant == "released":
-        mean = mean * (mean > threshold)
-    cosines = torch.cat([run(partial(_cosines, handle, rows, threshold, variant, mean)) for rows in parts], dim=1)
+    rule = _Rule(tau / tokens, variant)
+    if chunk:
+        ingredients = (handle.q, handle.k, handle.multiplier, handle.bias)
+        cosines = _ChunkedCosines.apply(handle.scale, handle.prefix, rule, chunk, *ingredients)
+    else:
+        every = slice(handle.prefix, None)
+        cosines = _cosines(handle, every, rule, rule.mean_row(_column_sums(handle, every, rule) / tokens))
     return cosines.mean(), (cosines.detach() > 0).float().mean()
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What counts as attention."""
+
+    threshold: float
+    variant: Variant
+
+    def above(self, rows: Tensor) -> Tensor:
+        """Rows without what lies below the threshold."""
+        return rows * (rows > self.threshold if self.variant == "released" else rows >= self.threshold)
+
+    def mean_row(self, mean: Tensor) -> Tensor:
+        """The mean row; the released form thresholds it now, the paper's form has done so row by row."""
+        return self.above(mean) if self.variant == "released" else mean
+
+
+class _ChunkedCosines(torch.autograd.Function):
+    """Cosines of all rows with the mean row, (B, N), a chunk of rows at a time; attention is computed again backward.
+
+    Nothing small outlives a chunk: pieces kept between large temporary maps would keep the allocator from using their
+    space again, and memory would grow with the square of the tokens after all.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scale: float, prefix: int, rule: _Rule, chunk: int, *ingredients: Any) -> Tensor:
+        handle = _handle(scale, prefix, ingredients)
+        batch, tokens = handle.q.shape[0], handle.q.shape[-2] - handle.prefix
+        mean, cosines = (handle.q.new_zeros(batch, tokens) for _ in range(2))
+        for rows in _chunks(handle, chunk):
+            mean += _column_sums(handle, rows, rule)
+        mean = rule.mean_row(mean / tokens)
+        for rows in _chunks(handle, chunk):
+            cosines[:, rows.start - handle.prefix : rows.stop - handle.prefix] = _cosines(handle, rows, rule, mean)
+        ctx.save_for_backward(mean, *ingredients)
+        ctx.call = scale, prefix, rule, chunk
+        return cosines
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        scale, prefix, rule, chunk = ctx.call
+        mean, *saved = ctx.saved_tensors
+        ingredients = [None if tensor is None else tensor.detach().requires_grad_() for tensor in saved]
+        leaves = [tensor for tensor in ingredients if tensor is not None]
+        handle = _handle(scale, prefix, ingredients)
+        mean = mean.requires_grad_()
+        totals = [torch.zeros_like(tensor) for tensor in (*leaves, mean)]
+
+        def add(values: Tensor, weights: Tensor, inputs: list[Tensor]) -> None:
+            for total, part in zip(
+                totals, torch.autograd.grad(values, inputs, weights, allow_unused=True), strict=False
+            ):
+                if part is not None:
+                    total.add_(part)
+
+        with torch.enable_grad():
+            for rows in _chunks(handle, chunk):
+                weights = gradient[:, rows.start - prefix : rows.stop - prefix]
+                add(_cosines(handle, rows, rule, mean), weights, [*leaves, mean])
+            of_sums = totals[-1] / mean.shape[-1]
+            if rule.variant == "released":
+                of_sums = of_sums * (mean.detach() > rule.threshold)
+            for rows in _chunks(handle, chunk):
+                add(_column_sums(handle, rows, rule), of_sums, leaves)
+        parts = iter(totals[:-1])
+        return (None, None, None, None, *(None if tensor is None else next(parts) for tensor in ingredients))
+
+
+def _handle(scale: float, prefix: int, ingredients: Sequence[Any]) -> AttentionHandle:
+    q, k, multiplier, bias = ingredients
+    return AttentionHandle("", "token", q, k, scale, prefix=prefix, multiplier=multiplier, bias=bias)
+
+
+def _chunks(handle: AttentionHandle, chunk: int) -> Iterator[slice]:
+    stop = handle.q.shape[-2]
+    for start in range(handle.prefix, stop, chunk):
+        yield slice(start, min(start + chunk, stop))
 
 
 def _rows(handle: AttentionHandle, rows: slice) -> Tensor:
@@ -58,18 +131,13 @@ def _rows(handle: AttentionHandle, rows: slice) -> Tensor:
     return maps.mean(dim=1)
 
 
-def _above(rows: Tensor, threshold: float, variant: Variant) -> Tensor:
-    return rows * (rows > threshold if variant == "released" else rows >= threshold)
-
-
-def _column_sums(handle: AttentionHandle, rows: slice, threshold: float, variant: Variant) -> Tensor:
+def _column_sums(handle: AttentionHandle, rows: slice, rule: _Rule) -> Tensor:
     attention = _rows(handle, rows)
-    return (attention if variant == "released" else _above(attention, threshold, variant)).sum(dim=1)
+    return (attention if rule.variant == "released" else rule.above(attention)).sum(dim=1)
 
 
-def _cosines(handle: AttentionHandle, rows: slice, threshold: float, variant: Variant, mean: Tensor) -> Tensor:
-    attention = _above(_rows(handle, rows), threshold, variant)
-    return F.cosine_similarity(mean.unsqueeze(1), attention, dim=-1, eps=1e-8)
+def _cosines(handle: AttentionHandle, rows: slice, rule: _Rule, mean: Tensor) -> Tensor:
+    return F.cosine_similarity(mean.unsqueeze(1), rule.above(_rows(handle, rows)), dim=-1, eps=1e-8)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError
-from holdfast.models.corruptor import Corruptor, alignment, occlude, select_lowest
+from holdfast.models.corruptor import Corruptor, block_errors, mean_error, occlude, select_lowest
 
 Selection = Literal["adversarial", "random", "cross-entropy"]
 Occlusion = Literal["noise", "drop"]
@@ -107,11 +107,9 @@ class FeatureAlignment:
     def align(self, features: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """The unweighted loss over the blocks of a joint batch [corrupted ; clean] (AFAT, Eq. 2), and figures."""
         halves = [feature.chunk(2) for feature in features]
-        loss = alignment([corrupted for corrupted, _ in halves], [clean for _, clean in halves])
-        figures = {"alignment": loss.detach()}
-        for index, (corrupted, clean) in enumerate(halves):
-            figures[f"alignment_{index}"] = nn.functional.mse_loss(corrupted.detach(), clean.detach())
-        return loss, figures
+        errors = block_errors([corrupted for corrupted, _ in halves], [clean for _, clean in halves])
+        loss = mean_error(errors)
+        return loss, {"alignment": loss.detach(), **{f"alignment_{i}": e.detach() for i, e in enumerate(errors)}}
 
     def ascend_cross_entropy(self, loss: Tensor) -> None:
         """Give the corruption model the gradient of another loss, and let it have none from the alignment."""

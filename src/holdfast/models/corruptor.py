@@ -72,7 +72,16 @@ def alignment(corrupted: list[Tensor], clean: list[Tensor]) -> Tensor:
     """
     if len(corrupted) != len(clean) or not clean:
         raise HoldfastError(f"alignment needs the same blocks twice, got {len(corrupted)} and {len(clean)} features")
-    errors = [nn.functional.mse_loss(a, b) for a, b in zip(corrupted, clean, strict=True)]
+    return mean_error(block_errors(corrupted, clean))
+
+
+def block_errors(corrupted: list[Tensor], clean: list[Tensor]) -> list[Tensor]:
+    """The mean squared error of every block's features; neither side is detached."""
+    return [nn.functional.mse_loss(a, b) for a, b in zip(corrupted, clean, strict=True)]
+
+
+def mean_error(errors: list[Tensor]) -> Tensor:
+    """The released denominator: L + 1e-4."""
     return torch.stack(errors).sum() / (len(errors) + 1e-4)
 
 
