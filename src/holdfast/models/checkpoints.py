@@ -7,7 +7,6 @@ timm's loader, which never runs code from a file.
 import logging
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from timm.models import load_state_dict
 from timm.models._hub import save_for_hf
 from torch import Tensor, nn
 
+from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.models import create_model
 from holdfast.models.rvt import RVT, ConvMlp, RVTAttention, RVTBlock, resize_mask
@@ -51,8 +51,10 @@ def load_checkpoint(model: nn.Module, path: str | Path, *, ema: bool | None = No
         ema: True takes the averaged weights and insists on them, False the plain ones, None what the file has, averaged
             first.
     """
-    path = Path(path)
-    state = read_weights(path, ema=ema)
+    return _load(model, read_weights(path, ema=ema), file=Path(path).name)
+
+
+def _load(model: nn.Module, state: State, *, file: str) -> Loaded:
     undo: list[tuple[nn.Module, str, Any]] = []
     try:
         if type(model).__module__.startswith("holdfast."):
@@ -63,13 +65,13 @@ def load_checkpoint(model: nn.Module, path: str | Path, *, ema: bool | None = No
             undo = _follow_keys(model, state)
             state = _resize_masks(state, model)
         state, left_out = _leave_out(state, model)
-        _check_fit(state, model, file=path.name, may_miss=left_out)
+        _check_fit(state, model, file=file, may_miss=left_out)
     except HoldfastError:
         for owner, name, old in reversed(undo):
             setattr(owner, name, old)
         raise
     for key, why in left_out.items():
-        logger.warning("%s: left out %s, %s", path.name, key, why)
+        logger.warning("%s: left out %s, %s", file, key, why)
     model.load_state_dict(state, strict=False)
     return Loaded(used=len(state), left_out=tuple(left_out))
 
@@ -82,17 +84,14 @@ def convert_checkpoint(path: str | Path, out: str | Path, *, model: str, ema: bo
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise HoldfastError(f"OUT must be a new or empty folder, got {str(out)!r}")
-    state = _rename(read_weights(path, ema=ema))
-    arguments = architecture_arguments(state, model)
+    state = read_weights(path, ema=ema)
+    arguments = architecture_arguments(_rename(state), model)
     built = create_model(model, **arguments)
-    load_checkpoint(built, path, ema=ema)
+    _load(built, state, file=Path(path).name)
+    arguments.pop("num_classes", None)  # timm's config has it anyway
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as scratch:
-            finished = Path(scratch) / "model"
-            arguments.pop("num_classes", None)  # timm's config has it anyway
-            save_for_hf(built, str(finished), model_args=arguments or None, safe_serialization=True)
-            finished.rename(out)  # replaces an empty folder, whole or not at all
+        with atomic.new_folder(out) as unfinished:
+            save_for_hf(built, str(unfinished), model_args=arguments or None, safe_serialization=True)
     except OSError as error:
         raise HoldfastError(f"cannot write OUT {str(out)!r}: {error.strerror}") from error
     return built
