@@ -10,6 +10,7 @@ import torch
 from timm.utils import distribute_bn
 from torch import Tensor, nn
 
+from holdfast import atomic
 from holdfast.methods import Objective, Player
 from holdfast.models.corruptor import Corruptor, save_corruptor
 from holdfast.training.assemble import Stage, assemble
@@ -208,7 +209,8 @@ def finish(stage: Stage, run: RunFolder, position: Position, *, journal: Journal
     if stage.accelerator.is_main_process:
         export_model(final, run.path, recipe=stage.recipe, image=stage.image, classes=stage.classes)
         if isinstance(stage.objective, Player) and "corruptor" in stage.objective.modules:
-            save_corruptor(cast(Corruptor, stage.objective.modules["corruptor"]), run.path / "corruptor.safetensors")
+            with atomic.replacing(run.path / "corruptor.safetensors") as unfinished:
+                save_corruptor(cast(Corruptor, stage.objective.modules["corruptor"]), unfinished)
     journal.write(
         "end",
         step=position.step,
