@@ -77,6 +77,18 @@ def test_the_role_chooses_the_split_unless_the_spec_does():
     assert len(open_data("digits", split="train")) == len(open_data("digits:train", split="val"))
 
 
+def test_a_stretch_of_a_source_keeps_pixels_and_ids(tmp_path):
+    npz = write_npz(tmp_path / "set.npz")
+    whole, stretch, rest = (open_data(f"npz:{npz}{part}") for part in ("", "[1:4]", "[4:]"))
+    assert [stretch.id(i) for i in range(3)] == [whole.id(i) for i in (1, 2, 3)]
+    assert np.array_equal(np.asarray(stretch.image(0)), np.asarray(whole.image(1)))
+    assert list(rest.targets) == list(whole.targets[4:])
+    assert len(open_data(f"npz:{npz}[0:2]+npz:{npz}[2:]")) == len(whole)
+    for impossible in ("[3:3]", "[0:7]", "[6:]"):
+        with pytest.raises(HoldfastError, match=r"must name a stretch of its 6 images, as in \[0:6\]"):
+            open_data(f"npz:{npz}{impossible}")
+
+
 def test_folder_ids_do_not_change_when_files_are_added(tmp_path):
     root = write_folder(tmp_path / "set")
     before = {open_data(f"folder:{root}").id(i) for i in range(6)}

@@ -2,14 +2,18 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from holdfast.data.arrays import open_npz
-from holdfast.data.cifar import open_cifar10, open_cifar100
-from holdfast.data.combine import Joined
+from holdfast.data.cifar import open_cifar, open_cifar10, open_cifar100
+from holdfast.data.combine import Joined, Subset
 from holdfast.data.digits import open_digits
 from holdfast.data.folders import open_folder
 from holdfast.data.source import Source, check_not_empty
+from holdfast.data.stored import is_official
 from holdfast.errors import HoldfastError, nearest
 
 
@@ -23,15 +27,27 @@ class Kind(NamedTuple):
     downloads: bool = False
 
 
+def _open_cifar_training_images(rest: str, *, split: str, kind: str, download: bool = False) -> Source:
+    return open_cifar(rest, split="train", kind=kind, download=download)
+
+
 SOURCES: dict[str, Kind] = {
     "digits": Kind("digits[:SPLIT]", "1797 digits of scikit-learn, 32 px, embedded; train, val or test", open_digits),
     "npz": Kind("npz:FILE", "arrays x (uint8, N×H×W×3) and y, optionally classes", open_npz, needs_path=True),
     "folder": Kind("folder:DIR", "one folder of images per class", open_folder, needs_path=True),
     "cifar10": Kind("cifar10:[DIR]", "CIFAR-10; --data.download=true fetches it", open_cifar10, downloads=True),
     "cifar100": Kind("cifar100:[DIR]", "CIFAR-100, likewise", open_cifar100, downloads=True),
+    "cifar10-train": Kind(
+        "cifar10-train:[DIR]",
+        "CIFAR-10's training images also where others take the test set: cifar10-train:[45000:] holds some out",
+        partial(_open_cifar_training_images, kind="cifar10"),
+        downloads=True,
+    ),
 }
+# images 40000 to 44999 of a source
+_SLICE = re.compile(r"^(?P<spec>.*)\[(?P<start>\d*):(?P<stop>\d*)\]$")
 # a plus sign joins two sources only where a new source begins, so that paths may contain it
-_JOINT = re.compile(r"\+(?=(?:" + "|".join(SOURCES) + r")(?::|\+|$))")
+_JOINT = re.compile(r"\+(?=(?:" + "|".join(SOURCES) + r")(?::|\+|\[|$))")
 
 
 def open_data(spec: str, *, split: str = "val", download: bool = False) -> Source:
@@ -39,6 +55,7 @@ def open_data(spec: str, *, split: str = "val", download: bool = False) -> Sourc
 
     Args:
         spec: ``digits``, ``npz:FILE``, ``folder:DIR``, ``cifar10:[DIR]``, ``cifar100:[DIR]``, or several with ``+``.
+            ``[START:STOP]`` behind any of them takes a stretch of its images.
         split: which part to take of sources that have several and do not say.
         download: let torchvision fetch what is missing.
     """
@@ -47,8 +64,13 @@ def open_data(spec: str, *, split: str = "val", download: bool = False) -> Sourc
 
 
 def _open_one(spec: str, *, split: str, download: bool) -> Source:
+    stretch = _SLICE.match(spec)
+    if stretch:
+        return _stretch(_open_one(stretch["spec"], split=split, download=download), stretch, spec=spec)
     name, _, rest = spec.partition(":")
     if name not in SOURCES:
+        if is_official(spec):
+            raise HoldfastError(f"data {spec!r} is an official test set: evaluate a model on it, with its own suite")
         forms = ", ".join(kind.form for kind in SOURCES.values())
         raise HoldfastError(f"unknown data {spec!r}{nearest(name, SOURCES) or f'; expected one of {forms}'}")
     kind = SOURCES[name]
@@ -58,3 +80,10 @@ def _open_one(spec: str, *, split: str, download: bool) -> Source:
     source = kind.open(rest, split=split, **options)
     check_not_empty(source, spec=spec)
     return source
+
+
+def _stretch(source: Source, bounds: re.Match[str], *, spec: str) -> Source:
+    numbers = np.arange(len(source))[slice(*(int(bounds[end]) if bounds[end] else None for end in ("start", "stop")))]
+    if int(bounds["stop"] or 0) > len(source) or not len(numbers):
+        raise HoldfastError(f"data {spec!r} must name a stretch of its {len(source)} images, as in [0:{len(source)}]")
+    return Subset(source, numbers)
