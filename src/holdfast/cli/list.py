@@ -78,11 +78,13 @@ def methods_table(arguments: Namespace) -> Table:
 
 
 def data_table(arguments: Namespace) -> Table:
-    """The data sources that a recipe can name; several are joined with a plus sign."""
-    from holdfast.data import SOURCES
+    """The data sources that a recipe can name, several joined with a plus sign; then the official test sets."""
+    from holdfast.data import OFFICIAL, SOURCES
 
-    names = _matching(arguments.pattern, list(SOURCES))
-    return _table("data", "what it is", rows=[[escape(SOURCES[name].form), SOURCES[name].line] for name in names])
+    lines = {name: (source.form, source.line) for name, source in SOURCES.items()}
+    lines |= {name: (f"{name}:DIR", layout.line) for name, layout in OFFICIAL.items()}
+    names = _matching(arguments.pattern, list(lines))
+    return _table("data", "what it is", rows=[[escape(part) for part in lines[name]] for name in names])
 
 
 def _matching(pattern: str | None, names: list[str]) -> list[str]:

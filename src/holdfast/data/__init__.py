@@ -1,17 +1,26 @@
-"""Where images come from: ``open_data("digits")``, ``"npz:FILE"``, ``"folder:DIR"``, ``"cifar10:DIR"``, ``"a+b+c"``."""
+"""Where images come from: ``open_data("digits")``, ``"npz:FILE"``, ``"folder:DIR"``, ``"cifar10:DIR"``, ``"a+b+c"``.
+
+``open_official("imagenet-c:DIR")`` finds the cells of the official test sets.
+"""
 
 from holdfast.data.combine import Joined, Subset, stratified_subset
 from holdfast.data.source import ArraySource, Source, UnreadableImage, check_same_classes
 from holdfast.data.specs import SOURCES, open_data
+from holdfast.data.stored import OFFICIAL, OfficialSet, SequenceSource, is_official, open_official
 
 __all__ = [
+    "OFFICIAL",
     "SOURCES",
     "ArraySource",
     "Joined",
+    "OfficialSet",
+    "SequenceSource",
     "Source",
     "Subset",
     "UnreadableImage",
     "check_same_classes",
+    "is_official",
     "open_data",
+    "open_official",
     "stratified_subset",
 ]

@@ -1,13 +1,14 @@
-"""Perturbation sequences from disk: ImageNet-P, Hendrycks & Dietterich 2019.
+"""Perturbation sequences from disk: ImageNet-P and CIFAR-P, Hendrycks & Dietterich 2019.
 
-Read is ``DIR/<folder>/<wnid>/<sequence>``, where a sequence is either a film ``<sequence>.mp4``, as distributed and
-decoded by OpenCV, or a folder of frames ``<sequence>/<frame>.png`` in the order of the numbers in their names. The
-distributed films are lossy (x264); frames cut from them by another decoder may differ. Nothing is
-resized or cropped. Classes are sorted folder names, so labels are ranks.
+Of ImageNet-P is read ``DIR/<folder>/<wnid>/<sequence>``, where a sequence is either a film ``<sequence>.mp4``, as
+distributed and decoded by OpenCV, or a folder of frames ``<sequence>/<frame>.png`` in the order of the numbers in their
+names. The distributed films are lossy (x264); frames cut from them by another decoder may differ. Nothing is resized or
+cropped. Classes are sorted folder names, so labels are ranks. CIFAR-P is ``DIR/<kind>.npy``, without loss.
 """
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast.corruptions.sequences import frame_count
 from holdfast.data.folders import EXTENSIONS, decoded
+from holdfast.data.official import CIFAR_CLASSES, array, existing
 from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
 
@@ -76,6 +78,56 @@ def open_imagenet_p(root: Path | str, *, kind: str, folder: str | None = None, p
     if not path.is_dir():
         raise HoldfastError(f"ImageNet-P in {str(root)!r} must hold a folder per kind, but {path.name} is missing")
     return FilmSource(path, frames=frames)
+
+
+@dataclass(frozen=True)
+class ArrayFilms:
+    """Sequences in one array, uint8 (N, frames, H, W, 3); a target of −1 means that no label is known."""
+
+    name: str
+    array: np.ndarray
+    targets: np.ndarray
+    classes: tuple[str, ...]
+
+    @property
+    def frame_count(self) -> int:
+        """How many frames a sequence has."""
+        return self.array.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def id(self, index: int) -> str:
+        """``name/number``, as the clean test image is called."""
+        return f"{self.name}/{index:06d}"
+
+    def frames(self, index: int) -> Frames:
+        """All frames of one sequence."""
+        return np.array(self.array[index])
+
+
+def open_cifar_p(root: Path | str, *, kind: str, dataset: str = "cifar10", file: str | None = None) -> ArrayFilms:
+    """The sequences of one perturbation of CIFAR-10-P or CIFAR-100-P: ``DIR/<kind>.npy``, (N, frames, 32, 32, 3).
+
+    Flips need no labels; ``labels.npy`` is read where it is there. ``file`` names the array where it is not the kind,
+    as for the stronger levels of the noises.
+    """
+    if dataset not in CIFAR_CLASSES:
+        raise HoldfastError(f"dataset must be {' or '.join(CIFAR_CLASSES)}, got {dataset!r}")
+    frames = frame_count(kind, preset="cifar")
+    folder = existing(Path(root), what="a CIFAR-P folder")
+    path, labels = folder / f"{file or kind}.npy", folder / "labels.npy"
+    images = array(path)
+    if images.dtype != np.uint8 or images.ndim != 5 or images.shape[1] != frames or images.shape[-1] != 3:
+        raise HoldfastError(f"{str(path)!r} must be uint8 (N, {frames}, H, W, 3), got {images.dtype} {images.shape}")
+    targets = array(labels) if labels.is_file() else np.full(len(images), -1)
+    if (
+        targets.shape != (len(images),)
+        or not -1 <= targets.min(initial=0) <= targets.max(initial=0) < CIFAR_CLASSES[dataset]
+    ):
+        raise HoldfastError(f"labels.npy must hold {len(images)} classes of {dataset}, got shape {targets.shape}")
+    classes = tuple(str(number) for number in range(CIFAR_CLASSES[dataset]))
+    return ArrayFilms(f"{dataset}/test", images, targets.astype(np.int64), classes)
 
 
 def _listed(folder: Path) -> list[Path]:

@@ -57,7 +57,7 @@ class CroppedFolder(FolderSource):
 
 def missing_cells(root: Path | str, *, kinds: Sequence[str] = STANDARD) -> list[Cell]:
     """The cells of an ImageNet-C tree that are not there, in order: a score without them is partial."""
-    folder = _existing(Path(root), what="an ImageNet-C tree")
+    folder = existing(Path(root), what="an ImageNet-C tree")
     cells = [Cell(kind, severity) for kind in kinds for severity in SEVERITIES]
     return [cell for cell in cells if not (folder / str(cell)).is_dir()]
 
@@ -75,7 +75,7 @@ def open_imagenet_c(
         classes: the folders that must be there, such as those of the clean set; unchecked unless given.
     """
     cell = _checked_cell(kind, severity)
-    folder = _existing(Path(root), what="an ImageNet-C tree")
+    folder = existing(Path(root), what="an ImageNet-C tree")
     if not (folder / kind).is_dir():
         raise HoldfastError(f"ImageNet-C in {str(root)!r} must hold a folder per kind, but {kind} is missing")
     if not (folder / str(cell)).is_dir():
@@ -96,8 +96,8 @@ def open_cifar_c(root: Path | str, *, kind: str, severity: int, dataset: str = "
     if dataset not in CIFAR_CLASSES:
         raise HoldfastError(f"dataset must be {' or '.join(CIFAR_CLASSES)}, got {dataset!r}")
     _checked_cell(kind, severity)
-    folder = _existing(Path(root), what="a CIFAR-C folder")
-    images, labels = _array(folder / f"{kind}.npy"), _array(folder / "labels.npy")
+    folder = existing(Path(root), what="a CIFAR-C folder")
+    images, labels = array(folder / f"{kind}.npy"), array(folder / "labels.npy")
     _check_stack(images, labels, name=str(folder / f"{kind}.npy"), classes=CIFAR_CLASSES[dataset])
     size = len(images) // len(SEVERITIES)
     rows = slice(size * (severity - 1), size * severity)
@@ -117,12 +117,12 @@ def open_imagenet_r(root: Path | str) -> FolderSource:
 
 def open_imagenet_sketch(root: Path | str) -> FolderSource:
     """ImageNet-Sketch, Wang et al. 2019: drawings of all 1000 classes, scored without restriction."""
-    return FolderSource(_existing(Path(root), what="ImageNet-Sketch"))
+    return FolderSource(existing(Path(root), what="ImageNet-Sketch"))
 
 
 def _of_200_classes(root: Path | str, dataset: str) -> FolderSource:
     table = published(f"{dataset}_indices")
-    source = FolderSource(_existing(Path(root), what=table["dataset"]))
+    source = FolderSource(existing(Path(root), what=table["dataset"]))
     _check_classes(source, table["wnids"], name=table["dataset"])
     return source
 
@@ -143,19 +143,21 @@ def _checked_cell(kind: str, severity: int) -> Cell:
     return Cell(kind, severity)
 
 
-def _existing(folder: Path, *, what: str) -> Path:
+def existing(folder: Path, *, what: str) -> Path:
+    """The folder, if there is one."""
     folder = folder.expanduser()
     if not folder.is_dir():
         raise HoldfastError(f"{what} must be a folder, but {str(folder)!r} is not there")
     return folder
 
 
-def _array(path: Path) -> np.ndarray:
+def array(path: Path) -> np.ndarray:
+    """An ``.npy`` file, not yet in memory; never unpickles."""
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         reason = getattr(error, "strerror", None) or "truncated, or not an .npy file"
-        raise HoldfastError(f"CIFAR-C file {str(path)!r} cannot be read ({reason})") from error
+        raise HoldfastError(f"file {str(path)!r} cannot be read ({reason})") from error
 
 
 def _check_stack(images: np.ndarray, labels: np.ndarray, *, name: str, classes: int) -> None:
