@@ -1,0 +1,98 @@
+"""What an analysis found: arrays and a header in one file, from which every figure is drawn again without a model.
+
+``RUN/analysis/<data>-<fingerprint>/<analysis>.safetensors``, renamed into place; the header is JSON in the file's
+metadata. This module needs no torch.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from holdfast import atomic
+from holdfast.errors import HoldfastError
+
+FOLDER, ENDING = "analysis", ".safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One analysis of one model on one data set.
+
+    Attributes:
+        kind: the analysis, such as ``stability``.
+        header: plain data: ``label`` (the model's name in figures), model, data, their fingerprints, ``settings``,
+            versions, and what the analysis adds (``layers``, ``cells`` …).
+        arrays: what was measured; each analysis says what it keeps.
+    """
+
+    kind: str
+    header: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+
+    @property
+    def label(self) -> str:
+        """The model's name in figures and tables."""
+        return str(self.header.get("label", "model"))
+
+
+def result_folder(out: Path, data: str, fingerprint: str) -> Path:
+    """Where the results of one data set are kept below a run's folder."""
+    short = hashlib.blake2b(fingerprint.encode(), digest_size=4).hexdigest()
+    plain = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in data)
+    return out / FOLDER / f"{plain.strip('-')[-60:] or 'data'}-{short}"
+
+
+def save_result(folder: Path, result: Result) -> Path:
+    """Write one result in one move, in the place of an earlier one."""
+    path = folder / f"{result.kind}{ENDING}"
+    arrays = {name: np.ascontiguousarray(array) for name, array in result.arrays.items()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with atomic.replacing(path) as temporary:
+            save_file(arrays, temporary, metadata={"kind": result.kind, "header": json.dumps(dict(result.header))})
+    except OSError as error:
+        raise HoldfastError(f"out must be a folder we can write to, got {str(folder)!r} ({error.strerror})") from error
+    return path
+
+
+def load_result(path: Path) -> Result:
+    """Read one result."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        return Result(metadata["kind"], json.loads(metadata["header"]), arrays)
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise HoldfastError(f"{str(path)!r} must be a result of holdfast analyze; it cannot be read as one") from error
+
+
+def load_results(folder: Path | str) -> list[Result]:
+    """All results below a folder: a run's, its ``analysis/``, or one data set's; sorted by path."""
+    root = Path(folder).expanduser()
+    inner = root / FOLDER if (root / FOLDER).is_dir() else root
+    if not inner.is_dir():
+        raise HoldfastError(f"results must be in a folder, but {str(root)!r} is not there")
+    paths = [path for path in sorted(inner.rglob(f"*{ENDING}")) if not path.name.startswith(".")]
+    return [load_result(path) for path in paths if path.stem in KINDS]
+
+
+# every analysis, with the line that `holdfast analyze --help` shows
+KINDS: dict[str, str] = {
+    "stability": "cosine of clean and corrupted attention, per image, layer and head",
+    "occlusion": "attention and accuracy under many random occlusions of patches",
+    "overfocus": "how few tokens receive the attention",
+    "diversity": "how alike the heads of a layer are",
+    "noise-decay": "what blocks leave of noise, and their significant eigenvalues",
+    "grouping": "which tokens of a block belong together",
+    "maps": "attention maps of a few images, clean and corrupted",
+    "patches": "the patches a corruption model occludes, and the confidence they cost",
+    "dilation": "how wide every token looks (TAP)",
+    "gates": "which adapter every token listens to (TORA)",
+}
