@@ -29,6 +29,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--skip-bad", action="store_true", help="go on without unreadable images (--data.skip_bad=true)"
     )
     parser.usage = "holdfast train [RECIPE] [--out DIR] [--resume] [--init FROM] [--SECTION.KEY=VALUE ...]"
+    add_recipe_values(parser)
+
+
+def add_recipe_values(parser: ArgumentParser) -> None:
+    """One argument per value of a recipe."""
     groups: dict[str, Any] = {}
     for path, kind, field in leaves():
         section, _, name = path.rpartition(".")
@@ -69,10 +74,15 @@ def _recipe_and_folder(arguments: Namespace) -> tuple[str | Path, Path]:
     return own, arguments.out
 
 
-def _overrides(arguments: Namespace) -> dict[str, Any]:
+def recipe_values(arguments: Namespace) -> dict[str, Any]:
     """The recipe values that were given, nested as in YAML."""
     sections = {path.split(".")[0] for path, _, _ in leaves()}
-    given = {key: _nested(value) for key, value in vars(arguments).items() if key in sections}
+    return {key: _nested(value) for key, value in vars(arguments).items() if key in sections}
+
+
+def _overrides(arguments: Namespace) -> dict[str, Any]:
+    """The recipe values that were given, also those with a short form."""
+    given = recipe_values(arguments)
     for flag, section, key in (
         ("init", "model", "init"),
         ("compile", "train", "compile"),
