@@ -1,0 +1,92 @@
+"""What all figures share: size, colours, quiet axes, an atomic PNG. Figures are objects; pyplot's state is not used."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from holdfast import atomic
+from holdfast.errors import HoldfastError
+
+# Okabe and Ito's colours, told apart by colour-blind readers and in grey
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+SMALL, NORMAL = 8, 9
+DPI = 110
+
+
+def new_figure(width: float, height: float, *, title: str = "") -> Figure:
+    """An empty figure of so many inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    if title:
+        figure.suptitle(title, fontsize=NORMAL + 1)
+    return figure
+
+
+def grid_of(figure: Figure, rows: int, columns: int, **options: Any) -> np.ndarray:
+    """Axes as an array of two axes, also for one row or column."""
+    return np.asarray(figure.subplots(rows, columns, squeeze=False, **options))
+
+
+def colour(number: int) -> str:
+    """The colour of the n-th model."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def marker(number: int) -> str:
+    """The marker of the n-th model."""
+    return MARKERS[number % len(MARKERS)]
+
+
+def tidy(axis: Axes, *, xlabel: str = "", ylabel: str = "", title: str = "") -> None:
+    """Labels, small ticks, no box, a faint grid."""
+    axis.set_xlabel(xlabel, fontsize=NORMAL)
+    axis.set_ylabel(ylabel, fontsize=NORMAL)
+    if title:
+        axis.set_title(title, fontsize=NORMAL)
+    axis.tick_params(labelsize=SMALL)
+    axis.grid(alpha=0.25, linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def legend(axis: Axes, **options: Any) -> None:
+    """A legend without a box, if there is anything to tell apart."""
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(fontsize=SMALL, frameon=False, **options)
+
+
+def picture(axis: Axes, image: np.ndarray, *, title: str = "", **options: Any) -> Any:
+    """An image or map without axes; pixels and cells keep hard edges."""
+    shown = axis.imshow(image, interpolation="nearest", **options)
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.spines[:].set_visible(False)
+    if title:
+        axis.set_title(title, fontsize=SMALL)
+    return shown
+
+
+def row_title(axis: Axes, text: str) -> None:
+    """A label left of a row of pictures."""
+    axis.set_ylabel(text, fontsize=SMALL, rotation=0, ha="right", va="center", labelpad=6)
+
+
+def save_png(figure: Figure, path: Path, *, dpi: int = DPI) -> Path:
+    """Write a figure in one move."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic.replacing(path) as temporary:
+            figure.savefig(temporary, dpi=dpi, format="png", pil_kwargs={"optimize": True})
+    except OSError as error:
+        raise HoldfastError(f"figures must go to a folder we can write to, got {str(path.parent)!r}") from error
+    return path
+
+
+def check_some(things: Sequence[Any], what: str) -> None:
+    """Refuse a figure of nothing."""
+    if not len(things):
+        raise HoldfastError(f"a figure needs at least one {what}, got none")
