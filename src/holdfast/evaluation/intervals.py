@@ -4,7 +4,7 @@ Percentile bootstrap, Efron 1979. The images are what is resampled: all cells of
 that fails on an image under fog tends to fail on it under snow.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,13 +58,14 @@ def bootstrap_interval(
         values: one row per image, (N,) or (N, cells): whether it was right, its NLL, its error in each cell …
         rng: where the resampling draws come from.
         statistic: the score as a function of the values' mean over the images, (cells,); by default their plain mean.
-            Every score of ours is such a function: mCE of mean errors, retention of two mean accuracies.
+            Every score of ours is such a function: mCE of mean errors, retention of two mean accuracies. Draws for
+            which it is NaN (retention of a clean accuracy of 0) do not count.
         level: how often such intervals hold the truth.
         resamples: how many times the images are drawn with replacement.
     """
     rows, score = _rows(values, "values"), statistic or _plain_mean
-    drawn = [score(means) for means in _resampled_means(rows, rng=rng, resamples=resamples)]
-    return _interval(score(rows.mean(axis=0)), drawn, level=level)
+    drawn = [score(means) for means in resampled_means(rows, rng=rng, resamples=resamples)]
+    return interval_of(score(rows.mean(axis=0)), drawn, level=level)
 
 
 def paired_difference(
@@ -90,6 +91,71 @@ def paired_difference(
     return bootstrap_interval(np.hstack([one, other]), rng=rng, statistic=difference, level=level, resamples=resamples)
 
 
+def resampled_means(
+    rows: NDArray[np.float64], *, rng: np.random.Generator, resamples: int = 2000
+) -> NDArray[np.float64]:
+    """The means of every column over images drawn with replacement, (resamples, columns), from (images, columns).
+
+    All columns of one row of the result are means over the same draw, so any function of them has its bootstrap here.
+    """
+    if resamples < 1:
+        raise HoldfastError(f"resamples must be at least 1, got {resamples}")
+    count = len(rows)
+    at_once = max(1, _CHUNK // count)
+    means = np.empty((resamples, rows.shape[1]))
+    for start in range(0, resamples, at_once):
+        size = min(at_once, resamples - start)
+        times = np.stack([np.bincount(rng.integers(count, size=count), minlength=count) for _ in range(size)])
+        means[start : start + size] = times @ rows / count
+    return means
+
+
+def interval_of(value: float, drawn: ArrayLike, *, level: float = 0.95) -> Interval:
+    """The middle ``level`` of what was drawn, around ``value``; NaN does not count."""
+    if not 0 < level < 1:
+        raise HoldfastError(f"level must be between 0 and 1, got {level}")
+    array = np.asarray(drawn, dtype=np.float64)
+    array = array[~np.isnan(array)]
+    low, high = np.quantile(array, [(1 - level) / 2, (1 + level) / 2]) if len(array) else (np.nan, np.nan)
+    return Interval(value, float(low), float(high), level)
+
+
+def paired_over_seeds(
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    statistic: Statistic | None = None,
+    level: float = 0.95,
+    resamples: int = 2000,
+) -> Interval:
+    """The interval of ``first`` minus ``second`` over the choice of images and of seeds: (seeds, images[, cells]).
+
+    Both are resampled together: the images, the same for all seeds, and the seeds, the same for both. The score is the
+    mean over the seeds of the statistic of each; arguments as in :func:`bootstrap_interval`. A few seeds can only hint
+    at how much seeds matter: with three, such an interval is on the narrow side.
+    """
+    one, other = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if one.shape != other.shape or one.ndim not in (2, 3):
+        raise HoldfastError(
+            f"first and second must be (seeds, images) or (seeds, images, cells), got {one.shape} and {other.shape}"
+        )
+    score, seeds = statistic or _plain_mean, len(one)
+    both = np.stack([one.reshape(seeds, one.shape[1], -1), other.reshape(seeds, one.shape[1], -1)], axis=1)
+    side_by_side = both.transpose(2, 0, 1, 3)  # images, seeds, 2, cells
+    rows = _rows(side_by_side.reshape(one.shape[1], -1), "first and second")
+
+    def differences(means: NDArray[np.float64]) -> NDArray[np.float64]:
+        pairs = means.reshape(seeds, 2, -1)
+        return np.array([score(a) - score(b) for a, b in pairs])
+
+    drawn = [
+        float(differences(means)[rng.integers(seeds, size=seeds)].mean())
+        for means in resampled_means(rows, rng=rng, resamples=resamples)
+    ]
+    return interval_of(float(differences(rows.mean(axis=0)).mean()), drawn, level=level)
+
+
 def over_seeds(scores: ArrayLike) -> Spread:
     """Mean ± sample standard deviation of one score per seed."""
     array = np.asarray(scores, dtype=np.float64)
@@ -111,23 +177,3 @@ def _rows(values: ArrayLike, name: str) -> NDArray[np.float64]:
     if not np.isfinite(array).all():
         raise HoldfastError(f"{name} must be finite, got NaN or infinity in {(~np.isfinite(array)).sum()} places")
     return array
-
-
-def _resampled_means(
-    rows: NDArray[np.float64], *, rng: np.random.Generator, resamples: int
-) -> Iterator[NDArray[np.float64]]:
-    if resamples < 1:
-        raise HoldfastError(f"resamples must be at least 1, got {resamples}")
-    count = len(rows)
-    at_once = max(1, _CHUNK // count)
-    for start in range(0, resamples, at_once):
-        size = min(at_once, resamples - start)
-        times = np.stack([np.bincount(rng.integers(count, size=count), minlength=count) for _ in range(size)])
-        yield from times @ rows / count  # resamples × cells
-
-
-def _interval(value: float, drawn: list[float], *, level: float) -> Interval:
-    if not 0 < level < 1:
-        raise HoldfastError(f"level must be between 0 and 1, got {level}")
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(value, float(low), float(high), level)
