@@ -12,20 +12,24 @@ from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.attention import watch
+    from holdfast.evaluation.evaluate import evaluate
     from holdfast.models import create_model
     from holdfast.models.checkpoints import load_checkpoint
     from holdfast.models.tap import add_tap
+    from holdfast.models.tora import tora
     from holdfast.training.loop import train
 
 _HOME = {
     "watch": "holdfast.attention",
     "create_model": "holdfast.models",
     "add_tap": "holdfast.models.tap",
+    "tora": "holdfast.models.tora",
     "load_checkpoint": "holdfast.models.checkpoints",
     "train": "holdfast.training.loop",
+    "evaluate": "holdfast.evaluation.evaluate",
 }
 
-__all__ = ["HoldfastError", "__version__", "add_tap", "create_model", "load_checkpoint", "train", "watch"]
+__all__ = ["HoldfastError", "__version__", "add_tap", "create_model", "evaluate", "load_checkpoint", "tora", "train", "watch"]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ from holdfast.training import recipe as recipes
 from holdfast.training.recipe_files import leaves
 
 EXIT_SIGNAL = 128  # plus the signal's number, as shells count
+ALSO = {"tora.lambdas": ["--tora.lambda"]}  # what a dataclass cannot be asked to call its field
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -42,7 +43,8 @@ def add_recipe_values(parser: ArgumentParser) -> None:
         default = field.default_factory() if callable(field.default_factory) else field.default
         text = f"{_descriptions(section)[name]} (recipe default: {_shown(default)})"
         # no default here: what is not given comes from the recipe
-        groups[section].add_argument(f"--{path}", type=kind, default=SUPPRESS, help=text.replace("%", "%%"))
+        names = [f"--{path}", *ALSO.get(path, [])]
+        groups[section].add_argument(*names, type=kind, default=SUPPRESS, help=text.replace("%", "%%"))
 
 
 def run(arguments: Namespace) -> int:

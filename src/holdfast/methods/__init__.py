@@ -6,8 +6,10 @@ from holdfast.methods.noise2net import noise2net
 from holdfast.methods.objective import OBJECTIVES, CrossEntropy, Loss, Objective, Player, build_objective
 from holdfast.methods.patch_augment import patch_augment
 from holdfast.methods.robust import AdversarialTraining, PatchAugmentation, RobustObjective, robust_objective
+from holdfast.methods.tora import TradeOff, begin_phase, tora_objective
 
 OBJECTIVES["robust"] = robust_objective
+OBJECTIVES["tora"] = tora_objective
 
 METHODS = {  # as a recipe names them, under objective.name or as options of the objective `robust`
     "cross_entropy": "plain cross-entropy, hard or soft targets",
@@ -16,6 +18,7 @@ METHODS = {  # as a recipe names them, under objective.name or as options of the
     "robust: patches": "a second cross-entropy on patch-wise augmented images (RVT)",
     "robust: adversarial": "cross-entropy on FGSM or PGD images",
     "robust: noise2net_share": "a share of the batch distorted by random networks (DeepAugment)",
+    "tora": "adapters on a frozen ViT, trained for λ · robust + (1 − λ) · clean cross-entropy (TORA-ViT)",
 }
 
 __all__ = [
@@ -31,9 +34,12 @@ __all__ = [
     "PatchAugmentation",
     "Player",
     "RobustObjective",
+    "TradeOff",
+    "begin_phase",
     "build_objective",
     "corruptor_for",
     "noise2net",
     "patch_augment",
     "robust_objective",
+    "tora_objective",
 ]

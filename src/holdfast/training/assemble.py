@@ -22,6 +22,7 @@ from holdfast.training.loading import Order, Stretch, TransformedImages, trainin
 from holdfast.training.randomness import For, seeded
 from holdfast.training.recipe import DataRecipe, OptimizerRecipe, Recipe, ScheduleRecipe
 from holdfast.training.starting import start_model
+from holdfast.training.tora import phase_context, start_tora
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,12 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
     order = build_order(recipe, accelerator, length=len(train))
     with seeded(For.WEIGHTS, recipe.seed):
         bare = start_model(recipe.model, classes=len(train.classes), size=recipe.data.size)
+        if recipe.tora is not None:
+            bare = start_tora(bare, recipe.tora)
         image = image_format(recipe.data, bare)
         if objective is None:
             context = {"model": bare, "size": (image.size, image.size), "mean": image.mean, "std": image.std}
+            context |= phase_context(recipe.tora)
             objective = build_objective(recipe.objective.name, recipe.objective.options, context)
     if recipe.train.grad_checkpointing:
         bare.set_grad_checkpointing(True)

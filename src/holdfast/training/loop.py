@@ -11,6 +11,7 @@ from timm.utils import distribute_bn
 from torch import Tensor, nn
 
 from holdfast import atomic
+from holdfast.errors import HoldfastError
 from holdfast.methods import Objective, Player
 from holdfast.models.corruptor import Corruptor, save_corruptor
 from holdfast.training.assemble import Stage, assemble
@@ -24,6 +25,7 @@ from holdfast.training.recipe_files import flat_values, load_recipe
 from holdfast.training.run_folder import RunFolder, export_model
 from holdfast.training.starting import train_mode
 from holdfast.training.stopping import StopRequest
+from holdfast.training.tora import parts_of
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ def train(
         show: print progress.
     """
     recipe = load_recipe(recipe, overrides)
+    if recipe.tora is not None and recipe.tora.phase == "all":
+        return train_parts(recipe, Path(out), resume=resume, show=show)
     run = RunFolder(Path(out))
     run.check(recipe, resume=resume)
     with seeded(For.WEIGHTS, recipe.seed), engine(recipe.train, folder=run.path) as accelerator:
@@ -70,6 +74,22 @@ def train(
         with Journal(accelerator, run.path, steps=stage.steps, show=show) as journal, StopRequest() as stop:
             journal.continue_from(position.step)
             return run_steps(stage, run, position, journal=journal, stop=stop)
+
+
+def train_parts(recipe: Recipe, out: Path, *, resume: bool, show: bool) -> Result:
+    """Every phase of a TORA recipe and every λ, one run after the other; a finished one is not trained again."""
+    whole, parts = RunFolder(out), parts_of(recipe, out)
+    if whole.recipe.exists() and not resume:
+        raise HoldfastError(f"{str(out)!r} already holds a run; add --resume or choose another --out")
+    for part in parts:
+        RunFolder(part.folder).check(part.recipe, resume=resume)
+    results: list[Result] = []
+    for part in parts:
+        results.append(train(part.recipe, out=part.folder, resume=resume, show=show))
+        whole.create(recipe)  # after the first part has found that data and model exist
+        if results[-1].stopped_by:
+            break
+    return replace(results[-1], folder=out, step=sum(result.step for result in results))
 
 
 def run_steps(stage: Stage, run: RunFolder, position: Position, *, journal: Journal, stop: StopRequest) -> Result:

@@ -120,6 +120,31 @@ class ObjectiveRecipe:
 
 
 @dataclass(frozen=True)
+class ToraRecipe:
+    """TORA-ViT: what is added to the frozen model of ``model.init``, and in which phase it learns.
+
+    Args:
+        method: tora, or adapter-fusion, single-adapter, head-only to compare with.
+        lambdas: weights of robustness against accuracy, 0 to 1; one model for each, all from the same phase 1.
+        phase: robust and accuracy (phase 1) or joint (phase 2); all trains them in this order, each in its folder.
+        start: run folder whose adapters, fusion and heads this phase starts from; all fills it in.
+        phase1_epochs: epochs of robust and of accuracy; null for train.epochs.
+        reduction: the adapters' width is the model's divided by this.
+        gate_softmax: over the two adapters, or over the tokens of each.
+        gate_heads: heads of the gate; null for those of the model's attention.
+    """
+
+    method: Literal["tora", "adapter-fusion", "single-adapter", "head-only"] = "tora"
+    lambdas: list[float] = field(default_factory=lambda: [0.5])
+    phase: Literal["all", "robust", "accuracy", "joint"] = "all"
+    start: str | None = None
+    phase1_epochs: int | None = None
+    reduction: int = 16
+    gate_softmax: Literal["adapter", "token"] = "adapter"
+    gate_heads: int | None = None
+
+
+@dataclass(frozen=True)
 class OptimizerRecipe:
     """How weights move. Biases, norms and what the model names (class tokens, …) are not decayed.
 
@@ -211,6 +236,7 @@ class Recipe:
         optimizer: see OptimizerRecipe.
         schedule: see ScheduleRecipe.
         train: see TrainRecipe.
+        tora: see ToraRecipe; null trains the model itself.
     """
 
     seed: int = 0
@@ -221,3 +247,4 @@ class Recipe:
     optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
     schedule: ScheduleRecipe = field(default_factory=ScheduleRecipe)
     train: TrainRecipe = field(default_factory=TrainRecipe)
+    tora: ToraRecipe | None = None

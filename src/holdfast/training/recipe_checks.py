@@ -22,6 +22,8 @@ BELOW_1 = Rule(lambda value: 0 <= value < 1, "at least 0 and below 1")
 SHARE = Rule(lambda value: 0 < value <= 1, "above 0 and at most 1")
 RANGE = Rule(lambda value: 0 < value[0] <= value[1], "two positive numbers, the smaller one first")
 
+PROBABILITIES = Rule(lambda values: all(0 <= value <= 1 for value in values), "a list of weights between 0 and 1")
+
 RULES: dict[str, Rule] = {
     "seed": AT_LEAST_0,
     "data.size": AT_LEAST_1,
@@ -57,6 +59,10 @@ RULES: dict[str, Rule] = {
     "train.keep_epochs": AT_LEAST_0,
     "train.eval_epochs": AT_LEAST_1,
     "train.log_steps": AT_LEAST_1,
+    "tora.lambdas": PROBABILITIES,
+    "tora.phase1_epochs": AT_LEAST_1,
+    "tora.reduction": AT_LEAST_1,
+    "tora.gate_heads": AT_LEAST_1,
 }
 
 
@@ -65,9 +71,13 @@ def check_values(recipe: Recipe) -> None:
     for path, rule in RULES.items():
         value: Any = recipe
         for name in path.split("."):
-            value = getattr(value, name)
+            value = getattr(value, name, None)
         if value is not None and not rule.holds(value):
             raise HoldfastError(f"{path} must be {rule.words}, got {value}")
+    if (recipe.tora is not None) != (recipe.objective.name == "tora"):
+        raise HoldfastError("objective.name tora and the section tora belong together, got one without the other")
+    if recipe.tora is not None and recipe.model.init is None:
+        raise HoldfastError("model.init must say which pretrained model TORA adapts (--init), got null")
     mixes = recipe.augment.mixup > 0 or recipe.augment.cutmix > 0
     if mixes and recipe.train.batch_size % 2:
         raise HoldfastError(f"train.batch_size must be even for mixup and cutmix, got {recipe.train.batch_size}")

@@ -83,8 +83,8 @@ def leaves(kind: type = Recipe, prefix: str = "") -> Iterator[tuple[str, Any, da
     """Every value of a recipe: its path, type and field."""
     hints = typing.get_type_hints(kind)
     for item in dataclasses.fields(kind):
-        if dataclasses.is_dataclass(hints[item.name]):
-            yield from leaves(hints[item.name], f"{prefix}{item.name}.")
+        if section := _section(hints[item.name]):
+            yield from leaves(section, f"{prefix}{item.name}.")
         else:
             yield f"{prefix}{item.name}", hints[item.name], item
 
@@ -96,10 +96,17 @@ def check_keys(values: Mapping[str, Any], kind: type = Recipe, prefix: str = "")
         if key not in hints:
             hint = nearest(str(key), hints) or f"; known are {', '.join(hints)}"
             raise HoldfastError(f"unknown recipe key {prefix + str(key)!r}{hint}")
-        if dataclasses.is_dataclass(hints[key]):
+        section = _section(hints[key])
+        if section and not (value is None and section is not hints[key]):
             if not isinstance(value, Mapping):
                 raise HoldfastError(f"recipe key {prefix + key!r} must hold further keys, got {value!r}")
-            check_keys(value, typing.cast(type, hints[key]), f"{prefix}{key}.")
+            check_keys(value, section, f"{prefix}{key}.")
+
+
+def _section(hint: Any) -> type | None:
+    """The dataclass of a section, which may also be optional."""
+    kinds = (hint, *typing.get_args(hint))
+    return next((kind for kind in kinds if isinstance(kind, type) and dataclasses.is_dataclass(kind)), None)
 
 
 def as_values(recipe: Recipe) -> dict[str, Any]:

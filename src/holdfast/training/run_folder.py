@@ -1,4 +1,7 @@
-"""A run is a folder: recipe.yaml, log.jsonl, checkpoints/, and in the end model.safetensors + config.json."""
+"""A run is a folder: recipe.yaml, log.jsonl, checkpoints/, and in the end model.safetensors + config.json.
+
+Of a TORA run the end is tora.safetensors + tora.json, and the pretrained model's two files in backbone/.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +12,8 @@ from torch import nn
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
+from holdfast.models.tora import ToraViT
+from holdfast.models.tora_files import BACKBONE, save_tora
 from holdfast.training.augment import ImageFormat
 from holdfast.training.checkpoint import save_weights
 from holdfast.training.recipe import Recipe
@@ -56,7 +61,13 @@ class RunFolder:
 def export_model(
     model: nn.Module, folder: Path, *, recipe: Recipe, image: ImageFormat, classes: tuple[str, ...]
 ) -> None:
-    """Write what ``timm.create_model("local-dir:RUN", pretrained=True)`` reads."""
+    """Write what ``timm.create_model("local-dir:RUN", pretrained=True)`` reads; of TORA, what ``load_tora`` reads."""
+    if isinstance(model, ToraViT):
+        (folder / BACKBONE).mkdir(exist_ok=True)
+        export_model(model.backbone, folder / BACKBONE, recipe=recipe, image=image, classes=classes)
+        assert recipe.tora is not None
+        save_tora(model, folder, notes={"phase": recipe.tora.phase, "lambdas": recipe.tora.lambdas})
+        return
     name = named_model(recipe.model).name or ""
     described: Any = model  # timm keeps this dictionary on the module
     described.pretrained_cfg = {

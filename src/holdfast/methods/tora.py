@@ -1,0 +1,134 @@
+"""Training TORA-ViT: λ·L_ROB + (1 − λ)·L_ACC of one prediction, and who learns in which phase.
+
+Phases and losses are the authors' (Li and Xu, CVPR 2023). Which prediction each loss reads, that the attack looks at
+the same one, and that heads learn in phase 1 alone are ours: the slides do not say.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from holdfast.attacks import GradientAttack, PixelModel, perturb
+from holdfast.attention import without_wrappers
+from holdfast.errors import HoldfastError, nearest
+from holdfast.methods.objective import Loss
+from holdfast.models.tora import ToraViT
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Which prediction is trained, which adapter and head learn beside the fusion, and λ where it is fixed."""
+
+    view: str
+    learns: tuple[str, ...]
+    weight: float | None = None
+
+
+PHASES = {
+    "robust": Phase("rob", ("rob",), weight=1.0),  # phase 1: min over Ψ_R, Φ of L_ROB
+    "accuracy": Phase("acc", ("acc",), weight=0.0),  # phase 1: min over Ψ_A, Φ of L_ACC
+    "joint": Phase("joint", ()),  # phase 2: min over Φ of λ L_ROB + (1 − λ) L_ACC
+}
+TWO_PHASES = ("tora", "adapter-fusion")
+
+
+def begin_phase(model: ToraViT, phase: str) -> None:
+    """Let learn what learns in a phase and freeze the rest; without a fusion, all that was added learns at once."""
+    if phase not in PHASES:
+        raise HoldfastError(f"phase must be one of {', '.join(PHASES)}, got {phase!r}{nearest(phase, PHASES)}")
+    method = model.settings.method
+    model.requires_grad_(False)
+    if method not in TWO_PHASES:
+        if phase != "joint":
+            raise HoldfastError(f"method {method} has one phase, joint; got {phase!r}")
+        for added in (model.layers, model.heads, model.tokens):
+            added.requires_grad_(True)
+        return
+    for layer in model.layers:
+        layer.fusion.requires_grad_(True)
+    for name in PHASES[phase].learns:
+        for part in (*(layer.get_submodule(name) for layer in model.layers), model.heads[name], model.tokens[name]):
+            part.requires_grad_(True)
+
+
+class TradeOff:
+    """λ·L_ROB + (1 − λ)·L_ACC: cross-entropy on adversarial and on clean images, in one pass of both.
+
+    Args:
+        weight: λ, from 0 (clean images alone) to 1 (adversarial ones alone).
+        attack: the inner maximisation against the trained prediction, in units of [0, 1] pixels.
+        view: the prediction that is trained and attacked.
+        mean: that the images were normalised with.
+        std: likewise.
+    """
+
+    def __init__(
+        self,
+        weight: float,
+        *,
+        attack: GradientAttack | None = None,
+        view: str = "joint",
+        mean: Sequence[float] = IMAGENET_DEFAULT_MEAN,
+        std: Sequence[float] = IMAGENET_DEFAULT_STD,
+    ) -> None:
+        if not 0 <= weight <= 1:
+            raise HoldfastError(f"lambda must lie between 0 and 1, got {weight}")
+        self.weight, self.view = weight, view
+        self.attack = attack or GradientAttack(eps=1 / 255, alpha=0.5 / 255, steps=5)
+        self.mean, self.std = tuple(mean), tuple(std)
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Loss:
+        """The loss of a batch of normalised images with hard or soft targets."""
+        batches = {}
+        if self.weight > 0:
+            batches["adversarial_cross_entropy"] = (self.weight, self._adversarial(model, images, targets))
+        if self.weight < 1:
+            batches["clean_cross_entropy"] = (1 - self.weight, images)
+        logits = model(torch.cat([batch for _, batch in batches.values()]), view=self.view)
+        losses = [F.cross_entropy(part, targets) for part in logits.split(len(images))]
+        total = torch.stack([weight * loss for (weight, _), loss in zip(batches.values(), losses, strict=True)]).sum()
+        return Loss(total, {name: loss.detach() for name, loss in zip(batches, losses, strict=True)})
+
+    def _adversarial(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        pixel_model = PixelModel(_Viewed(without_wrappers(model), self.view), mean=self.mean, std=self.std)
+        pixel_model.to(images.device)
+        pixels = (images * pixel_model.std + pixel_model.mean).clamp(0, 1)
+        seed = int(torch.randint(2**31, ()))  # the loop's own generator: another start in every step
+        return pixel_model.normalise(perturb(self.attack, pixel_model, pixels, targets, seed=seed))
+
+
+class _Viewed(nn.Module):
+    """One prediction of a model that has several."""
+
+    def __init__(self, model: nn.Module, view: str) -> None:
+        super().__init__()
+        self.model, self.view = model, view
+        self.training = model.training
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.model(images, view=self.view)
+
+
+def tora_objective(
+    *,
+    phase: str,
+    trade_off: float | None,
+    mean: Sequence[float],
+    std: Sequence[float],
+    eps: float = 1 / 255,
+    alpha: float = 0.5 / 255,
+    steps: int = 5,
+    norm: Literal["linf", "l2"] = "linf",
+    random_start: bool = True,
+) -> TradeOff:
+    """The objective of a phase from a recipe's options; phase and λ come from the recipe's section ``tora``."""
+    weight = PHASES[phase].weight if PHASES[phase].weight is not None else trade_off
+    if weight is None:
+        raise HoldfastError("tora.lambdas must hold one weight between 0 and 1 for phase joint, got none")
+    attack = GradientAttack(eps, alpha, steps, norm, random_start)
+    return TradeOff(weight, attack=attack, view=PHASES[phase].view, mean=mean, std=std)
