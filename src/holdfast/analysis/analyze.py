@@ -1,0 +1,281 @@
+"""``holdfast.analyze``: every analysis of one model on one data set, stored, so that figures need no model."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from holdfast.analysis.attention_runs import Found, Tick, run_diversity, run_occlusion, run_overfocus, run_stability
+from holdfast.analysis.feature_runs import run_grouping, run_noise_decay
+from holdfast.analysis.pictures import find_corruptor, run_dilation, run_gates, run_maps, run_patches
+from holdfast.analysis.results import KINDS, Result, load_result, result_folder, save_result
+from holdfast.analysis.settings import Settings
+from holdfast.analysis.subject import NotApplicable, Subject, parse_cell
+from holdfast.attacks.undisturbed import undisturbed
+from holdfast.corruptions import recorded_name
+from holdfast.data import Source
+from holdfast.errors import HoldfastError, nearest
+from holdfast.evaluation.evaluate import _device as choose_device
+from holdfast.evaluation.fingerprints import content_fingerprint, data_fingerprint, fingerprint, model_fingerprint
+from holdfast.evaluation.fingerprints import versions as library_versions
+from holdfast.evaluation.model_specs import LoadedModel, load_model
+from holdfast.evaluation.preprocessing import choose_preset, model_input, preprocessing
+from holdfast.evaluation.scoring import Judge
+from holdfast.evaluation.suites import EvaluationData, open_evaluation_data
+
+logger = logging.getLogger(__name__)
+
+Run = Callable[[Subject, Settings, Tick], Found]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One analysis: how it runs, the settings it depends on, and how many ticks it gives for so many images."""
+
+    run: Run
+    uses: tuple[str, ...]
+    ticks: Callable[[int, Settings], int]
+
+
+ANALYSES: dict[str, Kind] = {
+    "stability": Kind(run_stability, ("cells",), lambda images, s: images),
+    "occlusion": Kind(
+        run_occlusion,
+        ("masks", "ratio", "patch_size", "occlusion_images"),
+        lambda images, s: s.masks * min(images, s.occlusion_images),
+    ),
+    "overfocus": Kind(run_overfocus, ("top",), lambda images, s: images),
+    "diversity": Kind(run_diversity, (), lambda images, s: images),
+    "noise-decay": Kind(run_noise_decay, ("noise_std", "epsilon", "modules"), lambda images, s: images),
+    "grouping": Kind(
+        run_grouping, ("clusters", "modules", "cells", "pictures"), lambda images, s: min(images, s.pictures)
+    ),
+    "maps": Kind(run_maps, ("cells", "pictures", "query"), lambda images, s: min(images, s.pictures)),
+    "patches": Kind(run_patches, ("ratio", "pictures"), lambda images, s: min(images, max(s.pictures, 6))),
+    "dilation": Kind(run_dilation, ("pictures",), lambda images, s: min(images, s.pictures)),
+    "gates": Kind(run_gates, ("pictures",), lambda images, s: min(images, s.pictures)),
+}
+assert set(ANALYSES) == set(KINDS)
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """What was found about one model on one data set.
+
+    Attributes:
+        results: by name of the analysis.
+        skipped: why the others were not possible, by name.
+        folder: where the results are kept, if they are.
+    """
+
+    results: Mapping[str, Result]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
+
+
+@torch.no_grad()
+def analyze(
+    model: nn.Module | str | Path,
+    data: Source | str,
+    analyses: str | Sequence[str] = tuple(KINDS),
+    *,
+    settings: Settings | None = None,
+    out: Path | str | None = None,
+    label: str | None = None,
+    limit: int | None = 256,
+    size: int | tuple[int, int] | None = None,
+    preset: str | None = None,
+    corruptor: Path | str | None = None,
+    seed: int = 0,
+    batch_size: int = 32,
+    device: str = "auto",
+    fresh: bool = False,
+    show: bool | None = None,
+) -> Analysis:
+    """Look for the reasons why a model holds or fails.
+
+    An analysis that the model does not allow (attention measures of a convolutional network) is skipped and says why.
+    Results that are already there with the same model, images and settings are read, not computed again.
+
+    Args:
+        model: a module, or ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``.
+        data: a spec such as ``digits`` or ``folder:DIR``, or a source.
+        analyses: names from `holdfast.analysis.results.KINDS`; a comma list or a sequence; all by default.
+        settings: see `holdfast.analysis.settings.Settings`.
+        out: the folder that gets ``analysis/``; the run's own for ``run:DIR``, else nothing is kept.
+        label: the model's name in figures; the run's folder or the model's name unless given.
+        limit: look at so many images only, every class in its share; None for all.
+        size: the model's image size; from its configuration unless given. Grouping at 448 px: ``size=448``.
+        preset: the corruptions' protocol, see `holdfast.evaluate`; ``any`` if a size is given.
+        corruptor: a corruption model's file for ``patches``; an AFAT run has its own.
+        seed: of corruptions, masks and noise.
+        batch_size: images per forward pass; does not change results.
+        device: ``auto``, ``cpu``, ``cuda`` …; a module stays where it is with ``auto``.
+        fresh: compute everything again.
+        show: show progress; None shows it on a terminal.
+    """
+    names, settings = parse_analyses(analyses), settings or Settings()
+    for cell in settings.cells:
+        parse_cell(cell)
+    if batch_size < 1:
+        raise HoldfastError(f"batch_size must be at least 1, got {batch_size}")
+    opened, source = _open(data, limit)
+    loaded = load_model(model)
+    if size is not None and not isinstance(model, nn.Module):
+        _set_size(loaded.model, size)
+    wanted = model_input(loaded.model, size=size)
+    steps = preprocessing(preset or ("any" if size else choose_preset(source, wanted)), wanted)
+    where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
+    with undisturbed(loaded.model) as quiet, torch.no_grad():
+        judge = Judge(quiet, steps=steps, device=where, amp="no")
+        answers = judge.classes == len(source.classes)
+        patches_by = find_corruptor(Path(corruptor) if corruptor is not None else None, loaded.folder)
+        subject = Subject(judge.pixels, source, steps, seed, batch_size, answers, patches_by)
+        header = {
+            "label": label or _label(loaded),
+            "model": loaded.name,
+            "model_fingerprint": model_fingerprint(quiet, judge.views),
+            "data": opened.spec,
+            **_described(subject),
+        }
+        folder = _folder(Path(out).expanduser() if out is not None else loaded.folder, opened.label, header)
+        return _run_all(names, subject, settings, header=header, folder=folder, fresh=fresh, show=show)
+
+
+def parse_analyses(analyses: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of analyses, from a comma list or a sequence; each once."""
+    words = analyses.split(",") if isinstance(analyses, str) else analyses
+    names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
+    for name in names:
+        if name not in KINDS:
+            hint = nearest(name, KINDS) or f"; expected some of {', '.join(KINDS)}"
+            raise HoldfastError(f"unknown analysis {name!r}{hint}")
+    if not names:
+        raise HoldfastError(f"analyses must name at least one of {', '.join(KINDS)}, got none")
+    return names
+
+
+def _run_all(
+    names: Sequence[str],
+    subject: Subject,
+    settings: Settings,
+    *,
+    header: dict[str, Any],
+    folder: Path | None,
+    fresh: bool,
+    show: bool | None,
+) -> Analysis:
+    results: dict[str, Result] = {}
+    skipped: dict[str, str] = {}
+    for name in names:
+        kind = ANALYSES[name]
+        chosen = {key: value for key, value in asdict(settings).items() if key in kind.uses}
+        mine = {**header, "settings": _plain(chosen)}
+        kept = None if fresh or folder is None else _kept(folder / f"{name}.safetensors", mine)
+        if kept is not None:
+            results[name] = kept
+            continue
+        try:
+            with _progress(name, kind.ticks(len(subject.source), settings), show=show) as tick:
+                facts, arrays = kind.run(subject, settings, tick)
+        except NotApplicable as error:
+            skipped[name] = str(error)
+            continue
+        results[name] = Result(name, {**mine, **facts}, arrays)
+        if folder is not None:
+            save_result(folder, results[name])
+    if not results:
+        raise HoldfastError("; ".join(f"{name} is not possible: {why}" for name, why in skipped.items()))
+    return Analysis(results, skipped, folder)
+
+
+def _kept(path: Path, header: dict[str, Any]) -> Result | None:
+    """An earlier result of the same model, images and settings; the label may be another."""
+    if not path.is_file():
+        return None
+    try:
+        result = load_result(path)
+    except HoldfastError as error:
+        logger.warning("%s; it is computed again", error)
+        return None
+    same = all(result.header.get(key) == value for key, value in header.items() if key not in ("label", "model"))
+    return Result(result.kind, {**result.header, "label": header["label"]}, result.arrays) if same else None
+
+
+@contextmanager
+def _progress(name: str, total: int, *, show: bool | None) -> Iterator[Tick]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    hidden = not (console.is_terminal if show is None else show)
+    columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=hidden, transient=True) as progress:
+        task = progress.add_task(name, total=total)
+        yield lambda count: progress.advance(task, count)
+
+
+def _open(data: Source | str, limit: int | None) -> tuple[EvaluationData, Source]:
+    opened = open_evaluation_data(data, limit=limit)
+    if opened.source is None:
+        raise HoldfastError(f"data must be pictures that can be corrupted, got the stored set {opened.spec!r}")
+    if not len(opened.source):
+        raise HoldfastError(f"data {opened.spec!r} must hold at least one image, got none")
+    return opened, opened.source
+
+
+def _described(subject: Subject) -> dict[str, Any]:
+    """What every result says about the images and the way they took."""
+    source, steps = subject.source, subject.steps
+    ids = [source.id(number) for number in range(len(source))]
+    return {
+        "data_fingerprint": data_fingerprint(ids, np.asarray(source.targets), content=content_fingerprint(source)),
+        "images": len(source),
+        "answers": subject.answers,
+        "seed": subject.seed,
+        "preset": steps.preset,
+        "preprocessing": steps.record(),
+        "size": list(steps.size),
+        "frost": recorded_name("frost"),
+        "cost": _cost(subject),
+        "versions": library_versions(),
+    }
+
+
+def _folder(root: Path | None, label: str, header: dict[str, Any]) -> Path | None:
+    if root is None:
+        return None
+    parts = ("data_fingerprint", "preprocessing", "seed", "preset")
+    return result_folder(root, label, fingerprint({key: header[key] for key in parts}))
+
+
+def _set_size(model: nn.Module, size: int | tuple[int, int]) -> None:
+    """Tell a timm ViT or Swin its new image size; other models find out by themselves."""
+    if hasattr(model, "set_input_size"):
+        model.set_input_size(img_size=(size, size) if isinstance(size, int) else size)
+
+
+def _cost(subject: Subject) -> dict[str, float]:
+    """Parameters and GMACs of one image at the size it is looked at."""
+    model = subject.model.model
+    with FlopCounterMode(display=False) as counter:
+        model(torch.zeros(1, 3, *subject.steps.size, device=subject.device))
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return {"parameters": parameters, "gmacs": counter.get_total_flops() / 2e9}
+
+
+def _label(loaded: LoadedModel) -> str:
+    if loaded.folder is not None:
+        return loaded.folder.resolve().name
+    return loaded.name.removeprefix("timm:").partition("@")[0].split(".")[0]
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}

@@ -1,0 +1,104 @@
+"""One query's attention as a map over the image, and whole maps small enough to be looked at."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from holdfast.analysis.rows import by_image, map_rows
+from holdfast.attention import AttentionHandle
+from holdfast.errors import HoldfastError
+
+MOST_CELLS = 256  # rows and columns of a stored N × N map; longer sequences are averaged down to it
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a query stands: its row and column in the grid of all tokens of the image, and that grid."""
+
+    row: int
+    column: int
+    grid: tuple[int, int]
+
+
+def place_of(handle: AttentionHandle, features: Tensor, query: tuple[float, float]) -> Place:
+    """The token at a place given in shares of the image's height and width; (0.5, 0.5) is the centre patch."""
+    grid = image_grid(handle, features)
+    row, column = (min(int(share * side), side - 1) for share, side in zip(query, grid, strict=True))
+    return Place(row, column, grid)
+
+
+def image_grid(handle: AttentionHandle, features: Tensor) -> tuple[int, int]:
+    """Rows and columns of all tokens of the image; ``features`` is the block's output."""
+    if handle.kind == "window":
+        return int(features.shape[1]), int(features.shape[2])
+    if handle.kind != "token" or handle.grid is None:
+        raise HoldfastError(f"{handle.name} has no attention between places of the image (kind {handle.kind})")
+    return handle.grid
+
+
+def query_map(handle: AttentionHandle, place: Place, *, shift: tuple[int, int] = (0, 0)) -> Tensor:
+    """The attention of one query, heads averaged, over the image's tokens, (B, rows, columns).
+
+    Outside of the query's window it is 0. ``shift`` is how far a Swin block rolls the image before it cuts windows.
+    """
+    if handle.kind == "window":
+        return _in_window(handle, place, shift)
+    index = handle.prefix + place.row * place.grid[1] + place.column
+    row = handle.rows_of(slice(index, index + 1)).detach().float()[:, :, 0, handle.prefix :]  # B h N
+    return row.mean(dim=1).unflatten(1, place.grid)
+
+
+def shift_of(model: nn.Module, handle: AttentionHandle) -> tuple[int, int]:
+    """How far the block of a window attention rolls the image."""
+    shift = getattr(model.get_submodule(handle.name.rpartition(".")[0]), "shift_size", (0, 0))
+    return (int(shift[0]), int(shift[1])) if not isinstance(shift, int) else (shift, shift)
+
+
+def small_map(handle: AttentionHandle, *, window: int = 0, average: bool = True, most: int = MOST_CELLS) -> Tensor:
+    """The whole map as a picture: (B, M, M), heads averaged, or (B, h, M, M); M is at most ``most``.
+
+    Of window attention, the map of one window.
+    """
+    chunks = []
+    for rows in map_rows(handle):
+        heads = rows[:, window]  # B h rows keys
+        chunks.append(_down(heads.mean(dim=1, keepdim=True) if average else heads, most))
+    whole = torch.cat(chunks, dim=2)  # B h N M
+    small = _down(whole.mT, most).mT
+    return small[:, 0] if average else small
+
+
+def middle_window(handle: AttentionHandle) -> int:
+    """The number of the window in the middle of the image; 0 for attention over all tokens."""
+    if handle.kind != "window" or handle.windows is None:
+        return 0
+    rows, columns = handle.windows
+    return (rows // 2) * columns + columns // 2
+
+
+def _down(maps: Tensor, most: int) -> Tensor:
+    """The last axis averaged down to at most ``most`` values."""
+    if maps.shape[-1] <= most:
+        return maps
+    return F.adaptive_avg_pool1d(maps.flatten(0, 2), most).unflatten(0, maps.shape[:3])
+
+
+def _in_window(handle: AttentionHandle, place: Place, shift: tuple[int, int]) -> Tensor:
+    assert handle.grid is not None
+    assert handle.windows is not None
+    height, width = place.grid
+    side, (_, across) = handle.grid, handle.windows
+    row, column = (place.row - shift[0]) % height, (place.column - shift[1]) % width  # where the roll puts the query
+    window = (row // side[0]) * across + column // side[1]
+    index = (row % side[0]) * side[1] + column % side[1]
+    maps = by_image(handle, handle.rows_of(slice(index, index + 1)).detach().float())  # B windows h 1 keys
+    attention = maps[:, window, :, 0].mean(dim=1).unflatten(1, side)  # B rows columns of the window
+    rows = (row // side[0]) * side[0] + torch.arange(side[0], device=attention.device)
+    columns = (column // side[1]) * side[1] + torch.arange(side[1], device=attention.device)
+    whole = attention.new_zeros(len(attention), height, width)
+    real_rows, real_columns = rows < height, columns < width  # the rest is padding
+    target = ((rows[real_rows] + shift[0]) % height)[:, None], ((columns[real_columns] + shift[1]) % width)[None]
+    whole[:, target[0], target[1]] = attention[:, real_rows][:, :, real_columns]
+    return whole

@@ -1,0 +1,174 @@
+"""What is analysed: a model of [0,1] images, and the images it is looked at with, clean and corrupted."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from holdfast.analysis.noise_decay import default_modules
+from holdfast.attacks.pixels import PixelModel, backbone
+from holdfast.attention import READERS, AttentionHandle, Seen, watch
+from holdfast.corruptions import corrupt_batch
+from holdfast.corruptions.catalog import check_severity, kind_of
+from holdfast.data.combine import Subset
+from holdfast.data.source import Source, UnreadableImage
+from holdfast.errors import HoldfastError
+from holdfast.evaluation.cells import limited
+from holdfast.evaluation.preprocessing import Preprocessing, finished, protocol_image
+from holdfast.models.corruptor import Corruptor
+from holdfast.models.tora import ToraViT
+
+logger = logging.getLogger(__name__)
+
+
+class NotApplicable(HoldfastError):
+    """An analysis that this model or these data do not allow; the others still run."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some images before they are corrupted (uint8, H×W×3), their ids and classes."""
+
+    ids: list[str]
+    targets: Tensor
+    images: list[np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model in evaluation mode, and its images.
+
+    Attributes:
+        model: of [0,1] images.
+        source: the images.
+        steps: from a picture to what the model sees.
+        seed: of corruptions, masks and noise.
+        batch_size: images per forward pass.
+        answers: whether the model's classes are those of the data, so that accuracies mean something.
+        corruptor: AFAT's corruption model, if there is one.
+    """
+
+    model: PixelModel
+    source: Source
+    steps: Preprocessing
+    seed: int = 0
+    batch_size: int = 32
+    answers: bool = True
+    corruptor: Corruptor | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.mean.device
+
+    @cached_property
+    def inner(self) -> nn.Module:
+        """The network itself: inside the normalisation, and inside TORA's adapters."""
+        model = backbone(self.model)
+        return model.backbone if isinstance(model, ToraViT) else model
+
+    @cached_property
+    def has_attention(self) -> bool:
+        """Whether there is attention that we can read."""
+        return any(type(module) in READERS for module in self.inner.modules())
+
+    @cached_property
+    def blocks(self) -> list[str]:
+        """The names of the blocks."""
+        return default_modules(self.inner)
+
+    def batches(self, source: Source | None = None) -> Iterator[Batch]:
+        """The readable images in order; ``source`` is a part of the subject's images."""
+        images = self.source if source is None else source
+        for start in range(0, len(images), self.batch_size):
+            numbers = range(start, min(start + self.batch_size, len(images)))
+            read = [(number, image) for number in numbers if (image := self._image(images, number)) is not None]
+            if read:
+                targets = torch.as_tensor([int(images.targets[number]) for number, _ in read], device=self.device)
+                yield Batch([images.id(number) for number, _ in read], targets, [image for _, image in read])
+
+    def _image(self, images: Source, number: int) -> np.ndarray | None:
+        try:
+            return protocol_image(images.image(number), self.steps)
+        except UnreadableImage as error:
+            logger.warning("%s; it is left out", error)
+            return None
+
+    def some(self, count: int) -> Source:
+        """A few images for pictures, spread over the classes."""
+        ids = [self.source.id(number) for number in range(len(self.source))]
+        return Subset(self.source, limited(ids, np.asarray(self.source.targets), min(count, len(ids))))
+
+    def clean(self, batch: Batch) -> Tensor:
+        """The images as the model sees them, in [0,1], (B, 3, H, W)."""
+        return self._pixels([finished(image, self.steps, corrupted=False) for image in batch.images])
+
+    def corrupted(self, batch: Batch, cell: str) -> Tensor:
+        """The same images under a corruption cell such as ``fog/3``."""
+        kind, severity = parse_cell(cell)
+        options: dict[str, Any] = {"severity": severity, "preset": self.steps.preset, "seed": self.seed}
+        images = corrupt_batch(batch.images, kind, ids=batch.ids, **options)
+        return self._pixels([finished(image, self.steps, corrupted=True) for image in images])
+
+    def _pixels(self, images: list[np.ndarray]) -> Tensor:
+        stacked = torch.from_numpy(np.stack(images)).to(self.device)
+        return stacked.permute(0, 3, 1, 2).float() / 255
+
+    @contextmanager
+    def watched(self) -> Iterator[Seen]:
+        """`watch` on the network itself; a sentence if there is nothing to see."""
+        if not self.has_attention:
+            raise NotApplicable(f"{type(self.inner).__name__} has no attention that we can read")
+        with watch(self.inner) as seen:
+            yield seen
+
+    def look(self, pixels: Tensor) -> tuple[Tensor, list[AttentionHandle]]:
+        """Logits and the attention of every block."""
+        with self.watched() as seen:
+            logits = self.model(pixels)
+        return logits, seen.attention
+
+
+def parse_cell(cell: str) -> tuple[str, int]:
+    """``fog/3`` → ("fog", 3)."""
+    kind, _, severity = str(cell).partition("/")
+    kind_of(kind)
+    if not severity.isdigit():
+        raise HoldfastError(f"cells must be named KIND/SEVERITY, such as fog/3, got {cell!r}")
+    return kind, check_severity(int(severity))
+
+
+def describe_layers(handles: list[AttentionHandle]) -> list[dict[str, Any]]:
+    """What the layers of a result are, as plain data."""
+    return [
+        {
+            "name": handle.name,
+            "kind": handle.kind,
+            "heads": int(handle.q.shape[1]),
+            "tokens": int(handle.k.shape[-2]),
+            "grid": list(map(int, handle.grid)) if handle.grid else None,
+            "prefix": handle.prefix,
+            "windows": list(map(int, handle.windows)) if handle.windows else None,
+        }
+        for handle in handles
+    ]
+
+
+def padded(layers: list[Tensor]) -> np.ndarray:
+    """(B, h) per layer → (B, layers, most heads), NaN where a layer has fewer."""
+    heads = max(layer.shape[1] for layer in layers)
+    stacked = np.full((layers[0].shape[0], len(layers), heads), np.nan, dtype=np.float32)
+    for number, layer in enumerate(layers):
+        stacked[:, number, : layer.shape[1]] = layer.cpu().numpy()
+    return stacked
+
+
+def as_bytes(pixels: Tensor) -> np.ndarray:
+    """[0,1] images as uint8 pictures, (B, H, W, 3)."""
+    return (pixels.clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
