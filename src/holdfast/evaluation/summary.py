@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.corruptions.catalog import STANDARD
 from holdfast.corruptions.sequences import SEQUENCES
 from holdfast.errors import HoldfastError, nearest
 from holdfast.evaluation.calibration import calibration_gaps
 from holdfast.evaluation.corruption_metrics import alexnet_errors
 from holdfast.evaluation.intervals import interval_of, resampled_means
 from holdfast.evaluation.records import CellRecord, Records
-from holdfast.evaluation.scores import BINS, Formula, Means, Reference, all_formulas, cells_of
+from holdfast.evaluation.scores import BINS, Formula, Means, Reference, all_formulas
 from holdfast.evaluation.sequence_metrics import flips, top5_distances
 from holdfast.published import published
 
@@ -83,7 +82,7 @@ class Summary:
         partial = self.scores.get(f"{name}_partial")
         if partial is not None:
             raise HoldfastError(
-                f"score {name!r} is only there in part, as {partial.name!r}: {_some(partial.missing)} missing"
+                f"score {name!r} is only there in part, as {partial.name!r}: {some(partial.missing)} missing"
             )
         raise HoldfastError(f"score must be one that the records allow, got {name!r}{nearest(name, self.scores)}")
 
@@ -273,11 +272,6 @@ def _same(one: NDArray[np.str_], other: NDArray[np.str_]) -> bool:
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
-def _some(names: Sequence[str], *, count: int = 5) -> str:
+def some(names: Sequence[str], *, count: int = 5) -> str:
+    """The first few of some names, and how many more there are."""
     return ", ".join(names[:count]) + (f" and {len(names) - count} more" if len(names) > count else "")
-
-
-def missing_cells(summary: Summary) -> tuple[str, ...]:
-    """The standard corruption cells that a summary lacks although it has others; empty if none or all are there."""
-    lacking = {cell for score in summary for cell in score.missing}
-    return tuple(cell for kind in STANDARD for cell in cells_of(kind) if cell in lacking)
