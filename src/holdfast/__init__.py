@@ -11,6 +11,7 @@ from holdfast._version import __version__
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
+    from holdfast.analysis.analyze import analyze
     from holdfast.attention import watch
     from holdfast.evaluation.evaluate import evaluate
     from holdfast.models import create_model
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.training.loop import train
 
 _HOME = {
+    "analyze": "holdfast.analysis.analyze",
     "watch": "holdfast.attention",
     "create_model": "holdfast.models",
     "add_tap": "holdfast.models.tap",
@@ -29,7 +31,18 @@ _HOME = {
     "evaluate": "holdfast.evaluation.evaluate",
 }
 
-__all__ = ["HoldfastError", "__version__", "add_tap", "create_model", "evaluate", "load_checkpoint", "tora", "train", "watch"]
+__all__ = [
+    "HoldfastError",
+    "__version__",
+    "add_tap",
+    "analyze",
+    "create_model",
+    "evaluate",
+    "load_checkpoint",
+    "tora",
+    "train",
+    "watch",
+]
 
 
 def __getattr__(name: str) -> Any:

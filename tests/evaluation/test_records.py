@@ -31,7 +31,7 @@ def unit(cell: str, shard: int, rows: list[int], *, views=("",), excluded=(), fr
         }
     header = {
         "cell": cell,
-        "definition": {"suite": cell.split("/", maxsplit=1)[0]},
+        "definition": {"suite": cell.partition("/")[0]},
         "shard": shard,
         "fingerprint": "f" * 8,
     }

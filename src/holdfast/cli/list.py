@@ -77,6 +77,14 @@ def methods_table(arguments: Namespace) -> Table:
     return _table("method", "what it does", rows=[[name, METHODS[name]] for name in names])
 
 
+def suites_table(arguments: Namespace) -> Table:
+    """The suites that `holdfast evaluate --suite` takes, several with commas."""
+    from holdfast.evaluation.suites import SUITES
+
+    names = _matching(arguments.pattern, list(SUITES))
+    return _table("suite", "what it measures", rows=[[name, SUITES[name]] for name in names])
+
+
 def data_table(arguments: Namespace) -> Table:
     """The data sources that a recipe can name, several joined with a plus sign; then the official test sets."""
     from holdfast.data import OFFICIAL, SOURCES
@@ -109,4 +117,5 @@ LISTERS: dict[str, Callable[[Namespace], Table]] = {
     "methods": methods_table,
     "models": models_table,
     "recipes": recipes_table,
+    "suites": suites_table,
 }

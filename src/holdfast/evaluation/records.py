@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from holdfast import atomic
+from holdfast.corruptions.catalog import ALL
+from holdfast.corruptions.sequences import SEQUENCES
 from holdfast.errors import HoldfastError, nearest
 from holdfast.evaluation.unit_files import FIELDS, TOP_FIVE, DamagedUnit, Unit, field_name, read_unit, unit_name
 
@@ -211,7 +213,7 @@ def write_images(folder: Path, ids: Sequence[str], targets: np.ndarray) -> None:
     """Write the list of all images: their ids, and their classes."""
     text = np.frombuffer("\0".join(ids).encode("utf-8", "surrogateescape"), dtype=np.uint8)
     with atomic.replacing(folder / IMAGES) as temporary:
-        save_file({"ids": text.copy(), "targets": targets.astype(np.int64)}, temporary)
+        temporary.write_bytes(save({"ids": text.copy(), "targets": targets.astype(np.int64)}))
 
 
 def read_images(folder: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -229,7 +231,15 @@ def read_images(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def _cells_in(folder: Path) -> list[str]:
     names = (path.name.removesuffix(".safetensors").rpartition(".")[0] for path in folder.glob("*.*.safetensors"))
-    return sorted({name.replace(".", "/") for name in names if not name.startswith(".")})
+    return sorted({name.replace(".", "/") for name in names if not name.startswith(".")}, key=_order)
+
+
+def _order(cell: str) -> tuple[int, str]:
+    """Clean first, then corruptions and sequences in their canonical order, then attacks and sets by name."""
+    kind = cell.removeprefix("sequence/").partition("/")[0]
+    known = SEQUENCES if cell.startswith("sequence/") else ("clean", *ALL)
+    base = len(ALL) + 1 if cell.startswith("sequence/") else 0
+    return base + known.index(kind) if kind in known else len(ALL) + len(SEQUENCES) + 1, cell
 
 
 def _units(folder: Path, cell: str, *, shards: int, fingerprint: str) -> Iterator[Unit]:
@@ -252,17 +262,18 @@ def _cell_record(
     units: list[Unit], view: str, ids: np.ndarray, targets: np.ndarray, excluded: np.ndarray
 ) -> CellRecord:
     rows = np.concatenate([unit.rows for unit in units])
-    kept = ~np.isin(rows, excluded)
+    places = np.argsort(rows)  # a shard is a sample of the images, not a stretch of them
+    places = places[~np.isin(rows[places], excluded)]
 
     def joined(name: str) -> np.ndarray:
-        return np.concatenate([unit.arrays[field_name(view, name)] for unit in units])[kept]
+        return np.concatenate([unit.arrays[field_name(view, name)] for unit in units])[places]
 
     fields = {name: joined(name) for name in FIELDS}
     fields["predictions"] = fields["predictions"].astype(np.int64)
     header = {"cell": units[0].header["cell"], **units[0].header["definition"]}
     top_five = joined(TOP_FIVE).astype(np.int64) if field_name(view, TOP_FIVE) in units[0].arrays else None
     left_out = tuple(str(name) for name in ids[excluded])
-    rows = rows[kept]
+    rows = rows[places]
     return CellRecord(ids[rows], targets[rows], **fields, header=header, excluded=left_out, top_five=top_five)
 
 

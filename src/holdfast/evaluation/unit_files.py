@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
@@ -57,8 +57,9 @@ def write_unit(folder: Path, unit: Unit) -> Path:
     path = folder / unit_name(unit.header["cell"], unit.header["shard"])
     tensors = {name: np.ascontiguousarray(array) for name, array in _named(unit).items()}
     header = json.dumps(dict(unit.header), sort_keys=True)
+    content = save(tensors, metadata={"header": header, "checksum": _checksum(header, tensors)})
     with atomic.replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={"header": header, "checksum": _checksum(header, tensors)})
+        temporary.write_bytes(content)  # save_file would hide the file from everybody but its owner
     return path
 
 

@@ -1,0 +1,125 @@
+"""``holdfast evaluate``: measure any model on any robustness protocol; run again, it goes on where it was."""
+
+import os
+import signal
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse import ArgumentParser
+from rich.console import Console
+
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.evaluation.records import Records
+
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The arguments of ``holdfast evaluate``."""
+    parser.add_argument("run", nargs="?", help="a run's folder; its records go there, and its data are the default")
+    parser.add_argument(
+        "--model", help="any model: run:DIR, timm:NAME[@CHECKPOINT], local-dir:DIR or python:module:function"
+    )
+    parser.add_argument("--data", help="`holdfast list data` lists the forms (default: the run's validation data)")
+    parser.add_argument(
+        "--suite", default="clean,corruptions", help="a comma list of suites, see `holdfast list suites`"
+    )
+    parser.add_argument("--out", type=Path, help="the folder that gets records/ (default: the run's, or runs/MODEL)")
+    parser.add_argument("--limit", type=int, help="measure so many images only, every class in its share")
+    parser.add_argument("--seed", type=int, default=0, help="of corruptions and attacks")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
+    parser.add_argument("--amp", action="store_true", help="run the model in half precision (not the attacks)")
+    parser.add_argument("--batch-size", type=int, default=64, help="images per forward pass; does not change results")
+    parser.add_argument("--attack-batch-size", type=int, default=64, help="images per attack; records name it")
+    parser.add_argument("--workers", type=int, help="processes that read and corrupt images (default: by the machine)")
+    parser.add_argument("--extra", action="store_true", help="also the four extra corruptions, or perturbations")
+    parser.add_argument(
+        "--stored-jpeg", action="store_true", help="re-encode corrupted images as JPEG q85, as the stored ImageNet-C"
+    )
+    parser.add_argument(
+        "--preset", help="the protocol: imagenet, cifar, tiny, inception or any (default: by the images)"
+    )
+    parser.add_argument("--fresh", action="store_true", help="start over instead of going on")
+    parser.usage = "holdfast evaluate [RUN] [--model MODEL] [--data DATA] [--suite SUITES] [OPTIONS]"
+
+
+def run(arguments: Namespace) -> int:
+    """Measure, then print the scores and where the records are."""
+    from holdfast.evaluation.evaluate import evaluate
+
+    first = os.environ.get("RANK", "0") == "0"
+    console = Console(quiet=not first, soft_wrap=True, highlight=False)
+    model = _model(arguments)
+    data = arguments.data or _own_data(model, console)
+    options = ("limit", "seed", "device", "amp", "batch_size", "attack_batch_size", "workers", "extra")
+    given = {name: getattr(arguments, name) for name in (*options, "stored_jpeg", "preset", "fresh")}
+    try:
+        records = evaluate(model, data, arguments.suite, out=arguments.out or _default_out(model), **given)
+    except KeyboardInterrupt:
+        console.print("stopped; the same command goes on where it was")
+        return EXIT_INTERRUPTED
+    if first:
+        _show(records, console)
+    return 0
+
+
+def _model(arguments: Namespace) -> str:
+    if (arguments.run is None) == (arguments.model is None):
+        came = "neither" if arguments.run is None else "both"
+        raise HoldfastError(f"holdfast evaluate needs a run's folder or --model, one of the two; got {came}")
+    return arguments.model or arguments.run
+
+
+def _run_folder(model: str) -> Path | None:
+    kind, _, rest = model.partition(":")
+    if kind == "run" and rest:
+        return Path(rest).expanduser()
+    return Path(model) if Path(model).is_dir() else None
+
+
+def _own_data(model: str, console: Console) -> str:
+    """The validation data of a run's recipe; of the digits the test split, which no recipe trains or selects on."""
+    import yaml
+
+    folder = _run_folder(model)
+    if folder is None:
+        raise HoldfastError("holdfast evaluate needs --data, such as folder:DIR, for models that are not runs")
+    try:
+        recipe: Any = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
+        data = recipe["data"].get("val") or recipe["data"]["train"]
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        raise HoldfastError(
+            f"holdfast evaluate needs --data: {str(folder / 'recipe.yaml')!r} cannot be read or names none"
+        ) from error
+    data = "digits:test" if data in ("digits", "digits:val", "digits:train") else str(data)
+    console.print(f"data: {data} (of the run's recipe)", markup=False)
+    return data
+
+
+def _default_out(model: str) -> Path | None:
+    if _run_folder(model) is not None:
+        return None
+    name = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in model.partition(":")[2])
+    return Path("runs") / name.strip("-.") if name.strip("-.") else None
+
+
+def _show(records: "Records", console: Console) -> None:
+    console.print(_table(records))
+    if records.header["partial"]:
+        console.print(f"partial: the stored set lacks {', '.join(records.header['partial'])}", markup=False)
+    if records.excluded:
+        shown = ", ".join(records.excluded[:5]) + (" …" if len(records.excluded) > 5 else "")
+        console.print(f"unreadable, counted in no cell: {len(records.excluded)} ({shown})", markup=False)
+    console.print(f"records: {records.folder}", markup=False)
+
+
+def _table(records: "Records") -> Any:
+    from rich.table import Table
+
+    table = Table("cell", *(view or "accuracy %" for view in records.views), box=None, header_style="bold")
+    for name in records.cells:
+        table.add_row(name, *(f"{100 * records.view(view).cells[name].accuracy:.2f}" for view in records.views))
+    return table

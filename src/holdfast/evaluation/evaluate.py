@@ -1,0 +1,303 @@
+"""``holdfast.evaluate``: any model, any data, any suites, and records that never have to be computed twice."""
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from holdfast.corruptions import recorded_name
+from holdfast.data import Source
+from holdfast.errors import HoldfastError
+from holdfast.evaluation.cells import Plan
+from holdfast.evaluation.fingerprints import (
+    content_fingerprint,
+    data_fingerprint,
+    fingerprint,
+    model_fingerprint,
+    versions,
+)
+from holdfast.evaluation.live import Live
+from holdfast.evaluation.model_specs import LoadedModel, load_model
+from holdfast.evaluation.preprocessing import Preprocessing, choose_preset, model_input, preprocessing
+from holdfast.evaluation.processes import Processes, together
+from holdfast.evaluation.records import FOLDER, HEADER, Records, read_records, write_header, write_images
+from holdfast.evaluation.runner import Work, finished_units, run_units
+from holdfast.evaluation.scoring import Judge, check_classes
+from holdfast.evaluation.suites import EvaluationData, check_suites, make_plan, open_evaluation_data, parse_suites
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1  # of the records; another number never mixes with this one
+SHARD_SIZE = 256
+
+
+def evaluate(
+    model: nn.Module | str | Path,
+    data: Source | str,
+    suites: str | Sequence[str] = "clean",
+    *,
+    out: Path | str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    batch_size: int = 64,
+    workers: int | None = None,
+    device: str = "auto",
+    amp: bool = False,
+    fresh: bool = False,
+    extra: bool = False,
+    stored_jpeg: bool = False,
+    preset: str | None = None,
+    size: int | tuple[int, int] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    interpolation: str | None = None,
+    attack_batch_size: int = 64,
+    shard_size: int = SHARD_SIZE,
+    show: bool | None = None,
+) -> Records:
+    """Measure a model on every cell of some suites and return what it said of every image.
+
+    Run again, it continues: units that are on disk are read, not measured. Another model, data set, seed, way of
+    preprocessing or version has another folder, so nothing is ever mixed.
+
+    Args:
+        model: a module, or ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``.
+        data: a spec such as ``digits``, ``folder:DIR``, ``imagenet-c:DIR``, or a source.
+        suites: names of suites, see :data:`holdfast.evaluation.suites.SUITES`; a comma list or a sequence.
+        out: the folder that gets ``records/``; the run's own for ``run:DIR``, else nothing is kept.
+        limit: measure so many images only, every class in its share, chosen by their ids.
+        seed: of corruptions and attacks.
+        batch_size: images per forward pass; does not change results.
+        workers: processes that read and corrupt images; None for as many as the machine can use, 0 for none.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``; a module stays where it is with ``auto``.
+        amp: run the model in half precision (bfloat16 where there is, else float16); attacks stay in single.
+        fresh: start over instead of continuing.
+        extra: with the four extra corruptions, or perturbations.
+        stored_jpeg: pass corrupted images through a JPEG of quality 85, as the stored ImageNet-C was.
+        preset: the protocol: ``imagenet``, ``cifar``, ``tiny``, ``inception``, ``any``; chosen by the images unless
+            given.
+        size: height and width the model wants; from its timm configuration unless given.
+        mean: subtracted from [0,1] pixels; likewise. A module without configuration gets the pixels themselves.
+        std: divides them then.
+        interpolation: brings protocol images to ``size``.
+        attack_batch_size: images that are attacked together; attacks are exact for a fixed one.
+        shard_size: images per unit of work.
+        show: show progress; None shows it on a terminal.
+    """
+    names = parse_suites(suites)
+    _check_counts(batch_size=batch_size, attack_batch_size=attack_batch_size, shard_size=shard_size, workers=workers)
+    opened = open_evaluation_data(data, limit=limit)
+    check_suites(names, opened)
+    loaded = load_model(model)
+    wanted = model_input(loaded.model, size=size, mean=mean, std=std, interpolation=interpolation)
+    steps = preprocessing(_preset(preset, opened, wanted), wanted, stored_jpeg=stored_jpeg)
+    plan = make_plan(names, opened, steps=steps, extra=extra, limit=limit)
+    where = _device(device, loaded.model, fixed=not isinstance(model, nn.Module))
+    with together() as processes, _evaluation_mode(loaded.model):
+        precision = _precision(amp, where)
+        judge = Judge(loaded.model, steps=steps, device=where, amp=precision)
+        check_classes(judge, plan.cells, classes=plan.classes, data=opened.spec)
+        header = _header(
+            loaded, opened, plan, judge, steps=steps, seed=seed, limit=limit, amp=precision, shard_size=shard_size
+        )
+        header["attack_batch_size"] = attack_batch_size
+        header["fingerprint"] = fingerprint({key: header[key] for key in FINGERPRINTED})
+        with _folder(out, loaded, header, processes) as folder:
+            work = Work(
+                plan,
+                folder,
+                header["fingerprint"],
+                seed=seed,
+                shard_size=shard_size,
+                batch_size=batch_size,
+                attack_batch_size=attack_batch_size,
+                workers=_workers(workers, where, processes),
+            )
+            return _measure(_Task(work, header, judge, steps), processes, fresh=fresh, show=show)
+
+
+# what records are kept apart by; the rest of the header is for people
+FINGERPRINTED = (
+    "format",
+    "model_fingerprint",
+    "data_fingerprint",
+    "views",
+    "seed",
+    "preset",
+    "preprocessing",
+    "frost",
+    "amp",
+    "attack_batch_size",
+    "shard_size",
+    "versions",
+)
+
+
+@dataclass(frozen=True)
+class _Task:
+    work: Work
+    header: dict[str, Any]
+    judge: Judge
+    steps: Preprocessing
+
+
+def _measure(task: _Task, processes: Processes, *, fresh: bool, show: bool | None) -> Records:
+    work, plan = task.work, task.work.plan
+    keys = work.units()
+    mine = [keys[number] for number in processes.share(len(keys))]
+    if processes.first:
+        _prepare_folder(task, fresh=fresh)
+    processes.meet()
+    total = sum(len(plan.rows(shard, work.shard_size)) for shard, _ in mine)
+    imagenet = plan.classes == 1000 and task.steps.preset == "imagenet"
+    with Live(total=total, imagenet=imagenet, show=show if processes.first else False) as live:
+        done = finished_units(work, task.judge.views, repair=processes.first, watcher=live)
+        processes.meet()  # damaged files are set aside before anybody writes
+        live.looked_at(sum(len(plan.rows(shard, work.shard_size)) for shard, cell in mine if (shard, cell) in done))
+        todo = [key for key in mine if key not in done]
+        if todo:
+            run_units(work, todo, judge=task.judge, steps=task.steps, watcher=live)
+    processes.meet()
+    records = read_records(work.folder, cells=[cell.name for cell in plan.cells])
+    if records.excluded and processes.first:
+        shown = ", ".join(records.excluded[:3]) + (" …" if len(records.excluded) > 3 else "")
+        logger.warning(
+            "%d of %d images could not be read and count in no cell: %s", len(records.excluded), len(plan.ids), shown
+        )
+    if plan.missing and processes.first:
+        shown = ", ".join(plan.missing[:5]) + (" …" if len(plan.missing) > 5 else "")
+        logger.warning("the result is partial: %d cells are missing in the stored set: %s", len(plan.missing), shown)
+    return records
+
+
+def _prepare_folder(task: _Task, *, fresh: bool) -> None:
+    folder = task.work.folder
+    try:
+        if fresh and (folder / HEADER).exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_images(folder, task.work.plan.ids, task.work.plan.targets)
+        write_header(folder, task.header)
+    except OSError as error:
+        raise HoldfastError(f"out must be a folder we can write to, got {str(folder)!r} ({error.strerror})") from error
+
+
+def _header(
+    loaded: LoadedModel,
+    data: EvaluationData,
+    plan: Plan,
+    judge: Judge,
+    *,
+    steps: Preprocessing,
+    seed: int,
+    limit: int | None,
+    amp: str,
+    shard_size: int,
+) -> dict[str, Any]:
+    content = content_fingerprint(data.source) if data.source is not None else ""  # stored cells have one each
+    return {
+        "format": FORMAT,
+        "model": loaded.name,
+        "model_fingerprint": model_fingerprint(loaded.model, judge.views),
+        "data": data.spec,
+        "data_label": data.label,
+        "data_fingerprint": data_fingerprint(plan.ids, plan.targets, content=content),
+        "label": data.protocol,
+        "partial": list(plan.missing),
+        "images": len(plan.ids),
+        "classes": plan.classes,
+        "limit": limit,
+        "views": list(judge.views),
+        "seed": seed,
+        "preset": steps.preset,
+        "preprocessing": steps.record(),
+        "frost": recorded_name("frost"),
+        "amp": amp,
+        "shard_size": shard_size,
+        "versions": versions(),
+    }
+
+
+@contextmanager
+def _folder(
+    out: Path | str | None, loaded: LoadedModel, header: dict[str, Any], processes: Processes
+) -> Iterator[Path]:
+    name = f"{header['data_label']}-{header['fingerprint'][:8]}"
+    root = Path(out).expanduser() if out is not None else loaded.folder
+    if root is not None:
+        yield root / FOLDER / name
+    elif processes.count > 1:
+        raise HoldfastError(f"out must be a folder that all {processes.count} processes can write to, got none")
+    else:
+        with tempfile.TemporaryDirectory(prefix="holdfast-") as temporary:
+            yield Path(temporary) / FOLDER / name
+
+
+@contextmanager
+def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _preset(asked: str | None, data: EvaluationData, wanted: Any) -> str:
+    if data.stored is not None:
+        if asked not in (None, data.stored.preset):
+            raise HoldfastError(f"preset of {data.spec!r} is {data.stored.preset!r} by its making, got {asked!r}")
+        return data.stored.preset
+    return asked or choose_preset(data.source, wanted)
+
+
+def _device(asked: str, model: nn.Module, *, fixed: bool) -> torch.device:
+    own = next((parameter.device for parameter in model.parameters()), None)
+    if asked == "auto" and not fixed and own is not None:
+        return own
+    if asked in ("auto", "cuda") and torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+    if asked == "auto":
+        return torch.device("cpu")
+    try:
+        device = torch.device(asked)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise HoldfastError(f"device must be one that torch can use here, got {asked!r} ({reason})") from error
+    return device
+
+
+def _precision(amp: bool, device: torch.device) -> str:
+    if not amp:
+        return "no"
+    return "float16" if device.type == "cuda" and not torch.cuda.is_bf16_supported() else "bfloat16"
+
+
+def _workers(asked: int | None, device: torch.device, processes: Processes) -> int:
+    if asked is not None:
+        return asked
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    mine = max(1, cores // processes.count)
+    return min(8, mine) if device.type != "cpu" else max(1, mine // 2)
+
+
+def _check_counts(*, batch_size: int, attack_batch_size: int, shard_size: int, workers: int | None) -> None:
+    for name, value in (
+        ("batch_size", batch_size),
+        ("attack_batch_size", attack_batch_size),
+        ("shard_size", shard_size),
+    ):
+        if value < 1:
+            raise HoldfastError(f"{name} must be at least 1, got {value}")
+    if workers is not None and workers < 0:
+        raise HoldfastError(f"workers must be 0 or more, got {workers}")
