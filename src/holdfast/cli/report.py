@@ -1,0 +1,37 @@
+"""``holdfast report``: compare runs on one page, or in one table, from their files alone."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from jsonargparse import ArgumentParser
+from rich.console import Console
+
+from holdfast.errors import HoldfastError
+
+DEFAULT = Path("report.html")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The arguments of ``holdfast report``."""
+    parser.add_argument("runs", nargs="+", help="run folders, or folders of records; the first is the baseline")
+    parser.add_argument("--out", type=Path, help=f"the file to write (default: {DEFAULT}; other formats are printed)")
+    parser.add_argument(
+        "--format", default="html", help="html, or the scores alone as md, csv, latex or robustbench (JSON)"
+    )
+    parser.add_argument("--names", help="what to call the runs, separated by commas, instead of their folders' names")
+    parser.add_argument("--title", default="", help="the title of the page")
+
+
+def run(arguments: Namespace) -> None:
+    """Write the page and say where, or print the table."""
+    from holdfast.report.page import report
+
+    names = [name.strip() for name in arguments.names.split(",")] if arguments.names else []
+    if not all(names):
+        raise HoldfastError(f"--names must be names separated by commas, got {arguments.names!r}")
+    out = arguments.out or (DEFAULT if arguments.format == "html" else None)
+    text = report(arguments.runs, out=out, format=arguments.format, names=names, title=arguments.title)
+    if out is None:
+        print(text)
+    else:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(f"written: {out}", markup=False)
