@@ -234,10 +234,12 @@ def test_missing_sequences_are_said():
     assert "t5d_partial" in summary
 
 
-def test_sequences_without_five_classes_have_flips_alone():
-    cells = sequences([1] * 10)
-    bare = {name: cell(held.predictions == 0, cell=name) for name, held in cells.items()}  # top_five None
-    summary = summarise(records(bare), resamples=0)
+@pytest.mark.parametrize("top_five", [None, np.tile(np.arange(3), (1, 31, 1))])
+def test_sequences_without_five_classes_have_flips_alone(top_five):
+    cells = {
+        name: cell(held.predictions == 0, cell=name, top_five=top_five) for name, held in sequences([1] * 10).items()
+    }
+    summary = summarise(records(cells), resamples=0)
     assert "mfp" in summary
     assert not [name for name in summary.scores if "t5d" in name]
 

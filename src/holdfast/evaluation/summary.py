@@ -246,7 +246,7 @@ def _quantities(name: str, cell: CellRecord) -> dict[str, NDArray[np.float64]]:
     if name.startswith("sequence/"):
         kind = name.removeprefix("sequence/")
         quantities = {"flips": flips(cell.predictions, kind=kind)}
-        if cell.top_five is not None:
+        if cell.top_five is not None and cell.top_five.shape[-1] == 5:  # a model of fewer classes has no top five
             quantities["distances"] = top5_distances(cell.top_five, kind=kind)
         return quantities
     if name != "clean":
