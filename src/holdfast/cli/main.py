@@ -18,6 +18,7 @@ COMMANDS = {
     "train": "train or fine-tune a model from a recipe",
     "evaluate": "measure a model on clean, corrupted, perturbed, attacked or official images; goes on if killed",
     "analyze": "see why: attention stability, overfocusing, head diversity, noise decay, grouping",
+    "report": "compare runs on one page that needs nothing else: scores, intervals, heat maps, training, attention",
     "convert": "turn a published checkpoint into a folder that timm loads",
     "corrupt": "write corrupted copies of a folder of images",
     "demo": "see on this machine, without a download, what Holdfast can do today",
