@@ -69,6 +69,14 @@ def recipes_table(arguments: Namespace) -> Table:
     return _table("recipe", "what it trains", rows=[[name, headline(name)] for name in names])
 
 
+def studies_table(arguments: Namespace) -> Table:
+    """The shipped studies; `holdfast study NAME` runs one."""
+    from holdfast.studies.plan import headline, study_names
+
+    names = _matching(arguments.pattern, study_names())
+    return _table("study", "what it asks", rows=[[name, headline(name)] for name in names])
+
+
 def methods_table(arguments: Namespace) -> Table:
     """What a model can be trained for: objectives, and the parts of the robust one."""
     from holdfast.methods import METHODS
@@ -117,5 +125,6 @@ LISTERS: dict[str, Callable[[Namespace], Table]] = {
     "methods": methods_table,
     "models": models_table,
     "recipes": recipes_table,
+    "studies": studies_table,
     "suites": suites_table,
 }

@@ -14,11 +14,12 @@ from holdfast.errors import HoldfastError, nearest
 # name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and
 # `run(arguments)`, and imports torch only inside `run`.
 COMMANDS = {
-    "list": "list models (--cost: size and GMACs beside the papers'), methods, corruptions, suites, recipes or data",
+    "list": "list models (--cost: with size and GMACs), methods, corruptions, suites, recipes, studies or data",
     "train": "train or fine-tune a model from a recipe",
     "evaluate": "measure a model on clean, corrupted, perturbed, attacked or official images; goes on if killed",
     "analyze": "see why: attention stability, overfocusing, head diversity, noise decay, grouping",
     "report": "compare runs on one page that needs nothing else: scores, intervals, heat maps, training, attention",
+    "study": "run a grid of recipes × seeds × suites as far as it is missing; one table, with verdicts",
     "convert": "turn a published checkpoint into a folder that timm loads",
     "corrupt": "write corrupted copies of a folder of images",
     "demo": "see on this machine, without a download, what Holdfast can do today",

@@ -1,0 +1,66 @@
+"""``holdfast study``: recipes × seeds × suites as one table; what is missing is done, what is there is kept."""
+
+import os
+from argparse import Namespace
+from pathlib import Path
+
+from jsonargparse import ArgumentParser
+from rich.console import Console
+
+from holdfast.cli.train import add_recipe_values, recipe_values
+from holdfast.errors import HoldfastError
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The arguments of ``holdfast study``: its own, and one per value of a recipe."""
+    parser.add_argument("study", help="a shipped study (`holdfast list studies`) or a YAML file")
+    parser.add_argument("--out", type=Path, help="the study's folder (default: studies/STUDY)")
+    parser.add_argument("--processes", type=int, default=1, help="how many runs at a time")
+    parser.add_argument("--rows", help="only these rows, with commas between")
+    parser.add_argument("--seeds", help="these seeds instead of the study's, with commas between")
+    parser.add_argument("--test", help="measure on these data instead of the study's")
+    parser.add_argument("--limit", type=int, help="measure on this many test images")
+    parser.add_argument("--table-only", action="store_true", help="train nothing: table and plots of what is there")
+    parser.usage = "holdfast study STUDY [--out DIR] [--processes N] [--rows A,B] [--seeds 0,1] [--SECTION.KEY=VALUE …]"
+    add_recipe_values(parser)
+
+
+def run(arguments: Namespace) -> None:
+    """Run what is missing, then write and show the table."""
+    from holdfast.studies.page import terminal_table, write_page
+    from holdfast.studies.plan import load_study
+    from holdfast.studies.results import all_results
+
+    study = load_study(
+        arguments.study,
+        overrides=recipe_values(arguments),
+        rows=_names(arguments.rows),
+        seeds=_numbers(arguments.seeds),
+        test=arguments.test,
+        limit=arguments.limit,
+    )
+    out = arguments.out or Path("studies") / study.name
+    if not arguments.table_only:
+        from holdfast.studies.runner import run_study
+
+        run_study(study, out=out, processes=arguments.processes)
+    results = all_results(out, study)
+    if not results:
+        raise HoldfastError(
+            f"--out must hold results of this study, got none in {str(out)!r}; run it without --table-only"
+        )
+    page = write_page(study, results, out=out)
+    console = Console(width=None if os.isatty(1) else 120)
+    console.print(terminal_table(study, results))
+    console.print(f"table, plots and verdicts: {page}", highlight=False)
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def _numbers(text: str | None) -> list[int]:
+    try:
+        return [int(number) for number in _names(text)]
+    except ValueError as error:
+        raise HoldfastError(f"--seeds must be whole numbers with commas between, got {text!r}") from error

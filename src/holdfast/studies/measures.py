@@ -1,0 +1,40 @@
+"""Measures one trained run of a study, through ``holdfast.evaluate`` and ``holdfast.analyze``."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.analysis.analyze import analyze
+from holdfast.analysis.results import Result
+from holdfast.evaluation.evaluate import evaluate
+from holdfast.studies.plan import Study
+
+ANALYSED = 256  # images that are looked at for attention: enough for a mean, and attention maps are slow
+
+# what a study keeps of an analysis: a value of every image, the mean over cells, layers and heads
+KEPT: dict[str, tuple[str, str]] = {
+    "stability": ("stability", "flattened"),
+    "overfocus": ("top_share", "top_share"),
+    "diversity": ("head_similarity", "similarity"),
+}
+
+
+def measure(study: Study, folder: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
+    """What one run says of every test image: shares of right answers per cell, measures, and facts for the header."""
+    spec = f"run:{folder}"
+    records = evaluate(spec, study.test, study.suites, limit=study.limit, workers=0, show=False)
+    right = {name: cell.right for name, cell in records.cells.items()}
+    limit = min(study.limit or ANALYSED, ANALYSED)
+    analysed = analyze(spec, study.test, study.analyses, limit=limit, show=False).results if study.analyses else {}
+    measures = {KEPT[name][0]: per_image(found) for name, found in analysed.items() if name in KEPT}
+    kept = ("preset", "frost", "versions", "data_fingerprint", "seed")
+    return right, measures, {"evaluation": {name: records.header[name] for name in kept}, "analysed": limit}
+
+
+def per_image(found: Result) -> np.ndarray:
+    """One value per image: the mean over everything else that the analysis kept apart."""
+    values = found.arrays[KEPT[found.kind][1]]
+    if found.kind == "stability":
+        values = values.swapaxes(0, 1)  # images first
+    return np.nanmean(values.reshape(len(values), -1), axis=1)

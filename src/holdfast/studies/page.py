@@ -1,0 +1,201 @@
+"""What people see of a study: one table, plots, and a verdict on every claim, all recomputed from the results."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.table import Table
+
+from holdfast import atomic
+from holdfast.errors import HoldfastError
+from holdfast.evaluation.intervals import Interval, Spread
+from holdfast.studies.columns import COLUMNS, Column, available, difference, scores, verdict
+from holdfast.studies.plan import Claim, Study
+from holdfast.studies.results import RunResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Results = Mapping[str, Sequence[RunResult]]
+
+
+def write_page(study: Study, results: Results, *, out: Path) -> Path:
+    """Write ``summary.md``, ``table.csv``, ``rows.png`` and ``differences.png``; returns the page's path."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, figure in (("rows", rows_figure(results)), ("differences", differences_figure(results))):
+            with atomic.replacing(out / f"{name}.png") as temporary:
+                figure.savefig(temporary, dpi=130, format="png")
+        atomic.write_text(out / "table.csv", csv_table(results))
+        atomic.write_text(out / "summary.md", page(study, results))
+    except OSError as error:
+        raise HoldfastError(f"out must be a folder we can write to, got {str(out)!r} ({error.strerror})") from error
+    return out / "summary.md"
+
+
+def page(study: Study, results: Results) -> str:
+    """The whole page as Markdown."""
+    columns = available(results)
+    parts = [
+        f"# {study.title or study.name}",
+        markdown_table(results),
+        "\n".join(f"- **{column.title}**: {column.says}" for column in columns.values()),
+        "Mean ± standard deviation over the seeds. " + _images(results),
+        "![all rows](rows.png)",
+    ]
+    if len(results) > 1:
+        first = next(iter(results))
+        parts += [f"## Against {_plain(first)}", difference_table(results), "![differences](differences.png)"]
+    judged = [claim for claim in study.claims if claim.column in columns and {claim.row, claim.against} <= set(results)]
+    if judged:
+        parts += ["## What the papers say", claims_table(judged, results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def markdown_table(results: Results) -> str:
+    """Rows × columns, mean ± deviation over the seeds."""
+    columns = available(results)
+    head = ["", *(column.title for column in columns.values()), "seeds", "processor min"]
+    body = [
+        [_plain(row), *(_spread(scores(column, runs)) for column in columns.values()), str(len(runs)), _minutes(runs)]
+        for row, runs in results.items()
+    ]
+    return _markdown(head, body)
+
+
+def difference_table(results: Results) -> str:
+    """Every row minus the first one, with the 95 % interval over images × seeds."""
+    columns, (first, *others) = available(results), results
+    body = [
+        [_plain(row), *(_signed(difference(column, results[row], results[first])) for column in columns.values())]
+        for row in others
+    ]
+    return _markdown(["", *(column.title for column in columns.values())], body)
+
+
+def claims_table(claims: Sequence[Claim], results: Results) -> str:
+    """Every claim with its difference and verdict."""
+    body = []
+    for claim in claims:
+        interval = difference(COLUMNS[claim.column], results[claim.row], results[claim.against])
+        said = f"{_plain(claim.row)} − {_plain(claim.against)}, {COLUMNS[claim.column].title}"
+        body.append([_plain(claim.says), said, _signed(interval), f"**{verdict(interval, claim.expects)}**"])
+    return _markdown(["claim", "measured", "difference [95 %]", "verdict"], body)
+
+
+def csv_table(results: Results) -> str:
+    """One line per run: the raw scores behind the table."""
+    columns = available(results)
+    lines = [",".join(["row", "seed", *columns])]
+    for row, runs in results.items():
+        for run in runs:
+            values = [f"{scores(column, [run]).mean:.6g}" for column in columns.values()]
+            lines.append(",".join([_quoted(row), str(run.seed), *values]))
+    return "\n".join(lines) + "\n"
+
+
+def terminal_table(study: Study, results: Results) -> Table:
+    """The table for a terminal."""
+    columns = available(results)
+    table = Table(title=study.title or study.name, caption="mean ± standard deviation over the seeds")
+    table.add_column("row", no_wrap=True)
+    for column in columns.values():
+        table.add_column(column.title, justify="right", no_wrap=True)
+    table.add_column("seeds", justify="right")
+    for row, runs in results.items():
+        table.add_row(
+            row.replace("[", r"\["), *(_spread(scores(column, runs)) for column in columns.values()), str(len(runs))
+        )
+    return table
+
+
+def rows_figure(results: Results) -> "Figure":
+    """One panel per column: every seed a dot, the mean a bar."""
+    from matplotlib.figure import Figure
+
+    columns = available(results)
+    wide = min(4, max(1, len(columns)))
+    deep = -(-max(1, len(columns)) // wide)
+    figure = Figure(figsize=(3.1 * wide, (0.9 + 0.3 * len(results)) * deep), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(deep, wide, sharey=True, squeeze=False)).ravel()
+    for axis, column in zip(axes, columns.values(), strict=False):
+        _draw_rows(axis, column, results)
+    for axis in axes[len(columns) :]:
+        axis.set_visible(False)
+    return figure
+
+
+def _draw_rows(axis: "object", column: Column, results: Results) -> None:
+    from matplotlib.axes import Axes
+
+    assert isinstance(axis, Axes)
+    for place, runs in enumerate(results.values()):
+        values = [scores(column, [run]).mean for run in runs]
+        axis.plot(values, [place] * len(values), "o", color="#2a6fbb", alpha=0.55, markersize=4)
+        axis.plot([float(np.mean(values))], [place], "|", color="#12334f", markersize=14, markeredgewidth=2)
+    axis.set_yticks(range(len(results)), list(results), fontsize=8)
+    axis.set_ylim(len(results) - 0.5, -0.5)
+    axis.set_title(f"{column.title} ({'↑' if column.better == 'higher' else '↓'} better)", fontsize=9)
+    axis.tick_params(axis="x", labelsize=7)
+    axis.grid(axis="x", alpha=0.3)
+
+
+def differences_figure(results: Results) -> "Figure":
+    """Every row minus the first one: the difference and its 95 % interval, one panel per column."""
+    from matplotlib.figure import Figure
+
+    columns, (first, *others) = available(results), results
+    figure = Figure(figsize=(2.4 * max(1, len(columns)), 1.0 + 0.32 * max(1, len(others))), layout="constrained")
+    axes = figure.subplots(1, max(1, len(columns)), sharey=True, squeeze=False)[0]
+    for axis, column in zip(axes, columns.values(), strict=False):
+        for place, row in enumerate(others):
+            interval = difference(column, results[row], results[first], resamples=1000)
+            good = (interval.value > 0) == (column.better == "higher")
+            colour = ("#2e7d32" if good else "#c62828") if interval.excludes_zero else "#757575"
+            axis.plot([interval.low, interval.high], [place, place], color=colour, linewidth=2)
+            axis.plot([interval.value], [place], "o", color=colour, markersize=5)
+        axis.axvline(0, color="black", linewidth=0.8)
+        axis.set_yticks(range(len(others)), others, fontsize=8)
+        axis.set_ylim(max(1, len(others)) - 0.5, -0.5)
+        axis.set_title(column.title, fontsize=9)
+        axis.tick_params(axis="x", labelsize=7)
+        axis.grid(axis="x", alpha=0.3)
+    return figure
+
+
+def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    rule = ["---", *("---:" for _ in head[1:])]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *body])
+
+
+def _spread(spread: Spread) -> str:
+    digits = 1 if abs(spread.mean) >= 2 else 3
+    deviation = "" if spread.count == 1 else f" ± {spread.std:.{digits}f}"
+    return f"{spread.mean:.{digits}f}{deviation}"
+
+
+def _signed(interval: Interval) -> str:
+    small = max(abs(interval.low), abs(interval.high)) < 0.5
+    digits = 3 if small else 1
+    bold = "**" if interval.excludes_zero else ""
+    return f"{bold}{interval.value:+.{digits}f}{bold} [{interval.low:+.{digits}f}, {interval.high:+.{digits}f}]"
+
+
+def _minutes(runs: Sequence[RunResult]) -> str:
+    spent = [run.header.get("processor_seconds", {}).get("train") for run in runs]
+    known = [seconds for seconds in spent if seconds]
+    return f"{np.mean(known) / 60:.1f}" if known else "–"
+
+
+def _images(results: Results) -> str:
+    counts = {len(values) for runs in results.values() for run in runs for values in run.right.values()}
+    return f"Measured on {'–'.join(map(str, sorted(counts)))} test images." if counts else ""
+
+
+def _plain(text: str) -> str:
+    return text.replace("|", r"\|").replace("\n", " ") or "run"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n') else text

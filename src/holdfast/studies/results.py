@@ -1,0 +1,109 @@
+"""What one run of a study said of every image, in one small file: enough for every score, interval and comparison."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from holdfast import atomic
+from holdfast.errors import HoldfastError
+from holdfast.studies.plan import Study
+from holdfast.training.recipe_files import as_values
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult:
+    """One row at one seed.
+
+    Attributes:
+        row: the row's name.
+        seed: its seed.
+        right: per cell the share of right answers of every image, (N,).
+        measures: per analysis measure one value of every image, (N,), or one value for all, (1,).
+        header: plain data: fingerprint, test data, number of parameters, processor hours, versions.
+    """
+
+    row: str
+    seed: int
+    right: Mapping[str, np.ndarray]
+    measures: Mapping[str, np.ndarray]
+    header: Mapping[str, Any]
+
+
+def fingerprint(study: Study, row: str, seed: int) -> str:
+    """Names everything that a run's result depends on: recipe, seed, test images, suites and analyses."""
+    recipe = as_values(study.recipe_of(row, seed))
+    for harmless in ("workers", "download"):
+        recipe["data"].pop(harmless)
+    measured = [study.test, study.limit, study.suites, study.analyses]
+    return hashlib.sha256(json.dumps([recipe, measured], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def result_path(folder: Path, row: str, seed: int) -> Path:
+    """Where a run's result is kept."""
+    return folder / "results" / f"{file_name(row)}-seed{seed}.safetensors"
+
+
+def file_name(row: str) -> str:
+    """A row's name as a file's: letters, digits and a few signs."""
+    return "".join(letter if letter.isalnum() or letter in "=.+-" else "-" for letter in row) or "run"
+
+
+def write_result(path: Path, result: RunResult) -> None:
+    """Write one result, renamed into place."""
+    arrays = dict(_packed(cell, values) for cell, values in result.right.items())
+    arrays |= {f"measure/{name}": values.astype(np.float32) for name, values in result.measures.items()}
+    images = len(next(iter(result.right.values()), ()))
+    header = {"row": result.row, "seed": result.seed, "images": images, **result.header}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.replacing(path) as unfinished:
+        save_file(arrays, unfinished, metadata={"holdfast": json.dumps(header, sort_keys=True, ensure_ascii=False)})
+
+
+def read_result(path: Path) -> RunResult:
+    """Read one result; a file that is none gets one sentence."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads(file.metadata()["holdfast"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise HoldfastError(f"{str(path)!r} cannot be read as a result of a study; delete it to do it again") from error
+    right = {
+        name.partition("/")[2]: _unpacked(values, header["images"]) if name.startswith("bits/") else values
+        for name, values in arrays.items()
+        if name.startswith(("bits/", "share/"))
+    }
+    measures = {name.removeprefix("measure/"): a for name, a in arrays.items() if name.startswith("measure/")}
+    return RunResult(header.pop("row"), header.pop("seed"), right, measures, header)
+
+
+def _packed(cell: str, values: np.ndarray) -> tuple[str, np.ndarray]:
+    """An image that is seen once needs one bit; of several masks the share is kept."""
+    if np.isin(values, (0.0, 1.0)).all():
+        return f"bits/{cell}", np.packbits(values.astype(bool))
+    return f"share/{cell}", values.astype(np.float32)
+
+
+def _unpacked(bits: np.ndarray, images: int) -> np.ndarray:
+    return np.unpackbits(bits, count=images).astype(np.float64)
+
+
+def finished(folder: Path, study: Study, row: str, seed: int) -> RunResult | None:
+    """The result of a run if it is there and of this very study."""
+    path = result_path(folder, row, seed)
+    if not path.is_file():
+        return None
+    result = read_result(path)
+    return result if result.header.get("fingerprint") == fingerprint(study, row, seed) else None
+
+
+def all_results(folder: Path, study: Study) -> dict[str, list[RunResult]]:
+    """Every finished run by row, seeds in order; rows without any are left out."""
+    found = {row: [finished(folder, study, row, seed) for seed in study.seeds] for row in study.rows}
+    return {row: kept for row, results in found.items() if (kept := [r for r in results if r is not None])}

@@ -1,0 +1,78 @@
+"""Columns and verdicts against hand counts and plain loops."""
+
+import numpy as np
+import pytest
+
+from holdfast.evaluation.intervals import Interval, paired_over_seeds
+from holdfast.studies.columns import COLUMNS, available, difference, ingredients, scores, verdict
+from holdfast.studies.results import RunResult
+
+
+def run(seed, clean, corrupted, **measures):
+    right = {"clean": np.array(clean, float)}
+    right |= {f"fog/{s}": np.array(values, float) for s, values in enumerate(corrupted, 1)}
+    return RunResult("r", seed, right, {k: np.asarray(v, float) for k, v in measures.items()}, {})
+
+
+def test_scores_are_counted_by_hand():
+    runs = [run(0, [1, 1, 1, 0], [[1, 0, 0, 0], [1, 1, 0, 0]]), run(1, [1, 1, 0, 0], [[0, 0, 0, 0], [1, 1, 0, 0]])]
+    assert scores(COLUMNS["clean"], runs).mean == pytest.approx(62.5)
+    assert scores(COLUMNS["corrupted"], runs).mean == pytest.approx((37.5 + 25) / 2)
+    assert scores(COLUMNS["retention"], runs).mean == pytest.approx((100 * 0.375 / 0.75 + 100 * 0.25 / 0.5) / 2)
+    assert scores(COLUMNS["clean"], runs).std == pytest.approx(np.std([75, 50], ddof=1))
+
+
+def test_only_corruption_cells_count_as_corrupted():
+    both = run(0, [1, 1], [[0, 1]])
+    attacked = RunResult("r", 0, {**both.right, "pgd5": np.zeros(2), "occlusion-random": np.zeros(2)}, {}, {})
+    assert ingredients(attacked)["corrupted"].tolist() == [0, 1]
+
+
+def test_a_column_is_shown_only_if_every_run_can_fill_it():
+    full, bare = run(0, [1], [[1]], stability=[0.5]), run(0, [1], [[1]])
+    assert "stability" in available({"a": [full]})
+    assert "stability" not in available({"a": [full], "b": [bare]})
+    assert list(available({"b": [bare]})) == ["clean", "corrupted", "retention"]
+
+
+def test_rows_are_compared_on_the_seeds_they_share():
+    a = [run(0, [1, 1], [[1, 1]]), run(1, [1, 0], [[1, 1]])]
+    b = [run(1, [0, 0], [[1, 1]]), run(2, [1, 1], [[1, 1]])]
+    assert difference(COLUMNS["clean"], a, b, resamples=50).value == pytest.approx(50)
+
+
+def test_one_value_for_all_images_can_stand_beside_values_of_every_image():
+    a, b = [run(0, [1, 0], [[1, 1]], stability=[0.8])], [run(0, [1, 0], [[1, 1]], stability=[0.5])]
+    assert difference(COLUMNS["stability"], a, b, resamples=20).value == pytest.approx(0.3)
+
+
+def test_the_interval_over_seeds_and_images_equals_a_plain_loop():
+    rng = np.random.default_rng(3)
+    first, second = rng.random((3, 40, 2)), rng.random((3, 40, 2))
+
+    def ratio(means):
+        return means[0] / means[1]
+
+    ours = paired_over_seeds(first, second, rng=np.random.default_rng(0), statistic=ratio, resamples=3000)
+    loop, draw = [], np.random.default_rng(1)
+    for _ in range(3000):
+        images, seeds = draw.integers(40, size=40), draw.integers(3, size=3)
+        loop.append(
+            np.mean([ratio(first[s][images].mean(axis=0)) - ratio(second[s][images].mean(axis=0)) for s in seeds])
+        )
+    exact = np.mean([ratio(first[s].mean(axis=0)) - ratio(second[s].mean(axis=0)) for s in range(3)])
+    assert ours.value == pytest.approx(exact)
+    assert [ours.low, ours.high] == pytest.approx(np.quantile(loop, [0.025, 0.975]), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "expects", "said"),
+    [
+        (1, 0.5, 2, "higher", "holds"),
+        (-1, -2, -0.5, "higher", "does not hold"),
+        (-1, -2, -0.5, "lower", "holds"),
+        (1, -0.5, 2, "higher", "not resolved"),
+    ],
+)
+def test_verdicts(value, low, high, expects, said):
+    assert verdict(Interval(value, low, high, 0.95), expects) == said

@@ -1,0 +1,57 @@
+"""The page of a study: numbers that can be read back, hostile names that stay names."""
+
+import csv
+import io
+
+import pytest
+
+from holdfast.errors import HoldfastError
+from holdfast.studies.columns import COLUMNS, scores
+from holdfast.studies.page import claims_table, csv_table, markdown_table, page, write_page
+from holdfast.studies.plan import Claim, load_study
+from tests.studies.test_results import result
+
+
+def results():
+    return {row: [result(row, seed, images=60) for seed in (0, 1)] for row in ("baseline", "A|B, \n<x>")}
+
+
+def test_the_csv_holds_every_run_and_can_be_read_back():
+    lines = list(csv.DictReader(io.StringIO(csv_table(results()))))
+    assert [(line["row"], line["seed"]) for line in lines][-1] == ("A|B, \n<x>", "1")
+    expected = scores(COLUMNS["clean"], [results()["baseline"][0]]).mean
+    assert float(lines[0]["clean"]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_markdown_has_as_many_cells_in_every_line_whatever_the_names():
+    lines = markdown_table(results()).splitlines()
+    assert len({line.replace(r"\|", "").count("|") for line in lines}) == 1
+    assert len(lines) == 4
+
+
+def test_a_claim_is_judged_with_its_difference():
+    claim = Claim("rows are equal", "A|B, \n<x>", "baseline", "clean")
+    table = claims_table([claim], results())
+    assert "+0.000 [+0.000, +0.000] | **not resolved**" in table
+
+
+def test_the_page_and_its_plots_are_written_and_repeatable(tmp_path):
+    study = load_study("cifar10/main", rows=["baseline", "TAP"])
+    runs = {"baseline": results()["baseline"], "TAP": [result("TAP", seed, images=60) for seed in (0, 1)]}
+    path = write_page(study, runs, out=tmp_path / "out")
+    assert path.read_text(encoding="utf-8") == page(study, runs)
+    assert study.title in page(study, runs)
+    for name in ("rows.png", "differences.png", "table.csv"):
+        assert (tmp_path / "out" / name).stat().st_size > 100
+
+
+def test_a_single_row_still_gives_a_page(tmp_path):
+    study = load_study("cifar10/main", rows=["baseline"])
+    assert "## Against" not in page(study, {"baseline": results()["baseline"]})
+    write_page(study, {"baseline": results()["baseline"]}, out=tmp_path)
+
+
+def test_an_unwritable_folder_gets_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HoldfastError, match="out must be a folder we can write to"):
+        write_page(load_study("cifar10/main"), {"baseline": results()["baseline"]}, out=tmp_path / "file")

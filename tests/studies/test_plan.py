@@ -1,0 +1,98 @@
+"""A study's file: rows, sweeps, inheritance, and what is said about mistakes."""
+
+import pytest
+
+from holdfast.errors import HoldfastError
+from holdfast.studies.plan import load_study, study_names
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_shipped_study_has_a_title_and_complete_recipes(name):
+    study = load_study(name)
+    assert study.title
+    assert study.suites[0] == "clean"
+    for row in study.rows:
+        recipe = study.recipe_of(row, 7)
+        assert recipe.seed == 7
+        assert recipe.data.train.startswith("cifar10-train:[0:")
+
+
+def test_the_main_study_has_the_rows_that_the_papers_compare():
+    study = load_study("cifar10/main")
+    assert list(study.rows) == ["baseline", "AFAT", "AFAT random", "TAP", "ADL", "TAP+ADL"]
+    assert study.seeds == (0, 1, 2)
+    assert study.limit >= 1000
+    options = study.recipe_of("AFAT random", 0).objective.options
+    assert options["afat"]["selection"] == "random"
+    assert study.recipe_of("TAP", 0).model.kwargs["tap"] == "tap"
+
+
+def test_training_test_and_held_out_images_never_overlap():
+    main, select = load_study("cifar10/main"), load_study("cifar10/select")
+    assert main.common["data"]["train"] == "cifar10-train:[0:45000]"
+    assert main.test == "cifar10:"
+    assert select.test == main.common["data"]["val"] == "cifar10-train:[45000:50000]"
+    assert not set(select.seeds) & set(main.seeds)
+
+
+def test_a_sweep_makes_the_grid_of_its_values_for_every_row(tmp_path):
+    file = write(
+        tmp_path / "grid.yaml",
+        "recipe: digits/fan_nano\ntest: digits:test\nrows: {a: {}, b: {train: {epochs: 2}}}\n"
+        "sweep: {optimizer.lr: [0.1, 0.2], model.kwargs.num_heads: [1, 2]}\n",
+    )
+    study = load_study(file)
+    assert len(study.rows) == 8
+    recipe = study.recipe_of("b optimizer.lr=0.2 kwargs.num_heads=1", 0)
+    assert (recipe.optimizer.lr, recipe.model.kwargs["num_heads"], recipe.train.epochs) == (0.2, 1, 2)
+
+
+def test_a_study_takes_from_another_what_it_does_not_say_itself():
+    main, weights = load_study("cifar10/main"), load_study("cifar10/adl_weight")
+    assert weights.recipe == main.recipe
+    assert weights.common["train"] == main.common["train"]
+    assert "baseline" not in weights.rows
+
+
+def test_the_command_line_changes_recipe_values_rows_seeds_and_test_data():
+    study = load_study(
+        "cifar10/main",
+        overrides={"train": {"epochs": 2}},
+        rows=["TAP", "baseline"],
+        seeds=[5],
+        test="npz:other.npz",
+        limit=10,
+    )
+    assert list(study.rows) == ["TAP", "baseline"]
+    assert (study.seeds, study.test, study.limit) == ((5,), "npz:other.npz", 10)
+    assert study.recipe_of("TAP", 5).train.epochs == 2
+    assert study.recipe_of("TAP", 5).train.batch_size == load_study("cifar10/main").recipe_of("TAP", 5).train.batch_size
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("- a list", "must hold keys such as recipe and rows, got list"),
+        ("recipe: [", "must be YAML"),
+        ("recipe: digits/fan_nano\nrows: {a: {}}", "must name test"),
+        ("recipe: digits/fan_nano\ntest: digits", "must name rows or a sweep"),
+        ("recipe: digits/fan_nano\ntest: digits\nrow: {a: {}}", "unknown study key 'row'"),
+        ("recipe: digits/fan_nano\ntest: digits\nrows: {a: 3}", "must hold recipe values"),
+        ("recipe: digits/fan_nano\ntest: digits\nrows: {a: {train: {epoch: 3}}}", "unknown recipe key 'train.epoch'"),
+        ("recipe: digits/fan_nanu\ntest: digits\nrows: {a: {}}", "unknown recipe 'digits/fan_nanu'"),
+        ("extends: cifar10/mian\nrows: {a: {}}", "unknown study 'cifar10/mian'"),
+    ],
+)
+def test_a_bad_study_gets_one_sentence(tmp_path, text, sentence):
+    with pytest.raises(HoldfastError, match=sentence):
+        load_study(write(tmp_path / "bad.yaml", text))
+
+
+def test_an_unknown_row_is_answered_with_the_nearest():
+    with pytest.raises(HoldfastError, match=r"has no row 'TAP\+ADl'.*TAP\+ADL"):
+        load_study("cifar10/main", rows=["TAP+ADl"])

@@ -1,0 +1,76 @@
+"""Results of a study: kept exactly, found again, never mixed with those of another study."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.errors import HoldfastError
+from holdfast.studies.plan import load_study
+from holdfast.studies.results import (
+    RunResult,
+    all_results,
+    file_name,
+    fingerprint,
+    finished,
+    read_result,
+    result_path,
+    write_result,
+)
+
+
+def result(row="baseline", seed=0, *, images=9, header=None):
+    rng = np.random.default_rng(seed)
+    right = {cell: rng.integers(0, 2, images).astype(float) for cell in ("clean", "fog/3", "pgd5")}
+    right["occlusion-random"] = rng.integers(0, 11, images) / 10
+    return RunResult(row, seed, right, {"stability": rng.random(images)}, header or {})
+
+
+def test_what_was_right_comes_back_exactly_and_takes_a_bit_per_image(tmp_path):
+    before = result(images=1003)
+    write_result(tmp_path / "one.safetensors", before)
+    after = read_result(tmp_path / "one.safetensors")
+    for cell in ("clean", "fog/3", "pgd5"):
+        assert np.array_equal(after.right[cell], before.right[cell])
+    assert np.allclose(after.right["occlusion-random"], before.right["occlusion-random"], atol=1e-7)
+    assert np.allclose(after.measures["stability"], before.measures["stability"], atol=1e-7)
+    assert (tmp_path / "one.safetensors").stat().st_size < 12_000
+
+
+def test_a_result_belongs_to_its_study_only(tmp_path):
+    study = load_study("cifar10/main")
+    other = load_study("cifar10/main", overrides={"train": {"epochs": 99}})
+    header = {"fingerprint": fingerprint(study, "TAP", 1)}
+    write_result(result_path(tmp_path, "TAP", 1), result("TAP", 1, header=header))
+    assert finished(tmp_path, study, "TAP", 1) is not None
+    assert finished(tmp_path, other, "TAP", 1) is None
+    assert finished(tmp_path, study, "TAP", 0) is None
+    assert list(all_results(tmp_path, study)) == ["TAP"]
+
+
+def test_what_cannot_change_a_result_is_not_in_its_fingerprint():
+    study = load_study("cifar10/main")
+    assert fingerprint(study, "TAP", 0) == fingerprint(
+        load_study("cifar10/main", overrides={"data": {"workers": 7, "download": True}}), "TAP", 0
+    )
+    others = [
+        load_study("cifar10/main", limit=5),
+        load_study("cifar10/main", test="digits"),
+        load_study("cifar10/main", overrides={"optimizer": {"lr": 0.5}}),
+    ]
+    assert len({fingerprint(s, "TAP", 0) for s in (study, *others)} | {fingerprint(study, "TAP", 1)}) == 5
+
+
+def test_a_damaged_result_gets_one_sentence(tmp_path):
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(b"nothing")
+    with pytest.raises(HoldfastError, match="cannot be read as a result of a study; delete it"):
+        read_result(path)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(max_size=40))
+def test_any_row_name_gives_a_file_name_without_a_folder(name):
+    assert file_name(name)
+    assert "/" not in file_name(name)
+    assert "\0" not in file_name(name)
