@@ -293,7 +293,9 @@ def _plain_vit(model: Any) -> VisionTransformer:
     kind = type(model).__name__
     if isinstance(model, ToraViT):
         raise HoldfastError("this model has adapters already: give tora() the pretrained model")
-    plain = isinstance(model, VisionTransformer) and type(model).forward_features is VisionTransformer.forward_features
+    plain = isinstance(model, VisionTransformer) and all(
+        getattr(type(model), name) is getattr(VisionTransformer, name) for name in ("forward_features", "forward_head")
+    )
     if not plain or not model.has_class_token or model.global_pool != "token":
         raise HoldfastError(
             "TORA needs a plain ViT or DeiT of timm that reads its class token (vit_nano, vit_base_patch16_224, "

@@ -21,7 +21,7 @@ from holdfast.training.journal import Journal, Meter
 from holdfast.training.loading import Batch, Unreadable
 from holdfast.training.randomness import For, reseed, seeded
 from holdfast.training.recipe import Recipe
-from holdfast.training.recipe_files import flat_values, load_recipe
+from holdfast.training.recipe_files import flat_values, load_recipe, to_yaml
 from holdfast.training.run_folder import RunFolder, export_model
 from holdfast.training.starting import train_mode
 from holdfast.training.stopping import StopRequest
@@ -86,7 +86,7 @@ def train_parts(recipe: Recipe, out: Path, *, resume: bool, show: bool) -> Resul
     results: list[Result] = []
     for part in parts:
         results.append(train(part.recipe, out=part.folder, resume=resume, show=show))
-        whole.create(recipe)  # after the first part has found that data and model exist
+        atomic.write_text(whole.recipe, to_yaml(recipe))  # after the first part has found that data and model exist
         if results[-1].stopped_by:
             break
     return replace(results[-1], folder=out, step=sum(result.step for result in results))
