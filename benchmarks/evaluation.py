@@ -3,7 +3,7 @@
     python benchmarks/evaluation.py [--only fan_nano] [--rounds 3] [--quick]
 
 Wall time of `holdfast.evaluate(model, data, "clean,corruptions")` beside what cannot be avoided: the bare forward
-passes of the same images (same batch size and one thread, measured on some batches and scaled), the bare corruption (one
+passes of the same images (same batch size, one thread, measured on some batches and scaled), the bare corruption (one
 process) by the number of workers, and reading the images once. These are measured before and after each run and
 averaged. Then the obvious loop, with the fork `imagecorruptions-imaug` and a DataLoader per cell, on the 15 cells of
 severity 3, times five.
