@@ -5,11 +5,13 @@ from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from holdfast.analysis.results import KINDS, Result
 from holdfast.evaluation.intervals import Interval, bootstrap_interval
 from holdfast.report import analysis_figures as curves
 from holdfast.report import attention_figures as pictures
+from holdfast.report.figure_parts import tidy
 from holdfast.report.figures import Point, cost_scatter
 
 Results = Sequence[Result]
@@ -43,7 +45,7 @@ def _stability(results: Results) -> Iterator[Page]:
         yield "stability-heads", lambda: curves.stability_heads(mine[0], cell)
     points = retention_points(mine)
     if len(points) > 1:
-        yield "retention-cost", lambda: cost_scatter(points, cost="GMACs per image")
+        yield "retention-cost", lambda: _retention_cost(points)
 
 
 def _occlusion(results: Results) -> Iterator[Page]:
@@ -111,6 +113,14 @@ SINGLE: dict[str, Callable[[Results], Iterator[Page]]] = {
     "dilation": _each_image("dilation", pictures.dilation_figure),
     "gates": _each_image("gates", pictures.gates_figure),
 }
+
+
+def _retention_cost(points: list[Point]) -> Figure:
+    figure = cost_scatter(points, cost="GMACs per image")
+    for axis in figure.axes:
+        tidy(axis, xlabel=axis.get_xlabel(), ylabel=axis.get_ylabel())
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+    return figure
 
 
 def retention_points(results: Results) -> list[Point]:

@@ -1,6 +1,7 @@
 """Curves and distributions of the analyses, of one model or of several: from stored results, never from models."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -28,13 +29,7 @@ def stability_histogram(results: Results, cell: str, *, rows: bool = False) -> F
     figure = new_figure(5.6, 3.2)
     axis = figure.subplots()
     scores = [stability_scores(result, cell, rows=rows) for result in results]
-    low = min(float(each.min()) for each in scores)
-    edges = np.linspace(np.floor(low * 20) / 20, 1, 41).tolist()
-    for number, (result, each) in enumerate(zip(results, scores, strict=True)):
-        weights = np.full(len(each), 100 / len(each))
-        label = f"{result.label}, mean {each.mean():.3f}"
-        axis.hist(each, edges, weights=weights, color=colour(number), alpha=0.45, label=label)
-        axis.hist(each, edges, weights=weights, color=colour(number), histtype="step", linewidth=1.2)
+    histograms(axis, scores, [f"{r.label}, mean {s.mean():.3f}" for r, s in zip(results, scores, strict=True)])
     tidy(axis, xlabel=f"cosine of clean and corrupted attention ({cell})", ylabel="% of images")
     legend(axis, loc="upper left")
     return figure
@@ -49,7 +44,8 @@ def stability_boxes(results: Results, *, rows: bool = False) -> Figure:
     axis = figure.subplots()
     grouped_boxes(axis, scores, [result.label for result in results])
     tidy(axis, ylabel="cosine of attention")
-    legend(axis, loc="lower left")
+    if len(results) > 1:
+        figure.legend(loc="outside upper center", ncols=min(3, len(results)), fontsize=8, frameon=False)
     return figure
 
 
@@ -70,13 +66,14 @@ def stability_layers(results: Results, cell: str, *, rows: bool = False) -> Figu
 def stability_heads(result: Result, cell: str, *, rows: bool = False) -> Figure:
     """The mean cosine of every head of every layer."""
     table = np.nanmean(_cosines(result, cell, rows=rows), axis=0)  # layers heads
-    figure = new_figure(1.8 + 0.42 * table.shape[1], 1.2 + 0.36 * table.shape[0])
+    figure = new_figure(max(3.6, 1.8 + 0.46 * table.shape[1]), 1.2 + 0.36 * table.shape[0])
     axis = figure.subplots()
-    shown = axis.imshow(table, cmap="viridis", vmin=min(0.5, float(np.nanmin(table))), vmax=1, aspect="auto")
+    low = np.floor(20 * float(np.nanmin(table)) - 1e-6) / 20
+    shown = axis.imshow(table, cmap="viridis", vmin=low, vmax=1, aspect="auto")
     for (layer, head), value in np.ndenumerate(table):
         if not np.isnan(value):
-            shade = "black" if value > 0.8 else "white"
-            axis.text(head, layer, f"{value:.2f}", ha="center", va="center", fontsize=7, color=shade)
+            shade = "black" if value > low + 0.6 * (1 - low) else "white"
+            axis.text(head, layer, f"{value:.3f}", ha="center", va="center", fontsize=7, color=shade)
     figure.colorbar(shown, ax=axis).ax.tick_params(labelsize=7)
     tidy(axis, xlabel="head", ylabel="layer", title=f"{result.label}: cosine under {cell}")
     axis.grid(visible=False)
@@ -102,22 +99,24 @@ def occlusion_spread(results: Results) -> Figure:
     figure = new_figure(max(6.4, 4 + 0.6 * len(results)), 3.2)
     left, right = grid_of(figure, 1, 2)[0]
     labels = [result.label for result in results]
-    accuracy = [100 * result.arrays["right"].mean(axis=0) for result in results]
+    accuracy = [_percent_right(result, "right") for result in results]
     ratio, masks = results[0].header["ratio"], accuracy[0].size
     grouped_boxes(left, {"": accuracy}, labels)
     for number, result in enumerate(results):
-        clean = 100 * float(result.arrays["right_clean"].mean())
+        clean = _percent_right(result, "right_clean")
         left.plot(number, clean, "*", color=colour(number), markersize=9, markeredgecolor="black", markeredgewidth=0.5)
     tidy(left, ylabel="accuracy in % (star: not occluded)", title=f"{masks} masks, {100 * ratio:g} % of the patches")
     left.set_xticks(range(len(labels)), labels, rotation=20, ha="right")
-    for number, result in enumerate(results):
-        scores = result.arrays["scores"].ravel()
-        edges = np.linspace(float(scores.min()), 1, 41).tolist()
-        weights = np.full(scores.size, 100 / scores.size)
-        right.hist(scores, edges, weights=weights, color=colour(number), alpha=0.45, label=result.label)
+    histograms(right, [result.arrays["scores"].ravel() for result in results], labels)
     tidy(right, xlabel="cosine of attention", ylabel="% of images × masks")
     legend(right, loc="upper left")
     return figure
+
+
+def _percent_right(result: Result, name: str) -> np.ndarray:
+    """Accuracy over the images; NaN where the model's classes are not those of the data."""
+    share = 100 * result.arrays[name].mean(axis=0, dtype=np.float64)
+    return share if result.header.get("answers", True) else share * np.nan
 
 
 # ---------------------------------------------------------------------------------------------- overfocus, diversity
@@ -210,6 +209,18 @@ def band(axis: Axes, values: np.ndarray, number: int, label: str, *, places: np.
     low, high = np.nanpercentile(values, [25, 75], axis=0)
     axis.fill_between(at, low, high, color=colour(number), alpha=0.15, linewidth=0)
     axis.plot(at, np.nanmean(values, axis=0), color=colour(number), marker=marker(number), markersize=4, label=label)
+
+
+def histograms(axis: Axes, scores: Sequence[np.ndarray], labels: Sequence[str]) -> None:
+    """Several distributions over the same bins, in percent; without values there is no bar."""
+    known = [each[~np.isnan(each)] for each in scores]
+    low = min((float(each.min()) for each in known if each.size), default=0.0)
+    edges = np.linspace(min(np.floor(100 * low) / 100, 0.99), 1, 41).tolist()
+    for number, (each, label) in enumerate(zip(known, labels, strict=True)):
+        if each.size:
+            options: dict[str, Any] = {"weights": np.full(each.size, 100 / each.size), "color": colour(number)}
+            axis.hist(np.minimum(each, 1), edges, alpha=0.4, label=label, **options)
+            axis.hist(np.minimum(each, 1), edges, histtype="step", linewidth=1.2, **options)
 
 
 def grouped_boxes(axis: Axes, groups: Mapping[str, Sequence[np.ndarray]], labels: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from scipy.optimize import linear_sum_assignment
 
 from holdfast.analysis.results import Result
 from holdfast.errors import HoldfastError
@@ -15,6 +16,7 @@ from holdfast.report.figure_parts import COLOURS, check_some, colour, grid_of, n
 Results = Sequence[Result]
 CELL = 1.45  # inches of one small picture
 MAP_COLOURS, OVERLAY_COLOURS = "Reds", "inferno"
+QUERY_COLOUR, PATCH_COLOUR = "#00e5ff", "#ff3030"
 STATES = ("clean", "corrupted")
 
 
@@ -40,7 +42,7 @@ def mean_maps(results: Results, *, image: int = 0, layer: int = -1) -> Figure:
             picture(axes[row, column], attention, cmap=MAP_COLOURS, vmin=0, vmax=top)
         place = _layers(result)[layer]
         axes[0, column].set_title(f"{result.label}\nlayer {_number(result, layer)}{_kind(place)}", fontsize=8)
-        axes[1, column].set_xlabel(f"cosine {_score(result, image, layer):.2f}", fontsize=8)
+        axes[1, column].set_xlabel(f"cosine {_score(result, image, layer):.3f}", fontsize=8)
     return figure
 
 
@@ -74,7 +76,7 @@ def layer_grid(result: Result, *, image: int = 0) -> Figure:
         for row, attention in enumerate(maps):
             picture(axes[row, layer], attention, cmap=MAP_COLOURS, vmin=0, vmax=top)
         axes[0, layer].set_title(f"{_number(result, layer)}{_kind(_layers(result)[layer])}", fontsize=8)
-        axes[1, layer].set_xlabel(f"{_score(result, image, layer):.2f}", fontsize=8)
+        axes[1, layer].set_xlabel(f"cosine {_score(result, image, layer):.3f}", fontsize=8)
     for row, state in enumerate(STATES):
         row_title(axes[row, 0], _state_name(result, state))
     return figure
@@ -86,7 +88,8 @@ def layer_grid(result: Result, *, image: int = 0) -> Figure:
 def query_overlays(results: Results, *, image: int = 0, layers: Sequence[int] | None = None) -> Figure:
     """Where one query looks, clean and corrupted, layer by layer, for several models (AFAT, Fig. 1 and 3).
 
-    The query's patch has a red frame. Layers default to five, evenly spaced.
+    The query's patch has a cyan frame; brightness is relative to the most attended token of each picture. Layers
+    default to five, evenly spaced.
     """
     check_some(results, "maps result")
     columns = len(layers) if layers is not None else max(min(5, len(_layers(result))) for result in results)
@@ -106,7 +109,7 @@ def query_overlays(results: Results, *, image: int = 0, layers: Sequence[int] | 
                     name = f"layer {_number(result, layer)}{_kind(_layers(result)[layer])}"
                     axis.set_title(name, fontsize=8)
                 else:
-                    axis.set_xlabel(f"cosine {_score(result, image, layer):.2f}", fontsize=8)
+                    axis.set_xlabel(f"cosine {_score(result, image, layer):.3f}", fontsize=8)
             for axis in line[1 + len(chosen) :]:
                 axis.set_axis_off()
     return figure
@@ -122,7 +125,7 @@ def _overlay(axis: Axes, result: Result, photograph: np.ndarray, *, state: str, 
     row, column = _layers(result)[layer]["query"]
     side = height / looked_at.shape[0], width / looked_at.shape[1]
     corner = (column * side[1] - 0.5, row * side[0] - 0.5)
-    axis.add_patch(Rectangle(corner, side[1], side[0], fill=False, edgecolor="#ff3030", linewidth=1.6))
+    axis.add_patch(Rectangle(corner, side[1], side[0], fill=False, edgecolor=QUERY_COLOUR, linewidth=1.8))
 
 
 def spaced(count: int, wanted: int) -> list[int]:
@@ -139,18 +142,28 @@ def groups_figure(result: Result, *, image: int = 0, blocks: Sequence[int] | Non
     names = list(result.header["modules"])
     chosen = list(blocks) if blocks is not None else spaced(len(names), 8)
     title = f"{result.label}: {result.header['clusters']} groups of tokens per block"
-    figure = new_figure(CELL * (1 + len(chosen)) + 0.9, CELL * 2 + 0.6, title=title)
+    figure = new_figure(CELL * (1 + len(chosen)) + 0.9, CELL * 2 + 0.8, title=title)
     axes = grid_of(figure, 2, 1 + len(chosen))
     colours = ListedColormap(COLOURS[: result.header["clusters"]])
+    photographs = [result.arrays[f"images/{state}"][image] for state in STATES]
     for row, state in enumerate(STATES):
-        photograph = result.arrays[f"images/{state}"][image]
-        picture(axes[row, 0], photograph)
+        picture(axes[row, 0], photographs[row])
         row_title(axes[row, 0], _state_name(result, state))
-        for axis, block in zip(axes[row, 1:], chosen, strict=True):
-            _groups_over(axis, photograph, result.arrays[f"groups/{state}/{block}"][image], colours)
-            if row == 0:
-                axis.set_title(names[block], fontsize=7)
+    for column, block in enumerate(chosen, start=1):
+        clean, corrupted = (result.arrays[f"groups/{state}/{block}"][image] for state in STATES)
+        for row, groups in enumerate((clean, same_names(corrupted, clean))):
+            _groups_over(axes[row, column], photographs[row], groups, colours)
+        axes[0, column].set_title(names[block], fontsize=7)
+        axes[1, column].set_xlabel(f"agree {100 * np.mean(same_names(corrupted, clean) == clean):.0f} %", fontsize=8)
     return figure
+
+
+def same_names(groups: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """The same groups, named so that as many tokens as possible have the name they have in ``reference``."""
+    count = int(max(groups.max(), reference.max())) + 1
+    shared = np.zeros((count, count), dtype=np.int64)
+    np.add.at(shared, (groups.ravel(), reference.ravel()), 1)
+    return linear_sum_assignment(shared, maximize=True)[1][groups]
 
 
 def _groups_over(axis: Axes, photograph: np.ndarray, groups: np.ndarray, colours: ListedColormap) -> None:
@@ -158,7 +171,7 @@ def _groups_over(axis: Axes, photograph: np.ndarray, groups: np.ndarray, colours
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     picture(axis, photograph.mean(axis=-1), cmap="gray", vmin=0, vmax=255)
     last = colours.N - 0.5
-    axis.imshow(groups, cmap=colours, alpha=0.6, vmin=-0.5, vmax=last, extent=extent, interpolation="nearest")
+    axis.imshow(groups, cmap=colours, alpha=0.7, vmin=-0.5, vmax=last, extent=extent, interpolation="nearest")
 
 
 # ---------------------------------------------------------------------------------------------- occluded patches
@@ -192,11 +205,16 @@ def patches_figure(results: Results, *, images: int = 6) -> Figure:
     return figure
 
 
+def signed(value: float) -> str:
+    """Two digits with a sign, and zero without one."""
+    return f"{value:+.2f}".replace("-", "−") if abs(value) >= 0.005 else "0.00"
+
+
 def _frame_patches(axis: Axes, kept: np.ndarray, shape: tuple[int, ...]) -> None:
     side = shape[0] / kept.shape[0], shape[1] / kept.shape[1]
     for row, column in np.argwhere(~kept.astype(bool)):
         corner = (column * side[1] - 0.5, row * side[0] - 0.5)
-        axis.add_patch(Rectangle(corner, side[1], side[0], fill=False, edgecolor="#ff3030", linewidth=1))
+        axis.add_patch(Rectangle(corner, side[1], side[0], fill=False, edgecolor=PATCH_COLOUR, linewidth=1))
 
 
 def _confidence_bars(axis: Axes, results: Results, column: int) -> None:
@@ -204,7 +222,7 @@ def _confidence_bars(axis: Axes, results: Results, column: int) -> None:
         clean, occluded = result.arrays["confidence"][column]
         axis.bar(3 * number, clean, color=colour(number), width=0.9)
         axis.bar(3 * number + 1, occluded, color=colour(number), width=0.9, alpha=0.45)
-        axis.text(3 * number + 0.5, 1.04, f"{occluded - clean:+.2f}", ha="center", va="bottom", fontsize=6.5)
+        axis.text(3 * number + 0.5, 1.04, signed(occluded - clean), ha="center", va="bottom", fontsize=6.5)
     tidy(axis)
     axis.set_ylim(0, 1.3)
     axis.set_yticks([0, 0.5, 1])
