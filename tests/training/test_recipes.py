@@ -1,9 +1,12 @@
 """Every shipped recipe is complete, says what it costs, builds, and takes two steps at a shrunken size."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
+from safetensors.torch import save_file
 
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
@@ -32,6 +35,13 @@ def shrunken(name: str) -> dict:
     return {"kwargs": kwargs} | ({} if recipe.model.name else {"name": "vit_nano"})
 
 
+def weight_file(name: str, folder: Path, *, size: int) -> str:
+    """Random weights of a recipe's shrunken model."""
+    model = timm.create_model(load_recipe(name).model.name, img_size=size, **shrunken(name)["kwargs"])
+    save_file(model.state_dict(), folder / "pretrained.safetensors")
+    return str(folder / "pretrained.safetensors")
+
+
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     rng = np.random.default_rng(0)
@@ -49,6 +59,9 @@ def test_builds_and_takes_two_steps_at_a_shrunken_size(name, pictures, tmp_path)
         "train": {"batch_size": 4, "epochs": 1, "device": "cpu", "log_steps": 1},
         "schedule": {"cooldown_epochs": 0, "warmup_epochs": 0},
     }
+    if load_recipe(name).tora is not None:  # starts from a pretrained model, and its phases are runs of their own
+        file = weight_file(name, tmp_path, size=overrides["data"]["size"])
+        overrides |= {"model": shrunken(name) | {"init": file, "head": "auto"}, "tora": {"phase": "robust"}}
     assert train(name, out=tmp_path / "run", overrides=overrides, show=False).step == 2
     assert all(np.isfinite(line["loss"]) for line in log_of(tmp_path / "run", "step"))
 

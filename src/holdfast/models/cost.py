@@ -31,10 +31,23 @@ def measure_tora(name: str, *, model: dict[str, Any] | None = None, **settings: 
     return _count(lambda: tora(create_model(name, **(model or {})), **settings))
 
 
-def _count(build: Callable[[], nn.Module]) -> Cost:
-    with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
-        built: Any = build().eval().requires_grad_(False)
-        channels, height, width = built.default_cfg["input_size"]
-        built(torch.empty(1, channels, height, width))
-    parameters = sum(parameter.numel() for parameter in built.parameters())
+def count_model(model: nn.Module) -> Cost:
+    """Count a model as it stands, with one empty image on its own device."""
+    described: Any = model
+    channels, height, width = described.default_cfg["input_size"]
+    device = next(model.parameters()).device
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    model.requires_grad_(False)  # the counter stumbles over parameters that are arguments
+    try:
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            model(torch.zeros(1, channels, height, width, device=device))
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     return Cost(parameters, counter.get_total_flops() / 2e9, (height, width))
+
+
+def _count(build: Callable[[], nn.Module]) -> Cost:
+    with torch.device("meta"):
+        return count_model(build().eval())

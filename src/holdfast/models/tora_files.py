@@ -17,6 +17,7 @@ from torch import nn
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
+from holdfast.models.cost import count_model
 from holdfast.models.tora import ToraViT, describe, tora
 
 WEIGHTS, DESCRIPTION, BACKBONE = "tora.safetensors", "tora.json", "backbone"
@@ -28,11 +29,13 @@ def save_tora(model: ToraViT, folder: str | Path, *, notes: dict[str, Any] | Non
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     weights = {key: value.detach().cpu().contiguous() for key, value in added_state(model).items()}
+    cost = count_model(model)
     described = {
         "settings": describe(model.settings),
         **_shape(model.backbone),
         "backbone": model.pretrained_cfg.get("architecture"),
         "backbone_fingerprint": fingerprint(model.backbone),
+        "cost": {"parameters": cost.parameters, "gmacs": cost.gmacs, "image_size": list(cost.image_size)},
         "notes": notes or {},
     }
     with atomic.replacing(folder / WEIGHTS) as temporary:
