@@ -265,7 +265,8 @@ def _set_size(model: nn.Module, size: int | tuple[int, int]) -> None:
 def _cost(subject: Subject) -> dict[str, float]:
     """Parameters and GMACs of one image at the size it is looked at."""
     model = subject.model.model
-    with FlopCounterMode(display=False) as counter:
+    # with gradients: torch's counter trips over parameters that are expanded without them
+    with torch.enable_grad(), FlopCounterMode(display=False) as counter:
         model(torch.zeros(1, 3, *subject.steps.size, device=subject.device))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return {"parameters": parameters, "gmacs": counter.get_total_flops() / 2e9}
