@@ -107,19 +107,12 @@ def _default_out(model: str) -> Path | None:
 
 
 def _show(records: "Records", console: Console) -> None:
-    console.print(_table(records))
+    from holdfast.evaluation.tables import export
+
+    console.print(export(records, width=console.width if console.is_terminal else 120), markup=False)
     if records.header["partial"]:
         console.print(f"partial: the stored set lacks {', '.join(records.header['partial'])}", markup=False)
     if records.excluded:
         shown = ", ".join(records.excluded[:5]) + (" …" if len(records.excluded) > 5 else "")
         console.print(f"unreadable, counted in no cell: {len(records.excluded)} ({shown})", markup=False)
     console.print(f"records: {records.folder}", markup=False)
-
-
-def _table(records: "Records") -> Any:
-    from rich.table import Table
-
-    table = Table("cell", *(view or "accuracy %" for view in records.views), box=None, header_style="bold")
-    for name in records.cells:
-        table.add_row(name, *(f"{100 * records.view(view).cells[name].accuracy:.2f}" for view in records.views))
-    return table

@@ -25,13 +25,14 @@ from holdfast.evaluation.fingerprints import (
     versions,
 )
 from holdfast.evaluation.live import Live
-from holdfast.evaluation.model_specs import LoadedModel, load_model
+from holdfast.evaluation.model_specs import LoadedModel, architecture_of, load_model
 from holdfast.evaluation.preprocessing import Preprocessing, choose_preset, model_input, preprocessing
 from holdfast.evaluation.processes import Processes, together
 from holdfast.evaluation.records import FOLDER, HEADER, Records, read_records, write_header, write_images
 from holdfast.evaluation.runner import Work, finished_units, run_units
 from holdfast.evaluation.scoring import Judge, check_classes
 from holdfast.evaluation.suites import EvaluationData, check_suites, make_plan, open_evaluation_data, parse_suites
+from holdfast.evaluation.unit_files import remove_leftovers
 
 logger = logging.getLogger(__name__)
 
@@ -184,6 +185,7 @@ def _prepare_folder(task: _Task, *, fresh: bool) -> None:
         if fresh and (folder / HEADER).exists():
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(folder)
         write_images(folder, task.work.plan.ids, task.work.plan.targets)
         write_header(folder, task.header)
     except OSError as error:
@@ -206,6 +208,7 @@ def _header(
     return {
         "format": FORMAT,
         "model": loaded.name,
+        "architecture": architecture_of(loaded.model),
         "model_fingerprint": model_fingerprint(loaded.model, judge.views),
         "data": data.spec,
         "data_label": data.label,

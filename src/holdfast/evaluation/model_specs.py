@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import nn
 
+from holdfast.attention import without_wrappers
 from holdfast.errors import HoldfastError, nearest
 from holdfast.models import create_model
 from holdfast.models.checkpoints import load_checkpoint
@@ -32,7 +33,7 @@ class LoadedModel:
 def load_model(model: nn.Module | str | Path) -> LoadedModel:
     """The model itself, or the one that a spec names; a bare path is a run's folder."""
     if isinstance(model, nn.Module):
-        return LoadedModel(model, _own_name(model))
+        return LoadedModel(model, architecture_of(model))
     spec = str(model)
     kind, _, rest = spec.partition(":")
     if kind in SPECS and rest:
@@ -108,9 +109,10 @@ def _imported(module: str, function: str) -> Callable[[], object]:
     return found
 
 
-def _own_name(model: nn.Module) -> str:
-    config = getattr(model, "pretrained_cfg", None) or {}
-    return str(config.get("architecture") or type(model).__name__)
+def architecture_of(model: nn.Module) -> str:
+    """What timm calls the model, else the name of its class."""
+    config = getattr(without_wrappers(model), "pretrained_cfg", None) or {}
+    return str(config.get("architecture") or type(without_wrappers(model)).__name__)
 
 
 def _line(error: Exception) -> str:

@@ -36,7 +36,7 @@ class Judge:
 
     def on_device(self, images: Tensor) -> Tensor:
         """Byte images as [0,1] pixels on the model's device."""
-        return images.to(self.device, non_blocking=True).float() / 255
+        return images.to(self.device, non_blocking=True).float().div_(255)
 
     def answers(self, images: Tensor) -> Mapping[str, Tensor]:
         """The logits of every view for [0,1] images; plain models have the single view ``""``."""
@@ -99,8 +99,8 @@ def scored(logits: Logits, targets: np.ndarray, cell: Cell, *, repeats: int | No
         if cell.restricted_to and values.shape[1] == 1000:
             values = values[:, restricted_classes(cell.restricted_to)]  # noqa: PLW2901
         fields = _fields(values, np.repeat(targets, repeats or 1))
-        if cell.several:
-            fields[TOP_FIVE] = ranked(values, count=min(5, values.shape[1])).astype(np.int32)
+        if cell.several and values.shape[1] >= 5:
+            fields[TOP_FIVE] = ranked(values, count=5).astype(np.int32)
         for name, array in fields.items():
             shape = (len(targets), repeats) if repeats is not None else (len(targets),)
             arrays[field_name(view, name)] = array.reshape(*shape, *array.shape[1:])

@@ -4,9 +4,11 @@ A unit is one safetensors file that is renamed into place, so it is either compl
 what was measured; a checksum over header and arrays tells a damaged file from a good one. Nothing is ever unpickled.
 """
 
+import contextlib
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +18,13 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from holdfast import atomic
 from holdfast.errors import HoldfastError
 
 Arrays = Mapping[str, np.ndarray]
 
 FIELDS = {"predictions": np.int32, "confidences": np.float32, "nll": np.float32, "top5": np.bool_}
 TOP_FIVE = "top_five"  # the five best classes of every frame, only in sequences
+UNFINISHED = ".tmp"
 SEPARATOR = "|"  # between a view's name and a field
 
 
@@ -57,9 +59,9 @@ def write_unit(folder: Path, unit: Unit) -> Path:
     path = folder / unit_name(unit.header["cell"], unit.header["shard"])
     tensors = {name: np.ascontiguousarray(array) for name, array in _named(unit).items()}
     header = json.dumps(dict(unit.header), sort_keys=True)
-    content = save(tensors, metadata={"header": header, "checksum": _checksum(header, tensors)})
-    with atomic.replacing(path) as temporary:
-        temporary.write_bytes(content)  # save_file would hide the file from everybody but its owner
+    # a single entry: safetensors writes several in any order, and equal units should be equal files
+    told = json.dumps({"checksum": _checksum(header, tensors), "header": header})
+    _replace(path, save(tensors, metadata={"unit": told}))
     return path
 
 
@@ -67,10 +69,10 @@ def read_unit(path: Path) -> Unit:
     """Read one unit; raises :class:`DamagedUnit` if a single bit of it changed."""
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
+            told = json.loads((file.metadata() or {})["unit"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        header = metadata["header"]
-        if metadata["checksum"] != _checksum(header, tensors):
+        header = told["header"]
+        if told["checksum"] != _checksum(header, tensors):
             raise DamagedUnit(f"{path.name} is damaged: its content does not match its checksum")
         unit = Unit(json.loads(header), tensors.pop("rows"), tensors.pop("excluded"), tensors)
         _check(unit)
@@ -93,6 +95,25 @@ def set_aside(path: Path) -> Path:
 def field_name(view: str, field: str) -> str:
     """The array of one field of one view; plain models have the single view ``""``."""
     return f"{view}{SEPARATOR}{field}" if view else field
+
+
+def remove_leftovers(folder: Path, *, seconds: float = 60) -> None:
+    """Remove what killed processes did not finish: writing a unit takes milliseconds, so old files are theirs."""
+    for path in folder.glob(f".*{UNFINISHED}"):
+        with contextlib.suppress(OSError):  # another process may remove it, too
+            if time.time() - path.stat().st_mtime > seconds:
+                path.unlink()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Written under another name and renamed, but not synced: after a power cut, the checksum tells."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
+    try:
+        temporary.write_bytes(content)  # save_file would hide the file from everybody but its owner
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _named(unit: Unit) -> dict[str, np.ndarray]:

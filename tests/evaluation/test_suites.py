@@ -1,0 +1,328 @@
+"""Every suite on data whose score can be counted by hand."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from holdfast import evaluate
+from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, corrupt, keyed
+from holdfast.corruptions.sequences import TEST_SEQUENCES, frame_count, perturb
+from holdfast.errors import HoldfastError
+from holdfast.evaluation.cells import limited
+from holdfast.evaluation.suites import SUITES, fitting_patch
+from holdfast.published import published
+from tests.evaluation.toys import Brightest, ByLevel, Views, brightest_channel, colours, plain
+
+QUICK = {"workers": 0, "show": False}
+
+
+def test_clean_is_what_the_pixels_say():
+    source = colours(30)
+    cell = evaluate(Brightest(), source, "clean", **QUICK).cells["clean"]
+    assert cell.predictions.tolist() == [brightest_channel(image) for image in source.images]
+    assert 0.5 < cell.accuracy < 1
+    logits = 20 * source.images.reshape(30, -1, 3).mean(axis=1) / 255
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(cell.confidences, probabilities.max(axis=1), rtol=1e-4)
+    np.testing.assert_allclose(cell.nll, -np.log(probabilities[np.arange(30), source.targets]), rtol=1e-4)
+    assert cell.top5.all()  # of three classes
+
+
+@pytest.mark.parametrize("extra", [False, True])
+def test_corruptions_are_those_of_the_catalogue_keyed_by_image(extra):
+    source = colours(3)
+    records = evaluate(Brightest(), source, "corruptions", seed=7, extra=extra, **QUICK)
+    kinds = STANDARD + EXTRA if extra else STANDARD
+    assert list(records.cells) == [f"{kind}/{severity}" for kind in kinds for severity in SEVERITIES]
+    for kind, severity in [("gaussian_noise", 5), ("contrast", 5), ("frost", 3), ("brightness", 5), (kinds[-1], 1)]:
+        expected = [
+            brightest_channel(
+                corrupt(image, kind, severity=severity, preset="cifar", rng=keyed(7, source.id(i), kind, severity))
+            )
+            for i, image in enumerate(source.images)
+        ]
+        assert records.cells[f"{kind}/{severity}"].predictions.tolist() == expected
+    assert records.cells["fog/3"].header["parameters"]["amount"] == 0.75
+    assert records.header["preset"] == "cifar"
+    assert records.header["label"] == "on-the-fly"
+
+
+def test_perturbations_keep_every_frame():
+    source = colours(2)
+    records = evaluate(Brightest(), source, "perturbations", seed=3, batch_size=7, **QUICK)
+    assert list(records.cells) == [f"sequence/{kind}" for kind in TEST_SEQUENCES]
+    for kind in ("gaussian_noise", "rotate", "translate"):
+        cell = records.cells[f"sequence/{kind}"]
+        frames = [
+            perturb(image, kind, preset="cifar", rng=keyed(3, source.id(i), f"{kind} sequence", 1))
+            for i, image in enumerate(source.images)
+        ]
+        assert cell.predictions.shape == (2, frame_count(kind, preset="cifar"))
+        assert cell.predictions.tolist() == [[brightest_channel(frame) for frame in film] for film in frames]
+    assert records.cells["sequence/rotate"].top_five is None  # there are no five classes
+
+
+def test_sequences_of_many_classes_keep_the_best_five_of_every_frame():
+    source = colours(2)
+    source = type(source)("x", source.images, np.array([0, 9]), tuple(map(str, range(10))), source.numbers)
+    cell = evaluate(ByLevel(10, 20), source, "perturbations", **QUICK).cells["sequence/brightness"]
+    assert cell.top_five.shape == (2, 31, 5)
+    assert (cell.top_five[:, :, 0] == cell.predictions).all()
+
+
+@pytest.mark.parametrize("suite", ["fgsm", "pgd5"])
+def test_an_attack_of_one_level_beats_margins_up_to_two(suite):
+    """ε = 1/255 takes one level from the brightest channel and gives one to the next."""
+    source = plain([0, 1, 2, 0, 1, 2], margin=[1, 1, 1, 3, 3, 3])
+    cell = evaluate(Brightest(), source, suite, **QUICK).cells[suite]
+    assert cell.right.tolist() == [0, 0, 0, 1, 1, 1]
+    assert cell.header["settings"]["eps"] == pytest.approx(1 / 255)
+
+
+def test_stronger_attacks_beat_wider_margins():
+    source = plain([0, 1, 2], margin=[7, 10, 20])
+    records = evaluate(Brightest(), source, "pgd3-rvt-adv,pgd5-rspc", **QUICK)
+    assert records.cells["pgd3-rvt-adv"].right.tolist() == [0, 1, 1]  # ε = 4/255
+    assert records.cells["pgd5-rspc"].right.tolist() == [0, 0, 1]  # ε = 8/255
+
+
+def test_random_occlusion_sees_every_image_under_every_mask():
+    cell = evaluate(Brightest(), plain([0, 1], margin=[100, 0]), "occlusion-random", **QUICK).cells["occlusion-random"]
+    assert cell.predictions.shape == (2, 10)
+    assert cell.right[0] == 1
+    assert cell.header["settings"]["patch_size"] == 4
+
+
+def test_the_patch_of_an_occlusion_fits_the_image():
+    assert {side: fitting_patch((side, side)) for side in (32, 64, 224, 384, 299)} == {
+        32: 4,
+        64: 8,
+        224: 16,
+        384: 16,
+        299: 23,
+    }
+
+
+def test_patch_fool_and_autoattack_run_as_suites():
+    source = plain([0, 1], margin=[150, 1], level=20)
+    records = evaluate(Brightest(), source, "patch-fool", **QUICK)
+    assert records.cells["patch-fool"].right.tolist() == [1, 0]  # a quarter of the image outweighs a level
+    source = plain([0, 1], margin=[0, 1], level=20)
+    wrong = type(source)("wrong", source.images, np.array([3, 3]), tuple("abcd"), source.numbers)
+    assert evaluate(ByLevel(4, 20), wrong, "autoattack-cifar", **QUICK).cells["autoattack-cifar"].accuracy == 0.0
+
+
+def test_all_views_of_a_model_are_recorded_also_under_attack():
+    source = plain([0, 1, 2], margin=[3, 3, 1])
+    records = evaluate(Views(), source, "clean,fgsm,occlusion-random", **QUICK)
+    assert records.views == ("joint", "acc", "rob")
+    assert records.cells["clean"].right.tolist() == [1, 1, 1]
+    assert records.view("rob").cells["clean"].right.tolist() == [0, 1, 0]
+    assert records.cells["fgsm"].right.tolist() == [1, 1, 0]
+    assert records.view("rob").cells["fgsm"].right.tolist() == [0, 1, 0]
+    assert records.view("rob").cells["occlusion-random"].predictions.tolist() == [[1] * 10] * 3
+
+
+# ---------------------------------------------------------------------- stored sets
+
+
+def write_tree(root, levels, *, size=224):
+    """One folder per class with images of the given red levels."""
+    for wnid, reds in levels.items():
+        (root / wnid).mkdir(parents=True)
+        for number, red in enumerate(reds):
+            Image.new("RGB", (size, size), (red, 0, 0)).save(root / wnid / f"{number}.png")
+    return root
+
+
+@pytest.fixture
+def imagenet_c(tmp_path):
+    """Three classes with 1, 2 and 3 images; at severity 5 of snow two of six look like class 0."""
+    for kind in STANDARD:
+        for severity in SEVERITIES:
+            reds = {"n1": [0], "n2": [40, 40], "n3": [80, 80, 80]}
+            if (kind, severity) == ("snow", 5):
+                reds = {"n1": [0], "n2": [40, 0], "n3": [80, 0, 80]}
+            write_tree(tmp_path / "c" / kind / str(severity), reds)
+    return tmp_path / "c"
+
+
+def test_imagenet_c_as_stored(imagenet_c):
+    records = evaluate(ByLevel(3, 40), f"imagenet-c:{imagenet_c}", "imagenet-c", **QUICK)
+    assert len(records.cells) == 75
+    assert records.cells["fog/3"].accuracy == 1
+    assert records.cells["snow/5"].right.tolist() == [1, 1, 0, 1, 0, 1]
+    assert records.header["label"] == "official"
+    assert records.header["partial"] == []
+    assert records.header["preprocessing"]["model_size"] == "as it is"
+
+
+def test_a_missing_severity_is_named_and_the_rest_measured(imagenet_c, caplog):
+    (imagenet_c / "fog" / "4").rename(imagenet_c / "elsewhere")
+    records = evaluate(ByLevel(3, 40), f"imagenet-c:{imagenet_c}", "imagenet-c", **QUICK)
+    assert len(records.cells) == 74
+    assert records.header["partial"] == ["fog/4"]
+    assert "partial" in caplog.text
+    assert "fog/4" in caplog.text
+    assert "mean_corruption_accuracy_partial" in records.summary().scores
+
+
+def test_an_image_that_one_stored_cell_lacks_counts_in_none(imagenet_c):
+    (imagenet_c / "fog" / "4" / "n3" / "1.png").unlink()
+    (imagenet_c / "fog" / "2" / "n2" / "0.png").write_bytes(b"no image")
+    records = evaluate(ByLevel(3, 40), f"imagenet-c:{imagenet_c}", "imagenet-c", **QUICK)
+    assert records.excluded == ("n2/0.png", "n3/1.png")
+    assert {len(cell) for cell in records.cells.values()} == {4}
+    assert records.cells["snow/5"].right.tolist() == [1, 0, 1, 1]
+
+
+def test_cifar_c_as_stored(tmp_path):
+    labels = np.tile([0, 1, 2, 2], 5)
+    for kind in STANDARD:
+        stack = np.zeros((20, 32, 32, 3), dtype=np.uint8)
+        stack[..., 0] = 20 * labels[:, None, None]
+        if kind == "frost":
+            stack[16:18] = 200  # of severity 5, two of four
+        np.save(tmp_path / f"{kind}.npy", stack)
+    np.save(tmp_path / "labels.npy", labels)
+    records = evaluate(ByLevel(10, 20), f"cifar10-c:{tmp_path}", "cifar-c", **QUICK)
+    assert len(records.cells) == 75
+    assert records.cells["frost/4"].accuracy == 1
+    assert records.cells["frost/5"].right.tolist() == [0, 0, 1, 1]
+    assert records.summary()["mean_corruption_accuracy"].value == pytest.approx(100 * (74 + 0.5) / 75)
+
+
+@pytest.mark.parametrize("name", ["imagenet-a", "imagenet-r"])
+def test_sets_of_200_classes_are_answered_among_those(tmp_path, name):
+    """A thousand-class model that prefers a class outside of the 200, and else reads the level."""
+    table = published(f"{name.replace('-', '_')}_indices")
+    chosen = {wnid: [rank] for rank, wnid in enumerate(sorted(table["wnids"]))}
+    chosen[sorted(table["wnids"])[7]] = [7, 150]  # one image of class 7 looks like class 150
+    write_tree(tmp_path, chosen, size=32)
+
+    class Thousand(ByLevel):
+        def forward(self, images):
+            among = super().forward(images)  # n 200
+            logits = among.new_full((len(images), 1000), 10.0)
+            logits[:, table["indices"]] = among
+            return logits
+
+    cell = evaluate(Thousand(200, 1), f"{name}:{tmp_path}", name, **QUICK).cells[name]
+    assert len(cell) == 201
+    assert cell.right.sum() == 200
+    assert cell.predictions[~cell.right.astype(bool)].tolist() == [150]
+
+
+def test_sketch_counts_all_classes(tmp_path):
+    write_tree(tmp_path, {"n1": [0, 40], "n2": [40], "n3": [80]})
+    cell = evaluate(ByLevel(3, 40), f"imagenet-sketch:{tmp_path}", "imagenet-sketch", **QUICK).cells["imagenet-sketch"]
+    assert cell.right.tolist() == [1, 0, 1, 1]
+
+
+def test_stored_sequences(tmp_path):
+    for kind in TEST_SEQUENCES:
+        films = np.zeros((3, frame_count(kind, preset="cifar"), 32, 32, 3), dtype=np.uint8)
+        films[..., 0] = 20 * np.arange(3)[:, None, None, None]
+        films[1, 5:, ..., 0] = 60  # one of three changes its mind once
+        np.save(tmp_path / f"{kind}.npy", films)
+    np.save(tmp_path / "labels.npy", np.arange(3))
+    records = evaluate(ByLevel(10, 20), f"cifar10-p:{tmp_path}", "perturbations", **QUICK)
+    cell = records.cells["sequence/rotate"]
+    assert cell.predictions[0].tolist() == [0] * 31
+    assert cell.predictions[1].tolist() == [1] * 5 + [3] * 26
+    assert records.summary()["fp/rotate"].value == pytest.approx(100 / 3 / 30)
+
+
+# ---------------------------------------------------------------------- preprocessing and subsets
+
+
+def test_large_images_follow_the_imagenet_protocol(tmp_path):
+    """Short side 256, centre crop 224: a frame of another colour outside of the crop is never seen."""
+    picture = np.zeros((512, 600, 3), dtype=np.uint8)
+    picture[..., 2] = 255
+    picture[40:-40, 80:-80] = (200, 0, 0)  # the crop is 448 px of it, from 32 and from 76
+    write = tmp_path / "red"
+    write.mkdir()
+    for name in ("green", "blue"):
+        (tmp_path / name).mkdir()
+    Image.fromarray(picture).save(write / "a.png")
+    seen = []
+
+    class Watching(Brightest):
+        def forward(self, images):
+            seen.append(images)
+            return super().forward(images)
+
+    source = f"folder:{tmp_path}"
+    records = evaluate(Watching(), source, "clean", device="cpu", **QUICK)
+    assert records.header["preset"] == "imagenet"
+    assert seen[-1].shape == (1, 3, 224, 224)
+    assert seen[-1][0, 0, 112, 112] == pytest.approx(200 / 255)
+    assert seen[-1][0, 2, 0, 112] > 0.5  # 4 px of the frame at the top
+    assert seen[-1][0, 2, 6, 112] == 0
+
+
+def test_the_models_size_mean_and_std_come_last():
+    seen = []
+
+    class Watching(Brightest):
+        def forward(self, images):
+            seen.append(images)
+            return super().forward(images)
+
+    options = {"size": 48, "mean": (0.5,) * 3, "std": (0.25,) * 3, **QUICK}
+    records = evaluate(Watching(), plain([0], margin=[155], level=0), "clean", **options)
+    assert seen[-1].shape == (1, 3, 48, 48)
+    assert seen[-1][0, 0, 0, 0] == pytest.approx((155 / 255 - 0.5) / 0.25)
+    assert records.header["preprocessing"]["model_size"] == "48×48 bilinear"
+    assert records.header["preset"] == "cifar"
+
+
+def test_stored_jpeg_changes_corrupted_images_only():
+    source = colours(4, seed=1)
+    plainly, stored = (
+        evaluate(Brightest(), source, "clean,corruptions", stored_jpeg=flag, **QUICK) for flag in (False, True)
+    )
+    assert (plainly.cells["clean"].nll == stored.cells["clean"].nll).all()
+    assert (plainly.cells["fog/3"].nll != stored.cells["fog/3"].nll).any()
+    assert stored.header["preprocessing"]["after_corruption"] == "JPEG quality 85"
+    assert plainly.header["fingerprint"] != stored.header["fingerprint"]
+
+
+def test_a_limit_keeps_the_share_of_every_class_and_is_nested():
+    ids = [f"image {number}" for number in range(200)]
+    targets = np.array([0] * 100 + [1] * 60 + [2] * 40)
+    fifty, twenty = limited(ids, targets, 50), limited(ids, targets, 20)
+    assert np.bincount(targets[fifty]).tolist() == [25, 15, 10]
+    assert np.bincount(targets[twenty]).tolist() == [10, 6, 4]
+    assert set(twenty) < set(fifty)
+    mixed = np.random.default_rng(0).permutation(200)
+    again = limited([ids[i] for i in mixed], targets[mixed], 20)
+    assert sorted(mixed[again].tolist()) == sorted(twenty.tolist())
+    assert len(limited(ids, targets, 1000)) == 200
+
+
+def test_a_limit_is_recorded():
+    records = evaluate(Brightest(), colours(30), "clean", limit=6, **QUICK)
+    assert np.bincount(records.cells["clean"].targets).tolist() == [2, 2, 2]
+    assert records.header["limit"] == 6
+    assert records.header["images"] == 6
+
+
+@pytest.mark.parametrize(
+    ("suites", "data", "sentence"),
+    [
+        ("corruption", colours(3), "unknown suite 'corruption'; did you mean 'corruptions'?"),
+        ("", colours(3), "suites must name at least one"),
+        ("imagenet-c", colours(3), "suite 'imagenet-c' needs the stored set, --data imagenet-c:DIR, got 'colours'"),
+    ],
+)
+def test_suites_that_cannot_be_measured(suites, data, sentence):
+    with pytest.raises(HoldfastError, match=sentence):
+        evaluate(Brightest(), data, suites, **QUICK)
+
+
+def test_every_attack_of_the_package_is_a_suite():
+    from holdfast.attacks import PRESETS
+
+    assert set(PRESETS) < set(SUITES)
