@@ -245,6 +245,11 @@ def test_an_empty_record_set_is_a_row_without_scores():
         export([], format)
 
 
+def test_an_unfinished_evaluation_says_so():
+    held = Records(benchmark().header, {"": benchmark(drop=["fog/3"]).cells}, incomplete={"fog/3": (1, 2)})
+    assert "unfinished, evaluate again to go on: fog/3" in export(held, resamples=0)
+
+
 def test_an_unknown_format_gets_one_sentence():
     with pytest.raises(HoldfastError, match=r"format must be one of terminal, md, .* got 'latx'; did you mean 'latex'"):
         export(benchmark(), "latx")

@@ -68,6 +68,7 @@ class Summary:
         images: over how many images.
         excluded: how many could not be read and count nowhere.
         scores: by name, in the order in which tables show them.
+        unfinished: cells that are only partly measured and count nowhere.
     """
 
     header: Mapping[str, Any]
@@ -75,6 +76,7 @@ class Summary:
     images: int
     excluded: int
     scores: Mapping[str, Score]
+    unfinished: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Score:
         if name in self.scores:
@@ -124,7 +126,12 @@ def summarise(
     formulas = all_formulas(columns, classes=class_count(records), reference=reference_for(records, baseline))
     scores = [score_of(formula, means, drawn, cells) for formula in formulas]
     return Summary(
-        records.header, records.current, len(ids), len(records.excluded), {score.name: score for score in scores}
+        records.header,
+        records.current,
+        len(ids),
+        len(records.excluded),
+        {score.name: score for score in scores},
+        unfinished=tuple(records.incomplete),
     )
 
 

@@ -109,6 +109,8 @@ def remarks(rows: Sequence[Row]) -> list[str]:
 
 def _remarks(summary: Summary) -> Iterator[str]:
     yield described(summary)
+    if summary.unfinished:
+        yield f"unfinished, evaluate again to go on: {some(summary.unfinished)}"
     lacking: dict[tuple[str, ...], list[str]] = {}
     for score in summary:
         if score.partial:
