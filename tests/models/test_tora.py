@@ -180,6 +180,13 @@ def test_gate_maps_are_shares_on_the_token_grid(method):
     assert ((sums > 0) & (sums < 1)).all()  # the stream's own place has the rest
 
 
+def test_attention_of_the_pretrained_blocks_can_be_watched():
+    adapted = holdfast.tora(vit())
+    with holdfast.watch(adapted) as seen:
+        adapted(images(adapted.backbone))
+    assert [(handle.grid, handle.prefix) for handle in seen.attention] == [((8, 8), 1)] * 3
+
+
 # ---------------------------------------------------------------------- files
 
 

@@ -169,6 +169,11 @@ class ToraViT(nn.Module):
     default_cfg = pretrained_cfg
 
     @property
+    def patch_embed(self) -> nn.Module:
+        """Of the pretrained model: tells `holdfast.watch` the token grid."""
+        return self.backbone.patch_embed
+
+    @property
     def num_classes(self) -> int:
         """Of every head."""
         return self.backbone.num_classes

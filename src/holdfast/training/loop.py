@@ -84,11 +84,14 @@ def train_parts(recipe: Recipe, out: Path, *, resume: bool, show: bool) -> Resul
     for part in parts:
         RunFolder(part.folder).check(part.recipe, resume=resume)
     results: list[Result] = []
-    for part in parts:
-        results.append(train(part.recipe, out=part.folder, resume=resume, show=show))
-        atomic.write_text(whole.recipe, to_yaml(recipe))  # after the first part has found that data and model exist
-        if results[-1].stopped_by:
-            break
+    with engine(recipe.train, folder=out) as together:  # one group of processes for all parts
+        for part in parts:
+            results.append(train(part.recipe, out=part.folder, resume=resume, show=show))
+            together.wait_for_everyone()  # until the next part's start is on disk
+            if together.is_main_process:  # after the first part has found that data and model exist
+                atomic.write_text(whole.recipe, to_yaml(recipe))
+            if results[-1].stopped_by:
+                break
     return replace(results[-1], folder=out, step=sum(result.step for result in results))
 
 
