@@ -11,8 +11,10 @@ from typing import Any
 import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from holdfast.report.figure_parts import DPI, colour
+from holdfast.report.text import printable
 
 LARGEST = 1.75  # CSS pixels per point of the figure: a little more than life size
 SVG = "http://www.w3.org/2000/svg"
@@ -78,6 +80,8 @@ def drawn(draw: Callable[[], Figure], *, name: str, description: str) -> Markup:
 def inline_svg(figure: Figure, *, name: str, description: str) -> Markup:
     """The figure as an ``<svg>`` element that scales with its box."""
     buffer = io.BytesIO()
+    for text in figure.findobj(Text):
+        text.set_text(printable(text.get_text()))
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's browser has the glyph
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
@@ -89,7 +93,9 @@ def inline_svg(figure: Figure, *, name: str, description: str) -> Markup:
         element.attrib.update({key: _attribute(key, value, name) for key, value in element.attrib.items()})
     width = float(root.attrib.pop("width").removesuffix("pt"))
     del root.attrib["height"]  # the view box keeps the proportions
-    root.attrib.update({"role": "img", "aria-label": description, "style": f"max-width: {LARGEST * width:.0f}px"})
+    root.attrib.update(
+        {"role": "img", "aria-label": printable(description), "style": f"max-width: {LARGEST * width:.0f}px"}
+    )
     ET.register_namespace("", SVG)
     ET.register_namespace("xlink", XLINK)
     return Markup(ET.tostring(root, encoding="unicode"))  # serialised, so all text in it is escaped

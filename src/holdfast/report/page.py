@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from holdfast import atomic
 from holdfast._version import __version__
@@ -34,7 +35,7 @@ from holdfast.report.tables import (
     meanings,
     more_table,
 )
-from holdfast.report.text import clean_name, kind_label
+from holdfast.report.text import clean_name, kind_label, printable
 from holdfast.report.training_section import COLUMNS, training_figures, training_rows
 
 FORMATS = ("html", "md", "csv", "latex", "robustbench")
@@ -147,7 +148,7 @@ def part_of(data: DataSet, *, number: int, several: Sequence[str]) -> Part:
         more=more_table(data),
         figures=data_figures(data, anchor=anchor),
         baseline=data.baseline.name,
-        comparisons=list(_compared(against, anchor=anchor)),
+        comparisons=list(_compared(against, baseline=data.baseline.name, anchor=anchor)),
         heat_maps=heat_maps(data),
         papers=paper_table(data),
         on_the_fly=data.protocol == "on-the-fly",
@@ -211,7 +212,7 @@ def write(path: Path, text: str) -> None:
         raise HoldfastError(f"out must be a file we can write, got {str(path)!r} ({error.strerror})") from error
 
 
-def _compared(against: Sequence[tuple[Entry, Comparison]], *, anchor: str) -> Iterator[Compared]:
+def _compared(against: Sequence[tuple[Entry, Comparison]], *, baseline: str, anchor: str) -> Iterator[Compared]:
     for number, (entry, comparison) in enumerate(against):
         differences = compared(comparison)
         rows = [(kind_label(difference.label), difference.interval) for difference in differences]
@@ -219,7 +220,7 @@ def _compared(against: Sequence[tuple[Entry, Comparison]], *, anchor: str) -> It
             picture = svg_picture(
                 lambda rows=rows: forest(rows),  # type: ignore[misc]
                 name=f"{anchor}-against-{number + 1}",
-                title=f"{entry.name} minus {comparison.second}, kind by kind",
+                title=f"{entry.name} against {baseline}, kind by kind",
             )
             yield Compared(entry, picture, [difference_row(difference) for difference in differences])
 
@@ -242,11 +243,16 @@ def _listed(names: Sequence[str], *, most: int = 4) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
 
 
+def _printable(value: Any) -> Any:
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def _template() -> Any:
     environment = Environment(
         loader=PackageLoader("holdfast.report"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_printable,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -10,9 +10,17 @@ NOT_MEASURED = "–"
 
 def clean_name(text: object) -> str:
     """A name that any page and figure can hold: one line, no control characters, no halves of characters."""
-    line = " ".join(str(text).split())
-    kept = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(letter)[0] == "C" else letter for letter in line)
+    kept = printable(" ".join(str(text).split()))
     return kept if len(kept) <= LONGEST else kept[: LONGEST - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """The text with a sign in the place of everything that neither HTML nor XML may hold; line breaks stay."""
+    return "".join(letter if _is_printable(letter) else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def _is_printable(letter: str) -> bool:
+    return letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cs", "Cn")
 
 
 def distinct(names: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from holdfast.report import figures
 from holdfast.report.figures import Line
 from holdfast.report.pictures import Picture, svg_picture
 from holdfast.report.runs import Run
-from holdfast.report.text import NOT_MEASURED, number
+from holdfast.report.text import NOT_MEASURED, clean_name, number
 
 COLUMNS = ("model", "epochs", "steps", "best validation accuracy, %", "images/s (median)", "parameters, M")
 
@@ -28,7 +28,8 @@ def training_figures(runs: Sequence[Run]) -> list[Picture]:
             pictures.append(_curve(key, lines, title=title, label=label))
     for key in _loss_parts(runs):
         lines = [line for run in runs if (line := log_line(run, event="step", key=key)) is not None]
-        pictures.append(_curve(key, lines, title=key.replace("_", " "), label=key.replace("_", " ")))
+        words = clean_name(key.replace("_", " "))
+        pictures.append(_curve(key, lines, title=words, label=words))
     return pictures
 
 
