@@ -2,14 +2,16 @@
 
     python benchmarks/tora.py [--rounds 5]
 
-Same ViT, batch, attack and PGD steps; both steps see adversarial and clean images and end with an AdamW step. Medians
-measured in turn in one run; extra peak memory each in a process of its own. Writes benchmarks/results/tora.{json,md}.
+Same ViT, batch, attack and PGD steps; both steps see adversarial and clean images and end with an AdamW step. One
+thread, medians of processor time measured in turn in one run; extra peak memory each in a process of its own. Writes
+benchmarks/results/tora.json and .md.
 """
 
 import argparse
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +28,7 @@ from interleave import interleave
 from memory import extra_peak_megabytes
 
 RESULTS = Path(__file__).parent / "results"
-MODEL, BATCH, THREADS, PGD_STEPS = "deit_small_patch16_224", 4, 1, 3
+MODEL, BATCH, PGD_STEPS = "deit_tiny_patch16_224", 2, 3
 ATTACK = GradientAttack(eps=1 / 255, alpha=0.5 / 255, steps=PGD_STEPS)
 METHODS = ("head-only", "single-adapter", "adapter-fusion", "tora")
 
@@ -36,7 +38,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--memory", choices=["whole", *METHODS], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(1)
     if arguments.memory:
         step = training_step(arguments.memory)
         print(json.dumps(extra_peak_megabytes(step)))
@@ -79,7 +81,7 @@ def training_step(name: str) -> Callable[[], object]:
 def step_ratios(rounds: int) -> dict[str, float]:
     """Seconds of a step over those of adversarial training of the whole model."""
     names = ("whole", *METHODS)
-    seconds = interleave({name: training_step(name) for name in names}, rounds=rounds)
+    seconds = interleave({name: training_step(name) for name in names}, rounds=rounds, clock=time.process_time)
     return {name: seconds[name] / seconds["whole"] for name in METHODS} | {"whole_seconds": seconds["whole"]}
 
 
@@ -105,7 +107,7 @@ def gate_ratio(rounds: int) -> dict[str, float]:
         acc, rob = (gate.merge(g @ gate.split(gate.v(x))) for g, x in zip(gates, (a, r), strict=True))
         ((acc + rob).sum() + acc[:, :1].sum()).backward()
 
-    seconds = interleave({"ours": ours, "plain": plain}, rounds=4 * rounds)
+    seconds = interleave({"ours": ours, "plain": plain}, rounds=4 * rounds, clock=time.process_time)
     return {"ratio": seconds["ours"] / seconds["plain"]}
 
 
@@ -120,9 +122,9 @@ def costs() -> dict[str, dict[str, float]]:
 def as_markdown(record: dict) -> str:
     steps, memory = record["steps"], record["megabytes"]
     lines = [
-        f"# TORA-ViT\n\n{as_line(record['environment'])}\n",
+        f"# TORA-ViT\n\n{as_line(record['environment'])} One thread, medians of processor time, measured in turn.\n",
         f"A phase-2 step (λ 0.5) of {MODEL}, batch {BATCH}, 224 px, {PGD_STEPS} PGD steps, over adversarial training "
-        f"of the whole model on the same images ({steps['whole_seconds']:.1f} s); {THREADS} thread, medians in turn.\n",
+        f"of the whole model on the same images ({steps['whole_seconds']:.1f} s).\n",
         "| method | step / whole model |\n|---|---|",
         *(f"| {name} | {steps[name]:.2f} |" for name in METHODS),
         f"\nExtra peak memory of one step: whole model {memory['whole']:.0f} MB, TORA {memory['tora']:.0f} MB.",
