@@ -180,6 +180,13 @@ def test_gate_maps_are_shares_on_the_token_grid(method):
     assert ((sums > 0) & (sums < 1)).all()  # the stream's own place has the rest
 
 
+def test_the_architecture_tells_what_was_added_and_images_are_prepared_as_before():
+    model = vit("deit_tiny_patch16_224")
+    adapted = holdfast.tora(model, method="head-only")
+    assert adapted.pretrained_cfg == model.pretrained_cfg | {"architecture": "head-only(deit_tiny_patch16_224)"}
+    assert adapted.default_cfg == adapted.pretrained_cfg
+
+
 def test_attention_of_the_pretrained_blocks_can_be_watched():
     adapted = holdfast.tora(vit())
     with holdfast.watch(adapted) as seen:

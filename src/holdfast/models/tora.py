@@ -163,8 +163,9 @@ class ToraViT(nn.Module):
 
     @property
     def pretrained_cfg(self) -> dict[str, Any]:
-        """How to prepare images: the pretrained model's."""
-        return self.backbone.pretrained_cfg
+        """How to prepare images, as the pretrained model says; the architecture is ``tora(vit_nano)``."""
+        cfg = self.backbone.pretrained_cfg
+        return {**cfg, "architecture": f"{self.settings.method}({cfg.get('architecture')})"}
 
     default_cfg = pretrained_cfg
 

@@ -33,7 +33,7 @@ def save_tora(model: ToraViT, folder: str | Path, *, notes: dict[str, Any] | Non
     described = {
         "settings": describe(model.settings),
         **_shape(model.backbone),
-        "backbone": model.pretrained_cfg.get("architecture"),
+        "backbone": model.backbone.pretrained_cfg.get("architecture"),
         "backbone_fingerprint": fingerprint(model.backbone),
         "cost": {"parameters": cost.parameters, "gmacs": cost.gmacs, "image_size": list(cost.image_size)},
         "notes": notes or {},
