@@ -58,10 +58,3 @@ def test_list_models_with_cost_puts_the_papers_figures_beside_ours(capsys):
     rows = {line[0]: line[1:] for line in lines if line}
     assert rows["fan_tiny_12_p16_224"] == ["224", "7.32", "1.47", "7.3", "1.3"]
     assert rows["fan_tiny_8_p4_hybrid"] == ["224", "7.47", "3.64", "7.4", "3.5"]
-
-
-def test_demo_runs_and_leaves_its_pictures(tmp_path, capsys):
-    assert main(["demo", "--out", str(tmp_path / "demo")]) == 0
-    for picture in ("attention.png", "corruptions.png"):
-        assert (tmp_path / "demo" / picture).read_bytes().startswith(b"\x89PNG")
-    assert "fan_tiny_8_p4_hybrid looked at a photograph" in capsys.readouterr().out

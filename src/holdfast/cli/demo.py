@@ -1,6 +1,8 @@
-"""``holdfast demo``: what works today, on this machine, without a download."""
+"""``holdfast demo``: everything once, on embedded data: train three models, measure, look inside, write the report."""
 
+import signal
 from argparse import Namespace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,84 +12,151 @@ from rich.console import Console
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from matplotlib.figure import Figure
+    from rich.table import Table
 
-    from holdfast.attention import Seen
+    from holdfast.evaluation.records import Records
 
-MODEL = "fan_tiny_8_p4_hybrid"
+EXIT_SIGNAL = 128  # plus the signal's number, as shells count
+MODELS = {"baseline": "digits/fan_nano", "tap_adl": "digits/fan_nano_tap_adl", "afat": "digits/fan_nano_afat"}
+TITLE = "Holdfast demo: three ways to train FAN-nano"
+DATA, SUITES = "digits:test", "clean,corruptions,pgd5-rspc,occlusion-random"
+COLUMNS = {
+    "clean": "clean",
+    "mean_corruption_accuracy": "corrupted",
+    "retention": "retention",
+    "attack/pgd5-rspc": "PGD",
+    "attack/occlusion-random": "occlusion",
+}
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is done.
+
+    Attributes:
+        training: the images that the models learn from.
+        epochs: of every training.
+        images: of the test split, every class in its share.
+        looks: images that the analyses look at.
+        masks: random occlusions of each of them.
+    """
+
+    training: str = "digits"
+    epochs: int = 5
+    images: int = 100
+    looks: int = 64
+    masks: int = 20
+
+
+FULL = Effort()
+QUICK = Effort(training="digits:train[0:256]", epochs=2, images=20, looks=10, masks=4)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast demo``."""
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the pictures")
+    parser.add_argument("--quick", action="store_true", help="one minute instead of several; the models learn little")
+    parser.add_argument("--out", type=Path, help="folder for runs and report (default: demo, or demo-quick)")
 
 
-def run(arguments: Namespace) -> None:
-    """Count the models, run one on a photograph, draw where its blocks look, and corrupt the photograph."""
-    import torch
-    from sklearn.datasets import load_sample_image
-    from timm.data import create_transform, resolve_model_data_config
-    from torchvision.transforms.functional import to_pil_image
-
-    from holdfast.attention import watch
-    from holdfast.cli.list import models_table
-    from holdfast.models import create_model
-
-    console = Console()
-    out = _writable_folder(arguments.out)
-    console.print("[bold]The models[/bold], counted on this machine, beside the papers' figures")
-    console.print(models_table(Namespace(pattern=None, cost=True)))
-
-    torch.manual_seed(0)
-    model = create_model(MODEL).eval()
-    photograph = load_sample_image("china.jpg")
-    transform = create_transform(**resolve_model_data_config(model))
-    images = transform(to_pil_image(photograph)).unsqueeze(0)
-    with torch.no_grad(), watch(model) as seen:
-        logits = model(images)
-    attention_figure(photograph, seen).savefig(out / "attention.png", dpi=120)
-    corruptions_figure(photograph).savefig(out / "corruptions.png", dpi=120)
-    console.print(
-        f"\n{MODEL} looked at a photograph: {logits.shape[1]} logits, {len(seen.attention)} attention maps of "
-        f"{seen.attention[0].maps().shape[-1]} tokens.\nIts weights are untrained, so the picture shows the machinery, "
-        f"not knowledge: [bold]{out / 'attention.png'}[/bold]\n"
-        f"The same photograph under the 15 standard corruptions: [bold]{out / 'corruptions.png'}[/bold]"
-    )
+def run(arguments: Namespace) -> int:
+    """Do what is not done yet, then show the table and the report; stopped, the same command goes on."""
+    out = _writable_folder(arguments.out or Path("demo-quick" if arguments.quick else "demo"))
+    console = Console(soft_wrap=True, highlight=False)
+    try:
+        return _demo(out, QUICK if arguments.quick else FULL, console)
+    except KeyboardInterrupt:
+        return _stopped(signal.SIGINT, console)
 
 
-def attention_figure(photograph: "np.ndarray", seen: "Seen") -> "Figure":
-    """The photograph, and where the centre token looks in every block (mean over heads)."""
-    from matplotlib.figure import Figure
+def _demo(out: Path, effort: Effort, console: Console) -> int:
+    from holdfast.report.page import report
 
-    figure = Figure(figsize=(1.9 * (1 + len(seen.attention)), 2.2), layout="constrained")
-    axes = figure.subplots(1, 1 + len(seen.attention))
-    axes[0].imshow(photograph)
-    axes[0].set_title("photograph", fontsize=9)
-    for block, (axis, handle) in enumerate(zip(axes[1:], seen.attention, strict=True)):
-        height, width = handle.grid or (1, 1)
-        centre = handle.prefix + (height // 2) * width + width // 2
-        looked_at = handle.maps()[0, :, centre, handle.prefix :].mean(dim=0).reshape(height, width)
-        axis.imshow(looked_at.numpy(), cmap="viridis")
-        axis.plot(width // 2, height // 2, "+", color="white")
-        axis.set_title(f"block {block}", fontsize=9)
-    for axis in axes:
-        axis.set_axis_off()
-    return figure
+    console.print(f"{len(MODELS)} models on scikit-learn's digits. Stopped at any moment, the same command goes on.")
+    records = {}
+    for number, (name, recipe) in enumerate(MODELS.items(), start=1):
+        console.print(f"[bold]{number}/{len(MODELS)} {name}[/bold]")
+        stopped = _train(recipe, out / name, effort, console)
+        if stopped:
+            return _stopped(stopped, console)
+        records[name] = _measure(out / name, effort, console)
+        _look_inside(out / name, name, effort, console)
+    console.print("writing the report")
+    report([out / name for name in MODELS], out=out / "report.html", title=TITLE)
+    console.print(table(records))
+    for sentence in differences(records):
+        console.print(sentence)
+    console.print(f"The report: [bold]{(out / 'report.html').resolve()}[/bold]")
+    return 0
 
 
-def corruptions_figure(photograph: "np.ndarray", severity: int = 3) -> "Figure":
-    """The photograph under each of the standard corruptions."""
-    from matplotlib.figure import Figure
+def _train(recipe: str, folder: Path, effort: Effort, console: Console) -> int:
+    """Train, or go on, or do nothing if it is done; returns the signal that stopped it, if any."""
+    from holdfast.training.loop import train
+    from holdfast.training.recipe_files import load_recipe
+    from holdfast.training.run_folder import RunFolder
 
-    from holdfast.corruptions import STANDARD, corrupt, recorded_name
+    complete = load_recipe(recipe, {"data": {"train": effort.training}, "train": {"epochs": effort.epochs}})
+    RunFolder(folder).check(complete, resume=True)
+    if (folder / "model.safetensors").exists():
+        console.print("  trained already")
+        return 0
+    console.print(f"  training: {recipe}, {effort.epochs} epochs")
+    return train(complete, out=folder, resume=True).stopped_by
 
-    figure = Figure(figsize=(11, 5.2), layout="constrained")
-    for axis, kind in zip(figure.subplots(3, 5).flat, STANDARD, strict=True):
-        axis.imshow(corrupt(photograph, kind, severity=severity, preset="any", rng=0))
-        axis.set_title(f"{recorded_name(kind).replace('_', ' ')} {severity}", fontsize=9)
-        axis.set_axis_off()
-    return figure
+
+def _measure(folder: Path, effort: Effort, console: Console) -> "Records":
+    """Evaluate; what is on disk is not measured again."""
+    from holdfast.evaluation.evaluate import evaluate
+
+    console.print(f"  measuring: {SUITES.replace(',', ', ')} on {effort.images} images")
+    return evaluate(folder, DATA, SUITES, limit=effort.images)
+
+
+def _look_inside(folder: Path, name: str, effort: Effort, console: Console) -> None:
+    """Analyse; likewise."""
+    from holdfast.analysis.analyze import analyze
+    from holdfast.analysis.settings import Settings
+
+    console.print("  looking inside: attention, noise, groups")
+    settings = Settings(masks=effort.masks, occlusion_images=effort.looks, pictures=2)
+    analyze(folder, DATA, settings=settings, label=name, limit=effort.looks)
+
+
+def table(records: "dict[str, Records]") -> "Table":
+    """The comparison: scores with the bounds of their 95 % intervals."""
+    from rich.table import Table
+
+    images = len(next(iter(records.values())).cells["clean"])
+    shown = Table(box=None, header_style="bold", title=f"{images} test digits, percent (95 % interval)", padding=(0, 1))
+    shown.add_column("model")
+    for title in COLUMNS.values():
+        shown.add_column(title, justify="right", no_wrap=True)
+    for name, each in records.items():
+        summary = each.summary()
+        scores = [summary[column] for column in COLUMNS]
+        shown.add_row(name, *(f"{score.value:.1f} ({score.low:.0f}–{score.high:.0f})" for score in scores))
+    return shown
+
+
+def differences(records: "dict[str, Records]") -> list[str]:
+    """How each model differs from the first under corruption, on the same images."""
+    from holdfast.evaluation.comparison import compare
+
+    (name, first), *others = records.items()
+    sentences = []
+    for other, each in others:
+        difference = compare(each, first).differences["mean_corruption_accuracy"]
+        bounds = f"{difference.interval.low:+.1f} to {difference.interval.high:+.1f}"
+        sentences.append(
+            f"{other} against {name}, corrupted images: {difference.interval.value:+.1f} points ({bounds}), "
+            f"{difference.verdict}"
+        )
+    return sentences
+
+
+def _stopped(number: int, console: Console) -> int:
+    console.print(f"stopped by {signal.Signals(number).name}; the same command goes on where it was")
+    return EXIT_SIGNAL + number
 
 
 def _writable_folder(path: Path) -> Path:

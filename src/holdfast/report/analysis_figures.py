@@ -65,7 +65,8 @@ def stability_layers(results: Results, cell: str, *, rows: bool = False) -> Figu
 
 def stability_heads(result: Result, cell: str, *, rows: bool = False) -> Figure:
     """The mean cosine of every head of every layer."""
-    table = np.nanmean(_cosines(result, cell, rows=rows), axis=0)  # layers heads
+    cosines = _cosines(result, cell, rows=rows)
+    table = np.where(np.isnan(cosines).all(axis=0), np.nan, np.nansum(cosines, axis=0) / len(cosines))  # layers heads
     figure = new_figure(max(3.6, 1.8 + 0.46 * table.shape[1]), 1.2 + 0.36 * table.shape[0])
     axis = figure.subplots()
     low = np.floor(20 * float(np.nanmin(table)) - 1e-6) / 20

@@ -17,7 +17,17 @@ Results = Sequence[Result]
 
 @dataclass(frozen=True)
 class Kind:
-    """How one analysis is shown: one figure of all models together, or (``each``) one per model."""
+    """How one analysis is shown.
+
+    Attributes:
+        name: the analysis.
+        title: the figure's.
+        caption: how to read it.
+        draw: makes the figure.
+        pixels: made of images and maps.
+        each: one figure per model instead of one of all models together.
+        panels: of several axes side by side, which need the page's width.
+    """
 
     name: str
     title: str
@@ -25,6 +35,7 @@ class Kind:
     draw: Callable[[Results], Figure]
     pixels: bool = False
     each: bool = False
+    panels: bool = False
 
 
 def _first(draw: Callable[[Result], Figure]) -> Callable[[Results], Figure]:
@@ -38,12 +49,19 @@ KINDS = (
         "Cosine of the attention of an image and of the same image corrupted, one score per image. 1: nothing moved.",
         curves.stability_boxes,
     ),
-    Kind("occlusion", "Random patches hidden", "Accuracy and attention over random masks.", curves.occlusion_spread),
+    Kind(
+        "occlusion",
+        "Random patches hidden",
+        "Accuracy and attention over random masks.",
+        curves.occlusion_spread,
+        panels=True,
+    ),
     Kind(
         "overfocus",
         "Does attention crowd onto a few tokens?",
         "By layer. More effective tokens, and less attention in the top ones, is a wider look.",
         curves.overfocus_layers,
+        panels=True,
     ),
     Kind(
         "diversity",
@@ -56,6 +74,7 @@ KINDS = (
         "What blocks leave of noise",
         "Relative change of the features under noise, and significant eigenvalues, over depth.",
         curves.noise_decay_figure,
+        panels=True,
     ),
     Kind(
         "maps",
@@ -126,5 +145,6 @@ def _images(result: Result) -> str:
 def _picture(kind: Kind, results: list[Result], *, name: str) -> Picture:
     title = f"{kind.title} – {results[0].label}" if kind.each else kind.title
     caption = f"{kind.caption} Images: {results[0].header.get('data', 'unknown')}."
-    make = png_picture if kind.pixels else svg_picture
-    return make(lambda: kind.draw(results), name=name, title=title, caption=caption)
+    if kind.pixels:
+        return png_picture(lambda: kind.draw(results), name=name, title=title, caption=caption, aside=kind.each)
+    return svg_picture(lambda: kind.draw(results), name=name, title=title, caption=caption, wide=kind.panels)

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
+from holdfast.corruptions.catalog import EXTRA
 from holdfast.evaluation.records import Records
 from holdfast.report.drawing import page_colour
 from holdfast.report.runs import Run
-from holdfast.report.text import clean_name
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,7 @@ def commands(run: Run) -> list[str]:
     if run.folder is not None and run.recipe:
         lines.append(_line("holdfast", "train", str(run.folder / "recipe.yaml"), "--out", f"{run.folder}-again"))
     lines += [evaluate_command(run, records) for records in run.records]
-    for data in dict.fromkeys(str(result.header.get("data", "")) for result in run.results):
-        lines.append(_line("holdfast", "analyze", _model(run, run.results[0].header), "--data", data))
+    lines += dict.fromkeys(analyze_command(run, data) for data in _analysed(run))
     return lines
 
 
@@ -65,7 +64,26 @@ def evaluate_command(run: Run, records: Records) -> str:
     words += ["--limit", str(header["limit"])] if header.get("limit") is not None else []
     words += ["--seed", str(header["seed"])] if header.get("seed") else []
     words += ["--amp"] if header.get("amp") not in (None, "no") else []
+    words += ["--extra"] if any(cell.partition("/")[0] in EXTRA for cell in records.cells) else []
+    words += ["--stored-jpeg"] if "JPEG" in str((header.get("preprocessing") or {}).get("after_corruption")) else []
     return _line(*words)
+
+
+def analyze_command(run: Run, data: str) -> str:
+    """The command line of the analyses on one data set, with the settings that they share."""
+    results = [result for result in run.results if str(result.header.get("data", "")) == data]
+    header = results[0].header
+    settings = {key: value for result in results for key, value in (result.header.get("settings") or {}).items()}
+    words = ["holdfast", "analyze", _model(run, header), "--data", data]
+    words += ["--limit", str(header["images"])] if header.get("images") else []
+    for key, option in {"masks": "--masks", "occlusion_images": "--mask-images", "pictures": "--pictures"}.items():
+        words += [option, str(settings[key])] if key in settings else []
+    words += ["--cells", ",".join(map(str, settings["cells"]))] if settings.get("cells") else []
+    return _line(*words)
+
+
+def _analysed(run: Run) -> list[str]:
+    return list(dict.fromkeys(str(result.header.get("data", "")) for result in run.results))
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
@@ -78,7 +96,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
             found.append((key, f"{value:,}" if isinstance(value, int) else value))
     for records in run.records:
         found += [fact for fact in _record_facts(records.header) if fact not in found]
-    return [(key, clean_name(value)) for key, value in found]
+    return [(key, " ".join(value.split())) for key, value in found]
 
 
 def own_command(runs: Sequence[Run], out: Path | None) -> str:

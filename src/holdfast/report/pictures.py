@@ -11,7 +11,7 @@ from holdfast.report.drawing import drawn, drawn_png
 
 @dataclass(frozen=True)
 class Picture:
-    """SVG, or the address of a PNG; ``wide`` ones take the whole width of the page."""
+    """SVG, or the address of a PNG; ``wide`` ones take the whole width of the page, those ``aside`` are folded away."""
 
     name: str
     title: str
@@ -19,6 +19,7 @@ class Picture:
     svg: Markup | None = None
     png: str = ""
     wide: bool = False
+    aside: bool = False
 
 
 def svg_picture(draw: Callable[[], Figure], *, name: str, title: str, caption: str = "", wide: bool = False) -> Picture:
@@ -26,6 +27,8 @@ def svg_picture(draw: Callable[[], Figure], *, name: str, title: str, caption: s
     return Picture(name, title, caption, svg=drawn(draw, name=name, description=title), wide=wide)
 
 
-def png_picture(draw: Callable[[], Figure], *, name: str, title: str, caption: str = "") -> Picture:
+def png_picture(
+    draw: Callable[[], Figure], *, name: str, title: str, caption: str = "", aside: bool = False
+) -> Picture:
     """Images and maps: pixels that must stay square are not for SVG."""
-    return Picture(name, title, caption, png=drawn_png(draw), wide=True)
+    return Picture(name, title, caption, png=drawn_png(draw), wide=True, aside=aside)
