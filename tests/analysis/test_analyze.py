@@ -192,6 +192,19 @@ def test_what_is_there_is_read_and_other_settings_are_computed(everything, digit
         model.head.bias[0] -= 1
 
 
+def test_the_summary_tells_the_headline_numbers(everything):
+    _, _, analysis = everything
+    summary, arrays = analysis.summary(), analysis.results["stability"].arrays
+    assert summary["stability, fog/3"] == pytest.approx(arrays["flattened"][1].mean(), rel=1e-5)
+    of_masks = analysis.results["occlusion"].arrays["right"].mean(axis=0)
+    assert summary["occluded accuracy, %"] == pytest.approx(100 * of_masks.mean())
+    assert summary["… lowest mask, %"] == pytest.approx(100 * of_masks.min())
+    assert summary["effective tokens, last layer"] == pytest.approx(
+        analysis.results["overfocus"].arrays["effective_tokens"][:, 5].mean(), rel=1e-5
+    )
+    assert {"cosine between heads", "noise left, last block", "confidence lost to chosen patches"} <= set(summary)
+
+
 def test_a_damaged_result_is_computed_again(fan, digits, tmp_path):
     folder = analyze(fan, digits, "diversity", settings=QUICK, out=tmp_path).folder
     (folder / "diversity.safetensors").write_bytes(b"not a result")

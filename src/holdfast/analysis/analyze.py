@@ -18,6 +18,7 @@ from holdfast.analysis.pictures import find_corruptor, run_dilation, run_gates, 
 from holdfast.analysis.results import KINDS, Result, load_result, result_folder, save_result
 from holdfast.analysis.settings import Settings
 from holdfast.analysis.subject import NotApplicable, Subject, parse_cell
+from holdfast.analysis.summary import headlines
 from holdfast.attacks.undisturbed import undisturbed
 from holdfast.corruptions import recorded_name
 from holdfast.data import Source
@@ -79,6 +80,10 @@ class Analysis:
     skipped: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
 
+    def summary(self) -> dict[str, float]:
+        """The headline numbers."""
+        return headlines(list(self.results.values()))
+
 
 @torch.no_grad()
 def analyze(
@@ -116,7 +121,7 @@ def analyze(
         preset: the corruptions' protocol, see `holdfast.evaluate`; ``any`` if a size is given.
         corruptor: a corruption model's file for ``patches``; an AFAT run has its own.
         seed: of corruptions, masks and noise.
-        batch_size: images per forward pass; does not change results.
+        batch_size: images per forward pass, of large images fewer; does not change results.
         device: ``auto``, ``cpu``, ``cuda`` …; a module stays where it is with ``auto``.
         fresh: compute everything again.
         show: show progress; None shows it on a terminal.

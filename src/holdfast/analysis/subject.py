@@ -26,6 +26,8 @@ from holdfast.models.tora import ToraViT
 
 logger = logging.getLogger(__name__)
 
+MOST_PIXELS = 2**21  # of one forward pass: 32 images of 256 × 256, or two of 1024 × 1024
+
 
 class NotApplicable(HoldfastError):
     """An analysis that this model or these data do not allow; the others still run."""
@@ -49,7 +51,7 @@ class Subject:
         source: the images.
         steps: from a picture to what the model sees.
         seed: of corruptions, masks and noise.
-        batch_size: images per forward pass.
+        batch_size: images per forward pass; of large images fewer.
         answers: whether the model's classes are those of the data, so that accuracies mean something.
         corruptor: AFAT's corruption model, if there is one.
     """
@@ -86,8 +88,10 @@ class Subject:
     def batches(self, source: Source | None = None) -> Iterator[Batch]:
         """The readable images in order; ``source`` is a part of the subject's images."""
         images = self.source if source is None else source
-        for start in range(0, len(images), self.batch_size):
-            numbers = range(start, min(start + self.batch_size, len(images)))
+        height, width = self.steps.size
+        step = max(1, min(self.batch_size, MOST_PIXELS // (height * width)))
+        for start in range(0, len(images), step):
+            numbers = range(start, min(start + step, len(images)))
             read = [(number, image) for number in numbers if (image := self._image(images, number)) is not None]
             if read:
                 targets = torch.as_tensor([int(images.targets[number]) for number, _ in read], device=self.device)

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
+from rich.markup import escape
 
 from holdfast.analysis.results import KINDS, Result, load_results
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from holdfast.analysis.settings import Settings
 
@@ -66,6 +68,7 @@ def run(arguments: Namespace) -> None:
         found = [stored for model in arguments.models for stored in _stored(model)]
     else:
         found = list(_analyses(arguments, console))
+    Console(soft_wrap=True).print(_table(found))
     for folder, results in found:
         count = _draw(results, folder / "figures")
         console.print(f"{results[0].label}: {count} figures in {folder / 'figures'}", markup=False)
@@ -175,6 +178,19 @@ def _stored(model: str) -> list[Stored]:
     if not folders:
         raise HoldfastError(f"--redraw needs stored results, but there are none below {str(root)!r}")
     return [(folder, load_results(folder)) for folder in folders]
+
+
+def _table(found: list[Stored]) -> "Table":
+    """The headline numbers, one column per model."""
+    from rich.table import Table
+
+    from holdfast.analysis.summary import headlines
+
+    numbers = [headlines(results) for _, results in found]
+    table = Table("", *(escape(results[0].label) for _, results in found), box=None, header_style="bold")
+    for name in dict.fromkeys(name for each in numbers for name in each):
+        table.add_row(name, *(f"{each[name]:.4g}" if name in each else "–" for each in numbers))
+    return table
 
 
 def _draw(results: list[Result], folder: Path) -> int:
