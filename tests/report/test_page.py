@@ -229,6 +229,14 @@ def test_papers_are_quoted_where_the_classes_are_imagenets(tmp_path):
     assert "What the papers print" not in Page(report(other)).text
 
 
+def test_a_stored_set_takes_the_clean_accuracy_of_the_same_model(tmp_path):
+    run = make_run(tmp_path / "run", cells=("clean",), trained=False)
+    make_records(run, hold=0.5, cells=CORRUPTIONS, data="cifar10-c:x", data_fingerprint="c", label="official")
+    page = Page(report(run))
+    assert [a["id"] for a in page.all("section")][:2] == ["data-1", "data-2"]
+    assert page.all("td", data_score="retention")
+
+
 def test_records_from_memory_can_be_reported(two_runs):
     (records,) = load_records(two_runs[0])
     assert "run:" in Page(holdfast.report(records)).text

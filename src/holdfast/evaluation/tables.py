@@ -79,7 +79,7 @@ def table_rows(
 ) -> Iterator[Row]:
     """One row per record set and view, followed by what the papers print of that architecture."""
     for records in sets:
-        clean = _clean_elsewhere(records, sets)
+        clean = clean_elsewhere(records, sets)
         for view in records.views:
             other = clean.view(view) if clean is not None and view in clean.views else None
             summary = summarise(records.view(view), baseline=baseline, clean=other, resamples=resamples)
@@ -184,7 +184,7 @@ def _row_name(records: Records, view: str, sets: Sequence[Records]) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _clean_elsewhere(records: Records, sets: Sequence[Records]) -> Records | None:
+def clean_elsewhere(records: Records, sets: Sequence[Records]) -> Records | None:
     """Records of the same model that have the clean cell of a stored set's images."""
     if "clean" in records.cells or not any("/" in cell for cell in records.cells):
         return None

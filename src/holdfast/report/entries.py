@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.evaluation.comparison import Comparison, compare
 from holdfast.evaluation.records import Records
 from holdfast.evaluation.summary import Summary, summarise
+from holdfast.evaluation.tables import clean_elsewhere
 from holdfast.report.drawing import page_colour
 from holdfast.report.runs import Run
 from holdfast.report.text import clean_name
@@ -120,12 +121,13 @@ def _key(records: Records) -> tuple[str, ...]:
 
 
 def _entries(run: Run, records: Records) -> list[Entry]:
-    several = len(records.views) > 1
-    return [_entry(run, records.view(view), view if several else "") for view in records.views]
-
-
-def _entry(run: Run, records: Records, view: str) -> Entry:
-    return Entry(run, records, summarise(records), clean_name(view))
+    several, clean = len(records.views) > 1, clean_elsewhere(records, run.records)
+    entries = []
+    for view in records.views:
+        seen = records.view(view)
+        other = clean.view(view) if clean is not None and view in clean.views else None
+        entries.append(Entry(run, seen, summarise(seen, clean=other), clean_name(view) if several else ""))
+    return entries
 
 
 def _short(value: Any) -> str:
