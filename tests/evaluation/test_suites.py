@@ -9,7 +9,7 @@ from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, corrupt, keyed
 from holdfast.corruptions.sequences import TEST_SEQUENCES, frame_count, perturb
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import limited
-from holdfast.evaluation.suites import SUITES, fitting_patch
+from holdfast.evaluation.suites import SUITES, assign, fitting_patch
 from holdfast.published import published
 from tests.evaluation.toys import Brightest, ByLevel, Views, brightest_channel, colours, plain
 
@@ -91,6 +91,17 @@ def test_random_occlusion_sees_every_image_under_every_mask():
     assert cell.predictions.shape == (2, 10)
     assert cell.right[0] == 1
     assert cell.header["settings"]["patch_size"] == 4
+
+
+def test_learned_occlusion_finds_the_patches_that_matter():
+    """One patch of 64 tells the class: random masks of six seldom hide it, a learned one does."""
+    source = plain([0, 1] * 8, margin=[0] * 16)
+    source.images[np.arange(16), :4, :4, source.targets] = 255
+    records = evaluate(Brightest(), source, "occlusion-random,occlusion-learned", **QUICK)
+    random, learned = records.cells["occlusion-random"], records.cells["occlusion-learned"]
+    assert learned.predictions.shape == (16, 10)
+    assert learned.header["settings"]["patch_size"] == 4
+    assert learned.accuracy < random.accuracy - 0.2
 
 
 def test_the_patch_of_an_occlusion_fits_the_image():
@@ -326,3 +337,17 @@ def test_every_attack_of_the_package_is_a_suite():
     from holdfast.attacks import PRESETS
 
     assert set(PRESETS) < set(SUITES)
+
+
+def test_every_data_set_serves_its_suites(tmp_path):
+    np.save(tmp_path / "rotate.npy", np.zeros((1, 31, 32, 32, 3), dtype=np.uint8))
+    stored = f"cifar10-p:{tmp_path}"
+    assert assign(["clean", "pgd5", "perturbations"], ["digits", stored]) == [
+        ("digits", ("clean", "pgd5")),
+        (stored, ("perturbations",)),
+    ]
+    assert assign(["clean", "perturbations"], ["digits"]) == [("digits", ("clean", "perturbations"))]
+    with pytest.raises(HoldfastError, match="suite 'cifar-c' needs --data cifar10-c:DIR or cifar100-c:DIR, got"):
+        assign(["cifar-c"], ["digits", stored])
+    with pytest.raises(HoldfastError, match="serves none of the suites clean"):
+        assign(["clean"], ["digits", stored])

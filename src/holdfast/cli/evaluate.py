@@ -23,7 +23,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--model", help="any model: run:DIR, timm:NAME[@CHECKPOINT], local-dir:DIR or python:module:function"
     )
-    parser.add_argument("--data", help="`holdfast list data` lists the forms (default: the run's validation data)")
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        help="one or several, `holdfast list data` lists the forms; each serves its suites (default: the run's own)",
+    )
     parser.add_argument(
         "--suite", default="clean,corruptions", help="a comma list of suites, see `holdfast list suites`"
     )
@@ -49,15 +53,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Measure, then print the scores and where the records are."""
     from holdfast.evaluation.evaluate import evaluate
+    from holdfast.evaluation.suites import assign, parse_suites
 
     first = os.environ.get("RANK", "0") == "0"
     console = Console(quiet=not first, soft_wrap=True, highlight=False)
     model = _model(arguments)
-    data = arguments.data or _own_data(model, console)
+    data = arguments.data or [_own_data(model, console)]
     options = ("limit", "seed", "device", "amp", "batch_size", "attack_batch_size", "workers", "extra")
     given = {name: getattr(arguments, name) for name in (*options, "stored_jpeg", "preset", "fresh")}
+    out = arguments.out or _default_out(model)
     try:
-        records = evaluate(model, data, arguments.suite, out=arguments.out or _default_out(model), **given)
+        served = assign(parse_suites(arguments.suite), data)
+        records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
     except KeyboardInterrupt:
         console.print("stopped; the same command goes on where it was")
         return EXIT_INTERRUPTED
@@ -106,13 +113,14 @@ def _default_out(model: str) -> Path | None:
     return Path("runs") / name.strip("-.") if name.strip("-.") else None
 
 
-def _show(records: "Records", console: Console) -> None:
+def _show(records: "list[Records]", console: Console) -> None:
     from holdfast.evaluation.tables import export
 
     console.print(export(records, width=console.width if console.is_terminal else 120), markup=False)
-    if records.header["partial"]:
-        console.print(f"partial: the stored set lacks {', '.join(records.header['partial'])}", markup=False)
-    if records.excluded:
-        shown = ", ".join(records.excluded[:5]) + (" …" if len(records.excluded) > 5 else "")
-        console.print(f"unreadable, counted in no cell: {len(records.excluded)} ({shown})", markup=False)
-    console.print(f"records: {records.folder}", markup=False)
+    for found in records:
+        if found.header["partial"]:
+            console.print(f"partial: {found.header['data']} lacks {', '.join(found.header['partial'])}", markup=False)
+        if found.excluded:
+            shown = ", ".join(found.excluded[:5]) + (" …" if len(found.excluded) > 5 else "")
+            console.print(f"unreadable, counted in no cell: {len(found.excluded)} ({shown})", markup=False)
+        console.print(f"records: {found.folder}", markup=False)

@@ -45,9 +45,8 @@ def together() -> Iterator[Processes]:
             return
         distributed.init_process_group("gloo", timeout=PATIENCE)
         ours = True
+    group = distributed.new_group(backend="gloo", timeout=PATIENCE)
     try:
-        group = distributed.new_group(backend="gloo", timeout=PATIENCE)
         yield Processes(distributed.get_rank(), distributed.get_world_size(), group)
     finally:
-        if ours:
-            distributed.destroy_process_group()
+        distributed.destroy_process_group(None if ours else group)

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from holdfast.corruptions import corrupt_batch, keyed
 from holdfast.corruptions.sequences import perturb
 from holdfast.data.source import UnreadableImage
+from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import Cell, Plan
 from holdfast.evaluation.preprocessing import Pixels, Preprocessing, finished, protocol_image, sequence_image
 
@@ -50,14 +51,26 @@ class _Pictures:
     prepared: dict[tuple[int, str], tuple[list[int], list[Pixels], list[tuple[int, str]]]] = field(default_factory=dict)
 
 
-class Production(IterableDataset[Chunk]):
+class Failure(NamedTuple):
+    """What a worker could not do; an exception would bring its traceback along."""
+
+    sentence: str
+
+
+class Production(IterableDataset[Chunk | Failure]):
     """All chunks of all jobs, or a worker's share of them."""
 
     def __init__(self, plan: Plan, jobs: Sequence[Job], *, steps: Preprocessing, seed: int, shard_size: int) -> None:
         self.plan, self.jobs, self.steps = plan, tuple(jobs), steps
         self.seed, self.shard_size = seed, shard_size
 
-    def __iter__(self) -> Iterator[Chunk]:
+    def __iter__(self) -> Iterator[Chunk | Failure]:
+        try:
+            yield from self._all_chunks()
+        except HoldfastError as error:
+            yield Failure(str(error))
+
+    def _all_chunks(self) -> Iterator[Chunk]:
         info = get_worker_info()
         number, workers = (info.id, info.num_workers) if info is not None else (0, 1)
         for job in self.jobs:
@@ -158,7 +171,7 @@ class Production(IterableDataset[Chunk]):
         return torch.from_numpy(np.ascontiguousarray(ready.transpose(0, 3, 1, 2)))  # n 3 H W
 
 
-def chunk_loader(production: Production, *, workers: int, pin: bool) -> DataLoader[Chunk]:
+def chunk_loader(production: Production, *, workers: int, pin: bool) -> DataLoader[Chunk | Failure]:
     """The chunks, in the order in which workers finish their turns."""
     return DataLoader(
         production,

@@ -5,7 +5,7 @@ goes on where it was; several processes on one file system share the units and n
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from torch import Tensor
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attacking import attacked
 from holdfast.evaluation.cells import Plan
-from holdfast.evaluation.production import Chunk, Job, Production, chunk_loader
+from holdfast.evaluation.production import Chunk, Failure, Job, Production, chunk_loader
 from holdfast.evaluation.scoring import Judge, scored
 from holdfast.evaluation.unit_files import (
     FIELDS,
@@ -105,7 +105,7 @@ def run_units(work: Work, keys: Sequence[Key], *, judge: Judge, steps: Any, watc
     loader = chunk_loader(production, workers=work.workers, pin=judge.device.type == "cuda")
     desk = _Desk(work, judge, watcher)
     batch: list[Chunk] = []
-    for chunk in loader:
+    for chunk in _safely(loader):
         if work.plan.cells[chunk.cell].how == "attacked" or chunk.images is None:
             desk.keep(chunk)
             continue
@@ -116,6 +116,22 @@ def run_units(work: Work, keys: Sequence[Key], *, judge: Judge, steps: Any, watc
     if batch:
         desk.look(batch)
     assert not desk.open, "every unit is complete when all chunks are through"
+
+
+def _safely(loader: Iterable[Chunk | Failure]) -> Iterator[Chunk]:
+    """The chunks; a worker's failure or death is one sentence."""
+    try:
+        for chunk in loader:
+            if isinstance(chunk, Failure):
+                raise HoldfastError(chunk.sentence)
+            yield chunk
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise HoldfastError(
+            "a worker died, most likely for want of memory; what is recorded stays, and the same command goes on "
+            "from it, with fewer --workers if need be"
+        ) from error
 
 
 @dataclass

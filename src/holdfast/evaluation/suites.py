@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.attacks import PRESETS, Occlusion
+from holdfast.attacks import PRESETS, LearnedOcclusion, Occlusion
 from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, parameters, recorded_name
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source, Subset, open_data
@@ -18,6 +18,9 @@ from holdfast.evaluation.cells import Cell, Plan, limited, shared_plan, stored_p
 from holdfast.evaluation.fingerprints import content_fingerprint
 from holdfast.evaluation.preprocessing import Preprocessing
 
+# what is attacked with; the corruption model of the learned occlusion is fitted to each shard before it is scored, in
+# more passes than a whole data set would take
+ATTACKS: dict[str, Any] = {**PRESETS, "occlusion-learned": LearnedOcclusion(epochs=50)}
 STORED = {
     "imagenet-c": "ImageNet-C as stored: --data imagenet-c:DIR",
     "cifar-c": "CIFAR-10-C or CIFAR-100-C as stored: --data cifar10-c:DIR or cifar100-c:DIR",
@@ -30,7 +33,7 @@ SUITES: dict[str, str] = {
     "corruptions": "15 corruptions × 5 severities, on the fly (--extra: 19 × 5)",
     "perturbations": "10 perturbation sequences (--extra: 14), on the fly or from imagenet-p:DIR, cifar10-p:DIR",
     **STORED,
-    **{name: f"the attack {type(attack).__name__} as published under this name" for name, attack in PRESETS.items()},
+    **{name: f"the attack {type(attack).__name__}, settings as published" for name, attack in ATTACKS.items()},
 }
 OFFICIAL, ON_THE_FLY = "official", "on-the-fly"
 
@@ -78,6 +81,27 @@ def parse_suites(suites: str | Sequence[str]) -> tuple[str, ...]:
     if not names:
         raise HoldfastError(f"suites must name at least one of {', '.join(SUITES)}, got none")
     return names
+
+
+def assign(names: Sequence[str], specs: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Which of several data sets serves which suites; stored sequences go before sequences on the fly."""
+    stored = {spec: open_official(spec).suite for spec in specs if is_official(spec)}
+    served = {
+        spec: tuple(
+            name
+            for name in names
+            if (name == stored[spec] if spec in stored else name not in {*STORED, *stored.values()})
+        )
+        for spec in specs
+    }
+    for name in names:
+        if not any(name in held for held in served.values()):
+            needed = STORED[name].rpartition("--data ")[2] if name in STORED else "images, such as folder:DIR"
+            raise HoldfastError(f"suite {name!r} needs --data {needed}, got {', '.join(map(repr, specs))}")
+    for spec, held in served.items():
+        if not held:
+            raise HoldfastError(f"data {spec!r} serves none of the suites {', '.join(names)}")
+    return list(served.items())
 
 
 def check_suites(names: Sequence[str], data: EvaluationData) -> None:
@@ -138,8 +162,8 @@ def _sequences(name: str, source: Source, steps: Preprocessing, extra: bool) -> 
 
 
 def _attacked(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
-    attack: Any = PRESETS[name]
-    if isinstance(attack, Occlusion):
+    attack = ATTACKS[name]
+    if isinstance(attack, Occlusion | LearnedOcclusion):
         attack = replace(attack, patch_size=fitting_patch(steps.size))
     definition = {"suite": name, "attack": type(attack).__name__, "settings": _plain(asdict(attack))}
     yield Cell(name, "attacked", source, definition, attack=attack)
