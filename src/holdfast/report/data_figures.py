@@ -82,7 +82,7 @@ def score_interval(entry: Entry, name: str) -> Interval:
 
 def trade_off_figure(data: DataSet, *, anchor: str) -> list[Picture]:
     """Clean accuracy against accuracy under the first attack, for models of several predictions or several λ."""
-    attacks = [name for name in data.baseline.summary.scores if name.startswith("attack/")]
+    attacks = [score.name for entry in data.entries if entry.view for score in entry.summary if _is_attack(score.name)]
     tracks = trade_off_tracks(data.entries, attacks[0]) if attacks else []
     if not tracks:
         return []
@@ -94,6 +94,10 @@ def trade_off_figure(data: DataSet, *, anchor: str) -> list[Picture]:
         caption="Predictions of one model, or one recipe at several λ, are joined. Up and to the right is better.",
     )
     return [picture]
+
+
+def _is_attack(name: str) -> bool:
+    return name.startswith("attack/")
 
 
 def trade_off_tracks(entries: Sequence[Entry], attack: str) -> list[Track]:
@@ -116,15 +120,11 @@ def trade_off_tracks(entries: Sequence[Entry], attack: str) -> list[Track]:
 
 
 def trade_off_weight(run: Run) -> float | None:
-    """TORA's λ, as the recipe gives it."""
-    options = run.recipe.get("objective") or {}
-    settings = (options.get("options") or {}) if isinstance(options, Mapping) else {}
-    for holder in (run.recipe.get("tora"), settings.get("tora"), settings):
-        if isinstance(holder, Mapping):
-            value = holder.get("lambda", holder.get("lambda_", holder.get("lam")))
-            if isinstance(value, int | float):
-                return float(value)
-    return None
+    """TORA's λ, where the recipe has one."""
+    section = run.recipe.get("tora")
+    weights = section.get("lambdas") if isinstance(section, Mapping) else None
+    alone = isinstance(weights, Sequence) and len(weights) == 1 and isinstance(weights[0], int | float)
+    return float(weights[0]) if weights and alone else None
 
 
 def _views(entries: Sequence[Entry]) -> list[str]:

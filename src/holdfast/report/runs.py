@@ -14,9 +14,10 @@ from safetensors import SafetensorError, safe_open
 from holdfast.analysis.results import FOLDER as ANALYSIS
 from holdfast.analysis.results import Result, load_results
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.records import Records, load_records
+from holdfast.evaluation.records import HEADER, Records, load_records
 from holdfast.report.text import clean_name, distinct
 
+OWN_FILES = ("recipe.yaml", "records", "log.jsonl", "analysis", HEADER)
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # saved beside the parameters, not trained
 
 
@@ -51,7 +52,8 @@ class Run:
         """The timm name of the model, as far as the files tell."""
         model = self.recipe.get("model")
         if isinstance(model, Mapping) and model.get("name"):
-            tap = "tap_" if (model.get("kwargs") or {}).get("tap") == "tap" else ""
+            arguments = model.get("kwargs")
+            tap = "tap_" if isinstance(arguments, Mapping) and arguments.get("tap") == "tap" else ""
             return tap + str(model["name"]).split(".", maxsplit=1)[0]
         specs = [str(records.header.get("model", "")) for records in self.records]
         named = [spec.removeprefix("timm:").split("@")[0].split(".")[0] for spec in specs if spec.startswith("timm:")]
@@ -67,7 +69,7 @@ class Run:
 
 def read_runs(runs: Iterable[Path | str | Records], *, names: Sequence[str] = ()) -> list[Run]:
     """Read folders and take records from memory, in this order; at least one of them must tell something."""
-    given = list(runs)
+    given = [each for run in runs for each in _within(run)]
     if not given:
         raise HoldfastError("runs must name at least one run folder, got none")
     if names and len(names) != len(given):
@@ -80,6 +82,19 @@ def read_runs(runs: Iterable[Path | str | Records], *, names: Sequence[str] = ()
             "run `holdfast evaluate RUN` first"
         )
     return read
+
+
+def _within(run: Path | str | Records) -> Sequence[Path | Records]:
+    """The run itself, or the runs below a folder that holds none of a run's files: a study's, or one per λ."""
+    if isinstance(run, Records):
+        return [run]
+    folder = Path(run).expanduser()
+    if not folder.is_dir():
+        raise HoldfastError(f"a run must be a folder, but {str(run)!r} is not there")
+    if any((folder / name).exists() for name in OWN_FILES) or any(folder.glob(f"*/{HEADER}")):
+        return [folder]
+    below = {path.parent for name in OWN_FILES for path in folder.glob(f"*/**/{name}") if path.name != HEADER}
+    return sorted(below) or [folder]
 
 
 def _own_names(runs: Sequence[Path | str | Records]) -> list[str]:
@@ -101,9 +116,7 @@ def _records_name(records: Records) -> str:
 def _read(run: Path | str | Records, *, name: str, number: int) -> Run:
     if isinstance(run, Records):
         return Run(name, number, records=(run,))
-    folder = Path(run).expanduser()
-    if not folder.is_dir():
-        raise HoldfastError(f"a run must be a folder, but {str(run)!r} is not there")
+    folder = Path(run)
     notes: list[str] = []
     return Run(
         name,
