@@ -218,9 +218,11 @@ def test_a_damaged_result_is_computed_again(fan, digits, tmp_path):
 
 def test_the_model_is_left_as_it_was(fan, digits):
     fan.train()
+    fan.head.bias.requires_grad_(False)
     before = {name: value.clone() for name, value in fan.state_dict().items()}
     analyze(fan, digits, "stability,noise-decay,dilation", settings=QUICK)
     assert fan.training
+    assert [name for name, weight in fan.named_parameters() if not weight.requires_grad] == ["head.bias"]
     assert all(torch.equal(value, before[name]) for name, value in fan.state_dict().items())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in fan.modules())
 

@@ -270,11 +270,22 @@ def _set_size(model: nn.Module, size: int | tuple[int, int]) -> None:
 def _cost(subject: Subject) -> dict[str, float]:
     """Parameters and GMACs of one image at the size it is looked at."""
     model = subject.model.model
-    # with gradients: torch's counter trips over parameters that are expanded without them
-    with torch.enable_grad(), FlopCounterMode(display=False) as counter:
+    with _frozen(model), FlopCounterMode(display=False) as counter:
         model(torch.zeros(1, 3, *subject.steps.size, device=subject.device))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return {"parameters": parameters, "gmacs": counter.get_total_flops() / 2e9}
+
+
+@contextmanager
+def _frozen(model: nn.Module) -> Iterator[None]:
+    """No parameter wants a gradient: torch's counter trips over one that is expanded without gradients (TORA's)."""
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    try:
+        model.requires_grad_(False)
+        yield
+    finally:
+        for parameter in wanted:
+            parameter.requires_grad_(True)
 
 
 def _label(loaded: LoadedModel) -> str:
