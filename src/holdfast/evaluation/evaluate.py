@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,8 @@ def evaluate(
                 attack_batch_size=attack_batch_size,
                 workers=_workers(workers, where, processes),
             )
-            return _measure(_Task(work, header, judge, steps), processes, fresh=fresh, show=show)
+            records = _measure(_Task(work, header, judge, steps), processes, fresh=fresh, show=show)
+    return records if records.folder and records.folder.exists() else replace(records, folder=None)
 
 
 # what records are kept apart by; the rest of the header is for people

@@ -99,7 +99,14 @@ def _size(path: Path) -> int:
 
 
 def _is_setting(name: str, value: object) -> bool:
-    return not name.startswith("_") and name != "training" and isinstance(value, bool | int | float | str | tuple)
+    return not name.startswith("_") and name != "training" and _is_plain(value)
+
+
+def _is_plain(value: object) -> bool:
+    """What looks the same in every process, unlike functions and objects."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, bool | int | float | str)
 
 
 def _version(library: str) -> str:

@@ -5,13 +5,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import timm
 from torch import nn
 
 from holdfast.attention import without_wrappers
 from holdfast.errors import HoldfastError, nearest
-from holdfast.models import create_model
-from holdfast.models.checkpoints import load_checkpoint
+from holdfast.models import create_model, model_names
+from holdfast.models.checkpoints import architecture_arguments, load_checkpoint, read_weights
 from holdfast.models.tora_files import DESCRIPTION, load_tora
 
 
@@ -70,8 +72,9 @@ def _of_folder(folder: Path, *, what: str) -> nn.Module:
 def _of_timm(rest: str) -> LoadedModel:
     name, _, checkpoint = rest.partition("@")
     if checkpoint:
-        model = create_model(name)
-        loaded = load_checkpoint(model, Path(checkpoint).expanduser())
+        path = Path(checkpoint).expanduser()
+        model = create_model(name, **_told_by(path, name))
+        loaded = load_checkpoint(model, path)
         if loaded.left_out:
             raise HoldfastError(f"{checkpoint} must hold all weights of {name}, but {loaded.left_out[0]} does not fit")
         return LoadedModel(model, f"timm:{rest}")
@@ -83,6 +86,17 @@ def _of_timm(rest: str) -> LoadedModel:
         raise HoldfastError(
             f"the weights of timm:{name} cannot be fetched ({_line(error)}); with a file at hand: timm:{name}@FILE"
         ) from error
+
+
+def _told_by(path: Path, name: str) -> dict[str, Any]:
+    """What a checkpoint says about its model: the number of classes, and of ours the kinds of blocks."""
+    state = read_weights(path)
+    if name in model_names():
+        return architecture_arguments(state, name)
+    config = timm.get_pretrained_cfg(name)
+    classifier = (config.classifier if config is not None else None) or "head"
+    head = f"{classifier if isinstance(classifier, str) else classifier[0]}.weight"
+    return {"num_classes": len(state[head])} if head in state else {}
 
 
 def _of_python(rest: str) -> LoadedModel:

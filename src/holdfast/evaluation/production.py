@@ -22,7 +22,8 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import Cell, Plan
 from holdfast.evaluation.preprocessing import Pixels, Preprocessing, finished, protocol_image, sequence_image
 
-LARGEST_CHUNK = 32  # images that travel from a worker together
+# images that travel from a worker together: few enough for the 64 MB of shared memory that containers have
+LARGEST_CHUNK, LARGEST_BYTES = 64, 2_500_000
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Production(IterableDataset[Chunk | Failure]):
         number, workers = (info.id, info.num_workers) if info is not None else (0, 1)
         for job in self.jobs:
             rows = self.plan.rows(job.shard, self.shard_size)
-            size = min(LARGEST_CHUNK, -(-len(rows) // workers))
+            size = min(_chunk_size(self.steps), -(-len(rows) // workers))
             chunks = [rows[start : start + size] for start in range(0, len(rows), size)]
             mine = [_Pictures(chunk) for chunk in chunks[number::workers]]
             for cell in job.cells:
@@ -182,6 +183,10 @@ def chunk_loader(production: Production, *, workers: int, pin: bool) -> DataLoad
         worker_init_fn=_begin_worker,
         generator=torch.Generator(),  # otherwise a loader draws from the caller's
     )
+
+
+def _chunk_size(steps: Preprocessing) -> int:
+    return max(1, min(LARGEST_CHUNK, LARGEST_BYTES // (3 * steps.size[0] * steps.size[1])))
 
 
 def _begin_worker(number: int) -> None:
