@@ -1,6 +1,5 @@
 """``holdfast demo --quick`` as people run it: what it leaves, what it prints, and that it is not done twice."""
 
-import json
 import re
 
 import numpy as np
@@ -16,13 +15,25 @@ CORRUPTIONS = [f"{kind}/{severity}" for kind in STANDARD for severity in SEVERIT
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """Its folder, filled by the first test; the others go on with it."""
+    """Its folder, filled by the first tests; the others go on with it."""
     return tmp_path_factory.mktemp("demo")
+
+
+def test_stopped_by_ctrl_c_it_says_how_to_go_on(demo, capsys, monkeypatch):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("holdfast.evaluation.evaluate.run_units", interrupt)
+    assert main(["demo", "--quick", "--out", str(demo)]) == 130
+    assert "stopped by SIGINT; the same command goes on where it was" in capsys.readouterr().out
+    assert (demo / "baseline" / "model.safetensors").exists()
+    assert not (demo / "report.html").exists()
 
 
 def test_the_demo_from_the_beginning_to_the_report(demo, capsys):
     assert main(["demo", "--quick", "--out", str(demo)]) == 0
     printed = capsys.readouterr().out
+    assert printed.count("trained already") == 1  # what was done before the interruption
     for name in MODELS:
         folder = demo / name
         for file in ("recipe.yaml", "log.jsonl", "model.safetensors", "config.json"):
@@ -67,23 +78,3 @@ def test_finished_work_is_reused(demo, capsys):
 def test_another_effort_in_the_same_folder_is_refused(demo, capsys):
     assert main(["demo", "--out", str(demo)]) == 2
     assert "is a run of another recipe" in capsys.readouterr().err
-
-
-def test_stopped_by_ctrl_c_it_goes_on(demo, capsys, monkeypatch):
-    """Stopped in an evaluation: what is there stays, the second call measures only the rest."""
-    folder = demo / "afat"
-    (records,) = load_records(folder)
-    gone = records.folder / "fog.3.00000.safetensors"
-    before = gone.read_bytes()
-    gone.unlink()
-    monkeypatch.setattr("holdfast.evaluation.evaluate.run_units", _interrupt)
-    assert main(["demo", "--quick", "--out", str(demo)]) == 130
-    assert "the same command goes on" in capsys.readouterr().out
-    monkeypatch.undo()
-    assert main(["demo", "--quick", "--out", str(demo)]) == 0
-    assert gone.read_bytes() == before
-    assert json.loads((records.folder / "evaluation.json").read_text())["limit"] == 20
-
-
-def _interrupt(*arguments, **options):
-    raise KeyboardInterrupt

@@ -35,6 +35,7 @@ class Effort:
 
     Attributes:
         training: the images that the models learn from.
+        validation: those that they are tried on after every epoch.
         epochs: of every training.
         images: of the test split, every class in its share.
         looks: images that the analyses look at.
@@ -42,6 +43,7 @@ class Effort:
     """
 
     training: str = "digits"
+    validation: str = "digits"
     epochs: int = 5
     images: int = 100
     looks: int = 64
@@ -49,7 +51,7 @@ class Effort:
 
 
 FULL = Effort()
-QUICK = Effort(training="digits:train[0:256]", epochs=2, images=20, looks=10, masks=4)
+QUICK = Effort("digits:train[0:256]", "digits:val[0:60]", epochs=2, images=20, looks=10, masks=4)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -95,7 +97,8 @@ def _train(recipe: str, folder: Path, effort: Effort, console: Console) -> int:
     from holdfast.training.recipe_files import load_recipe
     from holdfast.training.run_folder import RunFolder
 
-    complete = load_recipe(recipe, {"data": {"train": effort.training}, "train": {"epochs": effort.epochs}})
+    data = {"train": effort.training, "val": effort.validation}
+    complete = load_recipe(recipe, {"data": data, "train": {"epochs": effort.epochs}})
     RunFolder(folder).check(complete, resume=True)
     if (folder / "model.safetensors").exists():
         console.print("  trained already")

@@ -119,7 +119,7 @@ def _record_facts(header: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _short(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return "×".join(_short(each) for each in value)
+        return f"({', '.join(_short(each) for each in value)})"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

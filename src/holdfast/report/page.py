@@ -168,6 +168,7 @@ def training_section(runs: Sequence[Run]) -> list[Section]:
 def analysis_section(pictures: Sequence[Picture]) -> list[Section]:
     """Why, if any run was analysed."""
     text = "What holdfast analyze found inside the models."
+    pictures = sorted(pictures, key=lambda picture: picture.wide)  # no holes in the grid
     return [Section("attention", "Inside the models", text, pictures)] if pictures else []
 
 
