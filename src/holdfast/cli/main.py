@@ -22,7 +22,7 @@ COMMANDS = {
     "study": "run a grid of recipes × seeds × suites as far as it is missing; one table, with verdicts",
     "convert": "turn a published checkpoint into a folder that timm loads",
     "corrupt": "write corrupted copies of a folder of images",
-    "demo": "see on this machine, without a download, what Holdfast can do today",
+    "demo": "train, measure, analyse and compare three models on embedded images, and write the report",
 }
 
 EXIT_OK, EXIT_BAD_INPUT = 0, 2

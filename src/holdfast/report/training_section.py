@@ -41,14 +41,8 @@ def _curve(key: str, lines: Sequence[Line], *, title: str, label: str) -> Pictur
 def _loss_parts(runs: Iterable[Run], *, most: int = 4) -> list[str]:
     """What the robust methods log beside the loss, such as AFAT's alignment; single blocks' (``alignment_0``) not."""
     common = {"event", "step", "epoch", "lr", "loss", "cross_entropy", "grad_norm", "images_per_s"}
-    keys = dict.fromkeys(
-        key
-        for run in runs
-        for line in run.log
-        if line["event"] == "step"
-        for key in line
-        if key not in common and not key[-1:].isdigit()
-    )
+    steps = [line for run in runs for line in run.log if line["event"] == "step"]
+    keys = dict.fromkeys(key for line in steps for key in line if key not in common and not key[-1:].isdigit())
     return [key for key in keys if any(log_line(run, event="step", key=key) for run in runs)][:most]
 
 
