@@ -28,7 +28,7 @@ from interleave import interleave
 from memory import extra_peak_megabytes
 
 RESULTS = Path(__file__).parent / "results"
-MODEL, BATCH, PGD_STEPS = "deit_tiny_patch16_224", 2, 3
+SMALLER, LARGER, BATCH, PGD_STEPS = "deit_tiny_patch16_224", "deit_small_patch16_224", 2, 3
 ATTACK = GradientAttack(eps=1 / 255, alpha=0.5 / 255, steps=PGD_STEPS)
 METHODS = ("head-only", "single-adapter", "adapter-fusion", "tora")
 
@@ -40,12 +40,15 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.memory:
-        step = training_step(arguments.memory)
+        step = training_step(arguments.memory, SMALLER)
         print(json.dumps(extra_peak_megabytes(step)))
         return
     record = {
         "environment": describe("torch", "timm"),
-        "steps": step_ratios(arguments.rounds),
+        "steps": {
+            SMALLER: step_ratios(SMALLER, METHODS, rounds=arguments.rounds),
+            LARGER: step_ratios(LARGER, ("tora",), rounds=arguments.rounds),
+        },
         "megabytes": {name: megabytes(name) for name in ("whole", "tora")},
         "gate": gate_ratio(arguments.rounds),
         "costs": costs(),
@@ -56,10 +59,10 @@ def main() -> None:
     print((RESULTS / "tora.md").read_text())
 
 
-def training_step(name: str) -> Callable[[], object]:
+def training_step(name: str, architecture: str) -> Callable[[], object]:
     """A whole step: attack, forward and backward on adversarial and clean images, AdamW."""
     torch.manual_seed(0)
-    model: torch.nn.Module = timm.create_model(MODEL)
+    model: torch.nn.Module = timm.create_model(architecture)
     weights = {"weight": 0.5, "clean_weight": 0.5}
     objective = RobustObjective(adversarial=AdversarialTraining(attack=ATTACK, **weights))
     if name != "whole":
@@ -78,11 +81,13 @@ def training_step(name: str) -> Callable[[], object]:
     return run
 
 
-def step_ratios(rounds: int) -> dict[str, float]:
+def step_ratios(architecture: str, methods: tuple[str, ...], *, rounds: int) -> dict[str, float]:
     """Seconds of a step over those of adversarial training of the whole model."""
-    names = ("whole", *METHODS)
-    seconds = interleave({name: training_step(name) for name in names}, rounds=rounds, clock=time.process_time)
-    return {name: seconds[name] / seconds["whole"] for name in METHODS} | {"whole_seconds": seconds["whole"]}
+    names = ("whole", *methods)
+    seconds = interleave(
+        {name: training_step(name, architecture) for name in names}, rounds=rounds, clock=time.process_time
+    )
+    return {name: seconds[name] / seconds["whole"] for name in methods} | {"whole_seconds": seconds["whole"]}
 
 
 def megabytes(name: str) -> float:
@@ -120,14 +125,19 @@ def costs() -> dict[str, dict[str, float]]:
 
 
 def as_markdown(record: dict) -> str:
-    steps, memory = record["steps"], record["megabytes"]
+    memory = record["megabytes"]
     lines = [
         f"# TORA-ViT\n\n{as_line(record['environment'])} One thread, medians of processor time, measured in turn.\n",
-        f"A phase-2 step (λ 0.5) of {MODEL}, batch {BATCH}, 224 px, {PGD_STEPS} PGD steps, over adversarial training "
-        f"of the whole model on the same images ({steps['whole_seconds']:.1f} s).\n",
-        "| method | step / whole model |\n|---|---|",
-        *(f"| {name} | {steps[name]:.2f} |" for name in METHODS),
-        f"\nExtra peak memory of one step: whole model {memory['whole']:.0f} MB, TORA {memory['tora']:.0f} MB.",
+        f"A phase-2 step (λ 0.5), batch {BATCH}, 224 px, {PGD_STEPS} PGD steps, over adversarial training of the whole "
+        "model on the same images.\n",
+        "| ViT | whole model, s | method | ratio |\n|---|---|---|---|",
+        *(
+            f"| {architecture} | {ratios['whole_seconds']:.1f} | {name} | {ratios[name]:.2f} |"
+            for architecture, ratios in record["steps"].items()
+            for name in METHODS
+            if name in ratios
+        ),
+        f"\nExtra peak memory of one step of {SMALLER}: {memory['whole']:.0f} MB whole, {memory['tora']:.0f} MB TORA.",
         f"\nGate of ViT-B/16, forward and backward, over its plain form: {record['gate']['ratio']:.2f}.\n",
         "| ViT-B/16 at 224 px | params M | GMACs |\n|---|---|---|",
         *(f"| {name} | {row['parameters_m']:.1f} | {row['gmacs']:.1f} |" for name, row in record["costs"].items()),
