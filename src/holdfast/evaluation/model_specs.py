@@ -1,6 +1,7 @@
 """Any model by a short text: ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``."""
 
 import importlib
+import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,6 +79,9 @@ def _of_timm(rest: str) -> LoadedModel:
         if loaded.left_out:
             raise HoldfastError(f"{checkpoint} must hold all weights of {name}, but {loaded.left_out[0]} does not fit")
         return LoadedModel(model, f"timm:{rest}")
+    hub = logging.getLogger("huggingface_hub")
+    level = hub.level
+    hub.setLevel(logging.ERROR)  # it tells of every attempt; one sentence at the end is enough
     try:
         return LoadedModel(create_model(name, pretrained=True), f"timm:{name}")
     except HoldfastError:
@@ -86,6 +90,8 @@ def _of_timm(rest: str) -> LoadedModel:
         raise HoldfastError(
             f"the weights of timm:{name} cannot be fetched ({_line(error)}); with a file at hand: timm:{name}@FILE"
         ) from error
+    finally:
+        hub.setLevel(level)
 
 
 def _told_by(path: Path, name: str) -> dict[str, Any]:

@@ -21,6 +21,19 @@ from holdfast.evaluation.preprocessing import Preprocessing
 # what is attacked with; the corruption model of the learned occlusion is fitted to each shard before it is scored, in
 # more passes than a whole data set would take
 ATTACKS: dict[str, Any] = {**PRESETS, "occlusion-learned": LearnedOcclusion(epochs=50)}
+_ATTACK_LINES = {
+    "fgsm": "FGSM, L∞ 1/255 (RVT)",
+    "pgd5": "PGD, L∞ 1/255, 5 steps (RVT; AFAT's Table 3)",
+    "pgd3-rvt-adv": "PGD, L∞ 4/255, 3 steps (RVT's test of adversarially trained networks)",
+    "pgd5-rspc": "PGD, L∞ 8/255, 5 steps (AFAT's released code)",
+    "patch-fool": "Patch-Fool, one patch, 250 steps",
+    "patch-fool-sparse": "Patch-Fool, 250 pixels",
+    "occlusion-random": "a tenth of the patches replaced by noise, 10 masks",
+    "occlusion-learned": "the same where a corruption model wants it, fitted to the model and the images",
+    "autoattack-imagenet": "AutoAttack, L∞ 4/255",
+    "autoattack-cifar": "AutoAttack, L∞ 8/255",
+    "autoattack-cifar-l2": "AutoAttack, L2 0.5",
+}
 STORED = {
     "imagenet-c": "ImageNet-C as stored: --data imagenet-c:DIR",
     "cifar-c": "CIFAR-10-C or CIFAR-100-C as stored: --data cifar10-c:DIR or cifar100-c:DIR",
@@ -33,7 +46,7 @@ SUITES: dict[str, str] = {
     "corruptions": "15 corruptions × 5 severities, on the fly (--extra: 19 × 5)",
     "perturbations": "10 perturbation sequences (--extra: 14), on the fly or from imagenet-p:DIR, cifar10-p:DIR",
     **STORED,
-    **{name: f"the attack {type(attack).__name__}, settings as published" for name, attack in ATTACKS.items()},
+    **{name: _ATTACK_LINES.get(name, f"the attack {type(attack).__name__}") for name, attack in ATTACKS.items()},
 }
 OFFICIAL, ON_THE_FLY = "official", "on-the-fly"
 
