@@ -33,7 +33,7 @@ def test_version(capsys):
 
 
 BAD_INPUT = {
-    "unknown command": (["lst"], "unknown command 'lst'; did you mean 'list'?"),
+    "unknown command": (["trian"], "unknown command 'trian'; did you mean 'train'?"),
     "unknown list": (["list", "modls"], "modls"),
     "unknown option": (["list", "models", "--costs"], "--costs"),
     "no model of that name": (["list", "models", "fan_nno"], "nothing matches 'fan_nno'; did you mean 'fan_nano'"),
