@@ -7,6 +7,8 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from holdfast.corruptions import EXTRA, STANDARD
 from holdfast.errors import HoldfastError
@@ -164,6 +166,7 @@ def test_a_single_model_is_listed_with_intervals():
     text = export(benchmark(), resamples=100)
     assert re.search(r"^  mCE +\d+\.\d\d % of AlexNet  \[\d+\.\d\d, \d+\.\d\d\]$", text, re.MULTILINE)
     assert "[" not in export(benchmark(), resamples=0)
+    assert max(map(len, export(benchmark("x" * 300), resamples=0).splitlines())) <= 100
 
 
 def test_extra_kinds_have_columns_of_their_own():
@@ -237,6 +240,22 @@ def test_hostile_names_stay_in_their_cell(name):
         assert not row["model"].startswith(("=", "+", "-", "@"))
     assert len(json.loads(texts["robustbench"])) == 2
     assert max(map(len, texts["terminal"].splitlines())) <= 100
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=40), st.text(max_size=10))
+def test_no_text_breaks_a_table(name, view):
+    cells = {"clean": cell([True, False]), **corrupted(flat(0.5, kinds=["fog"]), count=2)}
+    held = records(cells, model=name, view=view)
+    for table in markdown_tables(export(held, "md", resamples=0)):
+        assert len(table) == 3
+        assert {len(row) for row in table} == {len(table[0])}
+    for specification, body in tabulars(export(held, "latex", resamples=0)):
+        assert {columns_of(row) for row in latex_rows(body)} == {len(specification)}
+    rows = list(csv.DictReader(io.StringIO(export(held, "csv", resamples=0))))
+    assert len(rows) == len(summarise(held, resamples=0))
+    assert len(json.loads(export(held, "robustbench", resamples=0))) == 1
+    assert max(map(len, export(held, resamples=0).splitlines())) <= 100
 
 
 def test_an_empty_record_set_is_a_row_without_scores():

@@ -55,7 +55,7 @@ def terminal(blocks: Sequence[Block], remarks: Sequence[str], *, width: int) -> 
     parts = []
     for block in blocks:
         if not any(column.short for column in block.columns):
-            parts.append(_list(block) if len(block.lines) == 1 else _wide(block, width))
+            parts.append(_list(block, width) if len(block.lines) == 1 else _wide(block, width))
         else:
             parts.append(_narrow(block, width))
     parts.append("\n".join(_wrapped(printable(remark), width) for remark in remarks))
@@ -118,10 +118,10 @@ def fixed(value: float, unit: str) -> str:
     return f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
 
 
-def _list(block: Block) -> str:
+def _list(block: Block, width: int) -> str:
     names = [printable(column.label) for column in block.columns]
     widest = max(map(len, names))
-    lines = [printable(block.lines[0].name)]
+    lines = [shortened(printable(block.lines[0].name), width)]
     for name, column, value in zip(names, block.columns, block.lines[0].values, strict=True):
         number = f"{value.value:8.2f}" if value else f"{DASH:>8}"
         bounds = f"  [{value.low:.2f}, {value.high:.2f}]" if value and value.sure else ""
