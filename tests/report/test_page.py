@@ -227,6 +227,18 @@ def test_runs_below_a_folder_are_found_and_weights_make_a_curve(tmp_path):
     assert page.text.count("λ 0.1") == page.text.count("λ 0.9") == 2
 
 
+def test_runs_that_differ_in_the_seed_alone_have_a_spread(tmp_path):
+    runs = [make_run(tmp_path / f"seed{seed}", cells=("clean",), hold=0.1 * seed) for seed in (1, 2, 3)]
+    for seed, run in zip((1, 2, 3), runs, strict=True):
+        recipe = run / "recipe.yaml"
+        recipe.write_text(recipe.read_text().replace("seed: 0", f"seed: {seed}"))
+    clean = [100 * load_records(run)[0].cells["clean"].accuracy for run in runs]
+    text = Page(report([*runs, make_run(tmp_path / "other", cells=("clean",), trained=False)])).text
+    assert "seed1, seed2, seed3" in text
+    assert f"{np.mean(clean):.1f} ± {np.std(clean, ddof=1):.1f}" in text
+    assert "Over seeds" not in Page(report(runs[:1])).text
+
+
 def test_papers_are_quoted_where_the_classes_are_imagenets(tmp_path):
     run = make_run(tmp_path / "fan", classes=1000, preset="imagenet", model="timm:fan_base_16_p4_hybrid", trained=False)
     page = Page(report(run))

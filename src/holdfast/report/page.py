@@ -24,6 +24,7 @@ from holdfast.report.origins import named, origin, own_command
 from holdfast.report.papers import PaperTable, paper_table
 from holdfast.report.pictures import Picture, svg_picture
 from holdfast.report.runs import Run, read_runs
+from holdfast.report.seeds import SeedTable, seed_table
 from holdfast.report.sentences import Sentence, sentences
 from holdfast.report.tables import (
     DifferenceRow,
@@ -60,6 +61,7 @@ class Part:
     warnings: Sequence[str]
     headline: Table
     more: Table
+    seeds: SeedTable | None
     figures: Sequence[Picture]
     baseline: str
     comparisons: Sequence[Compared]
@@ -146,6 +148,7 @@ def part_of(data: DataSet, *, number: int, several: Sequence[str]) -> Part:
         warnings=warnings_of(data),
         headline=headline_table(data),
         more=more_table(data),
+        seeds=seed_table(data),
         figures=data_figures(data, anchor=anchor),
         baseline=data.baseline.name,
         comparisons=list(_compared(against, baseline=data.baseline.name, anchor=anchor)),
