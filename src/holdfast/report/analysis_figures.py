@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from holdfast.analysis.results import Result
 from holdfast.errors import HoldfastError, nearest
-from holdfast.report.figure_parts import check_some, colour, grid_of, legend, marker, new_figure, tidy
+from holdfast.report.figure_parts import check_some, colour, grid_of, legend, legend_above, marker, new_figure, tidy
 
 Results = Sequence[Result]
 
@@ -44,8 +44,7 @@ def stability_boxes(results: Results, *, rows: bool = False) -> Figure:
     axis = figure.subplots()
     grouped_boxes(axis, scores, [result.label for result in results])
     tidy(axis, ylabel="cosine of attention")
-    if len(results) > 1:
-        figure.legend(loc="outside upper center", ncols=min(3, len(results)), fontsize=8, frameon=False)
+    legend_above(figure, axis)
     return figure
 
 
@@ -59,7 +58,7 @@ def stability_layers(results: Results, cell: str, *, rows: bool = False) -> Figu
         band(axis, per_layer, number, result.label)
     tidy(axis, xlabel="layer", ylabel=f"cosine of attention ({cell})")
     whole_numbers(axis)
-    legend(axis)
+    legend_above(figure, axis)
     return figure
 
 
@@ -132,14 +131,14 @@ def overfocus_layers(results: Results) -> Figure:
         "top_share": f"share of the top {top} tokens",
         "column_concentration": "column concentration",
     }
-    figure = new_figure(9.6, 3.0)
+    figure = new_figure(9.6, 3.2)
     for axis, (name, label) in zip(grid_of(figure, 1, 3)[0], panels.items(), strict=True):
         for number, result in enumerate(results):
             band(axis, np.nanmean(result.arrays[name], axis=2), number, result.label)
         tidy(axis, xlabel="layer", ylabel=label)
         axis.set_ylim(bottom=0)
         whole_numbers(axis)
-    legend(axis)
+    legend_above(figure, axis)
     return figure
 
 
@@ -154,7 +153,7 @@ def diversity_layers(results: Results) -> Figure:
     tidy(axis, xlabel="layer", ylabel="cosine between two heads")
     axis.set_ylim(0, 1)
     whole_numbers(axis)
-    legend(axis)
+    legend_above(figure, axis)
     return figure
 
 
@@ -164,7 +163,7 @@ def diversity_layers(results: Results) -> Figure:
 def noise_decay_figure(results: Results) -> Figure:
     """What is left of noise, and the significant eigenvalues, over relative depth (FAN, Fig. 3)."""
     check_some(results, "noise decay result")
-    figure = new_figure(8.4, 3.2)
+    figure = new_figure(8.4, 3.4)
     left, right = grid_of(figure, 1, 2)[0]
     for number, result in enumerate(results):
         depth = np.linspace(0, 1, result.arrays["change"].shape[1] + 1)[1:]
@@ -177,7 +176,7 @@ def noise_decay_figure(results: Results) -> Figure:
     tidy(right, xlabel="depth (first to last block)", ylabel="significant eigenvalues")
     right.set_title(f"eigenvalues of Z Zᵀ above {header['epsilon']:g} · largest", fontsize=9)
     right.set_ylim(bottom=0)
-    legend(left)
+    legend_above(figure, left)
     return figure
 
 

@@ -59,6 +59,15 @@ def legend(axis: Axes, **options: Any) -> None:
         axis.legend(fontsize=SMALL, frameon=False, **options)
 
 
+def legend_above(figure: Figure, axis: Axes) -> None:
+    """The legend of one axis over the whole figure, where it hides nothing."""
+    handles, labels = axis.get_legend_handles_labels()
+    if len(handles) > 1:
+        figure.legend(
+            handles, labels, loc="outside upper center", ncols=min(4, len(labels)), fontsize=SMALL, frameon=False
+        )
+
+
 def picture(axis: Axes, image: np.ndarray, *, title: str = "", **options: Any) -> Any:
     """An image or map without axes; pixels and cells keep hard edges."""
     shown = axis.imshow(image, interpolation="nearest", **options)
