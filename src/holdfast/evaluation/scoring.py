@@ -32,7 +32,8 @@ class Judge:
     def logits(self, images: Tensor) -> Logits:
         """The logits of every view for byte images (n, 3, H, W)."""
         with self._autocast():
-            return _arrays(self.answers(self.on_device(images)))
+            pixels = self.on_device(images)  # ours alone, so it is normalised in place
+            return _arrays(self._seen(pixels.sub_(self.pixels.mean).div_(self.pixels.std)))
 
     def on_device(self, images: Tensor) -> Tensor:
         """Byte images as [0,1] pixels on the model's device."""
@@ -40,8 +41,10 @@ class Judge:
 
     def answers(self, images: Tensor) -> Mapping[str, Tensor]:
         """The logits of every view for [0,1] images; plain models have the single view ``""``."""
+        return self._seen(self.pixels.normalise(images))
+
+    def _seen(self, normalised: Tensor) -> Mapping[str, Tensor]:
         inner: Any = without_wrappers(self.pixels.model)
-        normalised = self.pixels.normalise(images)
         return inner.views(normalised) if has_views(inner) else {"": inner(normalised)}
 
     def _autocast(self) -> AbstractContextManager[Any]:
