@@ -63,9 +63,9 @@ def legend_above(figure: Figure, axis: Axes) -> None:
     """The legend of one axis over the whole figure, where it hides nothing."""
     handles, labels = axis.get_legend_handles_labels()
     if len(handles) > 1:
-        figure.legend(
-            handles, labels, loc="outside upper center", ncols=min(4, len(labels)), fontsize=SMALL, frameon=False
-        )
+        inches = 0.5 + 0.07 * max(map(len, labels))  # of one entry, in small letters
+        columns = max(1, min(len(labels), int(figure.get_figwidth() / inches)))
+        figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize=SMALL, frameon=False)
 
 
 def picture(axis: Axes, image: np.ndarray, *, title: str = "", **options: Any) -> Any:
