@@ -163,6 +163,19 @@ def test_different_images_are_kept_apart(tmp_path):
     assert not [a for a in page.all("figure") if "against" in a["id"]]
 
 
+def test_the_same_images_in_another_place_are_compared(tmp_path):
+    here = make_run(tmp_path / "here", cells=("clean",), data="folder:/a", trained=False)
+    there = make_run(tmp_path / "there", cells=("clean",), data="folder:/b", seed=1, trained=False)
+    page = Page(report([here, there]))
+    assert [a["id"] for a in page.all("section")] == ["data-1", "reproduce", "meanings"]
+    assert "shown different seeds of corruptions" in page.text
+    stored = [
+        make_run(tmp_path / name, cells=("clean",), data=f"{name}:/x", label="official", trained=False)
+        for name in ("imagenet-r", "imagenet-a")
+    ]
+    assert "data-2" in {a["id"] for a in Page(report(stored)).all("section")}
+
+
 def test_records_of_one_run_with_two_seeds_are_told_apart(tmp_path):
     run = make_run(tmp_path / "run", cells=("clean",), trained=False)
     place = make_records(run, hold=0.5, cells=("clean",), seed=7, data_fingerprint="again")

@@ -1,9 +1,11 @@
 """The rows of the report's tables, sorted into the data sets that they belong to: what may be compared and what not."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from holdfast.errors import HoldfastError
 from holdfast.evaluation.comparison import Comparison, compare
 from holdfast.evaluation.records import Records
 from holdfast.evaluation.summary import Summary, summarise
@@ -85,8 +87,8 @@ def data_sets(runs: Sequence[Run]) -> list[DataSet]:
 
 
 def _data_set(key: tuple[str, ...], entries: Sequence[Entry]) -> DataSet:
-    spec, protocol, preset, fingerprint = key
-    return DataSet(clean_name(spec), protocol, preset, fingerprint, entries)
+    _, protocol, preset, fingerprint = key
+    return DataSet(clean_name(entries[0].records.header.get("data", "data")), protocol, preset, fingerprint, entries)
 
 
 def told_apart(held: Sequence[tuple[Run, Records]]) -> list[tuple[Run, Records]]:
@@ -103,20 +105,25 @@ def told_apart(held: Sequence[tuple[Run, Records]]) -> list[tuple[Run, Records]]
 def comparisons(data: DataSet) -> list[tuple[Entry, Comparison]]:
     """Every other model against the first one, on the images and cells that both have."""
     first = data.baseline
-    return [
-        (entry, compare(entry.records, first.records))
-        for entry in data.models[1:]
-        if set(entry.records.cells) & set(first.records.cells)
-    ]
+    found = []
+    for entry in data.models[1:]:
+        if set(entry.records.cells) & set(first.records.cells):
+            with suppress(HoldfastError):  # unreadable images may leave none that both have
+                found.append((entry, compare(entry.records, first.records)))
+    return found
 
 
 def _key(records: Records) -> tuple[str, ...]:
+    """What must agree before two record sets may be compared; of one set in two places the images agree."""
     header = records.header
+    content = str(header.get("data_fingerprint", ""))
+    spec = str(header.get("data", "data"))
+    stored = header.get("label") == "official"  # the fingerprint of stored sets knows names and classes only
     return (
-        str(header.get("data", "data")),
+        spec.partition(":")[0] if stored else "" if content else spec,
         str(header.get("label", "")),
         str(header.get("preset", "")),
-        str(header.get("data_fingerprint", "")),
+        content,
     )
 
 
@@ -148,6 +155,9 @@ def described(data: DataSet) -> str:
 def warnings_of(data: DataSet) -> list[str]:
     """What a reader must know before comparing the numbers of this data set."""
     lines: list[str] = []
+    for key, what in {"seed": "seeds of corruptions and attacks", "frost": "textures of frost"}.items():
+        if len({str(entry.records.header.get(key)) for entry in data.models}) > 1:
+            lines.append(f"The models were shown different {what}, so that part of their differences is chance.")
     for entry in data.models:
         if entry.summary.excluded:
             lines.append(f"{entry.name}: {entry.summary.excluded} images could not be read and count nowhere.")
