@@ -173,7 +173,13 @@ def test_bad_input_gets_one_sentence_and_leaves_nothing(arguments, sentence, cha
     if any("{fan}" in argument for argument in arguments):
         save_file(timm.create_model("fan_nano", depth=1).state_dict(), fan)
     given = [argument.format(start=chain / "phase1-accuracy", fan=fan) for argument in arguments]
-    common = ["--data.train_subset=32", "--data.workers=0", "--train.device=cpu", "--model.kwargs={depth: 1}"]
+    common = [
+        "--data.train_subset=32",
+        "--train.batch_size=16",
+        "--data.workers=0",
+        "--train.device=cpu",
+        "--model.kwargs={depth: 1}",
+    ]
     start = [] if any("model.init" in argument for argument in arguments) else ["--init", f"run:{vit}"]
     out = tmp_path / "run"
     assert main(["train", "digits/tora_vit_nano", *common, *start, *given, "--out", str(out)]) == 2
@@ -184,7 +190,13 @@ def test_bad_input_gets_one_sentence_and_leaves_nothing(arguments, sentence, cha
 def test_adapters_of_another_width_are_refused(chain, tmp_path, capsys):
     wide = tmp_path / "wide"
     run(wide, train={"epochs": 1}, model={"kwargs": {"depth": 1, "embed_dim": 64}})
-    arguments = ["--init", f"run:{wide}", "--model.kwargs={depth: 1, embed_dim: 64}", "--data.train_subset=32"]
+    arguments = [
+        "--init",
+        f"run:{wide}",
+        "--model.kwargs={depth: 1, embed_dim: 64}",
+        "--data.train_subset=32",
+        "--train.batch_size=16",
+    ]
     phase = ["--tora.phase=joint", "--tora.lambda=[0.5]", f"--tora.start={chain / 'phase1-accuracy'}"]
     out = tmp_path / "run"
     assert main(["train", "digits/tora_vit_nano", *arguments, *phase, "--out", str(out)]) == 2
