@@ -87,7 +87,7 @@ def _demo(out: Path, effort: Effort, console: Console) -> int:
     console.print(table(records))
     for sentence in differences(records):
         console.print(sentence)
-    console.print(f"The report: [bold]{(out / 'report.html').resolve()}[/bold]")
+    console.print(f"The report: {out / 'report.html'}", markup=False)
     return 0
 
 
