@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_the_readmes_ten_lines_print_what_they_say(capsys):
@@ -29,7 +29,7 @@ def test_links_to_files_lead_somewhere(page):
 def test_every_page_of_the_docs_is_in_the_navigation():
     navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
     named = set(re.findall(r"[\w-]+\.md", str(navigation)))
-    assert named == {page.name for page in (ROOT / "docs").glob("*.md")}
+    assert named == {page.name for page in (ROOT / "docs").rglob("*.md")}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,0 +1,64 @@
+"""Makes docs/images/analysis/*.png from stored results: ``python docs/make_analysis_gallery.py RUN RUN …``.
+
+The runs are those that docs/gallery.md names, analysed with the commands it gives. No model is needed.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from PIL import Image
+
+from holdfast.analysis.results import Result, load_results
+from holdfast.report import analysis_figures as curves
+from holdfast.report import attention_figures as pictures
+from holdfast.report.analysis_album import album
+from holdfast.report.figure_parts import save_png
+
+TARGET = Path(__file__).parent / "images" / "analysis"
+CELL = "gaussian_noise/5"
+BASE, TAP, AFAT = "fan_nano", "fan_nano_tap_adl", "fan_nano_afat"
+
+
+def main(runs: list[str]) -> None:
+    """Draw the gallery's figures and say how large they are."""
+    results = [result for run in runs for result in load_results(run)]
+
+    def of(kind: str, *labels: str) -> list[Result]:
+        found = [result for result in results if result.kind == kind]
+        return [result for label in labels for result in found if result.label == label] if labels else found
+
+    three = (BASE, TAP, AFAT)
+    four = (*three, "rvt_nano")
+    figures: dict[str, Callable[[], Figure]] = {
+        "stability-histogram": lambda: curves.stability_histogram(of("stability", *three), CELL),
+        "stability-boxes": lambda: curves.stability_boxes(of("stability", *four)),
+        "stability-layers": lambda: curves.stability_layers(of("stability", *four), CELL),
+        "stability-heads": lambda: curves.stability_heads(of("stability", BASE)[0], CELL),
+        "retention-cost": dict(album(of("stability", *four)))["retention-cost"],
+        "occlusion-spread": lambda: curves.occlusion_spread(of("occlusion", *three)),
+        "overfocus-layers": lambda: curves.overfocus_layers(of("overfocus", *four)),
+        "diversity-layers": lambda: curves.diversity_layers(of("diversity", *four)),
+        "noise-decay": lambda: curves.noise_decay_figure(of("noise-decay", BASE, "vit_nano_p8")),
+        "noise-decay-eigenvalues": lambda: curves.decay_and_eigenvalues(of("noise-decay", BASE)[0]),
+        "groups": lambda: pictures.groups_figure(of("grouping", BASE)[0], image=1),
+        "maps": lambda: pictures.mean_maps(of("maps", *three)),
+        "maps-heads": lambda: pictures.head_grid(of("maps", BASE)[0]),
+        "maps-layers": lambda: pictures.layer_grid(of("maps", BASE)[0]),
+        "query": lambda: pictures.query_overlays(of("maps", *three), image=1),
+        "patches": lambda: pictures.patches_figure(of("patches", *three)),
+        "dilation": lambda: pictures.dilation_figure(of("dilation", TAP)[0]),
+        "gates": lambda: pictures.gates_figure(of("gates")[0]),
+    }
+    for name, draw in figures.items():
+        path = save_png(draw(), TARGET / f"{name}.png", dpi=100)
+        Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    sizes = {path.name: path.stat().st_size for path in sorted(TARGET.glob("*.png"))}
+    print(
+        f"{len(sizes)} figures, largest {max(sizes.values()) / 1e3:.0f} kB, {sum(sizes.values()) / 1e6:.2f} MB in all"
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
