@@ -9,7 +9,7 @@ from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, corrupt, keyed
 from holdfast.corruptions.sequences import TEST_SEQUENCES, frame_count, perturb
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import limited
-from holdfast.evaluation.suites import SUITES, assign, fitting_patch
+from holdfast.evaluation.suites import SUITES, assign, fitting_patch, open_evaluation_data
 from holdfast.published import published
 from tests.evaluation.toys import Brightest, ByLevel, Views, brightest_channel, colours, plain
 
@@ -351,3 +351,17 @@ def test_every_data_set_serves_its_suites(tmp_path):
         assign(["cifar-c"], ["digits", stored])
     with pytest.raises(HoldfastError, match="serves none of the suites clean"):
         assign(["clean"], ["digits", stored])
+
+
+def test_folders_of_imagenet_must_have_its_order(tmp_path):
+    names = [f"n{number:08d}" for number in range(1000)]
+    for table in ("imagenet_a_indices", "imagenet_r_indices"):
+        for wnid, index in zip(published(table)["wnids"], published(table)["indices"], strict=True):
+            names[index] = wnid
+    wrong = [name if name != names[6] else "n99999999" for name in names]
+    for number, name in enumerate(wrong):
+        (tmp_path / name).mkdir()
+        if number == 0:
+            Image.new("RGB", (8, 8)).save(tmp_path / name / "a.png")
+    with pytest.raises(HoldfastError, match="must have ImageNet's 1000 class folders, but number"):
+        open_evaluation_data(f"folder:{tmp_path}")

@@ -177,12 +177,16 @@ def read_records(folder: Path, *, cells: Sequence[str] | None = None) -> Records
     wanted = cells if cells is not None else _cells_in(folder)
     shards = -(-len(ids) // header["shard_size"])
     units, incomplete = {}, {}
+    unread: list[str] = []
     for cell in wanted:
-        found = list(_units(folder, cell, shards=shards, fingerprint=header["fingerprint"]))
+        found = list(_units(folder, cell, shards=shards, fingerprint=header["fingerprint"], unread=unread))
         if len(found) == shards:
             units[cell] = found
         else:
             incomplete[cell] = (len(found), shards)
+    if unread:
+        others = f", and {len(unread) - 1} more files like it," if len(unread) > 1 else ""
+        logger.warning("%s%s in %s; evaluate again to replace what is missing", unread[0], others, folder.name)
     excluded = np.unique(np.concatenate([np.empty(0, np.int64), *(u.excluded for us in units.values() for u in us)]))
     views = tuple(header["views"])
     by_view = {
@@ -242,7 +246,7 @@ def _order(cell: str) -> tuple[int, str]:
     return base + known.index(kind) if kind in known else len(ALL) + len(SEQUENCES) + 1, cell
 
 
-def _units(folder: Path, cell: str, *, shards: int, fingerprint: str) -> Iterator[Unit]:
+def _units(folder: Path, cell: str, *, shards: int, fingerprint: str, unread: list[str]) -> Iterator[Unit]:
     for shard in range(shards):
         path = folder / unit_name(cell, shard)
         if not path.exists():
@@ -250,12 +254,12 @@ def _units(folder: Path, cell: str, *, shards: int, fingerprint: str) -> Iterato
         try:
             unit = read_unit(path)
         except DamagedUnit as error:
-            logger.warning("%s; evaluate again to replace it", error)
+            unread.append(str(error))
             continue
         if unit.header["fingerprint"] == fingerprint:
             yield unit
         else:
-            logger.warning("%s belongs to other records and is not read", path.name)
+            unread.append(f"{path.name} belongs to other records")
 
 
 def _cell_record(

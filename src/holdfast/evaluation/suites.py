@@ -1,5 +1,6 @@
 """Suites: the protocols by name, as lists of cells."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import gcd
@@ -12,11 +13,13 @@ from holdfast.attacks import PRESETS, LearnedOcclusion, Occlusion
 from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, parameters, recorded_name
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source, Subset, open_data
-from holdfast.data.stored import OfficialSet, is_official, open_official
+from holdfast.data.stored import OfficialSet, check_imagenet_order, is_official, open_official
 from holdfast.errors import HoldfastError, nearest
 from holdfast.evaluation.cells import Cell, Plan, limited, shared_plan, stored_plan
 from holdfast.evaluation.fingerprints import content_fingerprint
 from holdfast.evaluation.preprocessing import Preprocessing
+
+WNID = re.compile(r"n\d{8}")
 
 # what is attacked with; the corruption model of the learned occlusion is fitted to each shard before it is scored, in
 # more passes than a whole data set would take
@@ -80,7 +83,10 @@ def open_evaluation_data(data: Source | str, *, limit: int | None = None) -> Eva
         return EvaluationData(name, _slug(name), source=_first(data, limit))
     if is_official(data):
         return EvaluationData(data, _slug(data), stored=open_official(data))
-    return EvaluationData(data, _slug(data), source=_first(open_data(data, split="test"), limit))
+    source = open_data(data, split="test")
+    if all(WNID.fullmatch(name) for name in source.classes):  # ImageNet's own folders: their ranks must be its classes
+        check_imagenet_order(source.classes, name=data)
+    return EvaluationData(data, _slug(data), source=_first(source, limit))
 
 
 def parse_suites(suites: str | Sequence[str]) -> tuple[str, ...]:
