@@ -79,7 +79,8 @@ def as_markdown(measured: dict[str, dict[str, float]], environment: str) -> str:
     lines = [
         f"# Attention stability at {SIZE} × {SIZE}\n",
         "One image, clean and corrupted; the highest memory of the whole process, PyTorch included. The last column is "
-        f"what both passes' maps would take if all were kept at once. The machine was busy with other work: do not read the seconds as speed. {environment}\n",
+        "what both passes' maps would take if all were kept at once. The machine was busy with other work: do not read "
+        f"the seconds as speed. {environment}\n",
         "| model | tokens | layers × heads | peak MiB | at most | seconds | all maps, MiB |",
         "|---|---|---|---|---|---|---|",
     ]
