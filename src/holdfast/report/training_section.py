@@ -12,6 +12,8 @@ from holdfast.report.pictures import Picture, svg_picture
 from holdfast.report.runs import Run
 from holdfast.report.text import NOT_MEASURED, clean_name, number
 
+# of single blocks, and what only debugging needs
+SKIPPED = (*"0123456789", "grad_norm", "active_rows")
 COLUMNS = ("model", "epochs", "steps", "best validation accuracy, %", "images/s (median)", "parameters, M")
 
 
@@ -42,7 +44,7 @@ def _loss_parts(runs: Iterable[Run], *, most: int = 4) -> list[str]:
     """What the robust methods log beside the loss, such as AFAT's alignment; single blocks' (``alignment_0``) not."""
     common = {"event", "step", "epoch", "lr", "loss", "cross_entropy", "grad_norm", "images_per_s"}
     steps = [line for run in runs for line in run.log if line["event"] == "step"]
-    keys = dict.fromkeys(key for line in steps for key in line if key not in common and not key[-1:].isdigit())
+    keys = dict.fromkeys(key for line in steps for key in line if key not in common and not key.endswith(SKIPPED))
     return [key for key in keys if any(log_line(run, event="step", key=key) for run in runs)][:most]
 
 
