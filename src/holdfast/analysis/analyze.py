@@ -23,7 +23,7 @@ from holdfast.attacks.undisturbed import undisturbed
 from holdfast.corruptions import recorded_name
 from holdfast.data import Source
 from holdfast.errors import HoldfastError, nearest
-from holdfast.evaluation.evaluate import _device as choose_device
+from holdfast.evaluation.evaluate import choose_device
 from holdfast.evaluation.fingerprints import content_fingerprint, data_fingerprint, fingerprint, model_fingerprint
 from holdfast.evaluation.fingerprints import versions as library_versions
 from holdfast.evaluation.model_specs import LoadedModel, load_model

@@ -9,6 +9,7 @@ from jsonargparse import ArgumentParser
 from rich.markup import escape
 
 from holdfast.analysis.results import KINDS, Result, load_results
+from holdfast.cli.run_folders import file_name, own_data, run_folder
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -83,10 +84,10 @@ def _analyses(arguments: Namespace, console: "Console") -> Iterator[Stored]:
 
     settings, labels, alone = _settings(arguments), _labels(arguments.models), len(arguments.models) == 1
     for model, label in zip(arguments.models, labels, strict=True):
-        own_folder = None if _run_folder(model) else Path("runs") / label
+        own_folder = None if run_folder(model) else Path("runs") / label
         analysis = analyze(
             model,
-            arguments.data or _own_data(model),
+            arguments.data or own_data(model, command="analyze"),
             arguments.only,
             settings=settings,
             out=(arguments.out if alone else None) or own_folder,
@@ -139,37 +140,15 @@ def _query(text: str) -> tuple[float, float]:
 def _labels(models: list[str]) -> list[str]:
     """Short names for figures and folders; the whole spec where two would be the same."""
     short = [_label(model) for model in models]
-    return [name if short.count(name) == 1 else _plain(model) for name, model in zip(short, models, strict=True)]
+    return [
+        name if short.count(name) == 1 else file_name(model.replace(":", "-"))
+        for name, model in zip(short, models, strict=True)
+    ]
 
 
 def _label(model: str) -> str:
-    folder = _run_folder(model)
-    return folder.resolve().name if folder else _plain(model.partition(":")[2] or model)
-
-
-def _plain(text: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in text).strip("-.") or "model"
-
-
-def _run_folder(model: str) -> Path | None:
-    folder = Path(model.removeprefix("run:")).expanduser()
-    return folder if folder.is_dir() else None
-
-
-def _own_data(model: str) -> str:
-    """What a run was validated on; of the digits the test split, which no recipe trains or selects on."""
-    import yaml
-
-    folder = _run_folder(model)
-    if folder is None:
-        raise HoldfastError(f"holdfast analyze needs --data, such as folder:DIR, for {model!r}, which is not a run")
-    try:
-        recipe = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
-        data = str(recipe["data"].get("val") or recipe["data"]["train"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
-        path = str(folder / "recipe.yaml")
-        raise HoldfastError(f"holdfast analyze needs --data: {path!r} cannot be read or names none") from error
-    return "digits:test" if data in ("digits", "digits:val", "digits:train") else data
+    folder = run_folder(model)
+    return folder.resolve().name if folder else file_name(model)
 
 
 def _stored(model: str) -> list[Stored]:

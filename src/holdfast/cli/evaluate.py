@@ -4,11 +4,12 @@ import os
 import signal
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.run_folders import file_name, own_data, run_folder
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def run(arguments: Namespace) -> int:
     data = arguments.data or [_own_data(model, console)]
     options = ("limit", "seed", "device", "amp", "batch_size", "attack_batch_size", "workers", "extra")
     given = {name: getattr(arguments, name) for name in (*options, "stored_jpeg", "preset", "fresh")}
-    out = arguments.out or _default_out(model)
+    out = arguments.out or (None if run_folder(model) else Path("runs") / file_name(model))
     try:
         served = assign(parse_suites(arguments.suite), data)
         records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
@@ -80,37 +81,10 @@ def _model(arguments: Namespace) -> str:
     return arguments.model or arguments.run
 
 
-def _run_folder(model: str) -> Path | None:
-    kind, _, rest = model.partition(":")
-    if kind == "run" and rest:
-        return Path(rest).expanduser()
-    return Path(model) if Path(model).is_dir() else None
-
-
 def _own_data(model: str, console: Console) -> str:
-    """The validation data of a run's recipe; of the digits the test split, which no recipe trains or selects on."""
-    import yaml
-
-    folder = _run_folder(model)
-    if folder is None:
-        raise HoldfastError("holdfast evaluate needs --data, such as folder:DIR, for models that are not runs")
-    try:
-        recipe: Any = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
-        data = recipe["data"].get("val") or recipe["data"]["train"]
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
-        raise HoldfastError(
-            f"holdfast evaluate needs --data: {str(folder / 'recipe.yaml')!r} cannot be read or names none"
-        ) from error
-    data = "digits:test" if data in ("digits", "digits:val", "digits:train") else str(data)
+    data = own_data(model, command="evaluate")
     console.print(f"data: {data} (of the run's recipe)", markup=False)
     return data
-
-
-def _default_out(model: str) -> Path | None:
-    if _run_folder(model) is not None:
-        return None
-    name = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in model.partition(":")[2])
-    return Path("runs") / name.strip("-.") if name.strip("-.") else None
 
 
 def _show(records: "list[Records]", console: Console) -> None:

@@ -101,7 +101,7 @@ def evaluate(
     wanted = model_input(loaded.model, size=size, mean=mean, std=std, interpolation=interpolation)
     steps = preprocessing(_preset(preset, opened, wanted), wanted, stored_jpeg=stored_jpeg)
     plan = make_plan(names, opened, steps=steps, extra=extra, limit=limit)
-    where = _device(device, loaded.model, fixed=not isinstance(model, nn.Module))
+    where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
     with together() as processes, _evaluation_mode(loaded.model):
         precision = _precision(amp, where)
         judge = Judge(loaded.model, steps=steps, device=where, amp=precision)
@@ -264,7 +264,8 @@ def _preset(asked: str | None, data: EvaluationData, wanted: Any) -> str:
     return asked or choose_preset(data.source, wanted)
 
 
-def _device(asked: str, model: nn.Module, *, fixed: bool) -> torch.device:
+def choose_device(asked: str, model: nn.Module, *, fixed: bool) -> torch.device:
+    """Where to run: what was asked for; ``auto`` leaves a module where it is, unless it is ``fixed`` to be moved."""
     own = next((parameter.device for parameter in model.parameters()), None)
     if asked == "auto" and not fixed and own is not None:
         return own

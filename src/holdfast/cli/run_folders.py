@@ -1,0 +1,36 @@
+"""What several commands ask of a model's name on the command line: is it a run, and which data are its own?"""
+
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import HoldfastError
+
+
+def run_folder(model: str) -> Path | None:
+    """The folder that ``run:DIR`` or a plain ``DIR`` names; None for any other model."""
+    kind, _, rest = model.partition(":")
+    if kind == "run" and rest:
+        return Path(rest).expanduser()
+    return Path(model) if Path(model).is_dir() else None
+
+
+def file_name(model: str) -> str:
+    """A model's name as a folder's, without what stands before the colon."""
+    text = model.partition(":")[2] or model
+    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in text).strip("-.") or "model"
+
+
+def own_data(model: str, *, command: str) -> str:
+    """The validation data of a run's recipe; of the digits the test split, which no recipe trains or selects on."""
+    import yaml
+
+    folder = run_folder(model)
+    if folder is None:
+        raise HoldfastError(f"holdfast {command} needs --data, such as folder:DIR, for {model!r}, which is not a run")
+    path = folder / "recipe.yaml"
+    try:
+        recipe: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = str(recipe["data"].get("val") or recipe["data"]["train"])
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        raise HoldfastError(f"holdfast {command} needs --data: {str(path)!r} cannot be read or names none") from error
+    return "digits:test" if data in ("digits", "digits:val", "digits:train") else data
