@@ -11,7 +11,6 @@ from typing import Any
 import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from holdfast.report.figure_parts import DPI, colour
 from holdfast.report.text import printable
@@ -80,12 +79,10 @@ def drawn(draw: Callable[[], Figure], *, name: str, description: str) -> Markup:
 def inline_svg(figure: Figure, *, name: str, description: str) -> Markup:
     """The figure as an ``<svg>`` element that scales with its box."""
     buffer = io.BytesIO()
-    for text in figure.findobj(Text):
-        text.set_text(printable(text.get_text()))
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's browser has the glyph
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    root = ET.fromstring(buffer.getvalue())
+    root = ET.fromstring(printable(buffer.getvalue().decode("utf-8")))
     for element in list(root):
         if element.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}defs"):  # the latter styles the whole page
             root.remove(element)
