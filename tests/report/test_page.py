@@ -237,7 +237,7 @@ def test_damaged_logs_and_recipes_are_said_not_fatal(tmp_path):
 def test_several_predictions_of_one_model_are_rows_and_a_curve(tmp_path):
     run = make_run(tmp_path / "tora", views=("joint", "acc", "rob"), cells=("clean", "pgd5"))
     page = Page(report(run))
-    assert [a["id"] for a in page.all("figure") if "trade" in a["id"]] == ["data-1-trade-off"]
+    assert [a["id"] for a in page.all("figure") if "trade" in a["id"]] == ["data-1-trade-off-1"]
     assert len(page.all("td", data_score="clean")) == 3
 
 

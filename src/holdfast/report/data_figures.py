@@ -20,7 +20,7 @@ def data_figures(data: DataSet, *, anchor: str) -> list[Picture]:
     return [
         *severity_figure(data, anchor=anchor),
         *cost_figure(data, anchor=anchor),
-        *trade_off_figure(data, anchor=anchor),
+        *trade_off_figures(data, anchor=anchor),
     ]
 
 
@@ -80,20 +80,26 @@ def score_interval(entry: Entry, name: str) -> Interval:
     return Interval(score.value, score.low, score.high, 0.95)
 
 
-def trade_off_figure(data: DataSet, *, anchor: str) -> list[Picture]:
-    """Clean accuracy against accuracy under the first attack, for models of several predictions or several λ."""
-    attacks = [score.name for entry in data.entries if entry.view for score in entry.summary if _is_attack(score.name)]
-    tracks = trade_off_tracks(data.entries, attacks[0]) if attacks else []
-    if not tracks:
-        return []
-    attack = attacks[0].removeprefix("attack/")
-    picture = svg_picture(
+def trade_off_figures(data: DataSet, *, anchor: str, most: int = 3) -> list[Picture]:
+    """Clean accuracy against accuracy under an attack, for models of several predictions or several λ."""
+    attacks = dict.fromkeys(
+        score.name for entry in data.entries if entry.view for score in entry.summary if _is_attack(score.name)
+    )
+    pictures = []
+    for number, name in enumerate(list(attacks)[:most]):
+        attack, tracks = name.removeprefix("attack/"), trade_off_tracks(data.entries, name)
+        if tracks:
+            pictures.append(_trade_off(tracks, attack, name=f"{anchor}-trade-off-{number + 1}"))
+    return pictures
+
+
+def _trade_off(tracks: Sequence[Track], attack: str, *, name: str) -> Picture:
+    return svg_picture(
         lambda: figures.trade_off(tracks, attack=attack),
-        name=f"{anchor}-trade-off",
-        title="Accuracy against robustness",
+        name=name,
+        title=f"Accuracy against robustness: {attack}",
         caption="Predictions of one model, or one recipe at several λ, are joined. Up and to the right is better.",
     )
-    return [picture]
 
 
 def _is_attack(name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.comparison import Comparison, compare
 from holdfast.evaluation.records import Records
+from holdfast.evaluation.scores import is_corruption
 from holdfast.evaluation.summary import Summary, summarise
 from holdfast.evaluation.tables import clean_elsewhere
 from holdfast.report.drawing import page_colour
@@ -147,8 +148,9 @@ def described(data: DataSet) -> str:
     """What these images are, in a sentence."""
     counts = sorted({entry.summary.images for entry in data.entries})
     images = f"{counts[0]} images" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} images"
-    how = {"on-the-fly": "corrupted on the fly", "official": "as distributed"}.get(data.protocol, data.protocol)
-    parts = [images, how, f"preset {data.preset}" if data.preset and data.protocol != "official" else ""]
+    corrupted = any(is_corruption(cell) for entry in data.models for cell in entry.records.cells)
+    on_the_fly = f"corrupted on the fly, preset {data.preset}" if corrupted else ""
+    parts = [images, {"on-the-fly": on_the_fly, "official": "as distributed"}.get(data.protocol, data.protocol)]
     return ", ".join(part for part in parts if part) + "."
 
 

@@ -39,12 +39,16 @@ def _alone(entry: Entry, data: str) -> Sentence:
 
 
 def _against(entry: Entry, baseline: Entry, comparison: Comparison) -> list[Sentence]:
-    shown = [name for name in (*CORRUPTED, "clean") if name in comparison.differences][:1]
-    return [_difference(entry, baseline, comparison.differences[name]) for name in shown]
+    """Corrupted images if there are any, else clean ones; and the first attack that tells the two apart."""
+    found = comparison.differences
+    shown = [found[name] for name in (*CORRUPTED, "clean") if name in found][:1]
+    shown += [d for d in found.values() if d.name.startswith("attack/") and d.verdict != "unclear"][:1]
+    return [_difference(entry, baseline, difference) for difference in shown]
 
 
 def _difference(entry: Entry, baseline: Entry, difference: Difference) -> Sentence:
-    what = "clean images" if difference.name == "clean" else "corrupted images"
+    attack = f"images under {difference.name.removeprefix('attack/')}"
+    what = {"clean": "clean images", **dict.fromkeys(CORRUPTED, "corrupted images")}.get(difference.name, attack)
     gap = f"{signed(difference.interval.value)} points ({span(difference.interval.low, difference.interval.high)})"
     numbers = f"{number(difference.first)} % against {number(difference.second)} % of the {what}"
     if difference.verdict == "unclear":
