@@ -130,8 +130,10 @@ def table(records: "dict[str, Records]") -> "Table":
     from rich.table import Table
 
     images = len(next(iter(records.values())).cells["clean"])
-    shown = Table(box=None, header_style="bold", title=f"{images} test digits, percent (95 % interval)", padding=(0, 1))
-    shown.add_column("model")
+    shown = Table(
+        box=None, header_style="bold", title=f"{images} test digits, percent (95 % interval)", padding=(0, 1, 0, 0)
+    )
+    shown.add_column("model", no_wrap=True)
     for title in COLUMNS.values():
         shown.add_column(title, justify="right", no_wrap=True)
     for name, each in records.items():

@@ -39,10 +39,11 @@ def _alone(entry: Entry, data: str) -> Sentence:
 
 
 def _against(entry: Entry, baseline: Entry, comparison: Comparison) -> list[Sentence]:
-    """Corrupted images if there are any, else clean ones; and the first attack that tells the two apart."""
+    """Corrupted images if there are any, else clean ones; and the attack that tells the two apart most."""
     found = comparison.differences
     shown = [found[name] for name in (*CORRUPTED, "clean") if name in found][:1]
-    shown += [d for d in found.values() if d.name.startswith("attack/") and d.verdict != "unclear"][:1]
+    attacks = [d for d in found.values() if d.name.startswith("attack/") and d.verdict != "unclear"]
+    shown += sorted(attacks, key=lambda difference: -abs(difference.interval.value))[:1]
     return [_difference(entry, baseline, difference) for difference in shown]
 
 
