@@ -85,12 +85,16 @@ def _share_cores(processes: int) -> None:
 def do_run(study: Study, row: str, seed: int, *, out: Path) -> float:
     """Train, measure and keep one run; returns the processor seconds of it all."""
     from holdfast.training.loop import train
+    from holdfast.training.run_folder import RunFolder
 
     folder = out / "runs" / file_name(row) / f"seed{seed}"
-    with _cost(folder, "train"):
-        result = train(study.recipe_of(row, seed), out=folder, resume=True, show=False)
-    if result.stopped_by:
-        raise KeyboardInterrupt
+    recipe = study.recipe_of(row, seed)
+    RunFolder(folder).check(recipe, resume=True)
+    if not (folder / "model.safetensors").exists():
+        with _cost(folder, "train"):
+            result = train(recipe, out=folder, resume=True, show=False)
+        if result.stopped_by:
+            raise KeyboardInterrupt
     with _cost(folder, "measure"):
         right, measures, facts = measure(study, folder)
     cost = _read_cost(folder)
