@@ -1,5 +1,6 @@
 """``holdfast demo``: everything once, on embedded data: train three models, measure, look inside, write the report."""
 
+import os
 import signal
 from argparse import Namespace
 from dataclasses import dataclass
@@ -64,6 +65,8 @@ def run(arguments: Namespace) -> int:
     """Do what is not done yet, then show the table and the report; stopped, the same command goes on."""
     out = _writable_folder(arguments.out or Path("demo-quick" if arguments.quick else "demo"))
     console = Console(soft_wrap=True, highlight=False)
+    # before torch is imported: on cores that others use too, threads that spin while they wait double the time
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         return _demo(out, QUICK if arguments.quick else FULL, console)
     except KeyboardInterrupt:
