@@ -32,7 +32,7 @@ def test_markdown_has_as_many_cells_in_every_line_whatever_the_names():
 def test_a_claim_is_judged_with_its_difference():
     claim = Claim("rows are equal", "A|B, \n<x>", "baseline", "clean")
     table = claims_table([claim], results())
-    assert "+0.000 [+0.000, +0.000] | **not resolved**" in table
+    assert "+0.000 [+0.000, +0.000] | **not resolved** (2 seeds)" in table
 
 
 def test_the_page_and_its_plots_are_written_and_repeatable(tmp_path):

@@ -15,6 +15,7 @@ from holdfast.studies.plan import Claim, Study
 from holdfast.studies.results import RunResult
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Results = Mapping[str, Sequence[RunResult]]
@@ -80,7 +81,9 @@ def claims_table(claims: Sequence[Claim], results: Results) -> str:
     for claim in claims:
         interval = difference(COLUMNS[claim.column], results[claim.row], results[claim.against])
         said = f"{_plain(claim.row)} − {_plain(claim.against)}, {COLUMNS[claim.column].title}"
-        body.append([_plain(claim.says), said, _signed(interval), f"**{verdict(interval, claim.expects)}**"])
+        seeds = len({run.seed for run in results[claim.row]} & {run.seed for run in results[claim.against]})
+        judged = f"**{verdict(interval, claim.expects)}** ({seeds} {'seed' if seeds == 1 else 'seeds'})"
+        body.append([_plain(claim.says), said, _signed(interval), judged])
     return _markdown(["claim", "measured", "difference [95 %]", "verdict"], body)
 
 
@@ -112,24 +115,27 @@ def terminal_table(study: Study, results: Results) -> Table:
 
 def rows_figure(results: Results) -> "Figure":
     """One panel per column: every seed a dot, the mean a bar."""
-    from matplotlib.figure import Figure
-
     columns = available(results)
-    wide = min(4, max(1, len(columns)))
-    deep = -(-max(1, len(columns)) // wide)
-    figure = Figure(figsize=(3.1 * wide, (0.9 + 0.3 * len(results)) * deep), layout="constrained")
-    axes = np.atleast_1d(figure.subplots(deep, wide, sharey=True, squeeze=False)).ravel()
-    for axis, column in zip(axes, columns.values(), strict=False):
+    figure, axes = _panels(len(columns), rows=len(results))
+    for axis, column in zip(axes, columns.values(), strict=True):
         _draw_rows(axis, column, results)
-    for axis in axes[len(columns) :]:
-        axis.set_visible(False)
     return figure
 
 
-def _draw_rows(axis: "object", column: Column, results: Results) -> None:
-    from matplotlib.axes import Axes
+def _panels(count: int, *, rows: int) -> "tuple[Figure, list[Axes]]":
+    """As many panels as columns, at most four side by side."""
+    from matplotlib.figure import Figure
 
-    assert isinstance(axis, Axes)
+    wide = min(4, max(1, count))
+    deep = -(-max(1, count) // wide)
+    figure = Figure(figsize=(3.1 * wide, (0.9 + 0.3 * max(1, rows)) * deep), layout="constrained")
+    axes = figure.subplots(deep, wide, sharey=True, squeeze=False).ravel()
+    for axis in axes[count:]:
+        axis.set_visible(False)
+    return figure, list(axes[:count])
+
+
+def _draw_rows(axis: "Axes", column: Column, results: Results) -> None:
     for place, runs in enumerate(results.values()):
         values = [scores(column, [run]).mean for run in runs]
         axis.plot(values, [place] * len(values), "o", color="#2a6fbb", alpha=0.55, markersize=4)
@@ -143,12 +149,9 @@ def _draw_rows(axis: "object", column: Column, results: Results) -> None:
 
 def differences_figure(results: Results) -> "Figure":
     """Every row minus the first one: the difference and its 95 % interval, one panel per column."""
-    from matplotlib.figure import Figure
-
     columns, (first, *others) = available(results), results
-    figure = Figure(figsize=(2.4 * max(1, len(columns)), 1.0 + 0.32 * max(1, len(others))), layout="constrained")
-    axes = figure.subplots(1, max(1, len(columns)), sharey=True, squeeze=False)[0]
-    for axis, column in zip(axes, columns.values(), strict=False):
+    figure, axes = _panels(len(columns), rows=len(others))
+    for axis, column in zip(axes, columns.values(), strict=True):
         for place, row in enumerate(others):
             interval = difference(column, results[row], results[first], resamples=1000)
             good = (interval.value > 0) == (column.better == "higher")
