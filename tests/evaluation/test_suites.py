@@ -244,6 +244,22 @@ def test_stored_sequences(tmp_path):
     assert records.summary()["fp/rotate"].value == pytest.approx(100 / 3 / 30)
 
 
+def test_stored_frames_of_imagenet_p(tmp_path):
+    """Folders of frames; only one kind is there, so the score is partial and says so."""
+    for label, name in enumerate(("n00000001", "n00000002", "n00000003")):
+        for number in range(frame_count("translate", preset="imagenet")):
+            frame = tmp_path / "translate" / name / "film" / f"{number}.png"
+            frame.parent.mkdir(parents=True, exist_ok=True)
+            level = 20 * label if name != "n00000002" or number < 11 else 40  # one film changes its mind once
+            Image.new("RGB", (224, 224), (level, 0, 0)).save(frame)
+    records = evaluate(ByLevel(3, 20), f"imagenet-p:{tmp_path}", "perturbations", **QUICK)
+    cell = records.cells["sequence/translate"]
+    assert cell.predictions.shape == (3, 41)
+    assert cell.predictions[1].tolist() == [1] * 11 + [2] * 30
+    assert records.summary()["fp/translate"].value == pytest.approx(100 / 3 / 40)
+    assert "sequence/rotate" in records.header["partial"]
+
+
 # ---------------------------------------------------------------------- preprocessing and subsets
 
 
