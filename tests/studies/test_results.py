@@ -10,11 +10,11 @@ from holdfast.studies.plan import load_study
 from holdfast.studies.results import (
     RunResult,
     all_results,
-    file_name,
     fingerprint,
     finished,
     read_result,
     result_path,
+    row_file_name,
     write_result,
 )
 
@@ -71,6 +71,6 @@ def test_a_damaged_result_gets_one_sentence(tmp_path):
 @settings(max_examples=50, deadline=None)
 @given(st.text(max_size=40))
 def test_any_row_name_gives_a_file_name_without_a_folder(name):
-    assert file_name(name)
-    assert "/" not in file_name(name)
-    assert "\0" not in file_name(name)
+    assert row_file_name(name)
+    assert "/" not in row_file_name(name)
+    assert "\0" not in row_file_name(name)

@@ -22,7 +22,7 @@ from holdfast.analysis.summary import headlines
 from holdfast.attacks.undisturbed import undisturbed
 from holdfast.corruptions import recorded_name
 from holdfast.data import Source
-from holdfast.errors import HoldfastError, nearest
+from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import choose_device
 from holdfast.evaluation.fingerprints import content_fingerprint, data_fingerprint, fingerprint, model_fingerprint
 from holdfast.evaluation.fingerprints import versions as library_versions
@@ -30,6 +30,7 @@ from holdfast.evaluation.model_specs import LoadedModel, load_model
 from holdfast.evaluation.preprocessing import choose_preset, model_input, preprocessing
 from holdfast.evaluation.scoring import Judge
 from holdfast.evaluation.suites import EvaluationData, open_evaluation_data
+from holdfast.names import chosen_names
 
 logger = logging.getLogger(__name__)
 
@@ -156,15 +157,7 @@ def analyze(
 
 def parse_analyses(analyses: str | Sequence[str]) -> tuple[str, ...]:
     """Names of analyses, from a comma list or a sequence; each once."""
-    words = analyses.split(",") if isinstance(analyses, str) else analyses
-    names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
-    for name in names:
-        if name not in KINDS:
-            hint = nearest(name, KINDS) or f"; expected some of {', '.join(KINDS)}"
-            raise HoldfastError(f"unknown analysis {name!r}{hint}")
-    if not names:
-        raise HoldfastError(f"analyses must name at least one of {', '.join(KINDS)}, got none")
-    return names
+    return chosen_names(analyses, KINDS, one="analysis", several="analyses")
 
 
 def _run_all(

@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
+from holdfast.names import file_name
 
 FOLDER, ENDING = "analysis", ".safetensors"
 
@@ -45,7 +46,7 @@ class Result:
 def result_folder(out: Path, data: str, fingerprint: str) -> Path:
     """Where the results of one data set are kept below a run's folder."""
     short = hashlib.blake2b(fingerprint.encode(), digest_size=4).hexdigest()
-    plain = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in data)
+    plain = file_name(data, allowed="-_")
     return out / FOLDER / f"{plain.strip('-')[-60:] or 'data'}-{short}"
 
 

@@ -9,8 +9,9 @@ from jsonargparse import ArgumentParser
 from rich.markup import escape
 
 from holdfast.analysis.results import KINDS, Result, load_results
-from holdfast.cli.run_folders import file_name, own_data, run_folder
+from holdfast.cli.run_folders import model_file_name, own_data, run_folder
 from holdfast.errors import HoldfastError
+from holdfast.names import comma_list
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,7 +111,7 @@ def _settings(arguments: Namespace) -> "Settings":
     from holdfast.analysis.settings import Settings
 
     return Settings(
-        cells=_words(arguments.cells),
+        cells=comma_list(arguments.cells),
         masks=arguments.masks,
         occlusion_images=arguments.mask_images,
         ratio=arguments.ratio,
@@ -118,15 +119,11 @@ def _settings(arguments: Namespace) -> "Settings":
         top=arguments.top,
         epsilon=arguments.epsilon,
         noise_std=arguments.noise_std,
-        modules=_words(arguments.modules),
+        modules=comma_list(arguments.modules),
         clusters=arguments.clusters,
         pictures=arguments.pictures,
         query=_query(arguments.query),
     )
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _query(text: str) -> tuple[float, float]:
@@ -141,14 +138,14 @@ def _labels(models: list[str]) -> list[str]:
     """Short names for figures and folders; the whole spec where two would be the same."""
     short = [_label(model) for model in models]
     return [
-        name if short.count(name) == 1 else file_name(model.replace(":", "-"))
+        name if short.count(name) == 1 else model_file_name(model.replace(":", "-"))
         for name, model in zip(short, models, strict=True)
     ]
 
 
 def _label(model: str) -> str:
     folder = run_folder(model)
-    return folder.resolve().name if folder else file_name(model)
+    return folder.resolve().name if folder else model_file_name(model)
 
 
 def _stored(model: str) -> list[Stored]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.run_folders import file_name, own_data, run_folder
+from holdfast.cli.run_folders import model_file_name, own_data, run_folder
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run(arguments: Namespace) -> int:
     data = arguments.data or [_own_data(model, console)]
     options = ("limit", "seed", "device", "amp", "batch_size", "attack_batch_size", "workers", "extra")
     given = {name: getattr(arguments, name) for name in (*options, "stored_jpeg", "preset", "fresh")}
-    out = arguments.out or (None if run_folder(model) else Path("runs") / file_name(model))
+    out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
     try:
         served = assign(parse_suites(arguments.suite), data)
         records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]

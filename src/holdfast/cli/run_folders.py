@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.names import file_name
 
 
 def run_folder(model: str) -> Path | None:
@@ -14,10 +15,9 @@ def run_folder(model: str) -> Path | None:
     return Path(model) if Path(model).is_dir() else None
 
 
-def file_name(model: str) -> str:
+def model_file_name(model: str) -> str:
     """A model's name as a folder's, without what stands before the colon."""
-    text = model.partition(":")[2] or model
-    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in text).strip("-.") or "model"
+    return file_name(model.partition(":")[2] or model).strip("-.") or "model"
 
 
 def own_data(model: str, *, command: str) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from holdfast.cli.train import add_recipe_values, recipe_values
 from holdfast.errors import HoldfastError
+from holdfast.names import comma_list
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -34,7 +35,7 @@ def run(arguments: Namespace) -> None:
     study = load_study(
         arguments.study,
         overrides=recipe_values(arguments),
-        rows=_names(arguments.rows),
+        rows=comma_list(arguments.rows or ""),
         seeds=_numbers(arguments.seeds),
         test=arguments.test,
         limit=arguments.limit,
@@ -55,12 +56,8 @@ def run(arguments: Namespace) -> None:
     console.print(f"table, plots and verdicts: {page}", highlight=False)
 
 
-def _names(text: str | None) -> list[str]:
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
-
-
 def _numbers(text: str | None) -> list[int]:
     try:
-        return [int(number) for number in _names(text)]
+        return [int(number) for number in comma_list(text or "")]
     except ValueError as error:
         raise HoldfastError(f"--seeds must be whole numbers with commas between, got {text!r}") from error

@@ -14,10 +14,11 @@ from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, parameters, record
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source, Subset, open_data
 from holdfast.data.stored import OfficialSet, check_imagenet_order, is_official, open_official
-from holdfast.errors import HoldfastError, nearest
+from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import Cell, Plan, limited, shared_plan, stored_plan
 from holdfast.evaluation.fingerprints import content_fingerprint
 from holdfast.evaluation.preprocessing import Preprocessing
+from holdfast.names import chosen_names, file_name
 
 WNID = re.compile(r"n\d{8}")
 
@@ -91,15 +92,7 @@ def open_evaluation_data(data: Source | str, *, limit: int | None = None) -> Eva
 
 def parse_suites(suites: str | Sequence[str]) -> tuple[str, ...]:
     """Names of suites, from a comma list or a sequence; each once."""
-    words = suites.split(",") if isinstance(suites, str) else suites
-    names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
-    for name in names:
-        if name not in SUITES:
-            hint = nearest(name, SUITES) or f"; expected some of {', '.join(SUITES)}"
-            raise HoldfastError(f"unknown suite {name!r}{hint}")
-    if not names:
-        raise HoldfastError(f"suites must name at least one of {', '.join(SUITES)}, got none")
-    return names
+    return chosen_names(suites, SUITES, one="suite", several="suites")
 
 
 def assign(names: Sequence[str], specs: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
@@ -231,7 +224,7 @@ def _first(source: Source, limit: int | None) -> Source:
 def _slug(spec: str) -> str:
     name, _, rest = spec.partition(":")
     words = [name, *([Path(rest).stem] if rest else [])]
-    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in "-".join(words)).strip("-.")
+    return file_name("-".join(words)).strip("-.")
 
 
 def _plain(values: Any) -> Any:

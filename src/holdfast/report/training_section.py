@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.names import file_name
 from holdfast.report import figures
 from holdfast.report.figures import Line
 from holdfast.report.pictures import Picture, svg_picture
@@ -36,7 +37,7 @@ def training_figures(runs: Sequence[Run]) -> list[Picture]:
 
 
 def _curve(key: str, lines: Sequence[Line], *, title: str, label: str) -> Picture:
-    name = "training-" + "".join(letter if letter.isalnum() else "-" for letter in key)
+    name = "training-" + file_name(key, allowed="")
     return svg_picture(lambda: figures.curves(lines, x="epoch", y=label), name=name, title=title)
 
 

@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
+from holdfast.names import file_name
 from holdfast.studies.plan import Study
 from holdfast.training.recipe_files import as_values
 
@@ -47,12 +48,12 @@ def fingerprint(study: Study, row: str, seed: int) -> str:
 
 def result_path(folder: Path, row: str, seed: int) -> Path:
     """Where a run's result is kept."""
-    return folder / "results" / f"{file_name(row)}-seed{seed}.safetensors"
+    return folder / "results" / f"{row_file_name(row)}-seed{seed}.safetensors"
 
 
-def file_name(row: str) -> str:
-    """A row's name as a file's: letters, digits and a few signs."""
-    return "".join(letter if letter.isalnum() or letter in "=.+-" else "-" for letter in row) or "run"
+def row_file_name(row: str) -> str:
+    """A row's name as a file's."""
+    return file_name(row, allowed="=.+-") or "run"
 
 
 def write_result(path: Path, result: RunResult) -> None:

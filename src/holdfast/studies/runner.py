@@ -22,10 +22,10 @@ from holdfast.studies.plan import Study
 from holdfast.studies.results import (
     RunResult,
     all_results,
-    file_name,
     fingerprint,
     finished,
     result_path,
+    row_file_name,
     write_result,
 )
 
@@ -87,7 +87,7 @@ def do_run(study: Study, row: str, seed: int, *, out: Path) -> float:
     from holdfast.training.loop import train
     from holdfast.training.run_folder import RunFolder
 
-    folder = out / "runs" / file_name(row) / f"seed{seed}"
+    folder = out / "runs" / row_file_name(row) / f"seed{seed}"
     recipe = study.recipe_of(row, seed)
     RunFolder(folder).check(recipe, resume=True)
     if not (folder / "model.safetensors").exists():
