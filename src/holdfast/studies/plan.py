@@ -99,8 +99,10 @@ def load_study(
         test: other test data.
         limit: another number of test images.
     """
-    path = _find(name)
-    text = path.read_text(encoding="utf-8")
+    text, path = (
+        _find(name).read_text(encoding="utf-8"),
+        Path(name),
+    )  # sentences name a shipped study as it was asked for
     values = _extended(_read(text, path), path)
     values["rows"] = _chosen(_rows(values, path), rows, path)
     claims = [Claim(**claim) for claim in values.get("claims", ())]
