@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.studies.plan import load_study, study_names
+from holdfast.studies.results import fingerprint
 
 
 def write(path, text):
@@ -85,6 +86,18 @@ def test_the_command_line_changes_recipe_values_rows_seeds_and_test_data():
         ("recipe: digits/fan_nano\ntest: digits\nrows: {a: 3}", "must hold recipe values"),
         ("recipe: digits/fan_nano\ntest: digits\nrows: {a: {train: {epoch: 3}}}", "unknown recipe key 'train.epoch'"),
         ("recipe: digits/fan_nanu\ntest: digits\nrows: {a: {}}", "unknown recipe 'digits/fan_nanu'"),
+        (
+            "recipe: digits/fan_nano\ntest: digits\nrows: {a: {}}\nsteps: {b: 3}",
+            "row and step .* must hold",
+        ),
+        (
+            "recipe: digits/fan_nano\ntest: digits\nrows: {ab: {}, c: {model: {init: 'run:{aa}'}}}",
+            "no row or step 'aa'.*'ab'",
+        ),
+        (
+            "recipe: digits/fan_nano\ntest: digits\nrows: {a: {model: {init: '{b}'}}, b: {model: {init: '{a}'}}}",
+            "start from each other in a circle: (a from b from a|b from a from b)",
+        ),
         ("extends: cifar10/mian\nrows: {a: {}}", "unknown study 'cifar10/mian'"),
     ],
 )
@@ -96,3 +109,32 @@ def test_a_bad_study_gets_one_sentence(tmp_path, text, sentence):
 def test_an_unknown_row_is_answered_with_the_nearest():
     with pytest.raises(HoldfastError, match=r"has no row 'TAP\+ADl'.*TAP\+ADL"):
         load_study("cifar10/main", rows=["TAP+ADl"])
+
+
+STEPS = """
+recipe: digits/fan_nano
+test: digits:test
+steps: {second: {model: {init: "run:{first}"}}}
+rows: {first: {}, third: {model: {init: "run:{second}"}}, fourth: {train: {epochs: 2}}}
+"""
+
+
+def test_a_row_starts_from_the_run_of_another(tmp_path):
+    study = load_study(write(tmp_path / "steps.yaml", STEPS))
+    assert [study.needs(name) for name in ("first", "second", "third")] == [[], ["first"], ["second"]]
+    assert study.recipe_of("third", 0).model.init == "run:{second}"
+    assert study.recipe_of("third", 0, folders={"second": tmp_path}).model.init == f"run:{tmp_path}"
+
+
+def test_a_row_that_is_not_chosen_is_there_to_start_from(tmp_path):
+    study = load_study(write(tmp_path / "steps.yaml", STEPS), rows=["third"])
+    assert list(study.rows) == ["third"]
+    assert list(study.steps) == ["second", "first", "fourth"]
+    assert study.recipe_of("first", 0).model.init is None
+
+
+def test_what_a_run_starts_from_is_part_of_its_fingerprint(tmp_path):
+    study = load_study(write(tmp_path / "steps.yaml", STEPS))
+    other = load_study(write(tmp_path / "other.yaml", STEPS.replace("first: {}", "first: {train: {epochs: 7}}")))
+    assert fingerprint(study, "fourth", 0) == fingerprint(other, "fourth", 0)
+    assert fingerprint(study, "third", 0) != fingerprint(other, "third", 0)

@@ -8,7 +8,7 @@ from holdfast.cli.main import main
 from holdfast.evaluation.records import load_records
 from holdfast.studies.plan import load_study
 from holdfast.studies.results import all_results, result_path
-from holdfast.studies.runner import missing_runs
+from holdfast.studies.runner import missing_runs, run_path, with_starts
 
 STUDY = """# Two tiny rows
 recipe: digits/fan_nano
@@ -99,3 +99,70 @@ def test_a_run_of_another_recipe_is_not_overwritten(finished, capsys):
     file, out = finished
     assert main(["study", str(file), "--out", str(out), "--train.epochs=2"]) == 2
     assert "is a run of another recipe: train.epochs (1, now 2)" in capsys.readouterr().err
+
+
+TORA = """# Adapters on what another row trained
+recipe: digits/vit_nano
+common:
+  data: {train_subset: 40, val_subset: 10, workers: 0}
+  model: {kwargs: {embed_dim: 16, depth: 1, num_heads: 2, patch_size: 8}}
+  train: {epochs: 1, batch_size: 20}
+steps:
+  robust: &tora
+    model: {init: "run:{ViT}"}
+    objective: {name: tora, options: {steps: 1}}
+    tora: {phase: robust, lambdas: []}
+  phase 1: {<<: *tora, tora: {phase: accuracy, start: "{robust}", lambdas: []}}
+rows:
+  ViT: {}
+  TORA: {<<: *tora, tora: {phase: joint, start: "{phase 1}", lambdas: [0.9]}}
+seeds: [0, 1]
+test: digits:test
+limit: 20
+suites: [clean]
+"""
+
+
+@pytest.fixture(scope="module")
+def tora_study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tora")
+    (folder / "tora.yaml").write_text(TORA, encoding="utf-8")
+    return folder
+
+
+def test_what_rows_start_from_comes_first_and_once(tora_study):
+    study = load_study(tora_study / "tora.yaml")
+    runs = with_starts(study, missing_runs(study, tora_study / "none"), tora_study / "none")
+    assert runs[:4] == [("ViT", 0), ("robust", 0), ("phase 1", 0), ("TORA", 0)]
+    assert [seed for _, seed in runs] == [0] * 4 + [1] * 4
+
+
+def test_steps_are_trained_and_not_measured_with_several_processes_as_with_one(tora_study, capsys):
+    file = str(tora_study / "tora.yaml")
+    assert main(["study", file, "--out", str(tora_study / "one" / "out"), "--seeds", "0"]) == 0
+    assert main(["study", file, "--out", str(tora_study / "two" / "out"), "--seeds", "0", "--processes", "2"]) == 0
+    assert "2/2 TORA, seed 0" in capsys.readouterr().err
+    study = load_study(file, seeds=[0])
+    one, two = (all_results(tora_study / name / "out", study) for name in ("one", "two"))
+    assert list(one) == ["ViT", "TORA"]
+    assert one["TORA"][0].right["clean"].tolist() == two["TORA"][0].right["clean"].tolist()
+    assert (run_path(tora_study / "one" / "out", "phase 1", 0) / "tora.json").exists()
+    assert not (run_path(tora_study / "one" / "out", "phase 1", 0) / "records").exists()
+
+
+def test_a_study_takes_the_runs_that_one_beside_it_has_done(finished, capsys):
+    file, out = finished
+    (file.parent / "beside.yaml").write_text(
+        STUDY.replace("Two tiny rows", "Other rows").replace("  ADL: {", "  again: {").partition("claims")[0],
+        encoding="utf-8",
+    )
+    beside = out.parent / "beside"
+    assert main(["study", str(file.parent / "beside.yaml"), "--out", str(beside)]) == 0
+    said = capsys.readouterr().err
+    assert "2 of the runs were done by other studies beside this one" in said
+    assert not (beside / "runs").exists()
+    results = all_results(beside, load_study(file.parent / "beside.yaml"))
+    assert (
+        results["again"][0].right["pgd5"].tolist()
+        == all_results(out, load_study(file))["ADL"][0].right["pgd5"].tolist()
+    )

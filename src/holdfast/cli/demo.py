@@ -103,7 +103,7 @@ def _train(recipe: str, folder: Path, effort: Effort, console: Console) -> int:
     data = {"train": effort.training, "val": effort.validation}
     complete = load_recipe(recipe, {"data": data, "train": {"epochs": effort.epochs}})
     RunFolder(folder).check(complete, resume=True)
-    if (folder / "model.safetensors").exists():
+    if RunFolder(folder).finished:
         console.print("  trained already")
         return 0
     console.print(f"  training: {recipe}, {effort.epochs} epochs")

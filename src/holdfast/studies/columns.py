@@ -64,10 +64,17 @@ COLUMNS: dict[str, Column] = {
         ("stability",),
         _plain("stability"),
         "higher",
-        "cosine between attention on clean and on corrupted images",
+        "cosine between attention on clean images and under gaussian noise, severity 3 (TAP+ADL, Figure 5)",
+    ),
+    "stability_occluded": Column(
+        "st. occl.",
+        ("stability_occluded",),
+        _plain("stability_occluded"),
+        "higher",
+        "the same with a random tenth of the patches covered (AFAT, Figure 4)",
     ),
     "top_share": Column(
-        "top share", ("top_share",), _plain("top_share"), "lower", "attention received by the most attended tokens"
+        "top share", ("top_share",), _plain("top_share"), "lower", "attention received by the 5 most attended tokens"
     ),
     "head_similarity": Column(
         "head sim.", ("head_similarity",), _plain("head_similarity"), "lower", "mean cosine between heads"

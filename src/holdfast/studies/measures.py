@@ -1,5 +1,6 @@
 """Measures one trained run of a study, through ``holdfast.evaluate`` and ``holdfast.analyze``."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,14 +8,17 @@ import numpy as np
 
 from holdfast.analysis.analyze import analyze
 from holdfast.analysis.results import Result
+from holdfast.analysis.settings import Settings
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.studies.plan import Study
 
 ANALYSED = 256  # images that are looked at for attention: enough for a mean, and attention maps are slow
+SETTINGS = Settings(masks=4, occlusion_images=ANALYSED)
 
 # what a study keeps of an analysis: a value of every image, the mean over cells, layers and heads
 KEPT: dict[str, tuple[str, str]] = {
     "stability": ("stability", "flattened"),
+    "occlusion": ("stability_occluded", "scores"),
     "overfocus": ("top_share", "top_share"),
     "diversity": ("head_similarity", "similarity"),
 }
@@ -26,7 +30,9 @@ def measure(study: Study, folder: Path) -> tuple[dict[str, np.ndarray], dict[str
     records = evaluate(spec, study.test, study.suites, limit=study.limit, workers=0, show=False)
     right = {name: cell.right for name, cell in records.cells.items()}
     limit = min(study.limit or ANALYSED, ANALYSED)
-    analysed = analyze(spec, study.test, study.analyses, limit=limit, show=False).results if study.analyses else {}
+    analysed: Mapping[str, Result] = {}
+    if study.analyses:
+        analysed = analyze(spec, study.test, study.analyses, settings=SETTINGS, limit=limit, show=False).results
     measures = {KEPT[name][0]: per_image(found) for name, found in analysed.items() if name in KEPT}
     kept = ("preset", "frost", "versions", "data_fingerprint", "seed")
     return right, measures, {"evaluation": {name: records.header[name] for name in kept}, "analysed": limit}

@@ -1,11 +1,15 @@
 """A study as YAML: which rows, over which seeds, measured how. Without torch.
 
 A study names a recipe, values common to all rows, and rows that differ from it; or a ``sweep`` of recipe values, whose
-grid makes the rows. Every row is trained once per seed and measured on the same test images. ``extends`` takes
-everything that a study does not say itself from another one, except its rows and claims.
+grid makes the rows. Every row is trained once per seed and measured on the same test images. A row can start from
+another one: ``{name}`` in its values stands for the run folder of that row, or of one of the ``steps``, which are
+trained and not measured. ``extends`` takes everything that a study does not say itself from another one, except its
+rows, steps and claims.
 """
 
+import graphlib
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import resources
@@ -17,6 +21,8 @@ import yaml
 from holdfast.errors import HoldfastError, nearest
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import load_recipe, merge
+
+REFERENCE = re.compile(r"\{([^{}]+)\}")  # {row}: the folder of that row's run with the same seed
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Study:
         recipe: the shipped recipe or YAML file that all rows start from.
         common: recipe values of all rows.
         rows: recipe values of each row, by the row's name.
+        steps: likewise for what rows start from, and what is not measured itself.
         seeds: each row is trained once per seed.
         test: the data that are measured on; never those that anything is chosen on.
         limit: how many of the test images, stratified; null for all.
@@ -57,6 +64,7 @@ class Study:
     recipe: str
     rows: Mapping[str, Mapping[str, Any]]
     test: str
+    steps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     common: Mapping[str, Any] = field(default_factory=dict)
     seeds: tuple[int, ...] = (0, 1, 2)
     limit: int | None = None
@@ -64,9 +72,25 @@ class Study:
     analyses: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
 
-    def recipe_of(self, row: str, seed: int) -> Recipe:
-        """The complete recipe of one run."""
-        return load_recipe(self.recipe, merge(merge(self.common, self.rows[row]), {"seed": seed}))
+    def recipe_of(self, name: str, seed: int, *, folders: Mapping[str, Path] | None = None) -> Recipe:
+        """The complete recipe of one run of a row or step.
+
+        Args:
+            name: the row or step.
+            seed: its seed.
+            folders: where the runs are that it starts from; without, they stay as the file names them.
+        """
+        values = self._values(name)
+        if folders is not None:
+            values = _filled(values, folders)
+        return load_recipe(self.recipe, merge(merge(self.common, values), {"seed": seed}))
+
+    def needs(self, name: str) -> list[str]:
+        """The rows and steps whose runs this row or step starts from."""
+        return list(dict.fromkeys(_references(self._values(name))))
+
+    def _values(self, name: str) -> Mapping[str, Any]:
+        return self.rows[name] if name in self.rows else self.steps[name]
 
 
 def study_names() -> list[str]:
@@ -104,7 +128,11 @@ def load_study(
         Path(name),
     )  # sentences name a shipped study as it was asked for
     values = _extended(_read(text, path), path)
-    values["rows"] = _chosen(_rows(values, path), rows, path)
+    steps, every_row = values.get("steps") or {}, _rows(values, path)
+    _check_references(steps | every_row, path)
+    values["rows"] = _chosen(every_row, rows, path)
+    # a row that was not asked for is still there for others to start from
+    values["steps"] = {**steps, **{name: row for name, row in every_row.items() if name not in values["rows"]}}
     claims = [Claim(**claim) for claim in values.get("claims", ())]
     study = Study(
         name=str(name).removesuffix(".yaml").strip("/").replace("/", "-"),
@@ -120,8 +148,8 @@ def load_study(
             "claims": tuple(claim for claim in claims if {claim.row, claim.against} <= set(values["rows"])),
         },
     )
-    for row in study.rows:
-        study.recipe_of(row, study.seeds[0])  # a misspelt key is found before the first run
+    for run in (*study.steps, *study.rows):
+        study.recipe_of(run, study.seeds[0])  # a misspelt key is found before the first run
     return study
 
 
@@ -131,7 +159,7 @@ def _extended(values: dict[str, Any], path: Path) -> dict[str, Any]:
         parent = _find(values.pop("extends"))
         inherited = _extended(_read(parent.read_text(encoding="utf-8"), parent), parent)
         common = merge(inherited.get("common", {}), values.get("common", {}))
-        inherited = {key: value for key, value in inherited.items() if key not in ("rows", "sweep", "claims")}
+        inherited = {key: value for key, value in inherited.items() if key not in ("rows", "steps", "sweep", "claims")}
         values = {**inherited, **values, "common": common}
     missing = [key for key in ("recipe", "test") if key not in values]
     if missing:
@@ -158,8 +186,8 @@ def _read(text: str, path: Path) -> dict[str, Any]:
 def _rows(values: dict[str, Any], path: Path) -> dict[str, Mapping[str, Any]]:
     """The rows, times the grid of the sweep."""
     rows, sweep = values.get("rows") or {"": {}}, values.pop("sweep", None) or {}
-    if not all(isinstance(row, Mapping) for row in rows.values()):
-        raise HoldfastError(f"every row of study {str(path)!r} must hold recipe values, {{}} for none")
+    if not all(isinstance(run, Mapping) for run in (*rows.values(), *(values.get("steps") or {}).values())):
+        raise HoldfastError(f"every row and step of study {str(path)!r} must hold recipe values, {{}} for none")
     grid = itertools.product(*([(key, value) for value in choices] for key, choices in sweep.items()))
     points = [dict(point) for point in grid]
     return {
@@ -169,6 +197,36 @@ def _rows(values: dict[str, Any], path: Path) -> dict[str, Mapping[str, Any]]:
         for name, row in rows.items()
         for point in points
     }
+
+
+def _check_references(runs: Mapping[str, Any], path: Path) -> None:
+    """A row or step can start only from one that exists, and never from itself in the end."""
+    starts = {name: _references(values) for name, values in runs.items()}
+    for name, others in starts.items():
+        for other in others:
+            if other not in runs:
+                hint = nearest(other, runs) or f"; it has {', '.join(map(repr, runs))}"
+                raise HoldfastError(
+                    f"study {str(path)!r} has no row or step {other!r} for {name!r} to start from{hint}"
+                )
+    try:
+        graphlib.TopologicalSorter(starts).prepare()
+    except graphlib.CycleError as error:
+        circle = " from ".join(reversed(error.args[1]))
+        raise HoldfastError(f"rows of study {str(path)!r} start from each other in a circle: {circle}") from error
+
+
+def _references(values: Any) -> list[str]:
+    """Every name in braces, in any text of nested values."""
+    if isinstance(values, Mapping):
+        return [name for value in values.values() for name in _references(value)]
+    return REFERENCE.findall(values) if isinstance(values, str) else []
+
+
+def _filled(values: Any, folders: Mapping[str, Path]) -> Any:
+    if isinstance(values, Mapping):
+        return {key: _filled(value, folders) for key, value in values.items()}
+    return REFERENCE.sub(lambda found: str(folders[found[1]]), values) if isinstance(values, str) else values
 
 
 def merge_all(*values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """What one run of a study said of every image, in one small file: enough for every score, interval and comparison."""
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,13 @@ class RunResult:
 
 
 def fingerprint(study: Study, row: str, seed: int) -> str:
-    """Names everything that a run's result depends on: recipe, seed, test images, suites and analyses."""
+    """Names everything that a run's result depends on: recipe, seed, test images, suites, analyses, where it starts."""
     recipe = as_values(study.recipe_of(row, seed))
     for harmless in ("workers", "download"):
         recipe["data"].pop(harmless)
     measured = [study.test, study.limit, study.suites, study.analyses]
-    return hashlib.sha256(json.dumps([recipe, measured], sort_keys=True).encode()).hexdigest()[:16]
+    starts = [[fingerprint(study, other, seed) for other in needed]] if (needed := study.needs(row)) else []
+    return hashlib.sha256(json.dumps([recipe, measured, *starts], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def result_path(folder: Path, row: str, seed: int) -> Path:
@@ -102,6 +104,24 @@ def finished(folder: Path, study: Study, row: str, seed: int) -> RunResult | Non
         return None
     result = read_result(path)
     return result if result.header.get("fingerprint") == fingerprint(study, row, seed) else None
+
+
+def adopt(folder: Path, study: Study) -> int:
+    """Take what this study lacks from the studies beside it, where they did the very same run; returns how many."""
+    missing = [(row, seed) for row in study.rows for seed in study.seeds if finished(folder, study, row, seed) is None]
+    if not missing:
+        return 0
+    beside = {}
+    for path in sorted(folder.resolve().parent.glob("*/results/*.safetensors")):
+        with contextlib.suppress(HoldfastError):  # another study's broken file is for that study to name
+            result = read_result(path)
+            beside[result.header.get("fingerprint")] = result
+    adopted = 0
+    for row, seed in missing:
+        if same := beside.get(fingerprint(study, row, seed)):
+            write_result(result_path(folder, row, seed), replace(same, row=row))
+            adopted += 1
+    return adopted
 
 
 def all_results(folder: Path, study: Study) -> dict[str, list[RunResult]]:

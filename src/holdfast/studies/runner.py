@@ -8,8 +8,8 @@ import contextlib
 import json
 import multiprocessing
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
 from rich.console import Console
@@ -21,6 +21,7 @@ from holdfast.studies.measures import measure
 from holdfast.studies.plan import Study
 from holdfast.studies.results import (
     RunResult,
+    adopt,
     all_results,
     fingerprint,
     finished,
@@ -28,6 +29,9 @@ from holdfast.studies.results import (
     row_file_name,
     write_result,
 )
+from holdfast.training.run_folder import RunFolder
+
+Run = tuple[str, int]  # a row or step, and its seed
 
 
 def run_study(
@@ -44,33 +48,52 @@ def run_study(
     console = console or Console(stderr=True)
     if processes < 1:
         raise HoldfastError(f"processes must be at least 1, got {processes}")
+    if adopted := adopt(out, study):
+        console.print(f"{adopted} of the runs were done by other studies beside this one", highlight=False)
     missing = missing_runs(study, out)
     total = len(study.rows) * len(study.seeds)
     if len(missing) < total:
         console.print(f"{total - len(missing)} of {total} runs are finished", highlight=False)
-    for done, (row, seed, seconds) in enumerate(_each(study, missing, out=out, processes=processes), 1):
-        count = f"{total - len(missing) + done}/{total}"
-        console.print(f"{count} {row}, seed {seed}: {seconds / 60:.1f} processor minutes", highlight=False)
+    done = total - len(missing)
+    for (name, seed), seconds in _each(study, with_starts(study, missing, out), out=out, processes=processes):
+        done += name in study.rows
+        console.print(f"{done}/{total} {name}, seed {seed}: {seconds / 60:.1f} processor minutes", highlight=False)
     return all_results(out, study)
 
 
-def missing_runs(study: Study, out: Path) -> list[tuple[str, int]]:
+def missing_runs(study: Study, out: Path) -> list[Run]:
     """The runs that have no result yet, seed by seed, so that a study that is cut has compared all rows."""
     return [(row, seed) for seed in study.seeds for row in study.rows if finished(out, study, row, seed) is None]
 
 
-def _each(study: Study, runs: list[tuple[str, int]], *, out: Path, processes: int) -> Iterator[tuple[str, int, float]]:
+def with_starts(study: Study, runs: Sequence[Run], out: Path) -> list[Run]:
+    """These runs, each behind the runs that it starts from, as far as those are not trained yet."""
+    ordered: dict[Run, None] = {}
+    for name, seed in runs:
+        starts = [(other, seed) for other in study.needs(name)]
+        untrained = [start for start in starts if not RunFolder(run_path(out, *start)).finished]
+        ordered |= dict.fromkeys([*with_starts(study, untrained, out), (name, seed)])
+    return list(ordered)
+
+
+def _each(study: Study, runs: list[Run], *, out: Path, processes: int) -> Iterator[tuple[Run, float]]:
     if processes == 1 or len(runs) < 2:
-        for row, seed in runs:
-            yield row, seed, do_run(study, row, seed, out=out)
+        for run in runs:
+            yield run, do_run(study, *run, out=out)
         return
     # spawn: a forked process would share torch's thread pools
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_share_cores, initargs=(processes,)) as pool:
-        waiting = {pool.submit(do_run, study, row, seed, out=out): (row, seed) for row, seed in runs}
+        waiting, going = list(runs), dict[Future[float], Run]()
         try:
-            for future in as_completed(waiting):
-                yield *waiting[future], future.result()
+            while waiting or going:
+                unfinished = {*waiting, *going.values()}
+                ready = [run for run in waiting if not unfinished & {(other, run[1]) for other in study.needs(run[0])}]
+                for run in ready[: processes - len(going)]:
+                    waiting.remove(run)
+                    going[pool.submit(do_run, study, *run, out=out)] = run
+                for future in wait(going, return_when=FIRST_COMPLETED).done:
+                    yield going.pop(future), future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -82,24 +105,30 @@ def _share_cores(processes: int) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // processes))
 
 
-def do_run(study: Study, row: str, seed: int, *, out: Path) -> float:
-    """Train, measure and keep one run; returns the processor seconds of it all."""
-    from holdfast.training.loop import train
-    from holdfast.training.run_folder import RunFolder
+def run_path(out: Path, name: str, seed: int) -> Path:
+    """The run folder of a row or step."""
+    return out / "runs" / row_file_name(name) / f"seed{seed}"
 
-    folder = out / "runs" / row_file_name(row) / f"seed{seed}"
-    recipe = study.recipe_of(row, seed)
+
+def do_run(study: Study, name: str, seed: int, *, out: Path) -> float:
+    """Train one run; measure and keep it if it is a row. Returns the processor seconds of it all."""
+    from holdfast.training.loop import train
+
+    folder = run_path(out, name, seed)
+    recipe = study.recipe_of(name, seed, folders={other: run_path(out, other, seed) for other in study.needs(name)})
     RunFolder(folder).check(recipe, resume=True)
-    if not (folder / "model.safetensors").exists():
+    if not RunFolder(folder).finished:
         with _cost(folder, "train"):
             result = train(recipe, out=folder, resume=True, show=False)
         if result.stopped_by:
             raise KeyboardInterrupt
+    if name not in study.rows or finished(out, study, name, seed) is not None:
+        return sum(_read_cost(folder).values())
     with _cost(folder, "measure"):
         right, measures, facts = measure(study, folder)
     cost = _read_cost(folder)
     header = {
-        "fingerprint": fingerprint(study, row, seed),
+        "fingerprint": fingerprint(study, name, seed),
         "test": study.test,
         "limit": study.limit,
         "processor_seconds": cost,
@@ -107,7 +136,7 @@ def do_run(study: Study, row: str, seed: int, *, out: Path) -> float:
         **facts,
     }
     try:
-        write_result(result_path(out, row, seed), RunResult(row, seed, right, measures, header))
+        write_result(result_path(out, name, seed), RunResult(name, seed, right, measures, header))
     except OSError as error:
         raise HoldfastError(f"out must be a folder we can write to, got {str(out)!r} ({error.strerror})") from error
     return sum(cost.values())

@@ -13,7 +13,7 @@ from torch import nn
 from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.models.tora import ToraViT
-from holdfast.models.tora_files import BACKBONE, save_tora
+from holdfast.models.tora_files import BACKBONE, DESCRIPTION, save_tora
 from holdfast.training.augment import ImageFormat
 from holdfast.training.checkpoint import save_weights
 from holdfast.training.recipe import Recipe
@@ -36,6 +36,11 @@ class RunFolder:
     def recipe(self) -> Path:
         """The complete recipe."""
         return self.path / "recipe.yaml"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has written its model."""
+        return any((self.path / name).is_file() for name in ("config.json", DESCRIPTION))  # what is written last
 
     def check(self, recipe: Recipe, *, resume: bool) -> None:
         """Refuse a folder that holds a run, unless it is to be continued and is of the same recipe."""
