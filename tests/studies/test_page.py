@@ -2,11 +2,14 @@
 
 import csv
 import io
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.studies.columns import COLUMNS, scores
+from holdfast.studies.figures import traced, training_figure
 from holdfast.studies.page import claims_table, csv_table, markdown_table, page, write_page
 from holdfast.studies.plan import Claim, load_study
 from tests.studies.test_results import result
@@ -41,8 +44,15 @@ def test_the_page_and_its_plots_are_written_and_repeatable(tmp_path):
     path = write_page(study, runs, out=tmp_path / "out")
     assert path.read_text(encoding="utf-8") == page(study, runs)
     assert study.title in page(study, runs)
-    for name in ("rows.png", "differences.png", "table.csv"):
+    for name in ("rows.png", "differences.png", "training.png", "table.csv"):
         assert (tmp_path / "out" / name).stat().st_size > 100
+
+
+def test_a_line_of_the_training_plot_is_the_mean_over_the_seeds():
+    runs = [replace(result(seed=seed), traces={"adl": np.array([[1, seed], [2, 4.0]])}) for seed in (0, 1)]
+    (axis,) = [axis for axis in training_figure({"ADL": runs}).axes if axis.get_visible()]
+    assert axis.lines[0].get_xydata().tolist() == [[1, 0.5], [2, 4]]
+    assert traced({"ADL": runs}) == ["adl"]
 
 
 def test_a_single_row_still_gives_a_page(tmp_path):

@@ -18,12 +18,14 @@ from holdfast.studies.results import (
     write_result,
 )
 
+TRACES = {"grad_norm": np.array([[20, 0.5], [40, 0.25]])}
+
 
 def result(row="baseline", seed=0, *, images=9, header=None):
     rng = np.random.default_rng(seed)
     right = {cell: rng.integers(0, 2, images).astype(float) for cell in ("clean", "fog/3", "pgd5")}
     right["occlusion-random"] = rng.integers(0, 11, images) / 10
-    return RunResult(row, seed, right, {"stability": rng.random(images)}, header or {})
+    return RunResult(row, seed, right, {"stability": rng.random(images)}, header or {}, TRACES)
 
 
 def test_what_was_right_comes_back_exactly_and_takes_a_bit_per_image(tmp_path):
@@ -34,6 +36,7 @@ def test_what_was_right_comes_back_exactly_and_takes_a_bit_per_image(tmp_path):
         assert np.array_equal(after.right[cell], before.right[cell])
     assert np.allclose(after.right["occlusion-random"], before.right["occlusion-random"], atol=1e-7)
     assert np.allclose(after.measures["stability"], before.measures["stability"], atol=1e-7)
+    assert after.traces["grad_norm"].tolist() == [[20, 0.5], [40, 0.25]]
     assert (tmp_path / "one.safetensors").stat().st_size < 12_000
 
 

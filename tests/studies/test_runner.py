@@ -47,6 +47,7 @@ def test_every_run_has_one_result_and_the_page_has_the_table(finished):
     assert set(results["ADL"][0].right) == {"clean", "pgd5"}
     assert len(results["ADL"][0].measures["top_share"]) == 20
     assert results["ADL"][0].header["processor_seconds"]["train"] > 0
+    assert results["ADL"][0].traces["adl_active_rows"].tolist() == [[2, 0]]
     page = (out / "summary.md").read_text(encoding="utf-8")
     assert page.startswith("# Two tiny rows")
     assert "ADL spreads attention" in page

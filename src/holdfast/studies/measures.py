@@ -1,5 +1,6 @@
 """Measures one trained run of a study, through ``holdfast.evaluate`` and ``holdfast.analyze``."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ KEPT: dict[str, tuple[str, str]] = {
     "diversity": ("head_similarity", "similarity"),
 }
 
+# what a study keeps of a training's log, where there is such a figure
+TRACED = ("cross_entropy", "grad_norm", "alignment", "selection_change", "corruptor_grad_norm", "adl_active_rows")
+
 
 def measure(study: Study, folder: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
     """What one run says of every test image: shares of right answers per cell, measures, and facts for the header."""
@@ -44,3 +48,11 @@ def per_image(found: Result) -> np.ndarray:
     if found.kind == "stability":
         values = values.swapaxes(0, 1)  # images first
     return np.nanmean(values.reshape(len(values), -1), axis=1)
+
+
+def traces(folder: Path) -> dict[str, np.ndarray]:
+    """What the training logged over its steps, (T, 2) by name: whether a method was at work at all."""
+    lines = map(json.loads, (folder / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    steps = [line for line in lines if line["event"] == "step"]
+    found = {name: [(line["step"], line[name]) for line in steps if name in line] for name in TRACED}
+    return {name: np.array(points, dtype=np.float64) for name, points in found.items() if points}

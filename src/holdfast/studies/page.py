@@ -1,8 +1,7 @@
 """What people see of a study: one table, plots, and a verdict on every claim, all recomputed from the results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.table import Table
@@ -10,22 +9,17 @@ from rich.table import Table
 from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.intervals import Interval, Spread
-from holdfast.studies.columns import COLUMNS, Column, available, difference, scores, verdict
+from holdfast.studies.columns import COLUMNS, available, difference, scores, verdict
+from holdfast.studies.figures import Results, figures, traced
 from holdfast.studies.plan import Claim, Study
 from holdfast.studies.results import RunResult
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-Results = Mapping[str, Sequence[RunResult]]
-
 
 def write_page(study: Study, results: Results, *, out: Path) -> Path:
-    """Write ``summary.md``, ``table.csv``, ``rows.png`` and ``differences.png``; returns the page's path."""
+    """Write ``summary.md``, ``table.csv`` and the plots; returns the page's path."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name, figure in (("rows", rows_figure(results)), ("differences", differences_figure(results))):
+        for name, figure in figures(results).items():
             with atomic.replacing(out / f"{name}.png") as temporary:
                 figure.savefig(temporary, dpi=130, format="png")
         atomic.write_text(out / "table.csv", csv_table(results))
@@ -51,6 +45,8 @@ def page(study: Study, results: Results) -> str:
     judged = [claim for claim in study.claims if claim.column in columns and {claim.row, claim.against} <= set(results)]
     if judged:
         parts += ["## What the papers say", claims_table(judged, results)]
+    if traced(results):
+        parts += ["## While training", "![what the training logged](training.png)"]
     return "\n\n".join(parts) + "\n"
 
 
@@ -111,60 +107,6 @@ def terminal_table(study: Study, results: Results) -> Table:
             row.replace("[", r"\["), *(_spread(scores(column, runs)) for column in columns.values()), str(len(runs))
         )
     return table
-
-
-def rows_figure(results: Results) -> "Figure":
-    """One panel per column: every seed a dot, the mean a bar."""
-    columns = available(results)
-    figure, axes = _panels(len(columns), rows=len(results))
-    for axis, column in zip(axes, columns.values(), strict=True):
-        _draw_rows(axis, column, results)
-    return figure
-
-
-def _panels(count: int, *, rows: int) -> "tuple[Figure, list[Axes]]":
-    """As many panels as columns, at most four side by side."""
-    from matplotlib.figure import Figure
-
-    wide = min(4, max(1, count))
-    deep = -(-max(1, count) // wide)
-    figure = Figure(figsize=(3.1 * wide, (0.9 + 0.3 * max(1, rows)) * deep), layout="constrained")
-    axes = figure.subplots(deep, wide, sharey=True, squeeze=False).ravel()
-    for axis in axes[count:]:
-        axis.set_visible(False)
-    return figure, list(axes[:count])
-
-
-def _draw_rows(axis: "Axes", column: Column, results: Results) -> None:
-    for place, runs in enumerate(results.values()):
-        values = [scores(column, [run]).mean for run in runs]
-        axis.plot(values, [place] * len(values), "o", color="#2a6fbb", alpha=0.55, markersize=4)
-        axis.plot([float(np.mean(values))], [place], "|", color="#12334f", markersize=14, markeredgewidth=2)
-    axis.set_yticks(range(len(results)), list(results), fontsize=8)
-    axis.set_ylim(len(results) - 0.5, -0.5)
-    axis.set_title(f"{column.title} ({'↑' if column.better == 'higher' else '↓'} better)", fontsize=9)
-    axis.tick_params(axis="x", labelsize=7)
-    axis.grid(axis="x", alpha=0.3)
-
-
-def differences_figure(results: Results) -> "Figure":
-    """Every row minus the first one: the difference and its 95 % interval, one panel per column."""
-    columns, (first, *others) = available(results), results
-    figure, axes = _panels(len(columns), rows=len(others))
-    for axis, column in zip(axes, columns.values(), strict=True):
-        for place, row in enumerate(others):
-            interval = difference(column, results[row], results[first], resamples=1000)
-            good = (interval.value > 0) == (column.better == "higher")
-            colour = ("#2e7d32" if good else "#c62828") if interval.excludes_zero else "#757575"
-            axis.plot([interval.low, interval.high], [place, place], color=colour, linewidth=2)
-            axis.plot([interval.value], [place], "o", color=colour, markersize=5)
-        axis.axvline(0, color="black", linewidth=0.8)
-        axis.set_yticks(range(len(others)), others, fontsize=8)
-        axis.set_ylim(max(1, len(others)) - 0.5, -0.5)
-        axis.set_title(column.title, fontsize=9)
-        axis.tick_params(axis="x", labelsize=7)
-        axis.grid(axis="x", alpha=0.3)
-    return figure
 
 
 def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:

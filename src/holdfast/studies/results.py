@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class RunResult:
         right: per cell the share of right answers of every image, (N,).
         measures: per analysis measure one value of every image, (N,), or one value for all, (1,).
         header: plain data: fingerprint, test data, number of parameters, processor hours, versions.
+        traces: what the training logged, step and value, (T, 2), by its name in the log.
     """
 
     row: str
@@ -36,6 +37,7 @@ class RunResult:
     right: Mapping[str, np.ndarray]
     measures: Mapping[str, np.ndarray]
     header: Mapping[str, Any]
+    traces: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def fingerprint(study: Study, row: str, seed: int) -> str:
@@ -62,6 +64,7 @@ def write_result(path: Path, result: RunResult) -> None:
     """Write one result, renamed into place."""
     arrays = dict(_packed(cell, values) for cell, values in result.right.items())
     arrays |= {f"measure/{name}": values.astype(np.float32) for name, values in result.measures.items()}
+    arrays |= {f"trace/{name}": values.astype(np.float32) for name, values in result.traces.items()}
     images = len(next(iter(result.right.values()), ()))
     header = {"row": result.row, "seed": result.seed, "images": images, **result.header}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,8 +85,11 @@ def read_result(path: Path) -> RunResult:
         for name, values in arrays.items()
         if name.startswith(("bits/", "share/"))
     }
-    measures = {name.removeprefix("measure/"): a for name, a in arrays.items() if name.startswith("measure/")}
-    return RunResult(header.pop("row"), header.pop("seed"), right, measures, header)
+    measures, traces = (
+        {name.removeprefix(kind): values for name, values in arrays.items() if name.startswith(kind)}
+        for kind in ("measure/", "trace/")
+    )
+    return RunResult(header.pop("row"), header.pop("seed"), right, measures, header, traces)
 
 
 def _packed(cell: str, values: np.ndarray) -> tuple[str, np.ndarray]:

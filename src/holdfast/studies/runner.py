@@ -17,7 +17,7 @@ from rich.console import Console
 from holdfast import atomic
 from holdfast._version import __version__
 from holdfast.errors import HoldfastError
-from holdfast.studies.measures import measure
+from holdfast.studies.measures import measure, traces
 from holdfast.studies.plan import Study
 from holdfast.studies.results import (
     RunResult,
@@ -136,7 +136,7 @@ def do_run(study: Study, name: str, seed: int, *, out: Path) -> float:
         **facts,
     }
     try:
-        write_result(result_path(out, name, seed), RunResult(name, seed, right, measures, header))
+        write_result(result_path(out, name, seed), RunResult(name, seed, right, measures, header, traces(folder)))
     except OSError as error:
         raise HoldfastError(f"out must be a folder we can write to, got {str(out)!r} ({error.strerror})") from error
     return sum(cost.values())

@@ -1,0 +1,107 @@
+"""Plots of a study: every run in every column, differences with their intervals, and what the trainings logged."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from holdfast.studies.columns import Column, available, difference, scores
+from holdfast.studies.results import RunResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Results = Mapping[str, Sequence[RunResult]]
+
+
+def figures(results: Results) -> "dict[str, Figure]":
+    """All plots by name."""
+    drawn = {"rows": rows_figure(results), "differences": differences_figure(results)}
+    return drawn | ({"training": training_figure(results)} if traced(results) else {})
+
+
+def rows_figure(results: Results) -> "Figure":
+    """One panel per column: every seed a dot, the mean a bar."""
+    columns = available(results)
+    figure, axes = _panels(len(columns), rows=len(results))
+    for axis, column in zip(axes, columns.values(), strict=True):
+        _draw_rows(axis, column, results)
+    return figure
+
+
+def _panels(count: int, *, rows: int, share_rows: bool = True) -> "tuple[Figure, list[Axes]]":
+    """As many panels as columns, at most four side by side."""
+    from matplotlib.figure import Figure
+
+    wide = min(4, max(1, count))
+    deep = -(-max(1, count) // wide)
+    figure = Figure(figsize=(3.1 * wide, (0.9 + 0.3 * max(1, rows)) * deep), layout="constrained")
+    axes = figure.subplots(deep, wide, sharey=share_rows, squeeze=False).ravel()
+    for axis in axes[count:]:
+        axis.set_visible(False)
+    return figure, list(axes[:count])
+
+
+def _draw_rows(axis: "Axes", column: Column, results: Results) -> None:
+    for place, runs in enumerate(results.values()):
+        values = [scores(column, [run]).mean for run in runs]
+        axis.plot(values, [place] * len(values), "o", color="#2a6fbb", alpha=0.55, markersize=4)
+        axis.plot([float(np.mean(values))], [place], "|", color="#12334f", markersize=14, markeredgewidth=2)
+    axis.set_yticks(range(len(results)), list(results), fontsize=8)
+    axis.set_ylim(len(results) - 0.5, -0.5)
+    axis.set_title(f"{column.title} ({'↑' if column.better == 'higher' else '↓'} better)", fontsize=9)
+    axis.tick_params(axis="x", labelsize=7)
+    axis.grid(axis="x", alpha=0.3)
+
+
+def differences_figure(results: Results) -> "Figure":
+    """Every row minus the first one: the difference and its 95 % interval, one panel per column."""
+    columns, (first, *others) = available(results), results
+    figure, axes = _panels(len(columns), rows=len(others))
+    for axis, column in zip(axes, columns.values(), strict=True):
+        for place, row in enumerate(others):
+            interval = difference(column, results[row], results[first], resamples=1000)
+            good = (interval.value > 0) == (column.better == "higher")
+            colour = ("#2e7d32" if good else "#c62828") if interval.excludes_zero else "#757575"
+            axis.plot([interval.low, interval.high], [place, place], color=colour, linewidth=2)
+            axis.plot([interval.value], [place], "o", color=colour, markersize=5)
+        axis.axvline(0, color="black", linewidth=0.8)
+        axis.set_yticks(range(len(others)), others, fontsize=8)
+        axis.set_ylim(max(1, len(others)) - 0.5, -0.5)
+        axis.set_title(column.title, fontsize=9)
+        axis.tick_params(axis="x", labelsize=7)
+        axis.grid(axis="x", alpha=0.3)
+    return figure
+
+
+def traced(results: Results) -> list[str]:
+    """What at least one training logged, in the order of the log."""
+    return list(dict.fromkeys(name for runs in results.values() for run in runs for name in run.traces))
+
+
+def training_figure(results: Results) -> "Figure":
+    """One panel per logged figure, one line per row: the mean over its seeds."""
+    names = traced(results)
+    figure, axes = _panels(len(names), rows=6, share_rows=False)
+    colours = dict(zip(results, _colours(len(results)), strict=True))
+    for axis, name in zip(axes, names, strict=True):
+        for row, runs in results.items():
+            kept = [run.traces[name] for run in runs if name in run.traces]
+            if kept and len({len(trace) for trace in kept}) == 1:
+                mean = np.mean(kept, axis=0)
+                axis.plot(mean[:, 0], mean[:, 1], color=colours[row], linewidth=1.3)
+        axis.set_title(name.replace("_", " "), fontsize=9)
+        axis.set_xlabel("step", fontsize=7)
+        axis.tick_params(labelsize=7)
+        axis.grid(alpha=0.3)
+    lines = [axes[0].plot([], [], color=colour, label=row)[0] for row, colour in colours.items()]
+    figure.legend(handles=lines, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
+    return figure
+
+
+def _colours(count: int) -> list[str]:
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    return [to_hex(colormaps["tab10" if count <= 10 else "tab20"](place)) for place in range(count)]
