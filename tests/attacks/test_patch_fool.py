@@ -240,9 +240,19 @@ def test_the_model_is_untouched(training):
 def test_the_defaults_are_the_published_ones():
     attack = PRESETS["patch-fool"]
     assert (attack.steps, attack.lr, attack.decay, attack.decay_every) == (250, 0.22, 0.95, 10)
-    assert (attack.attention_weight, attack.select, attack.select_block, attack.patches) == (0.002, "attention", 4, 1)
+    assert (attack.attention_weight, attack.select, attack.patches) == (0.002, "attention", 1)
     sparse = PRESETS["patch-fool-sparse"]
     assert (sparse.pixels, sparse.mask_steps, sparse.mask_lr) == (250, 200, 1e-2)
+
+
+def test_block_4_chooses_or_the_last_of_a_shallower_model():
+    model, images, labels = build("fan_nano")
+    chosen = PatchFool(steps=0)(model, images, labels).record["chosen"]
+    each = [PatchFool(steps=0, select_block=b)(model, images, labels).record["chosen"] for b in range(6)]
+    assert chosen == each[4]
+    assert chosen != each[1]
+    model.model.blocks = model.model.blocks[:2]
+    assert PatchFool(steps=0)(model, images, labels).record["chosen"] == each[1]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from PIL import Image
 from holdfast import evaluate
 from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, corrupt, keyed
 from holdfast.corruptions.sequences import TEST_SEQUENCES, frame_count, perturb
+from holdfast.data.source import ArraySource
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import limited
 from holdfast.evaluation.suites import SUITES, assign, fitting_patch, open_evaluation_data
@@ -121,6 +122,19 @@ def test_patch_fool_and_autoattack_run_as_suites():
     source = plain([0, 1], margin=[0, 1], level=20)
     wrong = type(source)("wrong", source.images, np.array([3, 3]), tuple("abcd"), source.numbers)
     assert evaluate(ByLevel(4, 20), wrong, "autoattack-cifar", **QUICK).cells["autoattack-cifar"].accuracy == 0.0
+
+
+def test_sparse_patch_fool_runs_as_a_suite():
+    records = evaluate(Brightest(), plain([0, 1], margin=[150, 1], level=20, size=64), "patch-fool-sparse", **QUICK)
+    assert records.cells["patch-fool-sparse"].right.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("suite", ["autoattack-imagenet", "autoattack-cifar-l2"])
+def test_the_other_autoattacks_run_as_suites(suite):
+    # classes are 20 levels apart: the middle of one is ten levels from any border, the other image is one level from it
+    images = np.stack([np.full((32, 32, 3), level, dtype=np.uint8) for level in (20, 31)])
+    source = ArraySource("levels", images, np.array([1, 2]), tuple("abcd"), np.arange(2))
+    assert evaluate(ByLevel(4, 20), source, suite, **QUICK).cells[suite].right.tolist() == [1, 0]
 
 
 def test_all_views_of_a_model_are_recorded_also_under_attack():

@@ -21,6 +21,7 @@ from holdfast.attention import AttentionHandle, watch
 from holdfast.errors import HoldfastError
 
 Surgery = Literal["as-coded", "orthogonal"]
+SELECT_BLOCK = 4  # whose attention chooses the patch in the published attack
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class PatchFool:
         attention_weight: weight of the attention terms; 0 is the cross-entropy-only form.
         surgery: what to do with the part of an attention gradient that opposes the cross-entropy's: see `pcgrad`.
         select: choose patches by ``attention``, by the ``gradient`` of the loss, or at ``random``.
-        select_block: the block whose attention chooses.
+        select_block: the block whose attention chooses; None: block 4 as published, or the last of a shallower model.
         patches: how many patches to replace; the attention terms look at the first.
         patch_size: side of a patch in pixels; from the model's token grid unless given, 16 without one.
         pixels: the sparse variant: change only so many pixels of the patches (250 in the paper), chosen by a mask that
@@ -49,7 +50,7 @@ class PatchFool:
     attention_weight: float = 0.002
     surgery: Surgery = "as-coded"
     select: Literal["attention", "gradient", "random"] = "attention"
-    select_block: int = 4
+    select_block: int | None = None
     patches: int = 1
     patch_size: int | None = None
     pixels: int | None = None
@@ -149,15 +150,21 @@ def _plan(
     seen = handles if all(handle.grid == grid for handle in handles) else []
     if attack.patches > grid[0] * grid[1]:
         raise HoldfastError(f"patches must be at most {grid[0] * grid[1]}, got {attack.patches}")
-    if seen and attack.select == "attention" and attack.select_block >= len(seen):
-        raise HoldfastError(f"select_block must be below the model's {len(seen)} blocks, got {attack.select_block}")
     select = attack.select if seen or attack.select != "attention" else "gradient"
-    handle = seen[attack.select_block] if select == "attention" else None
+    handle = seen[_selecting_block(attack, len(seen))] if select == "attention" else None
     chosen = choose_patches(
         model, images, labels, grid=grid, count=attack.patches, select=select, handle=handle, seed=seed, names=names
     )
     blocks = tuple(range(1, len(seen) // 2)) if attack.attention_weight else ()
     return _Plan(chosen, grid, blocks, select, bool(seen))
+
+
+def _selecting_block(attack: PatchFool, blocks: int) -> int:
+    if attack.select_block is None:
+        return min(SELECT_BLOCK, blocks - 1)
+    if attack.select_block >= blocks:
+        raise HoldfastError(f"select_block must be below the model's {blocks} blocks, got {attack.select_block}")
+    return attack.select_block
 
 
 def _optimise(
