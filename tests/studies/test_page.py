@@ -55,6 +55,14 @@ def test_a_line_of_the_training_plot_is_the_mean_over_the_seeds():
     assert traced({"ADL": runs}) == ["adl"]
 
 
+def test_rows_without_a_common_seed_are_shown_and_not_compared(tmp_path):
+    study = load_study("cifar10/main", rows=["baseline", "TAP"])
+    runs = {"baseline": [result(seed=0, images=60)], "TAP": [result("TAP", 1, images=60)]}
+    text = write_page(study, runs, out=tmp_path).read_text(encoding="utf-8")
+    assert "| TAP | – | – |" in text
+    assert "TAP raises accuracy" not in text
+
+
 def test_a_single_row_still_gives_a_page(tmp_path):
     study = load_study("cifar10/main", rows=["baseline"])
     assert "## Against" not in page(study, {"baseline": results()["baseline"]})

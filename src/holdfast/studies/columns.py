@@ -111,7 +111,7 @@ def difference(
 ) -> Interval:
     """How far a row is above another: paired bootstrap over images × seeds, on the seeds that both have."""
     first, second = _by_seed(runs), _by_seed(against)
-    seeds = sorted(set(first) & set(second))
+    seeds = shared_seeds(runs, against)
     if not seeds:
         raise HoldfastError("two rows can be compared only where they share a seed, got none")
     return paired_over_seeds(
@@ -121,6 +121,11 @@ def difference(
         statistic=lambda means: column.value(dict(zip(column.needs, means, strict=True))),
         resamples=resamples,
     )
+
+
+def shared_seeds(runs: Sequence[RunResult], against: Sequence[RunResult]) -> list[int]:
+    """The seeds that two rows can be compared on."""
+    return sorted(set(_by_seed(runs)) & set(_by_seed(against)))
 
 
 def verdict(interval: Interval, expects: str) -> str:

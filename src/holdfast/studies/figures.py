@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from holdfast.studies.columns import Column, available, difference, scores
+from holdfast.studies.columns import Column, available, difference, scores, shared_seeds
 from holdfast.studies.results import RunResult
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def differences_figure(results: Results) -> "Figure":
     figure, axes = _panels(len(columns), rows=len(others))
     for axis, column in zip(axes, columns.values(), strict=True):
         for place, row in enumerate(others):
+            if not shared_seeds(results[row], results[first]):
+                continue
             interval = difference(column, results[row], results[first], resamples=1000)
             good = (interval.value > 0) == (column.better == "higher")
             colour = ("#2e7d32" if good else "#c62828") if interval.excludes_zero else "#757575"

@@ -9,7 +9,7 @@ from rich.table import Table
 from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.intervals import Interval, Spread
-from holdfast.studies.columns import COLUMNS, available, difference, scores, verdict
+from holdfast.studies.columns import COLUMNS, available, difference, scores, shared_seeds, verdict
 from holdfast.studies.figures import Results, figures, traced
 from holdfast.studies.plan import Claim, Study
 from holdfast.studies.results import RunResult
@@ -42,8 +42,7 @@ def page(study: Study, results: Results) -> str:
     if len(results) > 1:
         first = next(iter(results))
         parts += [f"## Against {_plain(first)}", difference_table(results), "![differences](differences.png)"]
-    judged = [claim for claim in study.claims if claim.column in columns and {claim.row, claim.against} <= set(results)]
-    if judged:
+    if judged := judged_claims(study, results):
         parts += ["## What the papers say", claims_table(judged, results)]
     if traced(results):
         parts += ["## While training", "![what the training logged](training.png)"]
@@ -64,11 +63,22 @@ def markdown_table(results: Results) -> str:
 def difference_table(results: Results) -> str:
     """Every row minus the first one, with the 95 % interval over images × seeds."""
     columns, (first, *others) = available(results), results
-    body = [
-        [_plain(row), *(_signed(difference(column, results[row], results[first])) for column in columns.values())]
-        for row in others
-    ]
+    body = []
+    for row in others:
+        pair = (results[row], results[first])
+        cells = [_signed(difference(column, *pair)) if shared_seeds(*pair) else "–" for column in columns.values()]
+        body.append([_plain(row), *cells])
     return _markdown(["", *(column.title for column in columns.values())], body)
+
+
+def judged_claims(study: Study, results: Results) -> list[Claim]:
+    """The claims that the finished runs can judge."""
+    columns = available(results)
+    return [
+        claim
+        for claim in study.claims
+        if claim.column in columns and shared_seeds(results.get(claim.row, ()), results.get(claim.against, ()))
+    ]
 
 
 def claims_table(claims: Sequence[Claim], results: Results) -> str:
@@ -77,7 +87,7 @@ def claims_table(claims: Sequence[Claim], results: Results) -> str:
     for claim in claims:
         interval = difference(COLUMNS[claim.column], results[claim.row], results[claim.against])
         said = f"{_plain(claim.row)} − {_plain(claim.against)}, {COLUMNS[claim.column].title}"
-        seeds = len({run.seed for run in results[claim.row]} & {run.seed for run in results[claim.against]})
+        seeds = len(shared_seeds(results[claim.row], results[claim.against]))
         judged = f"**{verdict(interval, claim.expects)}** ({seeds} {'seed' if seeds == 1 else 'seeds'})"
         body.append([_plain(claim.says), said, _signed(interval), judged])
     return _markdown(["claim", "measured", "difference [95 %]", "verdict"], body)

@@ -1,0 +1,62 @@
+"""Makes the tables and plots of docs/results/cifar10.md again from studies/*/results: ``python docs/make_results.py``.
+
+The tables stand between ``<!-- STUDY: PART -->`` and ``<!-- end -->``; everything else on the page is written by hand.
+"""
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.studies.figures import Results
+from holdfast.studies.page import claims_table, difference_table, judged_claims, markdown_table, write_page
+from holdfast.studies.plan import Study, load_study
+from holdfast.studies.results import all_results
+
+HERE = Path(__file__).parent
+PAGE, IMAGES, STUDIES = HERE / "results" / "cifar10.md", HERE / "images" / "results", HERE.parent / "studies"
+BLOCK = re.compile(r"<!-- (?P<study>[\w/]+): (?P<part>\w+) -->\n.*?<!-- end -->", re.DOTALL)
+
+# how the data were named on the command line; they are part of what a result is known by
+TRAIN, HELD_OUT, TEST = (
+    "npz:data/cifar10_train.npz[0:45000]",
+    "npz:data/cifar10_train.npz[45000:50000]",
+    "npz:data/cifar10_test.npz",
+)
+PARTS: dict[str, Callable[[Study, Results], str]] = {
+    "table": lambda study, results: markdown_table(results),
+    "differences": lambda study, results: difference_table(results),
+    "claims": lambda study, results: claims_table(judged_claims(study, results), results),
+}
+
+
+def with_tables(text: str) -> str:
+    """The page with every table made again."""
+
+    def block(found: re.Match[str]) -> str:
+        study, results = finished_study(found["study"])
+        return f"{found[0].partition(chr(10))[0]}\n\n{PARTS[found['part']](study, results)}\n\n<!-- end -->"
+
+    return BLOCK.sub(block, text)
+
+
+def finished_study(name: str) -> tuple[Study, Results]:
+    """A shipped study and its results in the repository."""
+    test = HELD_OUT if name.endswith("select") else TEST
+    study = load_study(name, overrides={"data": {"train": TRAIN, "val": HELD_OUT}}, test=test)
+    return study, all_results(STUDIES / study.name, study)
+
+
+def main() -> None:
+    """Rewrite the page, the studies' own summaries, and the plots."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name in dict.fromkeys(found["study"] for found in BLOCK.finditer(text)):
+        study, results = finished_study(name)
+        write_page(study, results, out=STUDIES / study.name)
+        for plot in (STUDIES / study.name).glob("*.png"):
+            shutil.move(plot, IMAGES / f"{study.name}-{plot.name}")
+    PAGE.write_text(with_tables(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
