@@ -1,6 +1,11 @@
 """A whole study through the command line, on digits: trained, measured, kept, continued, and made again from files."""
 
 import csv
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -167,3 +172,26 @@ def test_a_study_takes_the_runs_that_one_beside_it_has_done(finished, capsys):
         results["again"][0].right["pgd5"].tolist()
         == all_results(out, load_study(file))["ADL"][0].right["pgd5"].tolist()
     )
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_ctrl_c_leaves_one_sentence_and_a_study_that_goes_on(processes, tmp_path):
+    file, out = tmp_path / "long.yaml", tmp_path / "out"
+    file.write_text(STUDY.replace("epochs: 1", "epochs: 100000"), encoding="utf-8")
+    command = [sys.executable, "-c", "from holdfast.cli.main import entry_point; entry_point()", "study", str(file)]
+    started = subprocess.Popen(
+        [*command, "--out", str(out), "--processes", str(processes)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    log = run_path(out, "ADL" if processes == 2 else "baseline", 0) / "log.jsonl"
+    while not (log.exists() and '"epoch"' in log.read_text(encoding="utf-8")):
+        assert started.poll() is None, started.communicate()[0]
+        time.sleep(0.2)
+    os.killpg(started.pid, signal.SIGINT)  # as a terminal does: the children hear it too
+    said, _ = started.communicate(timeout=120)
+    assert started.returncode == 130
+    assert said.strip().splitlines() == ["stopped; the same command goes on where it was"]
+    assert (log.parent / "checkpoints" / "last").exists()

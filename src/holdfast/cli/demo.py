@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.exit_codes import EXIT_SIGNAL
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from holdfast.evaluation.records import Records
 
-EXIT_SIGNAL = 128  # plus the signal's number, as shells count
 MODELS = {"baseline": "digits/fan_nano", "tap_adl": "digits/fan_nano_tap_adl", "afat": "digits/fan_nano_afat"}
 TITLE = "Holdfast demo: three ways to train FAN-nano"
 DATA, SUITES = "digits:test", "clean,corruptions,pgd5-rspc,occlusion-random"

@@ -1,7 +1,6 @@
 """``holdfast evaluate``: measure any model on any robustness protocol; run again, it goes on where it was."""
 
 import os
-import signal
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,13 +8,12 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.exit_codes import EXIT_INTERRUPTED
 from holdfast.cli.run_folders import model_file_name, own_data, run_folder
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.evaluation.records import Records
-
-EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from types import ModuleType
 import jsonargparse
 
 from holdfast._version import __version__
+from holdfast.cli.exit_codes import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK
 from holdfast.errors import HoldfastError, nearest
 
 # name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and
@@ -24,8 +25,6 @@ COMMANDS = {
     "corrupt": "write corrupted copies of a folder of images",
     "demo": "train, measure, analyse and compare three models on embedded images, and write the report",
 }
-
-EXIT_OK, EXIT_BAD_INPUT = 0, 2
 
 
 def build_parser(command: str | None = None) -> jsonargparse.ArgumentParser:
@@ -53,30 +52,36 @@ def build_parser(command: str | None = None) -> jsonargparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, or 2 after one sentence about what was wrong."""
-    argv = list(sys.argv[1:] if argv is None else argv)
     try:
-        if not argv or argv[0] in ("-h", "--help"):
-            build_parser().print_help()
-            return EXIT_OK if argv else EXIT_BAD_INPUT
-        if argv[0] == "--version":
-            print(f"holdfast {__version__}")
-            return EXIT_OK
-        command, rest = argv[0], argv[1:]
-        if command not in COMMANDS:
-            raise HoldfastError(
-                f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_known()}'}"
-            )
-        parser = build_parser(command)
-        arguments = parser.parse_args(_known_options(parser, rest))
-        return int(_module(command).run(arguments) or EXIT_OK)
+        return _run(list(sys.argv[1:] if argv is None else argv))
     except (HoldfastError, jsonargparse.ArgumentError) as error:
         print(f"holdfast: error: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_BAD_INPUT
+    except KeyboardInterrupt:  # a command that can go on later says so itself
+        print("holdfast: stopped", file=sys.stderr)
+        return EXIT_INTERRUPTED
     except SystemExit as leaving:  # argparse leaves this way after --help
         return int(leaving.code or EXIT_OK)
     except BrokenPipeError:  # `holdfast list … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+
+
+def _run(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        build_parser().print_help()
+        return EXIT_OK if argv else EXIT_BAD_INPUT
+    if argv[0] == "--version":
+        print(f"holdfast {__version__}")
+        return EXIT_OK
+    command, rest = argv[0], argv[1:]
+    if command not in COMMANDS:
+        raise HoldfastError(
+            f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_known()}'}"
+        )
+    parser = build_parser(command)
+    arguments = parser.parse_args(_known_options(parser, rest))
+    return int(_module(command).run(arguments) or EXIT_OK)
 
 
 def _known_options(parser: jsonargparse.ArgumentParser, argv: list[str]) -> list[str]:

@@ -1,12 +1,14 @@
 """``holdfast study``: recipes × seeds × suites as one table; what is missing is done, what is there is kept."""
 
 import os
+import sys
 from argparse import Namespace
 from pathlib import Path
 
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.exit_codes import EXIT_INTERRUPTED
 from holdfast.cli.train import add_recipe_values, recipe_values
 from holdfast.errors import HoldfastError
 from holdfast.names import comma_list
@@ -26,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_recipe_values(parser)
 
 
-def run(arguments: Namespace) -> None:
+def run(arguments: Namespace) -> int:
     """Run what is missing, then write and show the table."""
     from holdfast.studies.page import terminal_table, write_page
     from holdfast.studies.plan import load_study
@@ -44,7 +46,11 @@ def run(arguments: Namespace) -> None:
     if not arguments.table_only:
         from holdfast.studies.runner import run_study
 
-        run_study(study, out=out, processes=arguments.processes)
+        try:
+            run_study(study, out=out, processes=arguments.processes)
+        except KeyboardInterrupt:
+            print("stopped; the same command goes on where it was", file=sys.stderr)
+            return EXIT_INTERRUPTED
     results = all_results(out, study)
     if not results:
         raise HoldfastError(
@@ -54,6 +60,7 @@ def run(arguments: Namespace) -> None:
     console = Console(width=None if os.isatty(1) else 120)
     console.print(terminal_table(study, results))
     console.print(f"table, plots and verdicts: {page}", highlight=False)
+    return 0
 
 
 def _numbers(text: str | None) -> list[int]:

@@ -11,11 +11,11 @@ import docstring_parser
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.exit_codes import EXIT_SIGNAL
 from holdfast.errors import HoldfastError
 from holdfast.training import recipe as recipes
 from holdfast.training.recipe_files import leaves
 
-EXIT_SIGNAL = 128  # plus the signal's number, as shells count
 ALSO = {"tora.lambdas": ["--tora.lambda"]}  # what a dataclass cannot be asked to call its field
 
 

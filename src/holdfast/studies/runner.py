@@ -7,6 +7,8 @@ run is one small result file that is never computed twice.
 import contextlib
 import json
 import multiprocessing
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -91,12 +93,28 @@ def _each(study: Study, runs: list[Run], *, out: Path, processes: int) -> Iterat
                 ready = [run for run in waiting if not unfinished & {(other, run[1]) for other in study.needs(run[0])}]
                 for run in ready[: processes - len(going)]:
                     waiting.remove(run)
-                    going[pool.submit(do_run, study, *run, out=out)] = run
+                    with _deaf_children():
+                        going[pool.submit(do_run, study, *run, out=out)] = run
                 for future in wait(going, return_when=FIRST_COMPLETED).done:
                     yield going.pop(future), future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for child in multiprocessing.active_children():
+                child.terminate()  # a training saves itself first, an evaluation has kept what it finished
             raise
+
+
+@contextlib.contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes that start here do not hear Ctrl-C: the one that started them decides."""
+    if threading.current_thread() is not threading.main_thread():  # elsewhere Python takes no handlers
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _share_cores(processes: int) -> None:
