@@ -28,15 +28,17 @@ KEPT: dict[str, tuple[str, str]] = {
 TRACED = ("cross_entropy", "grad_norm", "alignment", "selection_change", "corruptor_grad_norm", "adl_active_rows")
 
 
-def measure(study: Study, folder: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
+def measure(
+    study: Study, folder: Path, *, show: bool = False
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
     """What one run says of every test image: shares of right answers per cell, measures, and facts for the header."""
     spec = f"run:{folder}"
-    records = evaluate(spec, study.test, study.suites, limit=study.limit, workers=0, show=False)
+    records = evaluate(spec, study.test, study.suites, limit=study.limit, workers=0, show=show)
     right = {name: cell.right for name, cell in records.cells.items()}
     limit = min(study.limit or ANALYSED, ANALYSED)
     analysed: Mapping[str, Result] = {}
     if study.analyses:
-        analysed = analyze(spec, study.test, study.analyses, settings=SETTINGS, limit=limit, show=False).results
+        analysed = analyze(spec, study.test, study.analyses, settings=SETTINGS, limit=limit, show=show).results
     measures = {KEPT[name][0]: per_image(found) for name, found in analysed.items() if name in KEPT}
     kept = ("preset", "frost", "versions", "data_fingerprint", "seed")
     return right, measures, {"evaluation": {name: records.header[name] for name in kept}, "analysed": limit}

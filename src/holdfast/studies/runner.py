@@ -10,11 +10,12 @@ import multiprocessing
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from holdfast import atomic
 from holdfast._version import __version__
@@ -34,6 +35,7 @@ from holdfast.studies.results import (
 from holdfast.training.run_folder import RunFolder
 
 Run = tuple[str, int]  # a row or step, and its seed
+Tell = Callable[[Iterable[Run]], None]  # what is going on now
 
 
 def run_study(
@@ -56,10 +58,25 @@ def run_study(
     total = len(study.rows) * len(study.seeds)
     if len(missing) < total:
         console.print(f"{total - len(missing)} of {total} runs are finished", highlight=False)
-    done = total - len(missing)
-    for (name, seed), seconds in _each(study, with_starts(study, missing, out), out=out, processes=processes):
-        done += name in study.rows
-        console.print(f"{done}/{total} {name}, seed {seed}: {seconds / 60:.1f} processor minutes", highlight=False)
+    done, todo = total - len(missing), with_starts(study, missing, out)
+    alone = processes == 1 or len(todo) < 2  # then a run shows its own progress
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=alone or not console.is_terminal, transient=True) as progress:
+        bar = progress.add_task("", total=len(todo))
+
+        def tell(going: Iterable[Run]) -> None:
+            names = ", ".join(f"{name} seed {seed}" for name, seed in going)
+            progress.update(bar, description=names)
+            if alone and console.is_terminal:
+                console.print(names, highlight=False)
+
+        runs = _one_by_one(study, todo, out=out, tell=tell, show=console.is_terminal)
+        if not alone:
+            runs = _side_by_side(study, todo, out=out, processes=processes, tell=tell)
+        for (name, seed), seconds in runs:
+            done += name in study.rows
+            progress.advance(bar)
+            console.print(f"{done}/{total} {name}, seed {seed}: {seconds / 60:.1f} processor minutes", highlight=False)
     return all_results(out, study)
 
 
@@ -78,11 +95,15 @@ def with_starts(study: Study, runs: Sequence[Run], out: Path) -> list[Run]:
     return list(ordered)
 
 
-def _each(study: Study, runs: list[Run], *, out: Path, processes: int) -> Iterator[tuple[Run, float]]:
-    if processes == 1 or len(runs) < 2:
-        for run in runs:
-            yield run, do_run(study, *run, out=out)
-        return
+def _one_by_one(study: Study, runs: list[Run], *, out: Path, tell: Tell, show: bool) -> Iterator[tuple[Run, float]]:
+    for run in runs:
+        tell([run])
+        yield run, do_run(study, *run, out=out, show=show)
+
+
+def _side_by_side(
+    study: Study, runs: list[Run], *, out: Path, processes: int, tell: Tell
+) -> Iterator[tuple[Run, float]]:
     # spawn: a forked process would share torch's thread pools
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_share_cores, initargs=(processes,)) as pool:
@@ -95,6 +116,7 @@ def _each(study: Study, runs: list[Run], *, out: Path, processes: int) -> Iterat
                     waiting.remove(run)
                     with _deaf_children():
                         going[pool.submit(do_run, study, *run, out=out)] = run
+                tell(going.values())
                 for future in wait(going, return_when=FIRST_COMPLETED).done:
                     yield going.pop(future), future.result()
         except BaseException:
@@ -128,7 +150,7 @@ def run_path(out: Path, name: str, seed: int) -> Path:
     return out / "runs" / row_file_name(name) / f"seed{seed}"
 
 
-def do_run(study: Study, name: str, seed: int, *, out: Path) -> float:
+def do_run(study: Study, name: str, seed: int, *, out: Path, show: bool = False) -> float:
     """Train one run; measure and keep it if it is a row. Returns the processor seconds of it all."""
     from holdfast.training.loop import train
 
@@ -137,13 +159,13 @@ def do_run(study: Study, name: str, seed: int, *, out: Path) -> float:
     RunFolder(folder).check(recipe, resume=True)
     if not RunFolder(folder).finished:
         with _cost(folder, "train"):
-            result = train(recipe, out=folder, resume=True, show=False)
+            result = train(recipe, out=folder, resume=True, show=show)
         if result.stopped_by:
             raise KeyboardInterrupt
     if name not in study.rows or finished(out, study, name, seed) is not None:
         return sum(_read_cost(folder).values())
     with _cost(folder, "measure"):
-        right, measures, facts = measure(study, folder)
+        right, measures, facts = measure(study, folder, show=show)
     cost = _read_cost(folder)
     header = {
         "fingerprint": fingerprint(study, name, seed),
