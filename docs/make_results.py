@@ -35,7 +35,8 @@ def with_tables(text: str) -> str:
 
     def block(found: re.Match[str]) -> str:
         study, results = finished_study(found["study"])
-        return f"{found[0].partition(chr(10))[0]}\n\n{PARTS[found['part']](study, results)}\n\n<!-- end -->"
+        table = PARTS[found["part"]](study, results) if results else "*Not run yet.*"
+        return f"{found[0].partition(chr(10))[0]}\n\n{table}\n\n<!-- end -->"
 
     return BLOCK.sub(block, text)
 
@@ -52,9 +53,15 @@ def main() -> None:
     text = PAGE.read_text(encoding="utf-8")
     for name in dict.fromkeys(found["study"] for found in BLOCK.finditer(text)):
         study, results = finished_study(name)
+        if not results:
+            continue
         write_page(study, results, out=STUDIES / study.name)
         for plot in (STUDIES / study.name).glob("*.png"):
-            shutil.move(plot, IMAGES / f"{study.name}-{plot.name}")
+            target = IMAGES / f"{study.name}-{plot.name}"
+            if target.name in text:
+                shutil.move(plot, target)
+            else:
+                plot.unlink()
     PAGE.write_text(with_tables(text), encoding="utf-8")
 
 

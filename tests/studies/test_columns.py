@@ -38,12 +38,12 @@ def test_a_column_is_shown_only_if_every_run_can_fill_it():
 def test_rows_are_compared_on_the_seeds_they_share():
     a = [run(0, [1, 1], [[1, 1]]), run(1, [1, 0], [[1, 1]])]
     b = [run(1, [0, 0], [[1, 1]]), run(2, [1, 1], [[1, 1]])]
-    assert difference(COLUMNS["clean"], a, b, resamples=50).value == pytest.approx(50)
+    assert difference(COLUMNS["clean"], a, b).value == pytest.approx(50)
 
 
 def test_one_value_for_all_images_can_stand_beside_values_of_every_image():
     a, b = [run(0, [1, 0], [[1, 1]], stability=[0.8])], [run(0, [1, 0], [[1, 1]], stability=[0.5])]
-    assert difference(COLUMNS["stability"], a, b, resamples=20).value == pytest.approx(0.3)
+    assert difference(COLUMNS["stability"], a, b).value == pytest.approx(0.3)
 
 
 def test_the_interval_over_seeds_and_images_equals_a_plain_loop():

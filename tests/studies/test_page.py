@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from holdfast.errors import HoldfastError
-from holdfast.studies.columns import COLUMNS, scores
+from holdfast.studies.columns import COLUMNS, available, scores
 from holdfast.studies.figures import traced, training_figure
-from holdfast.studies.page import claims_table, csv_table, markdown_table, page, write_page
+from holdfast.studies.page import claims_table, csv_table, markdown_table, page, terminal_tables, write_page
 from holdfast.studies.plan import Claim, load_study
 from tests.studies.test_results import result
 
@@ -61,6 +62,22 @@ def test_rows_without_a_common_seed_are_shown_and_not_compared(tmp_path):
     text = write_page(study, runs, out=tmp_path).read_text(encoding="utf-8")
     assert "| TAP | – | – |" in text
     assert "TAP raises accuracy" not in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_terminal_sees_every_number_whatever_its_width(width):
+    runs = {row: [result(row, seed, images=60) for seed in (0, 1)] for row in ("baseline", "[TAP]")}
+    tables = terminal_tables(load_study("cifar10/main"), runs, width=width)
+    console = Console(width=width, record=True, file=io.StringIO())
+    for table in tables:
+        console.print(table)
+    text = console.export_text()
+    assert "…" not in text
+    assert "[TAP]" in text
+    for column in available(runs).values():
+        spread = scores(column, runs["baseline"])
+        assert f"{spread.mean:.1f} ± {spread.std:.1f}" in text or f"{spread.mean:.3f} ± {spread.std:.3f}" in text
+    assert (len(tables) == 1) == (width == 200)
 
 
 def test_a_single_row_still_gives_a_page(tmp_path):

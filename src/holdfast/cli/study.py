@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run what is missing, then write and show the table."""
-    from holdfast.studies.page import terminal_table, write_page
+    from holdfast.studies.page import terminal_tables, write_page
     from holdfast.studies.plan import load_study
     from holdfast.studies.results import all_results
 
@@ -58,7 +58,8 @@ def run(arguments: Namespace) -> int:
         )
     page = write_page(study, results, out=out)
     console = Console(width=None if os.isatty(1) else 120)
-    console.print(terminal_table(study, results))
+    for table in terminal_tables(study, results, width=console.width):
+        console.print(table)
     console.print(f"table, plots and verdicts: {page}", highlight=False)
     return 0
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from holdfast.evaluation.intervals import Interval, Spread, over_seeds, paired_o
 from holdfast.studies.results import RunResult
 
 Means = Mapping[str, float]
+RESAMPLES = 4000
 
 
 @dataclass(frozen=True)
@@ -106,10 +108,13 @@ def scores(column: Column, runs: Sequence[RunResult]) -> Spread:
     return over_seeds([column.value(_means(run, column)) for run in runs])
 
 
-def difference(
-    column: Column, runs: Sequence[RunResult], against: Sequence[RunResult], *, resamples: int = 4000
-) -> Interval:
+def difference(column: Column, runs: Sequence[RunResult], against: Sequence[RunResult]) -> Interval:
     """How far a row is above another: paired bootstrap over images × seeds, on the seeds that both have."""
+    return _difference(column, tuple(runs), tuple(against))
+
+
+@lru_cache(maxsize=1024)  # tables, verdicts and plots ask for the same ones
+def _difference(column: Column, runs: tuple[RunResult, ...], against: tuple[RunResult, ...]) -> Interval:
     first, second = _by_seed(runs), _by_seed(against)
     seeds = shared_seeds(runs, against)
     if not seeds:
@@ -119,7 +124,7 @@ def difference(
         np.stack([_matrix(second[seed], column) for seed in seeds]),
         rng=np.random.default_rng(0),
         statistic=lambda means: column.value(dict(zip(column.needs, means, strict=True))),
-        resamples=resamples,
+        resamples=RESAMPLES,
     )
 
 

@@ -31,10 +31,10 @@ def rows_figure(results: Results) -> "Figure":
 
 
 def _panels(count: int, *, rows: int, share_rows: bool = True) -> "tuple[Figure, list[Axes]]":
-    """As many panels as columns, at most four side by side."""
+    """As many panels as columns, four or five side by side."""
     from matplotlib.figure import Figure
 
-    wide = min(4, max(1, count))
+    wide = min(4 if count <= 8 else 5, max(1, count))
     deep = -(-max(1, count) // wide)
     figure = Figure(figsize=(3.1 * wide, (0.9 + 0.3 * max(1, rows)) * deep), layout="constrained")
     axes = figure.subplots(deep, wide, sharey=share_rows, squeeze=False).ravel()
@@ -63,7 +63,7 @@ def differences_figure(results: Results) -> "Figure":
         for place, row in enumerate(others):
             if not shared_seeds(results[row], results[first]):
                 continue
-            interval = difference(column, results[row], results[first], resamples=1000)
+            interval = difference(column, results[row], results[first])
             good = (interval.value > 0) == (column.better == "higher")
             colour = ("#2e7d32" if good else "#c62828") if interval.excludes_zero else "#757575"
             axis.plot([interval.low, interval.high], [place, place], color=colour, linewidth=2)

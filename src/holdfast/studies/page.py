@@ -104,19 +104,34 @@ def csv_table(results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
-def terminal_table(study: Study, results: Results) -> Table:
-    """The table for a terminal."""
-    columns = available(results)
-    table = Table(title=study.title or study.name, caption="mean ± standard deviation over the seeds")
-    table.add_column("row", no_wrap=True)
-    for column in columns.values():
-        table.add_column(column.title, justify="right", no_wrap=True)
-    table.add_column("seeds", justify="right")
-    for row, runs in results.items():
-        table.add_row(
-            row.replace("[", r"\["), *(_spread(scores(column, runs)) for column in columns.values()), str(len(runs))
-        )
-    return table
+def terminal_tables(study: Study, results: Results, *, width: int) -> list[Table]:
+    """The table for a terminal, in as many parts as its width asks for."""
+    rows = [row.replace("[", r"\[") for row in results]
+    columns = {
+        column.title: [_spread(scores(column, runs)) for runs in results.values()]
+        for column in available(results).values()
+    }
+    columns["seeds"] = [str(len(runs)) for runs in results.values()]
+    parts: list[dict[str, list[str]]] = [{}]
+    left = room = width - max(map(len, ["row", *results])) - 4
+    for title, cells in columns.items():
+        needed = max(map(len, [title, *cells])) + 3
+        if needed > left and parts[-1]:
+            parts.append({})
+            left = room
+        parts[-1][title] = cells
+        left -= needed
+    tables = []
+    for number, part in enumerate(parts):
+        table = Table(title=(study.title or study.name) if number == 0 else None)
+        table.add_column("row", no_wrap=True)
+        for title in part:
+            table.add_column(title, justify="right", no_wrap=True)
+        for place, row in enumerate(rows):
+            table.add_row(row, *(cells[place] for cells in part.values()))
+        tables.append(table)
+    tables[-1].caption = "mean ± standard deviation over the seeds"
+    return tables
 
 
 def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
