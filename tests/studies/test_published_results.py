@@ -1,0 +1,45 @@
+"""What docs/results says is what the results in the repository say, and the shipped studies still know them."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def maker():
+    spec = importlib.util.spec_from_file_location("make_results", ROOT / "docs" / "make_results.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["cifar10/select", "cifar10/main", "cifar10/ablations", "cifar10/tora_lambda"])
+def test_the_pages_table_is_made_of_the_results(maker, name):
+    study, results = maker.finished_study(name)
+    assert list(results) == [row for row in study.rows if row in results]
+    assert results
+    text = maker.PAGE.read_text(encoding="utf-8")
+    assert maker.PARTS["table"](study, results) in text
+    summary = (ROOT / "studies" / study.name / "summary.md").read_text(encoding="utf-8")
+    assert maker.PARTS["table"](study, results) in summary
+
+
+def test_the_pages_verdicts_are_made_of_the_results(maker):
+    study, results = maker.finished_study("cifar10/tora_lambda")
+    assert maker.PARTS["claims"](study, results) in maker.PAGE.read_text(encoding="utf-8")
+
+
+def test_every_row_of_the_main_study_has_three_seeds(maker):
+    study, results = maker.finished_study("cifar10/main")
+    assert list(results) == list(study.rows)
+    assert all([run.seed for run in runs] == [0, 1, 2] for runs in results.values())
+
+
+def test_the_page_shows_plots_that_exist(maker):
+    shown = [line.partition("](")[2].rstrip(")") for line in maker.PAGE.read_text(encoding="utf-8").splitlines()]
+    plots = [(maker.PAGE.parent / target).resolve() for target in shown if target.endswith(".png")]
+    assert plots
+    assert all(plot.is_file() for plot in plots)
