@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+STUDIES = sorted("cifar10/" + path.name.removeprefix("cifar10-") for path in (ROOT / "studies").iterdir())
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,7 @@ def maker():
     return module
 
 
-@pytest.mark.parametrize("name", ["cifar10/select", "cifar10/main", "cifar10/ablations", "cifar10/tora_lambda"])
+@pytest.mark.parametrize("name", STUDIES)
 def test_the_pages_table_is_made_of_the_results(maker, name):
     study, results = maker.finished_study(name)
     assert list(results) == [row for row in study.rows if row in results]

@@ -61,6 +61,9 @@ COLUMNS: dict[str, Column] = {
         "accuracy with a random tenth of the patches covered, mean over the masks, %",
     ),
     "pgd5": Column("PGD-5", ("pgd5",), _percent("pgd5"), "higher", "accuracy under PGD, ε 1/255, 5 steps, %"),
+    "pgd3_adv": Column(
+        "PGD 4/255", ("pgd3_adv",), _percent("pgd3_adv"), "higher", "accuracy under PGD, ε 4/255, 3 steps, %"
+    ),
     "stability": Column(
         "stability",
         ("stability",),
@@ -92,6 +95,7 @@ def ingredients(result: RunResult) -> dict[str, np.ndarray]:
         "corrupted": np.mean(corrupted, axis=0) if corrupted else None,
         "occluded": result.right.get("occlusion-random"),
         "pgd5": result.right.get("pgd5"),
+        "pgd3_adv": result.right.get("pgd3-rvt-adv"),
     }
     return {name: values for name, values in images.items() if values is not None} | dict(result.measures)
 

@@ -1,6 +1,6 @@
 """How strong is AFAT's corruption model? The alignment error of the patches it chooses, against random ones.
 
-    python benchmarks/adversary.py --data npz:data/cifar10_test.npz studies/cifar10-main/runs/AFAT/seed0 …
+    python docs/measure_adversary.py --data npz:data/cifar10_test.npz studies/cifar10-main/runs/AFAT/seed0 …
 
 Per run: the error (AFAT, Eq. 2) under random patches, under the worst of 16 random choices for every image, and, where
 the run has one, under the choice of its corruption model; over how many patches that choice spreads (the exponential of
