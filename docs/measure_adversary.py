@@ -24,6 +24,7 @@ RATIO, TRIES = 0.1, 16
 
 
 def main() -> None:
+    """Measure every run and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--data", required=True)
