@@ -64,6 +64,12 @@ def test_what_cannot_change_a_result_is_not_in_its_fingerprint():
     assert len({fingerprint(s, "TAP", 0) for s in (study, *others)} | {fingerprint(study, "TAP", 1)}) == 5
 
 
+def test_a_result_that_cannot_be_written_gets_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HoldfastError, match=r"out must be a folder we can write to, got .*file"):
+        write_result(result_path(tmp_path / "file", "TAP", 0), result())
+
+
 def test_a_damaged_result_gets_one_sentence(tmp_path):
     path = tmp_path / "x.safetensors"
     path.write_bytes(b"nothing")

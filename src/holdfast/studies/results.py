@@ -67,9 +67,14 @@ def write_result(path: Path, result: RunResult) -> None:
     arrays |= {f"trace/{name}": values.astype(np.float32) for name, values in result.traces.items()}
     images = len(next(iter(result.right.values()), ()))
     header = {"row": result.row, "seed": result.seed, "images": images, **result.header}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.replacing(path) as unfinished:
-        save_file(arrays, unfinished, metadata={"holdfast": json.dumps(header, sort_keys=True, ensure_ascii=False)})
+    metadata = {"holdfast": json.dumps(header, sort_keys=True, ensure_ascii=False)}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic.replacing(path) as unfinished:
+            save_file(arrays, unfinished, metadata=metadata)
+    except OSError as error:
+        out = str(path.parent.parent)
+        raise HoldfastError(f"out must be a folder we can write to, got {out!r} ({error.strerror})") from error
 
 
 def read_result(path: Path) -> RunResult:

@@ -175,10 +175,7 @@ def do_run(study: Study, name: str, seed: int, *, out: Path, show: bool = False)
         "holdfast": __version__,
         **facts,
     }
-    try:
-        write_result(result_path(out, name, seed), RunResult(name, seed, right, measures, header, traces(folder)))
-    except OSError as error:
-        raise HoldfastError(f"out must be a folder we can write to, got {str(out)!r} ({error.strerror})") from error
+    write_result(result_path(out, name, seed), RunResult(name, seed, right, measures, header, traces(folder)))
     return sum(cost.values())
 
 
