@@ -178,7 +178,10 @@ def test_a_study_takes_the_runs_that_one_beside_it_has_done(finished, capsys):
 def test_ctrl_c_leaves_one_sentence_and_a_study_that_goes_on(processes, tmp_path):
     file, out = tmp_path / "long.yaml", tmp_path / "out"
     file.write_text(STUDY.replace("epochs: 1", "epochs: 100000"), encoding="utf-8")
-    command = [sys.executable, "-c", "from holdfast.cli.main import entry_point; entry_point()", "study", str(file)]
+    # a shell that starts us in the background lets us ignore Ctrl-C; a terminal does not
+    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{listening}; from holdfast.cli.main import entry_point; entry_point()"
+    command = [sys.executable, "-c", code, "study", str(file)]
     started = subprocess.Popen(
         [*command, "--out", str(out), "--processes", str(processes)],
         stdout=subprocess.PIPE,

@@ -7,8 +7,8 @@ run is one small result file that is never computed twice.
 import contextlib
 import json
 import multiprocessing
+import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -35,6 +35,7 @@ from holdfast.studies.results import (
 from holdfast.training.run_folder import RunFolder
 
 Run = tuple[str, int]  # a row or step, and its seed
+EXIT_STOPPED = 128 + signal.SIGTERM
 Tell = Callable[[Iterable[Run]], None]  # what is going on now
 
 
@@ -115,7 +116,7 @@ def _side_by_side(
                 for run in ready[: processes - len(going)]:
                     waiting.remove(run)
                     with _deaf_children():
-                        going[pool.submit(do_run, study, *run, out=out)] = run
+                        going[pool.submit(_do_run_in_child, study, *run, out=out)] = run
                 tell(going.values())
                 for future in wait(going, return_when=FIRST_COMPLETED).done:
                     yield going.pop(future), future.result()
@@ -128,15 +129,19 @@ def _side_by_side(
 
 @contextlib.contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Processes that start here do not hear Ctrl-C: the one that started them decides."""
-    if threading.current_thread() is not threading.main_thread():  # elsewhere Python takes no handlers
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Processes that start here never hear Ctrl-C: the one that started them decides, and a training saves once."""
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
+
+
+def _do_run_in_child(study: Study, name: str, seed: int, *, out: Path) -> float:
+    try:
+        return do_run(study, name, seed, out=out)
+    except KeyboardInterrupt:  # saved; nobody waits for an answer, and a queue may be broken by now
+        os._exit(EXIT_STOPPED)
 
 
 def _share_cores(processes: int) -> None:
