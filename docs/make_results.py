@@ -6,6 +6,7 @@ The tables stand between ``<!-- STUDY: PART -->`` and ``<!-- end -->``; everythi
 import re
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from holdfast.studies.figures import Results
@@ -41,6 +42,7 @@ def with_tables(text: str) -> str:
     return BLOCK.sub(block, text)
 
 
+@cache
 def finished_study(name: str) -> tuple[Study, Results]:
     """A shipped study and its results in the repository."""
     test = HELD_OUT if name.endswith("select") else TEST

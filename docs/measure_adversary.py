@@ -36,11 +36,15 @@ def main() -> None:
     print("| run | random | worst of 16 random | corruption model | patches it uses |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for run in arguments.runs:
-        cells = [f"{value:.3f}" for value in random_errors(run, pixels)] + chosen(run, pixels)
+        setting = load(run, pixels)
+        cells = [f"{value:.3f}" for value in random_errors(setting)] + chosen(run, setting)
         print(f"| {run} | {' | '.join(cells)} |", flush=True)
 
 
-def load(run: Path, pixels: Tensor) -> tuple[nn.Module, Tensor, Tensor, Tensor]:
+Setting = tuple[nn.Module, Tensor, Tensor, Tensor]
+
+
+def load(run: Path, pixels: Tensor) -> Setting:
     """The model, the normalised images, and what black and white are in their space."""
     model = timm.create_model(f"local-dir:{run}", pretrained=True).eval()
     mean, std = (torch.tensor(model.pretrained_cfg[name]).view(-1, 1, 1) for name in ("mean", "std"))
@@ -57,10 +61,10 @@ def errors(model: nn.Module, images: Tensor, keep: Tensor, low: Tensor, high: Te
     return torch.stack([(a - b).pow(2).flatten(1).mean(1) for a, b in halves]).mean(0)
 
 
-def random_errors(run: Path, pixels: Tensor) -> tuple[float, float]:
+def random_errors(setting: Setting) -> tuple[float, float]:
     """Mean error under random patches, and under each image's worst of several choices."""
     torch.manual_seed(0)
-    model, images, low, high = load(run, pixels)
+    model, images, low, high = setting
     with holdfast.watch(model) as seen, torch.no_grad():
         model(images[:1])
     rows, columns = seen.attention[0].grid
@@ -69,12 +73,12 @@ def random_errors(run: Path, pixels: Tensor) -> tuple[float, float]:
     return float(tried.mean()), float(tried.max(dim=0).values.mean())
 
 
-def chosen(run: Path, pixels: Tensor) -> list[str]:
+def chosen(run: Path, setting: Setting) -> list[str]:
     """Mean error under the corruption model's patches, and over how many patches it spreads."""
     if not (run / "corruptor.safetensors").is_file():
         return ["–", "–"]
     torch.manual_seed(0)
-    model, images, low, high = load(run, pixels)
+    model, images, low, high = setting
     with torch.no_grad():
         keep = load_corruptor(run / "corruptor.safetensors").keep(images, RATIO)
     often = (1 - keep).flatten(1).mean(0)

@@ -123,10 +123,8 @@ def load_study(
         test: other test data.
         limit: another number of test images.
     """
-    text, path = (
-        _find(name).read_text(encoding="utf-8"),
-        Path(name),
-    )  # sentences name a shipped study as it was asked for
+    text = _find(name).read_text(encoding="utf-8")
+    path = Path(name)  # sentences name a shipped study as it was asked for
     values = _extended(_read(text, path), path)
     steps, every_row = values.get("steps") or {}, _rows(values, path)
     _check_references(steps | every_row, path)

@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -117,21 +117,20 @@ def finished(folder: Path, study: Study, row: str, seed: int) -> RunResult | Non
     return result if result.header.get("fingerprint") == fingerprint(study, row, seed) else None
 
 
-def adopt(folder: Path, study: Study) -> int:
-    """Take what this study lacks from the studies beside it, where they did the very same run; returns how many."""
-    missing = [(row, seed) for row in study.rows for seed in study.seeds if finished(folder, study, row, seed) is None]
+def adopt(folder: Path, study: Study, missing: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Take what is missing from the studies beside this one, where they did the very same run; returns what it took."""
     if not missing:
-        return 0
+        return []
     beside = {}
     for path in sorted(folder.resolve().parent.glob("*/results/*.safetensors")):
         with contextlib.suppress(HoldfastError):  # another study's broken file is for that study to name
             result = read_result(path)
             beside[result.header.get("fingerprint")] = result
-    adopted = 0
+    adopted = []
     for row, seed in missing:
         if same := beside.get(fingerprint(study, row, seed)):
             write_result(result_path(folder, row, seed), replace(same, row=row))
-            adopted += 1
+            adopted.append((row, seed))
     return adopted
 
 

@@ -35,7 +35,6 @@ from holdfast.studies.results import (
 from holdfast.training.run_folder import RunFolder
 
 Run = tuple[str, int]  # a row or step, and its seed
-EXIT_STOPPED = 128 + signal.SIGTERM
 Tell = Callable[[Iterable[Run]], None]  # what is going on now
 
 
@@ -53,9 +52,10 @@ def run_study(
     console = console or Console(stderr=True)
     if processes < 1:
         raise HoldfastError(f"processes must be at least 1, got {processes}")
-    if adopted := adopt(out, study):
-        console.print(f"{adopted} of the runs were done by other studies beside this one", highlight=False)
     missing = missing_runs(study, out)
+    if adopted := adopt(out, study, missing):
+        console.print(f"{len(adopted)} of the runs were done by other studies beside this one", highlight=False)
+        missing = [run for run in missing if run not in adopted]
     total = len(study.rows) * len(study.seeds)
     if len(missing) < total:
         console.print(f"{total - len(missing)} of {total} runs are finished", highlight=False)
@@ -71,11 +71,13 @@ def run_study(
             if alone and console.is_terminal:
                 console.print(names, highlight=False)
 
-        runs = _one_by_one(study, todo, out=out, tell=tell, show=console.is_terminal)
-        if not alone:
-            runs = _side_by_side(study, todo, out=out, processes=processes, tell=tell)
+        runs = (
+            _one_by_one(study, todo, out=out, tell=tell, show=console.is_terminal)
+            if alone
+            else _side_by_side(study, todo, out=out, processes=processes, tell=tell)
+        )
         for (name, seed), seconds in runs:
-            done += name in study.rows
+            done += (name, seed) in missing  # not what was trained again only to start from
             progress.advance(bar)
             console.print(f"{done}/{total} {name}, seed {seed}: {seconds / 60:.1f} processor minutes", highlight=False)
     return all_results(out, study)
@@ -141,7 +143,7 @@ def _do_run_in_child(study: Study, name: str, seed: int, *, out: Path) -> float:
     try:
         return do_run(study, name, seed, out=out)
     except KeyboardInterrupt:  # saved; nobody waits for an answer, and a queue may be broken by now
-        os._exit(EXIT_STOPPED)
+        os._exit(1)
 
 
 def _share_cores(processes: int) -> None:
