@@ -140,12 +140,14 @@ def load_study(
             "common": merge(values.get("common", {}), overrides or {}),
             "seeds": tuple(seeds or values.get("seeds", Study.seeds)),
             "test": test or values["test"],
-            "limit": limit or values.get("limit"),
+            "limit": values.get("limit") if limit is None else limit,
             "suites": tuple(values.get("suites", Study.suites)),
             "analyses": tuple(values.get("analyses", ())),
             "claims": tuple(claim for claim in claims if {claim.row, claim.against} <= set(values["rows"])),
         },
     )
+    if study.limit is not None and study.limit < 1:
+        raise HoldfastError(f"limit of a study must be at least 1 test image, got {study.limit}")
     for run in (*study.steps, *study.rows):
         study.recipe_of(run, study.seeds[0])  # a misspelt key is found before the first run
     return study
