@@ -40,7 +40,7 @@ import holdfast
 from environment import as_line, describe
 from holdfast.corruptions import SEVERITIES, STANDARD, corrupt_batch
 from holdfast.data import Source, open_data
-from holdfast.evaluation.preprocessing import Preprocessing, finished, model_input, preprocessing, protocol_image
+from holdfast.evaluation.protocol import Preprocessing, finished, model_input, preprocessing, protocol_image
 
 RESULTS = Path(__file__).parent / "results"
 TABLE = RESULTS / "evaluation.json"

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from holdfast.analysis.results import Result, load_results
-from holdfast.report import analysis_figures as curves
-from holdfast.report import attention_figures as pictures
-from holdfast.report.analysis_album import album
-from holdfast.report.figure_parts import save_png
+from holdfast.reporting import analysis_figures as curves
+from holdfast.reporting import attention_figures as pictures
+from holdfast.reporting.analysis_album import album
+from holdfast.reporting.figure_parts import save_png
 
 TARGET = Path(__file__).parent / "images" / "analysis"
 CELL = "gaussian_noise/5"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.models.checkpoints import load_checkpoint
     from holdfast.models.tap import add_tap
     from holdfast.models.tora import tora
-    from holdfast.report.page import report
+    from holdfast.reporting.page import report
     from holdfast.training.loop import train
 
 _HOME = {
@@ -30,7 +30,7 @@ _HOME = {
     "load_checkpoint": "holdfast.models.checkpoints",
     "train": "holdfast.training.loop",
     "evaluate": "holdfast.evaluation.evaluate",
-    "report": "holdfast.report.page",
+    "report": "holdfast.reporting.page",
 }
 
 __all__ = [

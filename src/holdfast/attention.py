@@ -16,7 +16,6 @@ from timm.models.swin_transformer import WindowAttention
 from timm.models.vision_transformer import Attention as ViTAttention
 from timm.models.xcit import XCA
 from torch import Tensor, nn
-from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
 from holdfast.errors import HoldfastError
@@ -24,6 +23,7 @@ from holdfast.layers.channel_attention import EfficientChannelAttention
 from holdfast.layers.tap import TokenAwarePooling
 from holdfast.models.fan import TokenAttention
 from holdfast.models.rvt import RVTAttention
+from holdfast.models.wrappers import without_wrappers
 
 Kind = Literal["token", "window", "channel", "class"]
 
@@ -331,13 +331,6 @@ def _keep_output(parts: dict[str, Tensor], part: str) -> Callable[..., None]:
 def _in_backward() -> bool:
     """True while gradient checkpointing runs a block a second time: that pass was recorded already."""
     return torch._C._current_graph_task_id() != -1
-
-
-def without_wrappers(model: nn.Module) -> nn.Module:
-    """The model itself, outside of data-parallel wrappers."""
-    while isinstance(model, DistributedDataParallel | DataParallel):
-        model = model.module
-    return model
 
 
 def _watchable(model: nn.Module) -> nn.Module:

@@ -13,10 +13,10 @@ from holdfast.analysis.analyze import analyze
 from holdfast.analysis.results import Result, load_results, save_result
 from holdfast.errors import HoldfastError
 from holdfast.models.corruptor import Corruptor, save_corruptor
-from holdfast.report import analysis_figures as curves
-from holdfast.report import attention_figures as pictures
-from holdfast.report.analysis_album import album, retention, retention_points
-from holdfast.report.figure_parts import save_png
+from holdfast.reporting import analysis_figures as curves
+from holdfast.reporting import attention_figures as pictures
+from holdfast.reporting.analysis_album import album, retention, retention_points
+from holdfast.reporting.figure_parts import save_png
 from tests.analysis.conftest import QUICK, sharpened
 
 

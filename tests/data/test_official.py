@@ -17,7 +17,7 @@ from holdfast.data.official import (
     open_imagenet_sketch,
 )
 from holdfast.errors import HoldfastError
-from holdfast.evaluation import accuracy, correct, flip_probability, restricted
+from holdfast.metrics import accuracy, correct, flip_probability, restricted
 from holdfast.published import published
 
 WNIDS = ("n01440764", "n01443537", "n01484850")

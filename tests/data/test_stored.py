@@ -10,7 +10,7 @@ from holdfast.data import OFFICIAL, open_data, open_official
 from holdfast.data.films import open_cifar_p
 from holdfast.data.stored import check_imagenet_order
 from holdfast.errors import HoldfastError
-from holdfast.evaluation import flip_probability
+from holdfast.metrics import flip_probability
 from holdfast.published import published
 from tests.data.test_official import WNIDS, write_200, write_cifar_c, write_frames, write_image, write_imagenet_c
 

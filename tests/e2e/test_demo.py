@@ -8,7 +8,7 @@ import pytest
 from holdfast.cli.demo import COLUMNS, MODELS
 from holdfast.cli.main import main
 from holdfast.corruptions.catalog import SEVERITIES, STANDARD
-from holdfast.evaluation.records import load_records
+from holdfast.records.records import load_records
 
 CORRUPTIONS = [f"{kind}/{severity}" for kind in STANDARD for severity in SEVERITIES]
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import evaluate
 from holdfast.cli.main import main
-from holdfast.evaluation.records import load_records
+from holdfast.records.records import load_records
 from tests.evaluation.test_runner import assert_same
 from tests.evaluation.toys import brightest, colours, slow
 from tests.training.helpers import run

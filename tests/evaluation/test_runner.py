@@ -15,11 +15,11 @@ from holdfast.cli.main import main
 from holdfast.data import open_data
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import Cell, shared_plan
-from holdfast.evaluation.live import Tally
-from holdfast.evaluation.preprocessing import model_input, preprocessing
+from holdfast.evaluation.loader import Job, Production
 from holdfast.evaluation.processes import Processes
-from holdfast.evaluation.production import Job, Production
-from holdfast.evaluation.records import load_records, read_records
+from holdfast.evaluation.progress import Tally
+from holdfast.evaluation.protocol import model_input, preprocessing
+from holdfast.records.records import load_records, read_records
 from tests.evaluation.toys import Brightest, ByLevel, colours
 
 QUICK = {"workers": 0, "show": False}
@@ -189,7 +189,7 @@ def test_nothing_that_changes_a_record_shares_a_folder(tmp_path):
 
 
 def test_the_version_is_part_of_the_fingerprint(monkeypatch):
-    from holdfast.evaluation import fingerprints
+    from holdfast.records import fingerprints
 
     one = evaluate(Brightest(), colours(3), "clean", **QUICK).header
     monkeypatch.setattr(fingerprints, "__version__", "99.0")

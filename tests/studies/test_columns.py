@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holdfast.evaluation.intervals import Interval, paired_over_seeds
+from holdfast.metrics.intervals import Interval, paired_over_seeds
 from holdfast.studies.columns import COLUMNS, available, difference, ingredients, scores, verdict
 from holdfast.studies.results import RunResult
 

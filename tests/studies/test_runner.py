@@ -10,7 +10,7 @@ import time
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.evaluation.records import load_records
+from holdfast.records.records import load_records
 from holdfast.studies.plan import load_study
 from holdfast.studies.results import all_results, result_path
 from holdfast.studies.runner import missing_runs, run_path, with_starts

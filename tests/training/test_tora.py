@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from holdfast.cli.main import main
-from holdfast.evaluation.model_specs import load_model
+from holdfast.models.specs import load_model
 from holdfast.models.tora_files import load_tora
 from holdfast.training.loop import train
 from holdfast.training.recipe_files import load_recipe

@@ -24,13 +24,14 @@ from holdfast.corruptions import recorded_name
 from holdfast.data import Source
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import choose_device
-from holdfast.evaluation.fingerprints import content_fingerprint, data_fingerprint, fingerprint, model_fingerprint
-from holdfast.evaluation.fingerprints import versions as library_versions
-from holdfast.evaluation.model_specs import LoadedModel, load_model
-from holdfast.evaluation.preprocessing import choose_preset, model_input, preprocessing
-from holdfast.evaluation.scoring import Judge
+from holdfast.evaluation.judge import Judge
+from holdfast.evaluation.protocol import choose_preset, model_input, preprocessing
 from holdfast.evaluation.suites import EvaluationData, open_evaluation_data
+from holdfast.models.fingerprint import model_fingerprint
+from holdfast.models.specs import LoadedModel, load_model
 from holdfast.names import chosen_names
+from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint
+from holdfast.records.fingerprints import versions as library_versions
 
 logger = logging.getLogger(__name__)
 

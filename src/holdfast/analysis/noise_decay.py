@@ -13,9 +13,10 @@ from timm.models.cait import ClassAttn
 from timm.models.swin_transformer import SwinTransformerBlock
 from torch import Tensor, nn
 
-from holdfast.attention import READERS, without_wrappers
+from holdfast.attention import READERS
 from holdfast.errors import HoldfastError, nearest
 from holdfast.models.fan_swin import FANSwinBlock
+from holdfast.models.wrappers import without_wrappers
 
 CHANNELS_LAST = (SwinTransformerBlock, FANSwinBlock)  # modules whose 4-D output is (B, H, W, C)
 

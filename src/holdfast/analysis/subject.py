@@ -20,7 +20,7 @@ from holdfast.data.combine import Subset
 from holdfast.data.source import Source, UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import limited
-from holdfast.evaluation.preprocessing import Preprocessing, finished, protocol_image
+from holdfast.evaluation.protocol import Preprocessing, finished, protocol_image
 from holdfast.models.corruptor import Corruptor
 from holdfast.models.tora import ToraViT
 

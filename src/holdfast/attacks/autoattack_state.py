@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError
+from holdfast.models.fingerprint import weights_fingerprint
 
 
 @dataclass(eq=False)
@@ -92,11 +93,10 @@ class State:
 
 def fingerprint(settings: Mapping[str, Any], seed: int, model: nn.Module, images: Tensor, labels: Tensor) -> str:
     """A digest of everything that the result depends on."""
-    digest = hashlib.blake2b(json.dumps([dict(settings), seed], sort_keys=True).encode(), digest_size=16)
-    for name, value in [*model.state_dict().items(), ("images", images), ("labels", labels)]:
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    tensors = {"images": images, "labels": labels}
+    told = [dict(settings), seed, {name: [str(value.dtype), list(value.shape)] for name, value in tensors.items()}]
+    weights = weights_fingerprint(model.state_dict(), tensors)
+    return hashlib.blake2b(json.dumps([told, weights], sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _share(standing: Tensor) -> float:

@@ -14,9 +14,9 @@ from holdfast.attacks import draws
 from holdfast.attacks.patches import check_grid
 from holdfast.attacks.pixels import PixelModel, check_images
 from holdfast.attacks.undisturbed import predict, undisturbed
-from holdfast.attention import without_wrappers
 from holdfast.errors import HoldfastError
 from holdfast.models.corruptor import Corruptor, occlude, select_lowest
+from holdfast.models.wrappers import without_wrappers
 
 Fill = Literal["normalised", "pixels", "mean"]
 FILLS = ("normalised", "pixels", "mean")

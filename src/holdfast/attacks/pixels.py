@@ -7,8 +7,8 @@ import torch
 from timm.data import resolve_model_data_config
 from torch import Tensor, nn
 
-from holdfast.attention import without_wrappers
 from holdfast.errors import HoldfastError
+from holdfast.models.wrappers import without_wrappers
 
 TOLERANCE = 1e-6  # image + (1 − image) may round to a little above 1
 

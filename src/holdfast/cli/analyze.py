@@ -171,7 +171,7 @@ def _table(found: list[Stored]) -> "Table":
 
 def _draw(results: list[Result], folder: Path) -> int:
     """Write an album's figures as PNG; returns how many."""
-    from holdfast.report.analysis_album import album
-    from holdfast.report.figure_parts import save_png
+    from holdfast.reporting.analysis_album import album
+    from holdfast.reporting.figure_parts import save_png
 
     return sum(save_png(draw(), folder / f"{name}.png") is not None for name, draw in album(results))

@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from holdfast.evaluation.records import Records
+    from holdfast.records.records import Records
 
 MODELS = {"baseline": "digits/fan_nano", "tap_adl": "digits/fan_nano_tap_adl", "afat": "digits/fan_nano_afat"}
 TITLE = "Holdfast demo: three ways to train FAN-nano"
@@ -74,7 +74,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _demo(out: Path, effort: Effort, console: Console) -> int:
-    from holdfast.report.page import report
+    from holdfast.reporting.page import report
 
     console.print(f"{len(MODELS)} models on scikit-learn's digits. Stopped at any moment, the same command goes on.")
     records = {}
@@ -148,7 +148,7 @@ def table(records: "dict[str, Records]") -> "Table":
 
 def differences(records: "dict[str, Records]") -> list[str]:
     """How each model differs from the first under corruption, on the same images."""
-    from holdfast.evaluation.comparison import compare
+    from holdfast.metrics.comparison import compare
 
     (name, first), *others = records.items()
     sentences = []

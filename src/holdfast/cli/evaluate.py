@@ -13,7 +13,7 @@ from holdfast.cli.run_folders import model_file_name, own_data, run_folder
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.evaluation.records import Records
+    from holdfast.records.records import Records
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -86,7 +86,7 @@ def _own_data(model: str, console: Console) -> str:
 
 
 def _show(records: "list[Records]", console: Console) -> None:
-    from holdfast.evaluation.tables import export
+    from holdfast.reporting.export.tables import export
 
     console.print(export(records, width=console.width if console.is_terminal else 120), markup=False)
     for found in records:

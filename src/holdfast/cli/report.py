@@ -24,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Write the page and say where, or print the table."""
-    from holdfast.report.page import report
+    from holdfast.reporting.page import report
 
     names = [name.strip() for name in arguments.names.split(",")] if arguments.names else []
     if not all(names):

@@ -11,7 +11,7 @@ from holdfast.attacks import AutoAttack, LearnedOcclusion, Occlusion, fit_corrup
 from holdfast.attacks.occlusion import cover_of, random_keep
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import Cell
-from holdfast.evaluation.scoring import Judge, scored
+from holdfast.evaluation.judge import Judge, scored
 from holdfast.models.corruptor import Corruptor, occlude
 
 

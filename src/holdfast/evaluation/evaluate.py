@@ -17,22 +17,17 @@ from holdfast.corruptions import recorded_name
 from holdfast.data import Source
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import Plan
-from holdfast.evaluation.fingerprints import (
-    content_fingerprint,
-    data_fingerprint,
-    fingerprint,
-    model_fingerprint,
-    versions,
-)
-from holdfast.evaluation.live import Live
-from holdfast.evaluation.model_specs import LoadedModel, architecture_of, load_model
-from holdfast.evaluation.preprocessing import Preprocessing, choose_preset, model_input, preprocessing
+from holdfast.evaluation.judge import Judge, check_classes
 from holdfast.evaluation.processes import Processes, together
-from holdfast.evaluation.records import FOLDER, HEADER, Records, read_records, write_header, write_images
+from holdfast.evaluation.progress import Live
+from holdfast.evaluation.protocol import Preprocessing, choose_preset, model_input, preprocessing
 from holdfast.evaluation.runner import Work, finished_units, run_units
-from holdfast.evaluation.scoring import Judge, check_classes
 from holdfast.evaluation.suites import EvaluationData, check_suites, make_plan, open_evaluation_data, parse_suites
-from holdfast.evaluation.unit_files import remove_leftovers
+from holdfast.models.fingerprint import model_fingerprint
+from holdfast.models.specs import LoadedModel, architecture_of, load_model
+from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint, versions
+from holdfast.records.records import FOLDER, HEADER, Records, read_records, write_header, write_images
+from holdfast.records.units import remove_leftovers
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from torch import Tensor
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attacking import attacked
 from holdfast.evaluation.cells import Plan
-from holdfast.evaluation.production import Chunk, Failure, Job, Production, chunk_loader
-from holdfast.evaluation.scoring import Judge, scored
-from holdfast.evaluation.unit_files import (
+from holdfast.evaluation.judge import Judge, scored
+from holdfast.evaluation.loader import Chunk, Failure, Job, Production, chunk_loader
+from holdfast.records.units import (
     FIELDS,
     DamagedUnit,
     Unit,

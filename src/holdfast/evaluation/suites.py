@@ -16,9 +16,9 @@ from holdfast.data import Source, Subset, open_data
 from holdfast.data.stored import OfficialSet, check_imagenet_order, is_official, open_official
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import Cell, Plan, limited, shared_plan, stored_plan
-from holdfast.evaluation.fingerprints import content_fingerprint
-from holdfast.evaluation.preprocessing import Preprocessing
+from holdfast.evaluation.protocol import Preprocessing
 from holdfast.names import chosen_names, file_name
+from holdfast.records.fingerprints import content_fingerprint
 
 WNID = re.compile(r"n\d{8}")
 

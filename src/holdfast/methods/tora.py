@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.attacks import GradientAttack, PixelModel, perturb
-from holdfast.attention import without_wrappers
 from holdfast.errors import HoldfastError, nearest
 from holdfast.methods.objective import Loss
 from holdfast.models.tora import ToraViT
+from holdfast.models.wrappers import without_wrappers
 
 
 @dataclass(frozen=True)

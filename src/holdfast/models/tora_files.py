@@ -4,7 +4,6 @@ A folder holds ``tora.safetensors`` (what was added) and ``tora.json`` (which pa
 pretrained model beside them, in ``backbone/`` as timm writes it, it loads by itself.
 """
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from torch import nn
 from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.models.cost import count_model
+from holdfast.models.fingerprint import weights_fingerprint
 from holdfast.models.tora import ToraViT, describe, tora
 
 WEIGHTS, DESCRIPTION, BACKBONE = "tora.safetensors", "tora.json", "backbone"
@@ -110,12 +110,8 @@ def added_state(model: ToraViT) -> dict[str, torch.Tensor]:
 
 def fingerprint(backbone: nn.Module) -> str:
     """A hash of the pretrained weights without their head, which TORA does not use."""
-    digest = hashlib.sha256()
-    for key, value in sorted(backbone.state_dict().items()):
-        if not key.startswith("head."):
-            digest.update(key.encode())
-            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    kept = {key: value for key, value in backbone.state_dict().items() if not key.startswith("head.")}
+    return weights_fingerprint(kept)
 
 
 def _shape(backbone: Any) -> dict[str, int]:

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.intervals import Interval, Spread, over_seeds, paired_over_seeds
+from holdfast.metrics.intervals import Interval, Spread, over_seeds, paired_over_seeds
 from holdfast.studies.results import RunResult
 
 Means = Mapping[str, float]

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.intervals import Interval, Spread
+from holdfast.metrics.intervals import Interval, Spread
 from holdfast.studies.columns import COLUMNS, available, difference, scores, shared_seeds, verdict
 from holdfast.studies.figures import Results, figures, traced
 from holdfast.studies.plan import Claim, Study

@@ -6,7 +6,6 @@ unpickled. Randomness needs no entry: it follows from seed and step.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -15,7 +14,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
@@ -147,13 +145,3 @@ def _name(step: int) -> str:
 def _cannot_write(path: Path, error: OSError | SafetensorError) -> HoldfastError:
     reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error).splitlines()[0]
     return HoldfastError(f"checkpoint {str(path)!r} cannot be written ({reason}); the previous one is intact")
-
-
-def fingerprint(*modules: nn.Module) -> str:
-    """A hash of every weight and statistic, to compare models across processes and runs."""
-    digest = hashlib.sha256()
-    for module in modules:
-        for key, value in sorted(module.state_dict().items()):
-            digest.update(key.encode())
-            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

@@ -14,8 +14,9 @@ from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.methods import Objective, Player
 from holdfast.models.corruptor import Corruptor, save_corruptor
+from holdfast.models.fingerprint import weights_fingerprint
 from holdfast.training.assemble import Stage, assemble
-from holdfast.training.checkpoint import Position, fingerprint, prune, restore_checkpoint, save_checkpoint
+from holdfast.training.checkpoint import Position, prune, restore_checkpoint, save_checkpoint
 from holdfast.training.engine import engine
 from holdfast.training.journal import Journal, Meter
 from holdfast.training.loading import Batch, Unreadable
@@ -227,7 +228,8 @@ def finish(stage: Stage, run: RunFolder, position: Position, *, journal: Journal
     """Export the final model, and note whether all processes hold the same one, and the same players."""
     final = stage.ema.module if stage.ema is not None else stage.bare
     players = stage.objective.modules.values() if isinstance(stage.objective, Player) else ()
-    mine = torch.tensor([int(fingerprint(stage.bare, *players)[:15], 16)], device=stage.accelerator.device)
+    states = [module.state_dict() for module in (stage.bare, *players)]
+    mine = torch.tensor([int(weights_fingerprint(*states)[:15], 16)], device=stage.accelerator.device)
     everyones = stage.accelerator.gather(mine).tolist()
     if stage.accelerator.is_main_process:
         export_model(final, run.path, recipe=stage.recipe, image=stage.image, classes=stage.classes)

@@ -1,0 +1,92 @@
+"""What a person at a terminal sees while an evaluation runs: how far it is, how long it will take, how it looks."""
+
+from types import TracebackType
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from holdfast.corruptions.catalog import SEVERITIES, STANDARD
+from holdfast.metrics.corruption import corruption_errors
+
+
+class Tally:
+    """Right answers so far, per cell."""
+
+    def __init__(self) -> None:
+        self.right: dict[str, float] = {}
+        self.count: dict[str, int] = {}
+
+    def add(self, cell: str, *, right: float, count: int) -> None:
+        """Some more images of a cell."""
+        self.right[cell] = self.right.get(cell, 0.0) + right
+        self.count[cell] = self.count.get(cell, 0) + count
+
+    def accuracy(self, cell: str) -> float | None:
+        """The accuracy so far, if there is any."""
+        return self.right[cell] / self.count[cell] if self.count.get(cell) else None
+
+    def line(self, *, imagenet: bool) -> str:
+        """The clean accuracy and the running mCE; for other data than ImageNet the mean corruption accuracy."""
+        words = []
+        if (clean := self.accuracy("clean")) is not None:
+            words.append(f"clean {100 * clean:.1f} %")
+        errors = self._errors()
+        if errors and imagenet:
+            mce = float(np.mean(list(corruption_errors(errors, kinds=tuple(errors)).values())))
+            words.append(f"mCE {mce:.1f}{self._of(errors)}")
+        elif errors:
+            accuracy = 100 - 100 * float(np.mean(list(errors.values())))
+            words.append(f"corrupted {accuracy:.1f} %{self._of(errors)}")
+        return ", ".join(words)
+
+    def _errors(self) -> dict[str, list[float]]:
+        """The errors so far of the kinds that have all severities."""
+        found = {}
+        for kind in STANDARD:
+            accuracies = [self.accuracy(f"{kind}/{severity}") for severity in SEVERITIES]
+            if all(accuracy is not None for accuracy in accuracies):
+                found[kind] = [1 - accuracy for accuracy in accuracies if accuracy is not None]
+        return found
+
+    @staticmethod
+    def _of(errors: dict[str, list[float]]) -> str:
+        return "" if len(errors) == len(STANDARD) else f" ({len(errors)} of {len(STANDARD)} kinds)"
+
+
+class Live:
+    """A progress line on stderr; silent unless that is a terminal."""
+
+    def __init__(self, *, total: int, imagenet: bool, show: bool | None) -> None:
+        console = Console(stderr=True)
+        self.tally, self._imagenet = Tally(), imagenet
+        shown = console.is_terminal if show is None else show
+        self._progress = Progress(
+            TextColumn("{task.fields[cell]:<20}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[scores]}"),
+            console=console,
+            disable=not shown,
+            transient=True,
+        )
+        self._task = self._progress.add_task("", total=total, cell="", scores="")
+
+    def __enter__(self) -> "Live":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def looked_at(self, count: int) -> None:
+        """So many more images were looked at."""
+        self._progress.advance(self._task, count)
+
+    def finished(self, cell: str, *, right: float, count: int) -> None:
+        """A unit of a cell is on disk."""
+        self.tally.add(cell, right=right, count=count)
+        self._progress.update(self._task, cell=cell, scores=self.tally.line(imagenet=self._imagenet))

@@ -1,0 +1,182 @@
+"""From a file's picture to what the model sees, in the steps of the published protocols.
+
+ImageNet-C, Hendrycks & Dietterich 2019: short side to 256 (bilinear), centre crop 224, then corrupt; stored sets add a
+JPEG of quality 85. Only then comes the model's own size. Every step is kept in the records.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from timm.data import resolve_model_data_config
+from timm.data.transforms import str_to_pil_interp
+from torch import nn
+
+from holdfast.corruptions import prepare
+from holdfast.corruptions.catalog import preset_of
+from holdfast.data.source import UnreadableImage
+from holdfast.errors import HoldfastError
+from holdfast.models.wrappers import without_wrappers
+
+STORED_QUALITY = 85
+SEQUENCE_SIDE = 256  # ImageNet-P moves the uncropped image, so that real borders come in
+
+Pixels = np.ndarray  # H W 3, uint8
+
+
+@dataclass(frozen=True)
+class ModelInput:
+    """What the model wants to see; ``size`` None means the protocol's own size."""
+
+    size: tuple[int, int] | None
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    interpolation: str
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """All steps between a picture and the model.
+
+    Attributes:
+        preset: whose protocol: ``imagenet`` 224, ``cifar`` 32, ``tiny`` 64, ``inception`` 299, ``any`` (model's size).
+        size: height and width of what the model gets.
+        mean: subtracted from [0,1] pixels.
+        std: divides them then.
+        interpolation: how the protocol's image is brought to that size, if it differs.
+        stored_jpeg: whether corrupted images pass through a JPEG of quality 85, as those of ImageNet-C did.
+    """
+
+    preset: str
+    size: tuple[int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    interpolation: str
+    stored_jpeg: bool = False
+
+    def record(self) -> dict[str, Any]:
+        """The steps as plain data."""
+        side = preset_of(self.preset).side
+        before = {
+            "imagenet": "short side 256 bilinear, centre crop 224; 224×224 files as they are",
+            "inception": "centre crop 87.5 %, 299×299 bilinear",
+            "tiny": "64×64 bilinear",
+            "cifar": "32×32 files as they are; others short side 32 bilinear, centre crop 32",
+            "any": f"short side {min(self.size)} bilinear, centre crop {self.size[0]}×{self.size[1]}",
+        }[self.preset]
+        unchanged = (side or self.size[0], side or self.size[1]) == self.size
+        after = "as it is" if unchanged else f"{self.size[0]}×{self.size[1]} {self.interpolation}"
+        return {
+            "protocol": before,
+            "after_corruption": f"JPEG quality {STORED_QUALITY}" if self.stored_jpeg else "nothing",
+            "model_size": after,
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
+
+
+def model_input(
+    model: nn.Module,
+    *,
+    size: int | tuple[int, int] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    interpolation: str | None = None,
+) -> ModelInput:
+    """What was asked for, else what the model's timm configuration says, else [0,1] pixels of the protocol's size."""
+    inner: Any = without_wrappers(model)
+    known = dict(resolve_model_data_config(inner)) if getattr(inner, "pretrained_cfg", None) else {}
+    side = (size, size) if isinstance(size, int) else size
+    side = side or (tuple(known["input_size"][1:]) if known else None)
+    chosen = ModelInput(
+        side,
+        tuple(mean if mean is not None else known.get("mean", (0.0, 0.0, 0.0))),
+        tuple(std if std is not None else known.get("std", (1.0, 1.0, 1.0))),
+        interpolation or str(known.get("interpolation", "bilinear")),
+    )
+    if len(chosen.mean) != 3 or len(chosen.std) != 3 or min(chosen.std) <= 0:
+        raise HoldfastError(f"mean and std must be three values, std positive, got {chosen.mean} and {chosen.std}")
+    if chosen.size is not None and min(chosen.size) < 1:
+        raise HoldfastError(f"size must be positive, got {chosen.size}")
+    return chosen
+
+
+def choose_preset(images: Any, wanted: ModelInput) -> str:
+    """The protocol that fits: by the images if all of a first few are 32×32 or 64×64, else by the model's size."""
+    sizes = _first_sizes(images)
+    if sizes in ({(32, 32)}, {(64, 64)}):
+        return "cifar" if sizes == {(32, 32)} else "tiny"
+    side = min(wanted.size) if wanted.size else 224
+    if side == 299:
+        return "inception"
+    return "cifar" if side <= 48 else "tiny" if side <= 96 else "imagenet"
+
+
+def preprocessing(preset: str, wanted: ModelInput, *, stored_jpeg: bool = False) -> Preprocessing:
+    """All steps for a protocol and a model."""
+    side = preset_of(preset).side or 224
+    return Preprocessing(
+        preset, wanted.size or (side, side), wanted.mean, wanted.std, wanted.interpolation, stored_jpeg
+    )
+
+
+def protocol_image(picture: Image.Image, steps: Preprocessing) -> Pixels:
+    """The picture as the protocol wants it before it is corrupted."""
+    if steps.preset == "cifar":
+        return np.array(_short_side_crop(picture, (32, 32)))
+    if steps.preset == "any":
+        return np.array(_short_side_crop(picture, steps.size))
+    return prepare(picture, steps.preset)
+
+
+def sequence_image(picture: Image.Image, steps: Preprocessing, kind: str) -> Pixels:
+    """The picture as a perturbation sequence wants it: ImageNet-P crops only after it has moved the image."""
+    if steps.preset == "imagenet":
+        scale = SEQUENCE_SIDE / min(picture.size)
+        width, height = (max(SEQUENCE_SIDE, int(length * scale)) for length in picture.size)
+        return np.array(picture.convert("RGB").resize((width, height), Image.Resampling.BILINEAR))
+    if steps.preset == "tiny" and kind == "motion_blur" and min(picture.size) >= preset_of("tiny").side:
+        return np.array(picture.convert("RGB"))
+    return protocol_image(picture, steps)
+
+
+def finished(image: Pixels, steps: Preprocessing, *, corrupted: bool) -> Pixels:
+    """The image as the model gets it, still bytes: re-encoded if stored sets did so, and at the model's size."""
+    if steps.stored_jpeg and corrupted:
+        image = _through_jpeg(image)
+    if image.shape[:2] == steps.size:
+        return image
+    height, width = steps.size
+    method: Any = str_to_pil_interp(steps.interpolation)
+    return np.array(Image.fromarray(image).resize((width, height), method))
+
+
+def _through_jpeg(image: Pixels) -> Pixels:
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, format="JPEG", quality=STORED_QUALITY, optimize=True)
+    return np.array(Image.open(file))
+
+
+def _short_side_crop(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
+    height, width = size
+    rgb = picture.convert("RGB")
+    if rgb.size == (width, height):
+        return rgb
+    scale = max(width / rgb.width, height / rgb.height)
+    larger = (max(width, round(rgb.width * scale)), max(height, round(rgb.height * scale)))
+    rgb = rgb.resize(larger, Image.Resampling.BILINEAR)
+    left, top = (rgb.width - width) // 2, (rgb.height - height) // 2
+    return rgb.crop((left, top, left + width, top + height))
+
+
+def _first_sizes(images: Any, count: int = 8) -> set[tuple[int, int]]:
+    sizes = set()
+    for index in range(min(count, len(images))):
+        try:
+            sizes.add(images.image(index).size)
+        except UnreadableImage:
+            continue
+    return sizes

@@ -1,0 +1,79 @@
+"""Numbers from records: the papers' scores as pure functions, intervals, summaries and comparisons; no model needed."""
+
+from holdfast.metrics.accuracy import accuracy, correct, predicted, ranked, restricted, restricted_classes
+from holdfast.metrics.calibration import (
+    calibration_gaps,
+    confidence,
+    expected_calibration_error,
+    gap_of_means,
+    negative_log_likelihood,
+)
+from holdfast.metrics.comparison import Comparison, Difference, compare, over_runs
+from holdfast.metrics.corruption import (
+    FAN_KINDS,
+    FAN_LABEL,
+    WITHOUT_NOISE,
+    alexnet_errors,
+    corruption_errors,
+    fan_accuracy,
+    mean_corruption_accuracy,
+    mean_corruption_error,
+    relative_corruption_errors,
+    retention,
+)
+from holdfast.metrics.intervals import Interval, Spread, bootstrap_interval, over_seeds, paired_difference
+from holdfast.metrics.papers import paper_says
+from holdfast.metrics.sequence import (
+    flip_probability,
+    flips,
+    mean_over_kinds,
+    mean_rate,
+    mean_top5_distance,
+    top5_distance,
+    top5_distances,
+)
+from holdfast.metrics.summary import Score, Summary, summarise
+
+__all__ = [
+    "FAN_KINDS",
+    "FAN_LABEL",
+    "WITHOUT_NOISE",
+    "Comparison",
+    "Difference",
+    "Interval",
+    "Score",
+    "Spread",
+    "Summary",
+    "accuracy",
+    "alexnet_errors",
+    "bootstrap_interval",
+    "calibration_gaps",
+    "compare",
+    "confidence",
+    "correct",
+    "corruption_errors",
+    "expected_calibration_error",
+    "fan_accuracy",
+    "flip_probability",
+    "flips",
+    "gap_of_means",
+    "mean_corruption_accuracy",
+    "mean_corruption_error",
+    "mean_over_kinds",
+    "mean_rate",
+    "mean_top5_distance",
+    "negative_log_likelihood",
+    "over_runs",
+    "over_seeds",
+    "paired_difference",
+    "paper_says",
+    "predicted",
+    "ranked",
+    "relative_corruption_errors",
+    "restricted",
+    "restricted_classes",
+    "retention",
+    "summarise",
+    "top5_distance",
+    "top5_distances",
+]

@@ -1,0 +1,69 @@
+"""Whether a model knows when it is wrong: negative log-likelihood and expected calibration error."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from holdfast.errors import HoldfastError
+from holdfast.metrics.accuracy import checked_logits, checked_targets
+
+
+def log_probabilities(logits: ArrayLike) -> NDArray[np.floating]:
+    """Log-softmax over the last axis, safe for large logits."""
+    array = checked_logits(logits)
+    if not np.isfinite(array).all():
+        raise HoldfastError("logits must be finite, got an infinite value")
+    shifted = array - array.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def confidence(logits: ArrayLike) -> NDArray[np.floating]:
+    """The probability of the predicted class, one value per image."""
+    return np.exp(log_probabilities(logits).max(axis=-1))
+
+
+def negative_log_likelihood(logits: ArrayLike, targets: ArrayLike) -> NDArray[np.floating]:
+    """Minus the log-probability of the target in nats, one value per image; NLL is the mean."""
+    log_p = log_probabilities(logits)
+    labels = checked_targets(targets, shape=log_p.shape[:-1], classes=log_p.shape[-1])
+    return -np.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]
+
+
+def calibration_gaps(confidences: ArrayLike, correct: ArrayLike, *, bins: int = 15) -> NDArray[np.float64]:
+    """Confidence minus correctness, one row per image with the value in the column of its bin, (N, bins).
+
+    The calibration error is a function of this array's mean over the images (:func:`gap_of_means`), which is what the
+    bootstrap needs. Bins are equally wide and contain their upper edge.
+    """
+    sure, right = _checked(confidences, correct)
+    if bins < 1:
+        raise HoldfastError(f"bins must be at least 1, got {bins}")
+    column = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], sure, side="left")
+    gaps = np.zeros((len(sure), bins))
+    gaps[np.arange(len(sure)), column] = sure - right
+    return gaps
+
+
+def gap_of_means(means: ArrayLike) -> float:
+    """The calibration error from the mean over the images of :func:`calibration_gaps`."""
+    return float(np.abs(np.asarray(means)).sum())
+
+
+def expected_calibration_error(confidences: ArrayLike, correct: ArrayLike, *, bins: int = 15) -> float:
+    """ECE, 0 to 1: the distance of accuracy and mean confidence within a bin, averaged over the images.
+
+    Naeini et al. 2015; 15 equally wide bins as in Guo et al. 2017.
+    """
+    return gap_of_means(calibration_gaps(confidences, correct, bins=bins).mean(axis=0))
+
+
+def _checked(confidences: ArrayLike, correct: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    sure, right = np.asarray(confidences, dtype=np.float64), np.asarray(correct, dtype=np.float64)
+    if sure.ndim != 1 or sure.shape != right.shape or not sure.size:
+        raise HoldfastError(
+            f"confidences and correct must be one value per image, got shapes {sure.shape} and {right.shape}"
+        )
+    if not ((sure >= 0) & (sure <= 1 + 1e-6)).all():  # a softmax in single precision may end just above 1
+        raise HoldfastError("confidences must be probabilities from 0 to 1, got values outside or NaN")
+    if not np.isin(right, (0, 1)).all():
+        raise HoldfastError("correct must be true or false for every image, got other values")
+    return sure, right

@@ -1,0 +1,122 @@
+"""Two models on the same images, and one recipe over several seeds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast.errors import HoldfastError
+from holdfast.metrics.formulas import Formula, Means, all_formulas
+from holdfast.metrics.intervals import Interval, Spread, interval_of, over_seeds
+from holdfast.metrics.summary import (
+    RESAMPLES,
+    class_count,
+    image_columns,
+    means_and_draws,
+    reference_for,
+    shared_ids,
+    summarise,
+)
+from holdfast.records.records import CellRecord, Records
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One score of two models on the same images: both values, and first minus second with its interval."""
+
+    name: str
+    label: str
+    unit: str
+    better: str
+    first: float
+    second: float
+    interval: Interval
+
+    @property
+    def verdict(self) -> str:
+        """``better`` or ``worse`` for the first model, beyond what the choice of images explains; else ``unclear``."""
+        if not self.interval.excludes_zero:
+            return "unclear"
+        return "better" if (self.interval.value > 0) == (self.better == "high") else "worse"
+
+    def __str__(self) -> str:
+        bounds = f"[{self.interval.low:+.2f}, {self.interval.high:+.2f}]"
+        return f"{self.label} {self.interval.value:+.2f} {self.unit} {bounds}: {self.verdict}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All scores that two models share, on the images that they share."""
+
+    first: str
+    second: str
+    images: int
+    differences: Mapping[str, Difference]
+
+    def __str__(self) -> str:
+        lines = [f"{self.first} minus {self.second}, {self.images} images", *map(str, self.differences.values())]
+        return "\n".join(lines)
+
+
+def compare(
+    first: Records, second: Records, *, baseline: Records | None = None, resamples: int = RESAMPLES, seed: int = 0
+) -> Comparison:
+    """Every score that both have, first minus second, with a 95 % interval from drawing the same images for both.
+
+    Only cells that both have and images that all of them share are taken. What is hard for both models cancels out, so
+    this finds differences that two separate intervals hide.
+    """
+    cells = [name for name in first.cells if name in second.cells]
+    if not cells:
+        raise HoldfastError("records to compare must have a cell in common, but they have none")
+    one, other = ({name: records.cells[name] for name in cells} for records in (first, second))
+    ids = shared_ids(one, other)
+    _check_same_targets(one, other, ids)
+    sides = [image_columns(group, ids) for group in (one, other)]
+    common = [name for name in sides[0] if name in sides[1]]
+    columns = {f"{number}:{name}": side[name] for number, side in enumerate(sides) for name in common}
+    means, drawn = means_and_draws(columns, resamples=resamples, seed=seed)
+    formulas = all_formulas(common, classes=class_count(first), reference=reference_for(first, baseline))
+    differences = {formula.name: _difference(formula, means, drawn) for formula in formulas}
+    return Comparison(_name(first), _name(second), len(ids), differences)
+
+
+def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> dict[str, Spread]:
+    """Mean ± sample standard deviation of every score that all runs have: what training again would change."""
+    if not runs:
+        raise HoldfastError("runs must hold at least one record set, got none")
+    summaries = [summarise(records, baseline=baseline, resamples=0) for records in runs]
+    names = [name for name in summaries[0].scores if all(name in summary for summary in summaries)]
+    values = {name: [summary[name].value for summary in summaries] for name in names}
+    return {name: over_seeds(each) for name, each in values.items() if np.isfinite(each).all()}
+
+
+def _difference(formula: Formula, means: Means, drawn: Means | None) -> Difference:
+    first, second = (float(formula.compute(_side(means, side))) for side in (0, 1))
+    value = first - second
+    if drawn is None:
+        interval = Interval(value, float("nan"), float("nan"), 0.95)
+    else:
+        interval = interval_of(value, formula.compute(_side(drawn, 0)) - formula.compute(_side(drawn, 1)))
+    return Difference(formula.name, formula.label, formula.unit, formula.better, first, second, interval)
+
+
+def _side(means: Means, side: int) -> Means:
+    prefix = f"{side}:"
+    return {name.removeprefix(prefix): value for name, value in means.items() if name.startswith(prefix)}
+
+
+def _check_same_targets(one: Mapping[str, CellRecord], other: Mapping[str, CellRecord], ids: np.ndarray) -> None:
+    cell = next(iter(one))
+    answers = [dict(zip(group[cell].ids, group[cell].targets, strict=True)) for group in (one, other)]
+    different = [id for id in ids if answers[0][id] != answers[1][id]]
+    if different:
+        raise HoldfastError(
+            f"records to compare must be of the same data, but {len(different)} images have another class "
+            f"({different[0]} …)"
+        )
+
+
+def _name(records: Records) -> str:
+    model = str(records.header.get("model", "model"))
+    return f"{model} ({records.current})" if records.current else model

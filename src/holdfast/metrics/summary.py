@@ -1,0 +1,284 @@
+"""From records to named scores, each with its definition and its interval: a pure function, no model needed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.corruptions.sequences import SEQUENCES
+from holdfast.errors import HoldfastError, nearest
+from holdfast.metrics.calibration import calibration_gaps
+from holdfast.metrics.corruption import alexnet_errors
+from holdfast.metrics.formulas import BINS, Formula, Means, Reference, all_formulas
+from holdfast.metrics.intervals import interval_of, resampled_means
+from holdfast.metrics.sequence import flips, top5_distances
+from holdfast.published import published
+from holdfast.records.records import CellRecord, Records
+
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Score:
+    """One number with everything that must be known to read it.
+
+    Attributes:
+        name: ``mce``, ``accuracy/fog``, ``attack/pgd5`` …; a partial score is called ``…_partial``.
+        value: in ``unit``.
+        low: lower bound of the interval over the choice of images; NaN where none was computed.
+        high: upper bound.
+        unit: ``%``, ``% of AlexNet``, ``nats``, ``ranks``.
+        label: what a table calls it.
+        definition: one sentence.
+        better: ``high`` or ``low``.
+        note: what must be said beside the number.
+        missing: the cells that a partial score lacks; empty if it is complete.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    unit: str
+    label: str
+    definition: str
+    better: str
+    note: str = ""
+    missing: tuple[str, ...] = ()
+
+    @property
+    def partial(self) -> bool:
+        """Whether cells are missing, so that the number is not what its name without ``_partial`` stands for."""
+        return self.name.endswith("_partial")
+
+    def __str__(self) -> str:
+        text = f"{self.label} {self.value:.2f} {self.unit}"
+        return text if np.isnan(self.low) else f"{text} [{self.low:.2f}, {self.high:.2f}]"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All scores of one model (or of one of its views) on one data set.
+
+    Attributes:
+        header: of the records: model, data, label, preset, seed …
+        view: which of the model's predictions.
+        images: over how many images.
+        excluded: how many could not be read and count nowhere.
+        scores: by name, in the order in which tables show them.
+        unfinished: cells that are only partly measured and count nowhere.
+    """
+
+    header: Mapping[str, Any]
+    view: str
+    images: int
+    excluded: int
+    scores: Mapping[str, Score]
+    unfinished: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Score:
+        if name in self.scores:
+            return self.scores[name]
+        partial = self.scores.get(f"{name}_partial")
+        if partial is not None:
+            raise HoldfastError(
+                f"score {name!r} is only there in part, as {partial.name!r}: {some(partial.missing)} missing"
+            )
+        raise HoldfastError(f"score must be one that the records allow, got {name!r}{nearest(name, self.scores)}")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.scores
+
+    def __iter__(self) -> Iterator[Score]:
+        return iter(self.scores.values())
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+
+def summarise(
+    records: Records,
+    *,
+    baseline: Records | None = None,
+    clean: Records | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Summary:
+    """Every score that the cells of these records allow, over the images that all of them share.
+
+    Args:
+        records: one model on one data set; of several views, the current one.
+        baseline: the model to divide by (CE, mFR, mT5D). Without one it is AlexNet where its published errors apply:
+            the 1000 classes of ImageNet at 224 px. Elsewhere there is no mCE.
+        clean: records with the ``clean`` cell, where ``records`` are of a stored set that has none.
+        resamples: of the bootstrap; 0 leaves the intervals out.
+        seed: of the bootstrap.
+    """
+    cells = with_clean(records, clean)
+    ids = shared_ids(cells)
+    columns = image_columns(cells, ids)
+    means, drawn = means_and_draws(columns, resamples=resamples, seed=seed)
+    formulas = all_formulas(columns, classes=class_count(records), reference=reference_for(records, baseline))
+    scores = [score_of(formula, means, drawn, cells) for formula in formulas]
+    return Summary(
+        records.header,
+        records.current,
+        len(ids),
+        len(records.excluded),
+        {score.name: score for score in scores},
+        unfinished=tuple(records.incomplete),
+    )
+
+
+def with_clean(records: Records, clean: Records | None) -> Mapping[str, CellRecord]:
+    """The cells of these records, with the clean one of others if they have none."""
+    if clean is None or "clean" in records.cells:
+        return records.cells
+    if "clean" not in clean.cells:
+        raise HoldfastError("clean must be records that hold the cell 'clean', but they do not")
+    return {"clean": clean.cells["clean"], **records.cells}
+
+
+def shared_ids(*groups: Mapping[str, CellRecord]) -> NDArray[np.str_]:
+    """The images that all cells have, in the order of the first."""
+    cells = [cell for group in groups for cell in group.values()]
+    if not cells:
+        return np.empty(0, dtype=np.str_)
+    ids = cells[0].ids
+    for cell in cells[1:]:
+        if not _same(ids, cell.ids):
+            ids = ids[np.isin(ids, cell.ids)]
+    if not len(ids):
+        raise HoldfastError("records must share at least one image between their cells, got none")
+    return ids
+
+
+def image_columns(cells: Mapping[str, CellRecord], ids: NDArray[np.str_]) -> dict[str, NDArray[np.float64]]:
+    """What is averaged over the images: per cell and quantity one value per image, ``fog/3|right``."""
+    columns = {}
+    for name, cell in cells.items():
+        rows = _rows(cell.ids, ids)
+        for quantity, values in _quantities(name, cell).items():
+            columns[f"{name}|{quantity}"] = values[rows]
+    return columns
+
+
+def means_and_draws(
+    columns: Mapping[str, NDArray[np.float64]], *, resamples: int, seed: int
+) -> tuple[Means, Means | None]:
+    """The mean of every column, and its means over images drawn with replacement, the same draws for all columns."""
+    if not columns:
+        return {}, None
+    matrix = np.stack(list(columns.values()), axis=1)  # images × columns
+    means = dict(zip(columns, matrix.mean(axis=0), strict=True))
+    if not resamples:
+        return means, None
+    drawn = resampled_means(matrix, rng=np.random.default_rng(seed), resamples=resamples)
+    return means, dict(zip(columns, drawn.T, strict=True))
+
+
+def score_of(formula: Formula, means: Means, drawn: Means | None, cells: Mapping[str, CellRecord]) -> Score:
+    """A formula with its numbers."""
+    value = float(formula.compute(means))
+    bounds = interval_of(value, formula.compute(drawn)) if drawn is not None else None
+    return Score(
+        name=formula.name,
+        value=value,
+        low=bounds.low if bounds else float("nan"),
+        high=bounds.high if bounds else float("nan"),
+        unit=formula.unit,
+        label=formula.label,
+        definition=formula.definition,
+        better=formula.better,
+        note=formula.note or mask_spread(cells.get(formula.name.removeprefix("attack/"))),
+        missing=formula.missing,
+    )
+
+
+def mask_spread(cell: CellRecord | None) -> str:
+    """How the accuracy of an occlusion varies from mask to mask; nothing for other cells."""
+    if cell is None or cell.predictions.ndim != 2 or "sequence" in str(cell.header.get("cell", "")):
+        return ""
+    each = 100 * (cell.predictions == cell.targets[:, None]).mean(axis=0)
+    deviation = each.std(ddof=1) if len(each) > 1 else 0.0
+    return f"{len(each)} masks: {each.min():.1f} to {each.max():.1f}, std {deviation:.1f}"
+
+
+def reference_for(records: Records, baseline: Records | None) -> Reference | None:
+    """What errors are divided by: the given model, or AlexNet where its published figures belong to these images."""
+    if baseline is not None:
+        return _measured_reference(baseline)
+    if class_count(records) != 1000 or records.header.get("preset") != "imagenet":
+        return None
+    table = published("alexnet")
+    reference = Reference("AlexNet", alexnet_errors(extras=True), table["clean_error"])
+    if records.header.get("label") != "official":
+        return reference  # AlexNet's flip probabilities belong to the distributed, lossy films
+    quoted = table["flip_probabilities"]["values"]
+    note = "AlexNet's flip probabilities as widely quoted"
+    return Reference(reference.name, reference.errors, reference.clean_error, flips=quoted, flips_note=note)
+
+
+def class_count(records: Records) -> int | None:
+    """Among how many classes the model answers, if the records say."""
+    classes = records.header.get("classes")
+    return classes if isinstance(classes, int) else len(classes) if isinstance(classes, Sequence) else None
+
+
+def _measured_reference(baseline: Records) -> Reference:
+    columns = image_columns(baseline.cells, shared_ids(baseline.cells))
+    means, _ = means_and_draws(columns, resamples=0, seed=0)
+    formulas = all_formulas(columns, classes=None, reference=None)
+    values = {formula.name: float(formula.compute(means)) for formula in formulas}
+    errors = {
+        name.removeprefix("accuracy/"): 1 - value / 100
+        for name, value in values.items()
+        if name.startswith("accuracy/") and not name.endswith("_partial")
+    }
+    return Reference(
+        str(baseline.header.get("model", "the baseline")),
+        errors,
+        1 - values["clean"] / 100 if "clean" in values else None,
+        flips={kind: values[f"fp/{kind}"] / 100 for kind in SEQUENCES if f"fp/{kind}" in values},
+        distances={kind: values[f"t5d/{kind}"] for kind in SEQUENCES if f"t5d/{kind}" in values},
+    )
+
+
+def _quantities(name: str, cell: CellRecord) -> dict[str, NDArray[np.float64]]:
+    if name.startswith("sequence/"):
+        kind = name.removeprefix("sequence/")
+        quantities = {"flips": flips(cell.predictions, kind=kind)}
+        if cell.top_five is not None and cell.top_five.shape[-1] == 5:  # a model of fewer classes has no top five
+            quantities["distances"] = top5_distances(cell.top_five, kind=kind)
+        return quantities
+    if name != "clean":
+        return {"right": cell.right}
+    gaps = calibration_gaps(np.minimum(cell.confidences, 1.0), cell.right, bins=BINS)
+    return {
+        "right": cell.right,
+        "top5": cell.top5.astype(np.float64),
+        "nll": cell.nll.astype(np.float64),
+        **{f"gap{number}": gaps[:, number] for number in range(BINS)},
+    }
+
+
+def _rows(ids: NDArray[np.str_], wanted: NDArray[np.str_]) -> NDArray[np.int64] | slice:
+    if _same(ids, wanted):
+        return slice(None)
+    order = np.argsort(ids, kind="stable")
+    return order[np.searchsorted(ids, wanted, sorter=order)]
+
+
+def _same(one: NDArray[np.str_], other: NDArray[np.str_]) -> bool:
+    """Equality by bytes: NumPy compares text character by character, which takes seconds for the cells of ImageNet."""
+    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+def some(names: Sequence[str], *, count: int = 5) -> str:
+    """The first few of some names, and how many more there are."""
+    return ", ".join(names[:count]) + (f" and {len(names) - count} more" if len(names) > count else "")

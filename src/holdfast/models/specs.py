@@ -1,0 +1,148 @@
+"""Any model by a short text: ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``."""
+
+import importlib
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import timm
+from torch import nn
+
+from holdfast.errors import HoldfastError, nearest
+from holdfast.models import create_model, model_names
+from holdfast.models.checkpoints import architecture_arguments, load_checkpoint, read_weights
+from holdfast.models.tora_files import DESCRIPTION, load_tora
+from holdfast.models.wrappers import without_wrappers
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model and what it is called.
+
+    Attributes:
+        model: the module.
+        name: how records name it.
+        folder: the run it comes from, where its records belong; None for all other models.
+    """
+
+    model: nn.Module
+    name: str
+    folder: Path | None = None
+
+
+def load_model(model: nn.Module | str | Path) -> LoadedModel:
+    """The model itself, or the one that a spec names; a bare path is a run's folder."""
+    if isinstance(model, nn.Module):
+        return LoadedModel(model, architecture_of(model))
+    spec = str(model)
+    kind, _, rest = spec.partition(":")
+    if kind in SPECS and rest:
+        return SPECS[kind](rest)
+    if Path(spec).is_dir():
+        return _of_run(spec)
+    hint = nearest(kind, SPECS) or f"; expected a run's folder or one of {', '.join(FORMS)}"
+    raise HoldfastError(f"model must be a module, a run's folder or a spec, got {spec!r}{hint}")
+
+
+def _of_run(rest: str) -> LoadedModel:
+    folder = Path(rest).expanduser()
+    if (folder / DESCRIPTION).is_file():  # a ViT with adapters
+        return LoadedModel(load_tora(folder), f"run:{folder}", folder)
+    return LoadedModel(_of_folder(folder, what="a finished run's folder"), f"run:{folder}", folder)
+
+
+def _of_local_dir(rest: str) -> LoadedModel:
+    return LoadedModel(_of_folder(Path(rest).expanduser(), what="a converted model's folder"), f"local-dir:{rest}")
+
+
+def _of_folder(folder: Path, *, what: str) -> nn.Module:
+    missing = [name for name in ("config.json", "model.safetensors") if not (folder / name).is_file()]
+    if missing:
+        raise HoldfastError(f"model must be {what}, but {' and '.join(missing)} is missing in {str(folder)!r}")
+    try:
+        return create_model(f"local-dir:{folder}", pretrained=True)
+    except HoldfastError:
+        raise
+    except Exception as error:  # a damaged file fails in json, safetensors, timm or torch
+        raise HoldfastError(f"the model in {str(folder)!r} cannot be loaded ({_line(error)})") from error
+
+
+def _of_timm(rest: str) -> LoadedModel:
+    name, _, checkpoint = rest.partition("@")
+    if checkpoint:
+        path = Path(checkpoint).expanduser()
+        model = create_model(name, **_told_by(path, name))
+        loaded = load_checkpoint(model, path)
+        if loaded.left_out:
+            raise HoldfastError(f"{checkpoint} must hold all weights of {name}, but {loaded.left_out[0]} does not fit")
+        return LoadedModel(model, f"timm:{rest}")
+    hub = logging.getLogger("huggingface_hub")
+    level = hub.level
+    hub.setLevel(logging.ERROR)  # it tells of every attempt; one sentence at the end is enough
+    try:
+        return LoadedModel(create_model(name, pretrained=True), f"timm:{name}")
+    except HoldfastError:
+        raise
+    except Exception as error:  # every transport of huggingface_hub has exceptions of its own
+        raise HoldfastError(
+            f"the weights of timm:{name} cannot be fetched ({_line(error)}); with a file at hand: timm:{name}@FILE"
+        ) from error
+    finally:
+        hub.setLevel(level)
+
+
+def _told_by(path: Path, name: str) -> dict[str, Any]:
+    """What a checkpoint says about its model: the number of classes, and of ours the kinds of blocks."""
+    state = read_weights(path)
+    if name in model_names():
+        return architecture_arguments(state, name)
+    config = timm.get_pretrained_cfg(name)
+    classifier = (config.classifier if config is not None else None) or "head"
+    head = f"{classifier if isinstance(classifier, str) else classifier[0]}.weight"
+    return {"num_classes": len(state[head])} if head in state else {}
+
+
+def _of_python(rest: str) -> LoadedModel:
+    module, _, function = rest.partition(":")
+    if not function:
+        raise HoldfastError(f"model python:{rest} must name a module and a function, as in python:my_models:build")
+    make = _imported(module, function)
+    model = make()
+    if not isinstance(model, nn.Module):
+        raise HoldfastError(f"python:{rest} must return a torch module, got {type(model).__name__}")
+    return LoadedModel(model, f"python:{rest}")
+
+
+def _imported(module: str, function: str) -> Callable[[], object]:
+    sys.path.insert(0, "")  # modules of the working folder count, as for python itself
+    try:
+        found = getattr(importlib.import_module(module), function, None)
+    except ImportError as error:
+        raise HoldfastError(f"python:{module}:{function} cannot be imported ({_line(error)})") from error
+    finally:
+        sys.path.remove("")
+    if not callable(found):
+        raise HoldfastError(f"python:{module}:{function} must be a function, but {module} has none of that name")
+    return found
+
+
+def architecture_of(model: nn.Module) -> str:
+    """What timm calls the model, else the name of its class."""
+    config = getattr(without_wrappers(model), "pretrained_cfg", None) or {}
+    return str(config.get("architecture") or type(without_wrappers(model)).__name__)
+
+
+def _line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+SPECS: dict[str, Callable[[str], LoadedModel]] = {
+    "run": _of_run,
+    "local-dir": _of_local_dir,
+    "timm": _of_timm,
+    "python": _of_python,
+}
+FORMS = ("run:DIR", "timm:NAME[@CHECKPOINT]", "local-dir:DIR", "python:module:function")

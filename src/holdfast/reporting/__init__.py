@@ -1,0 +1,1 @@
+"""What people see: pages, figures and tables, made from stored results alone."""

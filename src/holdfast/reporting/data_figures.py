@@ -1,0 +1,148 @@
+"""The figures of one data set: accuracy by severity, retention by cost, clean against attacked."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from holdfast.corruptions.catalog import SEVERITIES, STANDARD
+from holdfast.metrics.intervals import Interval, interval_of, resampled_means
+from holdfast.reporting import figures
+from holdfast.reporting.entries import DataSet, Entry
+from holdfast.reporting.figures import Line, Point, Track
+from holdfast.reporting.pictures import Picture, svg_picture
+from holdfast.reporting.runs import Run
+
+RESAMPLES = 1000
+
+
+def data_figures(data: DataSet, *, anchor: str) -> list[Picture]:
+    """The figures of one data set: accuracy by severity, retention by cost, clean against attacked."""
+    return [
+        *severity_figure(data, anchor=anchor),
+        *cost_figure(data, anchor=anchor),
+        *trade_off_figures(data, anchor=anchor),
+    ]
+
+
+def severity_figure(data: DataSet, *, anchor: str) -> list[Picture]:
+    """How accuracy falls with severity, for the models that were shown all 75 cells."""
+    lines = [line for entry in data.models if (line := severity_line(entry)) is not None]
+    if not lines:
+        return []
+    caption = "Mean over the 15 kinds at each severity. Bands: 95 % intervals over the choice of images."
+    picture = svg_picture(
+        lambda: figures.severity_curves(lines), name=f"{anchor}-severity", title="Accuracy by severity", caption=caption
+    )
+    return [picture]
+
+
+def severity_line(entry: Entry) -> Line | None:
+    """Mean accuracy over the 15 kinds by severity, in percent; None where cells are missing."""
+    cells = entry.records.cells
+    if any(f"{kind}/{severity}" not in cells for kind in STANDARD for severity in SEVERITIES):
+        return None
+    columns = [np.mean([cells[f"{kind}/{severity}"].right for kind in STANDARD], axis=0) for severity in SEVERITIES]
+    places: list[float] = list(SEVERITIES)
+    if "clean" in cells:
+        columns, places = [cells["clean"].right, *columns], [0, *places]
+    matrix = 100 * np.stack(columns, axis=1)  # images × severities
+    draws = resampled_means(matrix, rng=np.random.default_rng(0), resamples=RESAMPLES)
+    bounds = [interval_of(float(each.mean()), draw) for each, draw in zip(matrix.T, draws.T, strict=True)]
+    low, high = [each.low for each in bounds], [each.high for each in bounds]
+    return Line(entry.name, entry.run.number, places, [each.value for each in bounds], low, high)
+
+
+def cost_figure(data: DataSet, *, anchor: str) -> list[Picture]:
+    """Retention against GMACs, or parameters, where both are known of two models or more."""
+    shown = [entry for entry in data.models if "retention" in entry.summary]
+    by_gmacs = all(entry.run.gmacs for entry in shown)
+    costs = [entry.run.gmacs if by_gmacs else (entry.run.parameters or 0) / 1e6 for entry in shown]
+    points = [
+        Point(entry.name, entry.run.number, cost, score_interval(entry, "retention"))
+        for entry, cost in zip(shown, costs, strict=True)
+        if cost
+    ]
+    if len(points) < 2:
+        return []
+    axis = "GMACs per image" if by_gmacs else "parameters, millions"
+    picture = svg_picture(
+        lambda: figures.cost_scatter(points, cost=axis),
+        name=f"{anchor}-cost",
+        title="Retention against cost",
+        caption="Accuracy under corruption by clean accuracy (FAN, Figure 1), against what the model costs.",
+    )
+    return [picture]
+
+
+def score_interval(entry: Entry, name: str) -> Interval:
+    """A score's value and bounds."""
+    score = entry.summary[name]
+    return Interval(score.value, score.low, score.high, 0.95)
+
+
+def trade_off_figures(data: DataSet, *, anchor: str, most: int = 3) -> list[Picture]:
+    """Clean accuracy against accuracy under an attack, for models of several predictions or several λ."""
+    attacks = dict.fromkeys(
+        score.name for entry in data.entries if entry.view for score in entry.summary if _is_attack(score.name)
+    )
+    pictures = []
+    for number, name in enumerate(list(attacks)[:most]):
+        attack, tracks = name.removeprefix("attack/"), trade_off_tracks(data.entries, name)
+        if tracks:
+            pictures.append(_trade_off(tracks, attack, name=f"{anchor}-trade-off-{number + 1}"))
+    return pictures
+
+
+def _trade_off(tracks: Sequence[Track], attack: str, *, name: str) -> Picture:
+    return svg_picture(
+        lambda: figures.trade_off(tracks, attack=attack),
+        name=name,
+        title=f"Accuracy against robustness: {attack}",
+        caption="Predictions of one model, or one recipe at several λ, are joined. Up and to the right is better.",
+    )
+
+
+def _is_attack(name: str) -> bool:
+    return name.startswith("attack/")
+
+
+def trade_off_tracks(entries: Sequence[Entry], attack: str) -> list[Track]:
+    """One track per model with several views; one per view over runs that differ in λ."""
+    known = [entry for entry in entries if "clean" in entry.summary and attack in entry.summary]
+    several = [entry for entry in known if entry.view]
+    weights = {entry.run.number: trade_off_weight(entry.run) for entry in several}
+    if len({weight for weight in weights.values() if weight is not None}) > 1:
+        return [_weight_track(place, view, several, weights, attack) for place, view in enumerate(_views(several))]
+    tracks = []
+    for run in dict.fromkeys(entry.run.number for entry in several):
+        own = [entry for entry in several if entry.run.number == run]
+        points = [(entry.view, entry.summary["clean"].value, entry.summary[attack].value) for entry in own]
+        tracks.append(Track(own[0].name, run, sorted(points, key=lambda point: point[2])))
+    plain = [entry for entry in known if not entry.view]
+    return tracks and tracks + [
+        Track(entry.name, entry.run.number, [("", entry.summary["clean"].value, entry.summary[attack].value)])
+        for entry in plain
+    ]
+
+
+def trade_off_weight(run: Run) -> float | None:
+    """TORA's λ, where the recipe has one."""
+    section = run.recipe.get("tora")
+    weights = section.get("lambdas") if isinstance(section, Mapping) else None
+    alone = isinstance(weights, Sequence) and len(weights) == 1 and isinstance(weights[0], int | float)
+    return float(weights[0]) if weights and alone else None
+
+
+def _views(entries: Sequence[Entry]) -> list[str]:
+    return list(dict.fromkeys(entry.view for entry in entries))
+
+
+def _weight_track(
+    place: int, view: str, entries: Sequence[Entry], weights: Mapping[int, float | None], attack: str
+) -> Track:
+    own = [entry for entry in entries if entry.view == view and weights[entry.run.number] is not None]
+    own = sorted(own, key=lambda entry: weights[entry.run.number] or 0.0)
+    points = [
+        (f"λ {weights[entry.run.number]:g}", entry.summary["clean"].value, entry.summary[attack].value) for entry in own
+    ]
+    return Track(view, place, points)

@@ -1,0 +1,120 @@
+"""From a matplotlib figure to SVG that lives inside an HTML page: its colours follow the page, its text is text."""
+
+import base64
+import io
+import re
+import warnings
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from holdfast.reporting.figure_parts import DPI, colour
+from holdfast.reporting.text import printable
+
+LARGEST = 1.75  # CSS pixels per point of the figure: a little more than life size
+SVG = "http://www.w3.org/2000/svg"
+XLINK = "http://www.w3.org/1999/xlink"
+
+# drawn with stand-ins that nobody else uses, then replaced by the page's own colours, so that dark pages get light ink
+INK, MUTED, LINE = "#010203", "#040506", "#070809"
+_PAGE_COLOURS = {"#000000": "var(--ink)", INK: "var(--ink)", MUTED: "var(--muted)", LINE: "var(--line)"}
+
+STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "holdfast",
+    "text.parse_math": False,  # a name with dollars is a name
+    "text.usetex": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "axes.titlecolor": INK,
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": LINE,
+    "grid.linewidth": 0.8,
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "legend.labelcolor": INK,
+    "lines.linewidth": 1.8,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+}
+
+
+def page_colour(number: int) -> str:
+    """The colour of the run with this number, as a page writes it."""
+    return _PAGE_COLOURS.get(colour(number), colour(number))
+
+
+def drawn(draw: Callable[[], Figure], *, name: str, description: str) -> Markup:
+    """Draw in the page's style and return the SVG.
+
+    Args:
+        draw: makes the figure; called with the page's style in force.
+        name: prefix of all ids inside the SVG, different for every figure of the page.
+        description: what a reader who cannot see it is told.
+    """
+    with matplotlib.rc_context(STYLE):
+        return inline_svg(draw(), name=name, description=description)
+
+
+def inline_svg(figure: Figure, *, name: str, description: str) -> Markup:
+    """The figure as an ``<svg>`` element that scales with its box."""
+    buffer = io.BytesIO()
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's browser has the glyph
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    root = ET.fromstring(printable(buffer.getvalue().decode("utf-8")))
+    for element in list(root):
+        if element.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}defs"):  # the latter styles the whole page
+            root.remove(element)
+    for element in root.iter():
+        element.attrib.update({key: _attribute(key, value, name) for key, value in element.attrib.items()})
+    width = float(root.attrib.pop("width").removesuffix("pt"))
+    del root.attrib["height"]  # the view box keeps the proportions
+    root.attrib.update(
+        {"role": "img", "aria-label": printable(description), "style": f"max-width: {LARGEST * width:.0f}px"}
+    )
+    ET.register_namespace("", SVG)
+    ET.register_namespace("xlink", XLINK)
+    return Markup(ET.tostring(root, encoding="unicode"))  # serialised, so all text in it is escaped
+
+
+def drawn_png(draw: Callable[[], Figure]) -> str:
+    """Draw on white and return a PNG as a ``data:`` address."""
+    buffer = io.BytesIO()
+    with matplotlib.rc_context({"text.parse_math": False}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        draw().savefig(buffer, format="png", dpi=DPI, facecolor="white", pil_kwargs={"optimize": True})
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def _attribute(key: str, value: str, name: str) -> str:
+    if key == "id":
+        return f"{name}-{value}"
+    if key == f"{{{XLINK}}}href":
+        return value.replace("#", f"#{name}-", 1)
+    value = re.sub(r"url\(#", f"url(#{name}-", value)
+    if key == "style":
+        for stand_in, variable in _PAGE_COLOURS.items():
+            value = value.replace(stand_in, variable)
+        value = re.sub(r"font-family: [^;]*", "font-family: inherit", value)
+    return value

@@ -1,0 +1,227 @@
+"""Tables of scores for people and programs: terminal, Markdown, LaTeX, CSV, RobustBench's JSON.
+
+``export(records, format="md")`` is all there is to call. Every model, and every view of a model that gives several
+predictions, is a row; what a paper prints of the same architecture can stand below it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import isnan
+
+import numpy as np
+
+from holdfast.corruptions.catalog import EXTRA, GROUPS
+from holdfast.corruptions.sequences import SEQUENCES
+from holdfast.errors import HoldfastError, nearest
+from holdfast.metrics.papers import Printed, architecture_of, of_imagenet, paper_says
+from holdfast.metrics.summary import RESAMPLES, Score, Summary, some, summarise
+from holdfast.records.records import Records
+from holdfast.reporting.export import machine, text
+from holdfast.reporting.export.text import Block, Column, Line, Value
+
+PER_KIND = ("accuracy/", "ce/", "fp/", "t5d/")
+SHORT = {
+    **{"gaussian_noise": "Gaus", "shot_noise": "Shot", "impulse_noise": "Impu", "defocus_blur": "Defo"},
+    **{"glass_blur": "Glas", "motion_blur": "Moti", "zoom_blur": "Zoom", "snow": "Snow", "frost": "Fros"},
+    **{"fog": "Fog", "brightness": "Brig", "contrast": "Cont", "elastic_transform": "Elas", "pixelate": "Pixe"},
+    **{"jpeg_compression": "JPEG", "speckle_noise": "Spec", "gaussian_blur": "GBlu", "spatter": "Spat"},
+    **{"saturate": "Satu", "translate": "Tran", "rotate": "Rota", "tilt": "Tilt", "scale": "Scal", "shear": "Shea"},
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the tables: what was measured, or what a paper prints."""
+
+    name: str
+    summary: Summary | None = None
+    printed: Printed | None = None
+
+    def value(self, name: str) -> Value | None:
+        """One score; what a paper prints has no interval."""
+        if self.printed is not None:
+            return Value(self.printed.values[name]) if name in self.printed.values else None
+        score = self.summary.scores.get(name) if self.summary is not None else None
+        return Value(score.value, score.low, score.high) if score is not None and not isnan(score.value) else None
+
+
+def export(
+    records: Records | Sequence[Records],
+    format: str = "terminal",
+    *,
+    paper: bool = False,
+    baseline: Records | None = None,
+    width: int = 100,
+    resamples: int = RESAMPLES,
+) -> str:
+    """The scores of some records as text.
+
+    Args:
+        records: one record set or several; each of their views is a row.
+        format: ``terminal``, ``md``, ``latex``, ``csv`` (one line per score) or ``robustbench`` (JSON).
+        paper: show what the papers print of the same architectures, on the classes of ImageNet.
+        baseline: the model to divide by, as in :func:`holdfast.metrics.summary.summarise`.
+        width: of the terminal.
+        resamples: of the bootstrap; 0 leaves the intervals out.
+    """
+    name = ALIASES.get(format, format)
+    if name not in FORMATS:
+        raise HoldfastError(
+            f"format must be one of {', '.join(FORMATS)}, got {format!r}{nearest(format, [*FORMATS, *ALIASES])}"
+        )
+    sets = [records] if isinstance(records, Records) else list(records)
+    rows = list(table_rows(sets, paper=paper, baseline=baseline, resamples=resamples))
+    return FORMATS[name](rows, width)
+
+
+def table_rows(
+    sets: Sequence[Records], *, paper: bool = False, baseline: Records | None = None, resamples: int = RESAMPLES
+) -> Iterator[Row]:
+    """One row per record set and view, followed by what the papers print of that architecture."""
+    for records in sets:
+        clean = clean_elsewhere(records, sets)
+        for view in records.views:
+            other = clean.view(view) if clean is not None and view in clean.views else None
+            summary = summarise(records.view(view), baseline=baseline, clean=other, resamples=resamples)
+            yield Row(_row_name(records, view, sets), summary)
+        if paper and of_imagenet(records):
+            yield from (Row(str(printed), printed=printed) for printed in paper_says(architecture_of(records.header)))
+
+
+def blocks(rows: Sequence[Row]) -> list[Block]:
+    """The tables: scores over everything, then accuracy, CE, flips and top-5 distance kind by kind."""
+    columns = {group: list(kinds) for group, kinds in GROUPS.items()} | {"extra": list(EXTRA)}
+    sequences = {"": list(SEQUENCES)}
+    found = [
+        _headline(rows),
+        _by_kind(rows, "accuracy/", "accuracy by kind", columns),
+        _by_kind(rows, "ce/", "CE by kind", columns, unit=_unit(rows, "ce/")),
+        _by_kind(rows, "fp/", "flip probability by sequence", sequences),
+        _by_kind(rows, "t5d/", "top-5 distance by sequence", sequences, unit="ranks"),
+    ]
+    return [block for block in found if block.columns]
+
+
+def remarks(rows: Sequence[Row]) -> list[str]:
+    """What must be said below the tables: the images, what partial scores lack, notes of scores."""
+    return [f"{row.name}: {said}" for row in rows if row.summary is not None for said in _remarks(row.summary)]
+
+
+def _remarks(summary: Summary) -> Iterator[str]:
+    yield described(summary)
+    if summary.unfinished:
+        yield f"unfinished, evaluate again to go on: {some(summary.unfinished)}"
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for score in summary:
+        if score.partial:
+            lacking.setdefault(score.missing, []).append(f"{score.label} {score.value:.2f}")
+    for missing, partial in lacking.items():
+        yield f"without {some(missing)}: {', '.join(partial)}"
+    yield from (f"{score.label} {score.value:.2f}: {score.note}" for score in summary if score.note)
+
+
+def described(summary: Summary) -> str:
+    """What was measured on, in a line."""
+    header = summary.header
+    parts = [
+        str(header.get("data", "data")),
+        str(header.get("label", "")),
+        f"preset {header['preset']}" if "preset" in header else "",
+        f"{summary.images} images",
+        f"{summary.excluded} unreadable and left out" if summary.excluded else "",
+        "frost by a texture of ours" if "procedural" in str(header.get("frost", "")) else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _headline(rows: Sequence[Row]) -> Block:
+    names: dict[str, Score] = {}
+    for row in rows:
+        for score in row.summary or ():
+            if not score.name.startswith(PER_KIND):
+                names.setdefault(score.name, score)
+    columns = tuple(Column(_short_label(score), unit=score.unit) for score in names.values())
+    return Block("scores", columns, _lines(rows, list(names)))
+
+
+def _by_kind(rows: Sequence[Row], prefix: str, title: str, groups: dict[str, list[str]], *, unit: str = "%") -> Block:
+    there = {kind for row in rows if row.summary for kind in SHORT if f"{prefix}{kind}" in row.summary}
+    # a standard kind that nobody has keeps its column: an empty cell says more than no cell
+    kept = [
+        (group, kind)
+        for group, kinds in groups.items()
+        for kind in kinds
+        if kind in there or (there and group in GROUPS)
+    ]
+    columns = tuple(Column(kind, group=group, short=SHORT[kind], unit=unit) for group, kind in kept)
+    lines = _lines(rows, [f"{prefix}{kind}" for _, kind in kept], intervals=False)
+    return Block(f"{title}, {unit}", columns, lines)
+
+
+def _lines(rows: Sequence[Row], names: Sequence[str], *, intervals: bool = True) -> tuple[Line, ...]:
+    lines = []
+    for row in rows:
+        values = [row.value(name) for name in names]
+        kept = values if intervals else [Value(value.value) if value else None for value in values]
+        if row.printed is None or any(values):
+            lines.append(Line(row.name, tuple(kept), paper=row.printed is not None))
+    return tuple(lines)
+
+
+def _short_label(score: Score) -> str:
+    return f"{score.label.partition(' (partial')[0]} partial" if score.partial else score.label
+
+
+def _unit(rows: Sequence[Row], prefix: str) -> str:
+    units = [score.unit for row in rows for score in row.summary or () if score.name.startswith(prefix)]
+    return units[0] if units else "%"
+
+
+def _row_name(records: Records, view: str, sets: Sequence[Records]) -> str:
+    model = str(records.header.get("model", "model"))
+    several = len({str(other.header.get("data")) for other in sets}) > 1
+    parts = [model, view, str(records.header.get("data", "")) if several else ""]
+    return " · ".join(part for part in parts if part)
+
+
+def clean_elsewhere(records: Records, sets: Sequence[Records]) -> Records | None:
+    """Records of the same model that have the clean cell of a stored set's images."""
+    if "clean" in records.cells or not any("/" in cell for cell in records.cells):
+        return None
+    wanted = records.header.get("model_fingerprint")
+    ids = next(iter(records.cells.values())).ids
+    for other in sets:
+        same = wanted is not None and other.header.get("model_fingerprint") == wanted
+        if same and "clean" in other.cells and np.isin(other.cells["clean"].ids, ids).any():
+            return other
+    return None
+
+
+def _terminal(rows: Sequence[Row], width: int) -> str:
+    return text.terminal(blocks(rows), remarks(rows), width=width)
+
+
+def _markdown(rows: Sequence[Row], width: int) -> str:
+    return text.markdown(blocks(rows), remarks(rows))
+
+
+def _latex(rows: Sequence[Row], width: int) -> str:
+    return text.latex(blocks(rows), remarks(rows))
+
+
+def _csv(rows: Sequence[Row], width: int) -> str:
+    return machine.comma_separated([(row.name, row.summary, row.printed) for row in rows])
+
+
+def _robustbench(rows: Sequence[Row], width: int) -> str:
+    return machine.robustbench([(row.name, row.summary) for row in rows if row.summary is not None])
+
+
+FORMATS: dict[str, Callable[[Sequence[Row], int], str]] = {
+    "terminal": _terminal,
+    "md": _markdown,
+    "latex": _latex,
+    "csv": _csv,
+    "robustbench": _robustbench,
+}
+ALIASES = {"markdown": "md", "tex": "latex", "json": "robustbench"}

@@ -1,0 +1,136 @@
+"""The report's own figures: plain numbers in, a matplotlib figure out. Scores are in percent."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from holdfast.metrics.intervals import Interval
+from holdfast.reporting.drawing import LINE, MUTED
+from holdfast.reporting.figure_parts import colour
+
+WIDTH = 4.6  # inches: about a phone's width, so that text stays readable there; wide pages put figures side by side
+BETTER, WORSE = "#1d9a84", "#d0603a"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve, with a band around it where ``low`` and ``high`` are given; ``number`` chooses the colour."""
+
+    label: str
+    number: int
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Point:
+    """One dot with a name, and what its whiskers span."""
+
+    label: str
+    number: int
+    x: float
+    y: Interval
+
+
+@dataclass(frozen=True)
+class Track:
+    """A path through dots that belong together, such as the predictions of one TORA model."""
+
+    label: str
+    number: int
+    points: Sequence[tuple[str, float, float]] = field(default_factory=tuple)
+
+
+def severity_curves(lines: Sequence[Line]) -> Figure:
+    """Mean accuracy over the kinds against severity; severity 0 is the clean images."""
+    figure, axes = _one_axes(height=3.0)
+    for line in lines:
+        shade = colour(line.number)
+        axes.plot(line.x, line.y, color=shade, marker="o", markersize=4, label=line.label)
+        if line.low:
+            axes.fill_between(line.x, line.low, line.high, color=shade, alpha=0.15, linewidth=0)
+    ticks = sorted({int(value) for line in lines for value in line.x})
+    axes.set_xticks(ticks, ["clean" if tick == 0 else str(tick) for tick in ticks])
+    axes.set_xlabel("severity")
+    axes.set_ylabel("accuracy, %")
+    _legend(axes, lines)
+    return figure
+
+
+def forest(rows: Sequence[tuple[str, Interval]]) -> Figure:
+    """Differences with their intervals, one row each; grey where the interval holds zero. In points of accuracy."""
+    figure, axes = _one_axes(height=0.55 + 0.215 * len(rows))
+    for place, (_, interval) in enumerate(rows):
+        shade = MUTED if not interval.excludes_zero else BETTER if interval.value > 0 else WORSE
+        axes.plot([interval.low, interval.high], [place, place], color=shade, linewidth=1.6)
+        filled = shade if interval.excludes_zero else "none"
+        axes.plot(interval.value, place, marker="o", markersize=5, color=shade, markerfacecolor=filled)
+    axes.axvline(0, color=MUTED, linewidth=0.9)
+    axes.set_yticks(range(len(rows)), [label for label, _ in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("worse  ←  points of accuracy  →  better")
+    return figure
+
+
+def cost_scatter(points: Sequence[Point], *, cost: str) -> Figure:
+    """Retention against what a model costs (FAN, Figure 1)."""
+    figure, axes = _one_axes(height=3.0)
+    for point in points:
+        shade = colour(point.number)
+        axes.plot([point.x, point.x], [point.y.low, point.y.high], color=shade, linewidth=1.4, alpha=0.6)
+        axes.plot(point.x, point.y.value, marker="o", markersize=6, color=shade, linestyle="none", label=point.label)
+    axes.margins(x=0.25)
+    axes.set_xlabel(cost)
+    axes.set_ylabel("retention, %")
+    _legend(axes, points)
+    return figure
+
+
+def trade_off(tracks: Sequence[Track], *, attack: str) -> Figure:
+    """Clean accuracy against accuracy under an attack: what one is paid for with the other."""
+    figure, axes = _one_axes(height=3.4)
+    for track in tracks:
+        shade = colour(track.number)
+        clean, robust = ([point[at] for point in track.points] for at in (1, 2))
+        axes.plot(robust, clean, color=shade, marker="o", markersize=5, linewidth=1.2, label=track.label)
+        for (label, _, _), x, y in zip(track.points, robust, clean, strict=True):
+            axes.annotate(label, (x, y), xytext=(5, 4), textcoords="offset points", fontsize=8, parse_math=False)
+    axes.margins(0.15)
+    axes.set_xlabel(f"accuracy under {attack}, %")
+    axes.set_ylabel("clean accuracy, %")
+    _legend(axes, tracks)
+    return figure
+
+
+def curves(lines: Sequence[Line], *, x: str, y: str) -> Figure:
+    """Curves of training: a value against steps or epochs, as they are."""
+    figure, axes = _one_axes(height=2.5)
+    for line in lines:
+        dots = "o" if len(line.x) < 3 else ""
+        axes.plot(line.x, line.y, color=colour(line.number), label=line.label, marker=dots)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    _legend(axes, lines)
+    return figure
+
+
+def _one_axes(*, height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines["bottom"].set_color(LINE)
+    axes.spines["left"].set_color(LINE)
+    return figure, axes
+
+
+def _legend(axes: Axes, entries: Sequence[Line | Point | Track]) -> None:
+    if entries:
+        columns = 1 if max(len(entry.label) for entry in entries) > 18 else min(3, len(entries))
+        axes.figure.legend(loc="outside upper left", ncols=columns, handlelength=1.4, columnspacing=1.2)

@@ -1,0 +1,73 @@
+"""Accuracy by kind of corruption and severity, one table per model; the error is the colour."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast.corruptions.catalog import ALL, GROUPS, SEVERITIES
+from holdfast.reporting.entries import DataSet, Entry
+from holdfast.reporting.text import NOT_MEASURED, kind_label, number
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    """One square: its text, and its error in percent, which is its colour."""
+
+    name: str
+    text: str
+    error: float | None
+
+
+@dataclass(frozen=True)
+class HeatRow:
+    """One kind of corruption."""
+
+    label: str
+    cells: Sequence[HeatCell]
+    mean: str
+
+
+@dataclass(frozen=True)
+class HeatGroup:
+    """Kinds of one family: noise, blur, weather, digital."""
+
+    name: str
+    rows: Sequence[HeatRow]
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Accuracy of one model by kind and severity."""
+
+    entry: Entry
+    severities: Sequence[int]
+    groups: Sequence[HeatGroup]
+
+
+def heat_maps(data: DataSet) -> list[HeatMap]:
+    """One for every model that was shown corruptions."""
+    maps = [HeatMap(entry, SEVERITIES, list(_heat_groups(entry))) for entry in data.models]
+    return [heat for heat in maps if heat.groups]
+
+
+def _heat_groups(entry: Entry) -> Iterable[HeatGroup]:
+    families = {kind: family for family, kinds in GROUPS.items() for kind in kinds}
+    shown = [kind for kind in ALL if any(f"{kind}/{severity}" in entry.records.cells for severity in SEVERITIES)]
+    for family in dict.fromkeys(families.get(kind, "extra") for kind in shown):
+        yield HeatGroup(family, [_heat_row(entry, kind) for kind in shown if families.get(kind, "extra") == family])
+
+
+def _heat_row(entry: Entry, kind: str) -> HeatRow:
+    cells = [_heat_cell(entry, f"{kind}/{severity}") for severity in SEVERITIES]
+    known = [cell.error for cell in cells if cell.error is not None]
+    recorded = next(entry.records.cells[cell.name] for cell in cells if cell.name in entry.records.cells)
+    label = kind_label(str(recorded.header.get("kind", kind)))  # frost(procedural) is not the published frost
+    return HeatRow(label, cells, number(100 - float(np.mean(known))) if len(known) == len(cells) else NOT_MEASURED)
+
+
+def _heat_cell(entry: Entry, name: str) -> HeatCell:
+    if name not in entry.records.cells:
+        return HeatCell(name, NOT_MEASURED, None)
+    accuracy = 100 * entry.records.cells[name].accuracy
+    return HeatCell(name, number(accuracy, digits=0), round(100 - accuracy, 1))

@@ -1,0 +1,185 @@
+"""What a report is made of: the files of runs. Nothing here builds or loads a model."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import yaml
+from safetensors import SafetensorError, safe_open
+
+from holdfast.analysis.results import FOLDER as ANALYSIS
+from holdfast.analysis.results import Result, load_results
+from holdfast.errors import HoldfastError
+from holdfast.records.records import HEADER, Records, load_records
+from holdfast.reporting.text import clean_name, distinct
+
+OWN_FILES = ("recipe.yaml", "records", "log.jsonl", "analysis", HEADER)
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # saved beside the parameters, not trained
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Everything that one run's folder tells.
+
+    Attributes:
+        name: what the report calls it; no two runs of a report have the same.
+        number: its place in the report, which chooses its colour.
+        folder: where it is; None for records that were only ever in memory.
+        records: one set per data set that it was evaluated on.
+        recipe: ``recipe.yaml`` as it is, if there is one.
+        log: the lines of ``log.jsonl``.
+        results: what ``holdfast analyze`` found.
+        parameters: how many numbers ``model.safetensors`` holds, without statistics of norms.
+        notes: sentences about files that could not be read.
+    """
+
+    name: str
+    number: int
+    folder: Path | None = None
+    records: Sequence[Records] = ()
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    log: Sequence[Mapping[str, Any]] = ()
+    results: Sequence[Result] = ()
+    parameters: int | None = None
+    notes: Sequence[str] = ()
+
+    @property
+    def architecture(self) -> str | None:
+        """The timm name of the model, as far as the files tell."""
+        model = self.recipe.get("model")
+        if isinstance(model, Mapping) and model.get("name"):
+            arguments = model.get("kwargs")
+            tap = "tap_" if isinstance(arguments, Mapping) and arguments.get("tap") == "tap" else ""
+            return tap + str(model["name"]).split(".", maxsplit=1)[0]
+        specs = [str(records.header.get("model", "")) for records in self.records]
+        named = [spec.removeprefix("timm:").split("@")[0].split(".")[0] for spec in specs if spec.startswith("timm:")]
+        return named[0] if named else None
+
+    @property
+    def gmacs(self) -> float | None:
+        """Multiply-accumulates per image, if an analysis counted them."""
+        costs = [result.header.get("cost") for result in self.results]
+        counted = [cost["gmacs"] for cost in costs if isinstance(cost, Mapping) and "gmacs" in cost]
+        return float(counted[0]) if counted else None
+
+
+def read_runs(runs: Iterable[Path | str | Records], *, names: Sequence[str] = ()) -> list[Run]:
+    """Read folders and take records from memory, in this order; at least one of them must tell something."""
+    given = [each for run in runs for each in _within(run)]
+    if not given:
+        raise HoldfastError("runs must name at least one run folder, got none")
+    if names and len(names) != len(given):
+        raise HoldfastError(f"names must be one per run, got {len(names)} for {len(given)} runs")
+    labels = distinct([clean_name(name) for name in (names or _own_names(given))])
+    read = [_read(run, name=name, number=number) for number, (run, name) in enumerate(zip(given, labels, strict=True))]
+    if not any(run.records or run.log or run.results for run in read):
+        raise HoldfastError(
+            f"there is nothing to report in {', '.join(repr(str(run.folder)) for run in read)}; "
+            "run `holdfast evaluate RUN` first"
+        )
+    return read
+
+
+def _within(run: Path | str | Records) -> Sequence[Path | Records]:
+    """The run itself, or the runs below a folder that holds none of a run's files: a study's, or one per λ."""
+    if isinstance(run, Records):
+        return [run]
+    folder = Path(run).expanduser()
+    if not folder.is_dir():
+        raise HoldfastError(f"a run must be a folder, but {str(run)!r} is not there")
+    if any((folder / name).exists() for name in OWN_FILES) or any(folder.glob(f"*/{HEADER}")):
+        return [folder]
+    below = {path.parent for name in OWN_FILES for path in folder.glob(f"*/**/{name}") if path.name != HEADER}
+    return sorted(below) or [folder]
+
+
+def _own_names(runs: Sequence[Path | str | Records]) -> list[str]:
+    """Folder names; with as much of the path as tells them apart."""
+    folders = [Path(run) for run in runs if not isinstance(run, Records)]
+    parts = {path: path.expanduser().absolute().parts for path in folders}
+    depth = 1
+    while len({parts[path][-depth:] for path in parts}) < len(set(parts.values())):
+        depth += 1
+    return [
+        _records_name(run) if isinstance(run, Records) else os.path.join(*parts[Path(run)][-depth:]) for run in runs
+    ]
+
+
+def _records_name(records: Records) -> str:
+    return str(records.header.get("model") or "model")
+
+
+def _read(run: Path | str | Records, *, name: str, number: int) -> Run:
+    if isinstance(run, Records):
+        return Run(name, number, records=(run,))
+    folder = Path(run)
+    notes: list[str] = []
+    return Run(
+        name,
+        number,
+        folder=folder,
+        records=tuple(load_records(folder)),
+        recipe=_recipe(folder / "recipe.yaml", notes),
+        log=_log(folder / "log.jsonl", notes),
+        results=_results(folder, notes),
+        parameters=_parameters(folder / "model.safetensors", notes),
+        notes=tuple(notes),
+    )
+
+
+def _recipe(path: Path, notes: list[str]) -> Mapping[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError, yaml.YAMLError):
+        values = None
+    if not isinstance(values, Mapping):
+        notes.append(f"{path.name} cannot be read")
+        return {}
+    return values
+
+
+def _log(path: Path, notes: list[str]) -> tuple[Mapping[str, Any], ...]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    except (OSError, ValueError):
+        notes.append(f"{path.name} cannot be read")
+        return ()
+    entries = [entry for entry in map(_entry, lines) if entry is not None]
+    if len(entries) < len(lines):
+        notes.append(f"{len(lines) - len(entries)} lines of {path.name} cannot be read")
+    return tuple(entries)
+
+
+def _entry(line: str) -> Mapping[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except ValueError:  # a kill has cut it short
+        return None
+    return entry if isinstance(entry, Mapping) and "event" in entry and "step" in entry else None
+
+
+def _results(folder: Path, notes: list[str]) -> tuple[Result, ...]:
+    if not (folder / ANALYSIS).is_dir():
+        return ()
+    try:
+        return tuple(load_results(folder))
+    except HoldfastError as error:
+        notes.append(str(error))
+        return ()
+
+
+def _parameters(path: Path, notes: list[str]) -> int | None:
+    """Counted from the shapes in the file's head; no weight is read."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names = [name for name in file.keys() if not name.endswith(STATISTICS)]  # noqa: SIM118 (not a mapping)
+            return sum(prod(file.get_slice(name).get_shape()) for name in names)
+    except (OSError, SafetensorError):
+        notes.append(f"{path.name} cannot be read")
+        return None

@@ -1,0 +1,55 @@
+"""Runs that differ in nothing but the seed: what training again changes, which no interval over images tells."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.metrics.intervals import over_seeds
+from holdfast.metrics.summary import Score
+from holdfast.reporting.entries import DataSet, Entry
+from holdfast.reporting.tables import headline_table
+from holdfast.reporting.text import NOT_MEASURED, number
+
+
+@dataclass(frozen=True)
+class SeedRow:
+    """One recipe: the runs' names, and mean ± sample standard deviation of each score."""
+
+    name: str
+    cells: Sequence[str]
+
+
+@dataclass(frozen=True)
+class SeedTable:
+    """The headline scores over seeds."""
+
+    columns: Sequence[Score]
+    rows: Sequence[SeedRow]
+
+
+def seed_table(data: DataSet) -> SeedTable | None:
+    """A row for every recipe that was trained with two seeds or more."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in data.models:
+        if entry.run.recipe:
+            same = {key: value for key, value in entry.run.recipe.items() if key != "seed"}
+            groups.setdefault(json.dumps(same, sort_keys=True, default=str), []).append(entry)
+    columns = list(headline_table(data).columns)
+    rows = [_row(entries, columns) for entries in groups.values() if _seeds(entries) > 1]
+    return SeedTable(columns, rows) if rows else None
+
+
+def _seeds(entries: Sequence[Entry]) -> int:
+    return len({str(entry.run.recipe.get("seed")) for entry in entries})
+
+
+def _row(entries: Sequence[Entry], columns: Sequence[Score]) -> SeedRow:
+    names = ", ".join(entry.name for entry in entries)
+    return SeedRow(names, [_spread(entries, column.name) for column in columns])
+
+
+def _spread(entries: Sequence[Entry], name: str) -> str:
+    if not all(name in entry.summary for entry in entries):
+        return NOT_MEASURED
+    spread = over_seeds([entry.summary[name].value for entry in entries])
+    return f"{number(spread.mean)} ± {number(spread.std)}"

@@ -1,0 +1,87 @@
+"""How the runs of a report were trained, from their logs."""
+
+from collections.abc import Iterable, Sequence
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from holdfast.names import file_name
+from holdfast.reporting import figures
+from holdfast.reporting.figures import Line
+from holdfast.reporting.pictures import Picture, svg_picture
+from holdfast.reporting.runs import Run
+from holdfast.reporting.text import NOT_MEASURED, clean_name, number
+
+# of single blocks, and what only debugging needs
+SKIPPED = (*"0123456789", "grad_norm", "active_rows")
+COLUMNS = ("model", "epochs", "steps", "best validation accuracy, %", "images/s (median)", "parameters, M")
+
+
+def training_figures(runs: Sequence[Run]) -> list[Picture]:
+    """Loss and validation accuracy of all runs, then the other figures of their logs."""
+    wanted = {
+        "loss": ("Training loss", "loss", "step"),
+        "top1": ("Accuracy on the validation images", "accuracy, %", "epoch"),
+    }
+    pictures = []
+    for key, (title, label, event) in wanted.items():
+        lines = [line for run in runs if (line := log_line(run, event=event, key=key)) is not None]
+        if lines:
+            pictures.append(_curve(key, lines, title=title, label=label))
+    for key in _loss_parts(runs):
+        lines = [line for run in runs if (line := log_line(run, event="step", key=key)) is not None]
+        words = clean_name(key.replace("_", " "))
+        pictures.append(_curve(key, lines, title=words, label=words))
+    return pictures
+
+
+def _curve(key: str, lines: Sequence[Line], *, title: str, label: str) -> Picture:
+    name = "training-" + file_name(key, allowed="")
+    return svg_picture(lambda: figures.curves(lines, x="epoch", y=label), name=name, title=title)
+
+
+def _loss_parts(runs: Iterable[Run], *, most: int = 4) -> list[str]:
+    """What the robust methods log beside the loss, such as AFAT's alignment; single blocks' (``alignment_0``) not."""
+    common = {"event", "step", "epoch", "lr", "loss", "cross_entropy", "grad_norm", "images_per_s"}
+    steps = [line for run in runs for line in run.log if line["event"] == "step"]
+    keys = dict.fromkeys(key for line in steps for key in line if key not in common and not key.endswith(SKIPPED))
+    return [key for key in keys if any(log_line(run, event="step", key=key) for run in runs)][:most]
+
+
+def log_line(run: Run, *, event: str, key: str) -> Line | None:
+    """One value of a log against epochs (against steps, where the log does not tell how many an epoch has)."""
+    kept = [line for line in run.log if line["event"] == event and _is_number(line.get(key))]
+    if not kept:
+        return None
+    per_epoch = steps_per_epoch(run)
+    x = [line["step"] / per_epoch for line in kept]
+    return Line(run.name, run.number, x, [float(line[key]) for line in kept])
+
+
+def steps_per_epoch(run: Run) -> float:
+    """From the last finished epoch; 1 if there is none."""
+    ends = [line for line in run.log if line["event"] == "epoch" and _is_number(line.get("epoch")) and line["step"]]
+    return ends[-1]["step"] / (ends[-1]["epoch"] + 1) if ends else 1.0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def training_rows(runs: Sequence[Run]) -> list[tuple[Run, list[str]]]:
+    """Epochs, steps, best validation accuracy, images per second, parameters."""
+    rows = []
+    for run in (run for run in runs if run.log):
+        speeds = [line["images_per_s"] for line in run.log if _is_number(line.get("images_per_s"))]
+        scores = [line["top1"] for line in run.log if line["event"] == "epoch" and _is_number(line.get("top1"))]
+        steps = max(line["step"] for line in run.log)
+        cells = [
+            number(steps / steps_per_epoch(run)) if any(line["event"] == "epoch" for line in run.log) else NOT_MEASURED,
+            str(steps),
+            number(max(scores)) if scores else NOT_MEASURED,
+            number(float(np.median(speeds)), digits=0) if speeds else NOT_MEASURED,
+            number(run.parameters / 1e6, digits=2) if run.parameters else NOT_MEASURED,
+        ]
+        rows.append((run, cells))
+    return rows

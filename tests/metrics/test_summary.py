@@ -1,0 +1,293 @@
+"""Scores from records: counted by hand, equal to the published arithmetic, and never silently partial."""
+
+import numpy as np
+import pytest
+
+from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD
+from holdfast.corruptions.sequences import TEST_SEQUENCES
+from holdfast.errors import HoldfastError
+from holdfast.metrics import (
+    FAN_LABEL,
+    bootstrap_interval,
+    corruption_errors,
+    expected_calibration_error,
+    fan_accuracy,
+    mean_corruption_accuracy,
+    mean_corruption_error,
+    mean_rate,
+    relative_corruption_errors,
+    retention,
+)
+from holdfast.metrics.corruption import WITHOUT_NOISE, alexnet_errors
+from holdfast.metrics.summary import summarise
+from holdfast.published import published
+from tests.records.making_records import cell, corrupted, flat, names, records, share
+
+FAN_B = published("scores")["corruption_errors"][0]
+FAN_B_ADL = published("scores")["corruption_errors"][2]
+
+
+def test_clean_scores_by_hand():
+    right = [True, True, True, False]
+    clean = cell(right, top5=[True, True, True, True], nll=0.25, confidence=0.5)
+    summary = summarise(records({"clean": clean}))
+    assert list(summary.scores) == ["clean", "top5", "nll", "ece"]
+    assert summary["clean"].value == 75
+    assert summary["top5"].value == 100
+    assert summary["nll"].value == pytest.approx(0.25)
+    assert summary["ece"].value == pytest.approx(25)  # says 0.5, is right in 0.75
+    assert summary["ece"].value == pytest.approx(100 * expected_calibration_error([0.5] * 4, right))
+    assert summary.images == 4
+    assert summary["clean"].low <= 75 <= summary["clean"].high
+
+
+def test_top5_says_nothing_among_five_classes():
+    summary = summarise(records({"clean": cell([True, False])}, classes=5))
+    assert "top5" not in summary
+    assert "top5" in summarise(records({"clean": cell([True, False])}, classes=6))
+
+
+def test_alexnets_own_errors_give_one_hundred():
+    errors = published("alexnet")["errors"]  # of 50 000 images, so five decimals
+    cells = corrupted(errors, count=50_000)
+    summary = summarise(records({"clean": cell(share(0.4348, count=50_000)), **cells}), resamples=0)
+    for name in ("mce", "mce_without_noise", "relative_mce", *(f"ce/{kind}" for kind in STANDARD)):
+        assert summary[name].value == pytest.approx(100), name
+    assert summary["mean_corruption_accuracy"].value == pytest.approx(100 * (1 - 0.788993), abs=1e-4)
+
+
+@pytest.mark.parametrize(("row", "expected"), [(FAN_B, 46.198), (FAN_B_ADL, 44.269)])
+def test_the_printed_ces_of_fan_b_average_as_they_should(row, expected):
+    base = alexnet_errors()
+    count = 100_000
+    errors = {kind: [round(ce / 100 * base[kind] * count) / count] * 5 for kind, ce in row["values"].items()}
+    summary = summarise(records(corrupted(errors, count=count)), resamples=0)
+    assert summary["mce"].value == pytest.approx(expected, abs=1e-3)
+    for kind, ce in row["values"].items():
+        assert summary[f"ce/{kind}"].value == pytest.approx(ce, abs=2e-3)
+
+
+def random_errors(count, *, kinds=STANDARD, seed=0):
+    rng = np.random.default_rng(seed)
+    return {kind: (np.sort(rng.integers(1, count, 5)) / count).tolist() for kind in kinds}
+
+
+def test_every_score_equals_the_pure_function_of_the_same_errors():
+    errors = random_errors(40, kinds=(*STANDARD, *EXTRA))
+    summary = summarise(records({"clean": cell(share(0.1, count=40)), **corrupted(errors, count=40)}), resamples=0)
+    ces = corruption_errors(errors)
+    relative = relative_corruption_errors(errors, clean_error=0.1)
+    expected = {
+        "mce": mean_corruption_error(ces),
+        "mce_without_noise": mean_corruption_error(ces, kinds=WITHOUT_NOISE),
+        "relative_mce": mean_corruption_error(relative),
+        "mean_corruption_accuracy": 100 * mean_corruption_accuracy(errors),
+        "retention": retention(mean_corruption_accuracy(errors), 0.9),
+        "fan_accuracy": 100 * fan_accuracy(errors),
+        "fan_retention": retention(fan_accuracy(errors), 0.9),
+        **{f"ce/{kind}": ce for kind, ce in corruption_errors(errors, kinds=(*STANDARD, *EXTRA)).items()},
+        **{f"accuracy/{kind}": 100 * (1 - np.mean(row)) for kind, row in errors.items()},
+    }
+    for name, value in expected.items():
+        assert summary[name].value == pytest.approx(value), name
+    assert summary["fan_accuracy"].note == summary["fan_retention"].note == FAN_LABEL
+
+
+def test_relative_mce_and_retention_by_hand():
+    # corruption takes 0.2 more everywhere; AlexNet loses E_c − 0.4348
+    cells = {"clean": cell(share(0.3, count=10)), **corrupted(flat(0.5), count=10)}
+    summary = summarise(records(cells), resamples=0)
+    by_hand = 100 * np.mean([0.2 / (base - 0.4348) for base in list(alexnet_errors().values())])
+    assert summary["relative_mce"].value == pytest.approx(by_hand)
+    assert summary["retention"].value == pytest.approx(100 * 0.5 / 0.7)
+
+
+def test_there_is_no_alexnet_mce_of_other_images():
+    cells = corrupted(flat(0.5), count=4)
+    for header in ({"classes": 10, "preset": "cifar"}, {"classes": 100}, {"preset": "inception"}):
+        summary = summarise(records(cells, **header), resamples=0)
+        assert not [name for name in summary.scores if "ce" in name.split("/")[0].split("_") or name.startswith("ce/")]
+        assert summary["mean_corruption_accuracy"].value == 50
+
+
+def test_a_baseline_on_the_same_images_takes_alexnets_place():
+    clean = {"clean": cell(share(0.0, count=10))}
+    ours = records({**clean, **corrupted(flat(0.2), count=10)}, classes=10, preset="cifar")
+    base = records({**clean, **corrupted(flat(0.5), count=10)}, classes=10, preset="cifar", model="base")
+    summary = summarise(ours, baseline=base, resamples=0)
+    assert summary["mce"].value == pytest.approx(40)
+    assert summary["mce"].unit == "% of base"
+    assert summary["relative_mce"].value == pytest.approx(40)
+    assert summarise(base, baseline=base, resamples=0)["mce"].value == pytest.approx(100)
+
+
+def test_a_missing_severity_makes_scores_partial_under_another_name():
+    cells = {"clean": cell(share(0.0, count=4)), **corrupted(flat(0.5), count=4)}
+    del cells["fog/3"]
+    summary = summarise(records(cells), resamples=0)
+    for name in ("mce", "mean_corruption_accuracy", "retention", "relative_mce", "mce_without_noise", "accuracy/fog"):
+        assert name not in summary
+        partial = summary[f"{name}_partial"]
+        assert partial.partial
+        assert partial.missing == ("fog/3",)
+        assert "partial" in partial.label
+        with pytest.raises(HoldfastError, match=f"'{name}' is only there in part, .* fog/3 missing"):
+            summary[name]
+    assert summary["mce_partial"].label == "mCE (partial: 14 of 15 kinds)"
+    assert summary["mce_without_noise_partial"].label == "mCE w/o noise (partial: 11 of 12 kinds)"
+    assert summary["accuracy/fog_partial"].label == "fog (partial: severity 1, 2, 4, 5)"
+    assert not summary["accuracy/snow"].partial
+    assert "ce/fog" not in summary
+    assert "ce/fog_partial" not in summary
+
+
+def test_noise_may_be_missing_where_it_does_not_count():
+    cells = corrupted(flat(0.5, kinds=WITHOUT_NOISE), count=4)
+    summary = summarise(records(cells), resamples=0)
+    assert "mce_without_noise" in summary
+    assert "mce_partial" in summary
+    assert len(summary["mce_partial"].missing) == 15
+
+
+def test_a_baseline_that_lacks_a_kind_makes_its_scores_partial():
+    ours = records(corrupted(flat(0.2), count=5))
+    base = records(corrupted(flat(0.4, kinds=STANDARD[:-1]), count=5))
+    summary = summarise(ours, baseline=base, resamples=0)
+    assert summary["mce_partial"].missing == tuple(f"jpeg_compression/{s}" for s in SEVERITIES)
+    assert "mean_corruption_accuracy" in summary
+
+
+def test_retention_survives_resamples_without_a_right_image():
+    right = np.arange(6) == 0  # one right image in six: a third of the draws have none
+    cells = {"clean": cell(right), **{name: cell(right) for name in corrupted(flat(0.5), count=6)}}
+    kept = summarise(records(cells), resamples=300)["retention"]
+    assert kept.value == pytest.approx(100)
+    assert (kept.low, kept.high) == pytest.approx((100, 100))
+    never = {"clean": cell(np.zeros(6, bool)), **corrupted(flat(1.0), count=6)}
+    nothing = summarise(records(never), resamples=50)["retention"]
+    assert np.isnan([nothing.value, nothing.low, nothing.high]).all()
+    rows = np.stack([right, right], axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        interval = bootstrap_interval(rows, rng=np.random.default_rng(0), statistic=lambda m: m[0] / m[1], resamples=99)
+    assert (interval.low, interval.high) == (1, 1)
+
+
+def test_intervals_are_those_of_the_bootstrap_over_images():
+    rng = np.random.default_rng(0)
+    cells = {name: cell(rng.random(200) < 0.6) for name in ("clean", *corrupted(flat(0.5), count=2))}
+    score = summarise(records(cells), resamples=400, seed=3)["mean_corruption_accuracy"]
+    rows = np.stack([cells[name].right for name in cells if name != "clean"], axis=1)
+    alone = bootstrap_interval(rows, rng=np.random.default_rng(3), resamples=400)
+    assert score.value == pytest.approx(100 * alone.value)
+    assert (score.low, score.high) == pytest.approx((100 * alone.low, 100 * alone.high))
+    assert summarise(records(cells), resamples=0)["clean"].low != score.low  # NaN: none was computed
+
+
+def sequences(flips, *, frames=31, kinds=TEST_SEQUENCES):
+    """Per kind one sequence that answers 1 in its first ``flips[kind]`` odd frames and 0 elsewhere."""
+    cells = {}
+    for kind, count in zip(kinds, flips, strict=True):
+        predictions = np.zeros((1, frames), np.int64)
+        predictions[0, 1 : 2 * count : 2] = 1
+        top_five = np.tile(np.arange(5), (1, frames, 1))
+        top_five[0, predictions[0] == 1] = [1, 0, 2, 3, 4]
+        shape = predictions.shape
+        cells[f"sequence/{kind}"] = type(cell([True]))(
+            names(1), np.zeros(1, np.int64), predictions, np.ones(shape, np.float32), np.zeros(shape, np.float32),
+            np.ones(shape, bool), {"cell": f"sequence/{kind}"}, (), top_five,
+        )  # fmt: skip
+    return cells
+
+
+def test_flips_and_distances_by_hand():
+    summary = summarise(records(sequences([3] * 10)), resamples=0)
+    # three bright frames of 30: noise differs from frame 0 three times; elsewhere each is a way there and a way back
+    assert summary["fp/gaussian_noise"].value == pytest.approx(100 * 3 / 30)
+    assert summary["fp/rotate"].value == pytest.approx(100 * 6 / 30)
+    assert summary["mfp"].value == pytest.approx(100 * (2 * 3 + 8 * 6) / 10 / 30)
+    # swapping the first two classes moves each by one
+    assert summary["t5d/rotate"].value == pytest.approx(2 * 6 / 30)
+    assert summary["t5d"].value == pytest.approx(2 * (2 * 3 + 8 * 6) / 10 / 30)
+    assert "mfr" not in summary
+
+
+def test_mfr_and_mt5d_divide_by_a_baseline():
+    ours, base = records(sequences([3] * 10)), records(sequences([6] * 10), model="base")
+    summary = summarise(ours, baseline=base, resamples=0)
+    assert summary["mfr"].value == pytest.approx(50)
+    assert summary["mt5d"].value == pytest.approx(50)
+    assert summarise(base, baseline=base, resamples=0)["mfr"].value == pytest.approx(100)
+
+
+def test_resnet50s_quoted_flips_give_its_published_rate():
+    table = published("alexnet")["flip_probabilities"]
+    assert mean_rate(table["resnet50"], baseline=table["values"]) == pytest.approx(58.0, abs=0.005)
+    summary = summarise(records(sequences([3] * 10), label="official"), resamples=0)
+    by_hand = {kind: (3 if "noise" in kind else 6) / 30 for kind in TEST_SEQUENCES}
+    assert summary["mfr"].value == pytest.approx(mean_rate(by_hand, baseline=table["values"]))
+    assert "quoted" in summary["mfr"].note
+
+
+def test_missing_sequences_are_said():
+    summary = summarise(records(sequences([1] * 9, kinds=TEST_SEQUENCES[:9])), resamples=0)
+    assert summary["mfp_partial"].missing == ("sequence/scale",)
+    assert "t5d_partial" in summary
+
+
+@pytest.mark.parametrize("top_five", [None, np.tile(np.arange(3), (1, 31, 1))])
+def test_sequences_without_five_classes_have_flips_alone(top_five):
+    cells = {
+        name: cell(held.predictions == 0, cell=name, top_five=top_five) for name, held in sequences([1] * 10).items()
+    }
+    summary = summarise(records(cells), resamples=0)
+    assert "mfp" in summary
+    assert not [name for name in summary.scores if "t5d" in name]
+
+
+def test_attacks_and_other_sets_are_accuracies():
+    cells = {"pgd5": cell(share(0.7, count=10)), "imagenet-a": cell(share(0.6, count=10))}
+    summary = summarise(records(cells), resamples=0)
+    assert summary["attack/pgd5"].value == pytest.approx(30)
+    assert summary["imagenet_a"].value == pytest.approx(40)
+    assert "200 classes" in summary["imagenet_a"].definition
+
+
+def test_occlusion_says_how_its_masks_differ():
+    masks = np.array([[True, True], [True, False], [False, False], [True, False]])  # 3 of 4, then 1 of 4
+    summary = summarise(records({"occlusion-random": cell(masks)}), resamples=0)
+    score = summary["attack/occlusion-random"]
+    assert score.value == pytest.approx(50)
+    assert score.note == "2 masks: 25.0 to 75.0, std 35.4"
+
+
+def test_a_clean_cell_of_other_records_serves_a_stored_set_on_the_shared_images():
+    stored = records(corrupted(flat(0.5), count=4), label="official")
+    clean = records({"clean": cell([True, True, False, False, False], ids=[*names(4), "another"])})
+    summary = summarise(stored, clean=clean, resamples=0)
+    assert summary["clean"].value == 50
+    assert summary["retention"].value == pytest.approx(100)
+    assert summary.images == 4
+    with pytest.raises(HoldfastError, match="must be records that hold the cell 'clean'"):
+        summarise(stored, clean=stored)
+
+
+def test_cells_are_aligned_by_id_not_by_place():
+    shuffled = cell([False, True, True], ids=["c", "a", "b"])
+    cells = {"clean": cell([True, False, True], ids=["a", "b", "c"]), "pgd5": shuffled}
+    assert summarise(records(cells), resamples=0)["attack/pgd5"].value == pytest.approx(200 / 3)
+    with pytest.raises(HoldfastError, match="share at least one image"):
+        summarise(records({"clean": cell([True], ids=["a"]), "pgd5": cell([True], ids=["z"])}))
+
+
+def test_records_without_cells_have_no_scores():
+    assert len(summarise(records({}))) == 0
+    with pytest.raises(HoldfastError, match="score must be one that the records allow, got 'mce'"):
+        summarise(records({}))["mce"]
+
+
+def test_a_view_is_summarised_as_it_is_seen():
+    both = records({"clean": cell([True, True])})
+    two = type(both).of(both.header, {"joint": {"clean": cell([True, True])}, "rob": {"clean": cell([True, False])}})
+    assert two.summary(resamples=0)["clean"].value == 100
+    assert two.view("rob").summary(resamples=0)["clean"].value == 50
+    assert two.view("rob").summary(resamples=0).view == "rob"

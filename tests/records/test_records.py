@@ -1,0 +1,183 @@
+"""Records: what was written is what is read, damage is noticed, an unreadable image counts in no cell."""
+
+import numpy as np
+import pytest
+
+from holdfast.errors import HoldfastError
+from holdfast.records.records import (
+    CellRecord,
+    Records,
+    load_records,
+    read_records,
+    write_header,
+    write_images,
+)
+from holdfast.records.units import DamagedUnit, Unit, read_unit, set_aside, unit_name, write_unit
+
+IDS = [f"class/{number}\nodd.png" for number in range(5)]  # a file name may hold a line break
+TARGETS = np.array([0, 1, 2, 0, 1])
+
+
+def unit(cell: str, shard: int, rows: list[int], *, views=("",), excluded=(), frames: int | None = None) -> Unit:
+    shape = (len(rows),) if frames is None else (len(rows), frames)
+    arrays = {}
+    for number, view in enumerate(views):
+        prefix = f"{view}|" if view else ""
+        arrays |= {
+            f"{prefix}predictions": np.full(shape, number, dtype=np.int32),
+            f"{prefix}confidences": np.full(shape, 0.5, dtype=np.float32),
+            f"{prefix}nll": np.full(shape, 0.7, dtype=np.float32),
+            f"{prefix}top5": np.ones(shape, dtype=bool),
+        }
+    header = {
+        "cell": cell,
+        "definition": {"suite": cell.partition("/")[0]},
+        "shard": shard,
+        "fingerprint": "f" * 8,
+    }
+    return Unit(header | {"views": list(views)}, np.array(rows), np.array(excluded, dtype=np.int64), arrays)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return start(tmp_path / "run" / "records" / "digits-ffffffff")
+
+
+def start(folder, views=("",)):
+    folder.mkdir(parents=True)
+    write_header(folder, {"fingerprint": "f" * 8, "shard_size": 3, "views": list(views), "data": "digits"})
+    write_images(folder, IDS, TARGETS)
+    return folder
+
+
+def whole_cell(folder, cell, **options):
+    write_unit(folder, unit(cell, 0, [0, 1, 2], **options))
+    write_unit(folder, unit(cell, 1, [3, 4], **options))
+
+
+def test_a_cell_is_put_together_from_its_shards(folder):
+    whole_cell(folder, "fog/3")
+    (records,) = load_records(folder.parents[1])
+    cell = records.cells["fog/3"]
+    assert cell.ids.tolist() == IDS
+    assert cell.targets.tolist() == TARGETS.tolist()
+    assert cell.right.tolist() == [1, 0, 0, 1, 0]
+    assert cell.accuracy == 0.4
+    assert cell.header == {"cell": "fog/3", "suite": "fog"}
+    assert records.header["data"] == "digits"
+    assert records.views == ("",)
+
+
+def test_a_cell_without_all_its_shards_is_incomplete(folder):
+    whole_cell(folder, "clean")
+    write_unit(folder, unit("fog/3", 1, [3, 4]))
+    records = read_records(folder)
+    assert list(records.cells) == ["clean"]
+    assert records.incomplete == {"fog/3": (1, 2)}
+
+
+def test_an_image_that_one_cell_could_not_read_counts_in_no_cell(folder):
+    whole_cell(folder, "clean")
+    write_unit(folder, unit("fog/3", 0, [0, 2], excluded=[1]))
+    write_unit(folder, unit("fog/3", 1, [3, 4]))
+    records = read_records(folder)
+    for cell in records.cells.values():
+        assert cell.ids.tolist() == [IDS[0], *IDS[2:]]
+        assert cell.excluded == (IDS[1],)
+    assert records.excluded == (IDS[1],)
+
+
+def test_every_view_has_its_own_cells(tmp_path):
+    folder = start(tmp_path / "records", views=("joint", "rob"))
+    whole_cell(folder, "clean", views=("joint", "rob"))
+    records = read_records(folder)
+    assert records.views == ("joint", "rob")
+    assert records.cells["clean"].predictions.tolist() == [0] * 5
+    assert records.view("rob").cells["clean"].predictions.tolist() == [1] * 5
+    with pytest.raises(HoldfastError, match="view must be one of 'joint', 'rob', got 'robust'; did you mean 'rob'"):
+        records.view("robust")
+
+
+def test_sequences_keep_every_frame(folder):
+    whole_cell(folder, "sequence/rotate", frames=4)
+    cell = read_records(folder).cells["sequence/rotate"]
+    assert cell.predictions.shape == (5, 4)
+    assert cell.right.tolist() == [1, 0, 0, 1, 0]
+
+
+def test_pandas_has_one_row_per_cell_view_image_and_frame(tmp_path):
+    folder = start(tmp_path / "records", views=("joint", "rob"))
+    whole_cell(folder, "clean", views=("joint", "rob"))
+    whole_cell(folder, "sequence/rotate", views=("joint", "rob"), frames=4)
+    table = read_records(folder).to_pandas()
+    assert len(table) == 2 * 5 + 2 * 5 * 4
+    clean = table[(table.cell == "clean") & (table["view"] == "rob")]
+    assert clean.right.mean() == 0.4  # class 1
+    assert clean.id.tolist() == IDS
+    assert table[table.cell == "sequence/rotate"].frame.max() == 3
+
+
+@pytest.mark.parametrize("position", [0.02, 0.3, 0.6, 0.97])
+def test_a_changed_byte_is_noticed(folder, position):
+    path = write_unit(folder, unit("clean", 0, [0, 1, 2]))
+    content = bytearray(path.read_bytes())
+    content[int(position * len(content))] ^= 0x10
+    path.write_bytes(content)
+    with pytest.raises(DamagedUnit, match=r"clean\.00000\.safetensors is damaged"):
+        read_unit(path)
+
+
+@pytest.mark.parametrize("length", [0, 7, 200, -1])
+def test_a_shortened_file_is_noticed_and_its_cell_not_used(folder, length, caplog):
+    whole_cell(folder, "clean")
+    path = folder / unit_name("clean", 1)
+    path.write_bytes(path.read_bytes()[:length])
+    records = read_records(folder)
+    assert records.incomplete == {"clean": (1, 2)}
+    assert not records.cells
+    assert "damaged" in caplog.text
+
+
+def test_a_unit_of_other_records_is_not_mixed_in(folder):
+    whole_cell(folder, "clean")
+    other = unit("clean", 1, [3, 4])
+    write_unit(folder, Unit({**other.header, "fingerprint": "other"}, other.rows, other.excluded, other.arrays))
+    assert read_records(folder).incomplete == {"clean": (1, 2)}
+
+
+def test_setting_aside_keeps_every_damaged_file(folder):
+    for _ in range(2):
+        set_aside(write_unit(folder, unit("clean", 0, [0, 1, 2])))
+    assert sorted(path.name for path in folder.glob("clean*")) == [
+        "clean.00000.safetensors.damaged",
+        "clean.00000.safetensors.damaged1",
+    ]
+    assert not read_records(folder).cells
+
+
+def test_no_temporary_file_is_left(folder):
+    whole_cell(folder, "fog/3")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "evaluation.json",
+        "fog.3.00000.safetensors",
+        "fog.3.00001.safetensors",
+        "images.safetensors",
+    ]
+
+
+def test_records_can_be_made_in_memory():
+    cell = CellRecord(
+        np.array(["a", "b"]), np.array([0, 1]), np.array([0, 0]), np.ones(2), np.zeros(2), np.ones(2, dtype=bool)
+    )
+    records = Records.of({"data": "x"}, {"clean": cell})
+    assert records.cells["clean"].accuracy == 0.5
+    two = Records.of({}, {"joint": {"clean": cell}, "rob": {"clean": cell}})
+    assert two.views == ("joint", "rob")
+    assert two.only(["fog/1"]).cells == {}
+    with pytest.raises(HoldfastError, match=r"nll must have the shape \(2,\)"):
+        CellRecord(cell.ids, cell.targets, cell.predictions, cell.confidences, np.zeros(3), cell.top5)
+
+
+def test_a_folder_that_is_not_there_is_named():
+    with pytest.raises(HoldfastError, match="'nowhere' is not there"):
+        load_records("nowhere")

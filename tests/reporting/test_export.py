@@ -1,0 +1,275 @@
+"""Exports: every format parses back to the same numbers, and no name can break out of its cell."""
+
+import csv
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.corruptions import EXTRA, STANDARD
+from holdfast.errors import HoldfastError
+from holdfast.metrics.papers import architecture_of, paper_says
+from holdfast.metrics.summary import summarise
+from holdfast.records.records import Records
+from holdfast.reporting.export.tables import FORMATS, SHORT, export
+from tests.records.making_records import cell, corrupted, flat, records, share
+
+HOSTILE = [
+    "evil|name",
+    "a\nb\r\nc",
+    "\x1b[31mred\x1b[0m",
+    "\\textbf{x} & $y$ % # ^ ~ _ {",
+    "[optional] *starred*",
+    "*",
+    "<script>alert(1)</script>",
+    "=HYPERLINK(1)",
+    "@SUM(A1)",
+    '"quoted", and `ticked`',
+    "[bold]rich[/bold]",
+    "\u202eturned",
+    "名前 é",
+    "_x_ __y__ fan_tiny",
+    "x" * 300,
+]
+
+
+def benchmark(model="timm:fan_base_16_p4_hybrid", *, seed=0, drop=(), extra=False, **header):
+    rng = np.random.default_rng(seed)
+    kinds = (*STANDARD, *EXTRA) if extra else STANDARD
+    errors = {kind: np.sort(rng.integers(5, 60, 5) / 100).tolist() for kind in kinds}
+    cells = {"clean": cell(share(0.1, count=100)), **corrupted(errors, count=100), "pgd5": cell(share(0.6, count=100))}
+    return records({name: held for name, held in cells.items() if name not in drop}, model=model, **header)
+
+
+def by_score(text):
+    return {(row["model"], row["score"]): row for row in csv.DictReader(io.StringIO(text))}
+
+
+def test_csv_holds_every_score_with_its_interval():
+    held = benchmark()
+    rows, summary = by_score(export(held, "csv")), summarise(held)
+    assert len(rows) == len(summary)
+    for score in summary:
+        row = rows["timm:fan_base_16_p4_hybrid", score.name]
+        assert [float(row[key]) for key in ("value", "low", "high")] == pytest.approx(
+            [score.value, score.low, score.high], abs=1e-4
+        )
+        assert (row["unit"], row["better"], row["images"]) == (score.unit, score.better, "100")
+
+
+def markdown_tables(text):
+    """Every pipe table as a list of rows of cells; an escaped pipe is no border."""
+    tables, rows = [], []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("|"):
+            rows.append([part.strip() for part in re.split(r"(?<!\\)\|", line)[1:-1]])
+        elif rows:
+            tables.append(rows)
+            rows = []
+    return tables
+
+
+def test_markdown_has_one_value_per_column_and_row():
+    models = [benchmark(), benchmark("other", seed=1)]
+    headline, accuracies, errors = markdown_tables(export(models, "md"))
+    assert headline[0][:2] == ["model", "clean, %"]
+    assert {len(row) for row in headline} == {len(headline[0])}
+    assert accuracies[0] == errors[0] == ["model", *STANDARD]
+    assert [row[0] for row in accuracies[2:]] == ["timm:fan_base_16_p4_hybrid", "other"]
+    summary = summarise(models[1])
+    mce = headline[0].index("mCE, % of AlexNet")
+    number, low, high = (float(part) for part in re.findall(r"[\d.]+", headline[3][mce]))
+    assert (number, low, high) == pytest.approx(
+        (summary["mce"].value, summary["mce"].low, summary["mce"].high), abs=0.01
+    )
+    assert float(errors[3][1]) == pytest.approx(summary["ce/gaussian_noise"].value, abs=0.01)
+
+
+def tabulars(text):
+    return re.findall(r"\\begin\{tabular\}\{(\w+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
+
+
+def latex_rows(body):
+    lines = [line for line in body.splitlines() if line.endswith(r"\\")]
+    return [re.split(r"(?<!\\)&", line.removesuffix(r"\\")) for line in lines]
+
+
+def columns_of(cells):
+    spans = [re.match(r"\s*\\multicolumn\{(\d+)\}", text) for text in cells]
+    return sum(int(span[1]) if span else 1 for span in spans)
+
+
+def test_latex_is_sound_and_its_rows_are_as_wide_as_they_say():
+    text = export([benchmark(), benchmark(HOSTILE[3], seed=1)], "latex", paper=True)
+    found = tabulars(text)
+    assert len(found) == 3
+    for specification, body in found:
+        assert body.count(r"\toprule") == body.count(r"\midrule") == body.count(r"\bottomrule") == 1
+        assert {columns_of(row) for row in latex_rows(body)} == {len(specification)}
+        plain = re.sub(r"\\[{}]", "", body)
+        assert plain.count("{") == plain.count("}")
+    assert r"\multicolumn{3}{c}{noise} & \multicolumn{4}{c}{blur}" in found[1][1]
+    assert r"\cmidrule(lr){2-4} \cmidrule(lr){5-8} \cmidrule(lr){9-12} \cmidrule(lr){13-16}" in found[1][1]
+
+
+def test_robustbench_has_its_keys_and_numbers_as_text():
+    entry, second = json.loads(export([benchmark(), benchmark("b", data="cifar10:x", classes=10)], "robustbench"))
+    summary = summarise(benchmark())
+    assert entry["clean_acc"] == "90.00"
+    assert entry["corruptions_acc"] == f"{summary['mean_corruption_accuracy'].value:.2f}"
+    assert entry["corruptions_mce"] == f"{summary['mce'].value:.2f}"
+    assert (entry["dataset"], second["dataset"]) == ("imagenet", "cifar10")
+    assert entry["architecture"] == "fan_base_16_p4_hybrid"
+    assert "corruptions_mce" not in second
+    assert "on the fly" in entry["footnote"]
+    assert entry["holdfast"]["mce"]["value"] == pytest.approx(summary["mce"].value, abs=1e-4)
+
+
+def test_a_partial_result_is_partial_in_every_format():
+    held = benchmark(drop=["fog/3"])
+    entry = json.loads(export(held, "robustbench"))[0]
+    assert not {"corruptions_acc", "corruptions_mce"} & set(entry)
+    assert entry["holdfast"]["mce_partial"]["missing"] == ["fog/3"]
+    rows = by_score(export(held, "csv"))
+    assert rows["timm:fan_base_16_p4_hybrid", "mce_partial"]["missing"] == "fog/3"
+    assert ("timm:fan_base_16_p4_hybrid", "mce") not in rows
+    for format in ("terminal", "md", "latex"):
+        text = export(held, format)
+        assert "partial" in text
+        assert "without fog/3" in text
+    headline, accuracies, _ = markdown_tables(export(held, "md"))
+    assert "mCE, % of AlexNet" not in headline[0]
+    assert accuracies[2][1 + STANDARD.index("fog")] == "–"
+
+
+@pytest.mark.parametrize("width", [100, 120])
+def test_the_terminal_table_fits_and_is_grouped(width):
+    text = export([benchmark(), benchmark("x" * 300, seed=1)], width=width, paper=True)
+    assert max(map(len, text.splitlines())) <= width
+    title, groups, short, first, *_ = text[text.index("accuracy by kind") :].splitlines()
+    assert title == "accuracy by kind, %"
+    assert [group.strip("─") for group in groups.split() if group.strip("─")] == ["noise", "blur", "weather", "digital"]
+    assert short.split() == [SHORT[kind] for kind in STANDARD]
+    expected = [summarise(benchmark(), resamples=0)[f"accuracy/{kind}"].value for kind in STANDARD]
+    assert [float(number) for number in first.split()[1:]] == pytest.approx(expected, abs=0.051)
+    # every group's name stands above its own columns
+    for group, kind in (("noise", "gaussian_noise"), ("digital", "jpeg_compression")):
+        middle = groups.index(group) + len(group) / 2
+        assert abs(middle - short.index(SHORT[kind])) < 25
+
+
+def test_a_single_model_is_listed_with_intervals():
+    text = export(benchmark(), resamples=100)
+    assert re.search(r"^  mCE +\d+\.\d\d % of AlexNet  \[\d+\.\d\d, \d+\.\d\d\]$", text, re.MULTILINE)
+    assert "[" not in export(benchmark(), resamples=0)
+    assert max(map(len, export(benchmark("x" * 300), resamples=0).splitlines())) <= 100
+
+
+def test_extra_kinds_have_columns_of_their_own():
+    text = export(benchmark(extra=True), width=140)
+    narrow = export(benchmark(extra=True), width=100)
+    assert text.count("accuracy by kind") == 1
+    assert narrow.count("accuracy by kind") == 2
+    assert max(map(len, narrow.splitlines())) <= 100
+    assert "extra" in text
+    assert "Spec GBlu Spat Satu" in text
+    assert "16-kind, does not reproduce the print exactly" in text
+
+
+def test_views_are_rows():
+    both = Records.of(
+        benchmark().header, {view: benchmark(seed=seed).cells for seed, view in enumerate(["joint", "rob"])}
+    )
+    _, accuracies, _ = markdown_tables(export(both, "md"))
+    assert [row[0].partition(" · ")[2] for row in accuracies[2:]] == ["joint", "rob"]
+    assert {row["view"] for row in csv.DictReader(io.StringIO(export(both, "csv")))} == {"joint", "rob"}
+
+
+def test_the_paper_says_its_own_below_the_measured_model():
+    text = export(benchmark(), "md", paper=True)
+    assert "*TAP, Table 3 prints*" in text
+    rows = list(csv.DictReader(io.StringIO(export(benchmark(), "csv", paper=True))))
+    printed = [float(row["value"]) for row in rows if row["score"] == "mce" and row["source"] != "measured"]
+    assert sorted(printed) == [44.3, 44.4, 44.5, 45.2, 46.1, 46.1, 46.2]
+    assert "prints" not in export(benchmark(preset="cifar", classes=10), "md", paper=True)
+    assert "prints" not in export(benchmark(), "md")
+
+
+def test_published_rows_are_found_by_architecture():
+    rows = paper_says("fan_base_16_p4_hybrid")
+    by_kind = next(row for row in rows if "ce/fog" in row.values and not row.how)
+    assert by_kind.values["ce/fog"] == 36.98
+    assert np.mean([by_kind.values[f"ce/{kind}"] for kind in STANDARD]) == pytest.approx(46.198, abs=1e-6)
+    assert any(row.values.get("accuracy/fog") == 69.8 for row in rows)
+    assert paper_says("vit_small_patch16_224") == []
+    for model in ("timm:fan_base_16_p4_hybrid@file.pth", "fan_base_16_p4_hybrid.in1k"):
+        assert architecture_of({"model": model}) == "fan_base_16_p4_hybrid"
+
+
+def test_a_stored_set_borrows_the_clean_cell_of_the_same_model():
+    stored = records(corrupted(flat(0.5), count=4), data="imagenet-c:x", label="official", model_fingerprint="f")
+    clean = records({"clean": cell(share(0.25, count=4))}, data="folder:val", model_fingerprint="f")
+    rows = csv.DictReader(io.StringIO(export([stored, clean], "csv", resamples=0)))
+    kept = {row["data"]: float(row["value"]) for row in rows if row["score"] == "retention"}
+    assert kept == {"imagenet-c:x": pytest.approx(100 * 0.5 / 0.75, abs=1e-4)}
+    other = records({"clean": cell(share(0.25, count=4))}, data="folder:val", model_fingerprint="g")
+    assert "retention" not in export([stored, other], "csv", resamples=0)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_stay_in_their_cell(name):
+    models = [benchmark(name, drop=["fog/3"]), benchmark("plain", seed=1)]
+    texts = {format: export(models, format, resamples=0) for format in FORMATS}
+    for format, text in texts.items():
+        assert all(letter.isprintable() or letter == "\n" for letter in text), format
+    for table in markdown_tables(texts["md"]):
+        assert {len(row) for row in table} == {len(table[0])}
+        assert len(table) == 4
+    assert "<script" not in texts["md"]
+    for specification, body in tabulars(texts["latex"]):
+        rows = latex_rows(body)
+        assert {columns_of(row) for row in rows} == {len(specification)}
+        assert not any(row[0].lstrip().startswith(("[", "*")) for row in rows)
+        assert not re.search(r"(?<!\\)[%#^~]", body)
+    for row in csv.DictReader(io.StringIO(texts["csv"])):
+        assert None not in row
+        assert not row["model"].startswith(("=", "+", "-", "@"))
+    assert len(json.loads(texts["robustbench"])) == 2
+    assert max(map(len, texts["terminal"].splitlines())) <= 100
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=40), st.text(max_size=10))
+def test_no_text_breaks_a_table(name, view):
+    cells = {"clean": cell([True, False]), **corrupted(flat(0.5, kinds=["fog"]), count=2)}
+    held = records(cells, model=name, view=view)
+    for table in markdown_tables(export(held, "md", resamples=0)):
+        assert len(table) == 3
+        assert {len(row) for row in table} == {len(table[0])}
+    for specification, body in tabulars(export(held, "latex", resamples=0)):
+        assert {columns_of(row) for row in latex_rows(body)} == {len(specification)}
+    rows = list(csv.DictReader(io.StringIO(export(held, "csv", resamples=0))))
+    assert len(rows) == len(summarise(held, resamples=0))
+    assert len(json.loads(export(held, "robustbench", resamples=0))) == 1
+    assert max(map(len, export(held, resamples=0).splitlines())) <= 100
+
+
+def test_an_empty_record_set_is_a_row_without_scores():
+    for format in FORMATS:
+        export(records({}), format)
+        export([], format)
+
+
+def test_an_unfinished_evaluation_says_so():
+    held = Records(benchmark().header, {"": benchmark(drop=["fog/3"]).cells}, incomplete={"fog/3": (1, 2)})
+    assert "unfinished, evaluate again to go on: fog/3" in export(held, resamples=0)
+
+
+def test_an_unknown_format_gets_one_sentence():
+    with pytest.raises(HoldfastError, match=r"format must be one of terminal, md, .* got 'latx'; did you mean 'latex'"):
+        export(benchmark(), "latx")
+    assert export(benchmark(), "markdown", resamples=0) == export(benchmark(), "md", resamples=0)

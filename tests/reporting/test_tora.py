@@ -1,0 +1,98 @@
+"""TORA's tables from records: every number is the mean of what the records say."""
+
+import json
+
+import pytest
+import timm
+import torch
+import yaml
+
+import holdfast
+from holdfast.errors import HoldfastError
+from holdfast.models.tora_files import save_tora
+from holdfast.records.records import load_records
+from holdfast.reporting.export.text import markdown
+from holdfast.reporting.tora import heads_table, main, methods_table, read_runs, trade_off_curve
+
+SUITES = "clean,pgd5-rspc"
+
+
+def finished_run(folder, *, method: str, weight: float, seed: int, start=None) -> None:
+    """What a run leaves: adapters that moved a little, a recipe, a log, and records."""
+    torch.manual_seed(seed)
+    model = holdfast.tora(timm.create_model("vit_nano", depth=1, patch_size=8), method=method)
+    for name, parameter in model.named_parameters():
+        if not name.startswith("backbone."):
+            torch.nn.init.normal_(parameter, std=0.2)
+    save_tora(model, folder, notes={"phase": "joint", "lambdas": [weight]})
+    log(folder, seconds=36, start=start)
+    holdfast.evaluate(model, "digits", SUITES, out=folder, limit=20, workers=0, device="cpu", show=False)
+
+
+def log(folder, *, seconds: float, start=None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    train = {"batch_size": 10, "accumulate": 2}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump({"train": train, "tora": {"start": start}}))
+    steps = [{"event": "step", "step": n, "images_per_s": 2 * 10 * 5 / (seconds / 2)} for n in (5, 10)]
+    end = {"event": "end", "step": 10, "processes": 1}
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*steps, end]))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    log(root / "phase1", seconds=360)
+    for seed in (0, 1):
+        finished_run(root / f"s{seed}" / "lambda-0.1", method="tora", weight=0.1, seed=seed, start=str(root / "phase1"))
+    finished_run(root / "s0" / "lambda-0.9", method="tora", weight=0.9, seed=2)
+    finished_run(root / "head" / "lambda-0.1", method="head-only", weight=0.1, seed=3)
+    return root
+
+
+def accuracy(folder, view: str, cell: str) -> float:
+    (records,) = load_records(folder)
+    held = records.view(view).cells[cell]
+    return 100 * float((held.predictions == held.targets).mean())
+
+
+def test_every_lambda_has_a_line_per_prediction(folder):
+    table = heads_table(read_runs([folder]))
+    assert [line.name for line in table.lines] == [f"λ {w}, {v}" for w in (0.1, 0.9) for v in ("acc", "rob", "joint")]
+    column = [column.label for column in table.columns].index("clean")
+    both = [accuracy(folder / seed / "lambda-0.1", "rob", "clean") for seed in ("s0", "s1")]
+    value = table.lines[1].values[column]
+    assert (value.value, value.low, value.high) == pytest.approx((sum(both) / 2, min(both), max(both)))
+    last = table.lines[5].values[-1]
+    assert last.value == pytest.approx(accuracy(folder / "s0" / "lambda-0.9", "joint", "pgd5-rspc"))
+    assert not last.sure
+
+
+def test_methods_stand_beside_each_other_with_their_cost(folder):
+    table = methods_table(read_runs([folder]))
+    assert [line.name for line in table.lines] == ["λ 0.1, head-only", "λ 0.1, tora", "λ 0.9, tora"]
+    assert [column.label for column in table.columns[:3]] == ["GMACs", "params", "hours"]
+    gmacs, millions, hours = (value.value for value in table.lines[1].values[:3])
+    model = holdfast.tora(timm.create_model("vit_nano", depth=1, patch_size=8))
+    assert millions == pytest.approx(sum(p.numel() for p in model.parameters()) / 1e6)
+    assert 0 < table.lines[0].values[0].value < gmacs
+    assert hours == pytest.approx((36 + 360) / 3600)
+    assert table.lines[2].values[2].value == pytest.approx(36 / 3600)
+    assert "| λ 0.9, tora |" in markdown([table], [])
+
+
+def test_the_curve_has_a_point_per_run_and_prediction(folder):
+    points = trade_off_curve(read_runs([folder / "s0"]), robust="attack/pgd5-rspc")
+    assert [(p["lambda"], p["view"]) for p in points] == [(w, v) for w in (0.1, 0.9) for v in ("joint", "acc", "rob")]
+    assert points[0]["clean"] == pytest.approx(accuracy(folder / "s0" / "lambda-0.1", "joint", "clean"))
+
+
+def test_the_command_prints_both_tables(folder, capsys):
+    assert main([str(folder)]) == 0
+    assert capsys.readouterr().out.count("| λ 0.1, tora") == 1
+
+
+def test_folders_without_such_runs_get_one_sentence(tmp_path, capsys):
+    with pytest.raises(HoldfastError, match="runs must be folders of finished TORA runs"):
+        read_runs([tmp_path])
+    assert main([str(tmp_path)]) == 2
+    assert "found none" in capsys.readouterr().err
