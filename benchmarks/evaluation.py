@@ -40,7 +40,7 @@ import holdfast
 from environment import as_line, describe
 from holdfast.corruptions import SEVERITIES, STANDARD, corrupt_batch
 from holdfast.data import Source, open_data
-from holdfast.evaluation.protocol import Preprocessing, finished, model_input, preprocessing, protocol_image
+from holdfast.evaluation.protocol import Preprocessing, at_model_size, model_input, preprocessing, protocol_image
 
 RESULTS = Path(__file__).parent / "results"
 TABLE = RESULTS / "evaluation.json"
@@ -175,7 +175,7 @@ class Obvious(Dataset):
 
         steps = self.held.steps
         image = protocol_image(self.held.source.image(index), steps)
-        image = finished(imagecorruptions.corrupt(image, self.severity, self.kind), steps, corrupted=False)
+        image = at_model_size(imagecorruptions.corrupt(image, self.severity, self.kind), steps, corrupted=False)
         tensor = torch.from_numpy(image.transpose(2, 0, 1)).float() / 255
         normalised = (tensor - torch.tensor(steps.mean)[:, None, None]) / torch.tensor(steps.std)[:, None, None]
         return normalised, int(self.held.source.targets[index])

@@ -24,8 +24,8 @@ def test_imagenet_c_says_which_cells_are_there_and_which_are_missing(tmp_path):
         (),
         80,
     )
-    assert complete.cells[:2] == ("gaussian_noise/1", "gaussian_noise/2")
-    assert complete.cells[-1] == f"{EXTRA[0]}/5"
+    assert complete.names[:2] == ("gaussian_noise/1", "gaussian_noise/2")
+    assert complete.names[-1] == f"{EXTRA[0]}/5"
     (root / "fog/3").rename(root / "elsewhere")
     partial = open_official(f"imagenet-c:{root}")
     assert partial.missing == ("fog/3",)
@@ -39,7 +39,7 @@ def test_imagenet_c_says_which_cells_are_there_and_which_are_missing(tmp_path):
 def test_cifar_c_has_the_cells_of_its_files(tmp_path):
     data = open_official(f"cifar10-c:{write_cifar_c(tmp_path)}")
     assert (data.suite, data.preset) == ("cifar-c", "cifar")
-    assert data.cells == tuple(f"fog/{severity}" for severity in range(1, 6))
+    assert data.names == tuple(f"fog/{severity}" for severity in range(1, 6))
     assert len(data.missing) == 70
     source = data.open("fog/2")
     assert np.asarray(source.image(3))[0, 0, 0] == 23
@@ -59,7 +59,7 @@ def test_cifar_p_is_scored_by_hand(tmp_path):
     for kind in ("rotate", "gaussian_noise"):
         write_cifar_p(tmp_path, kind=kind)
     data = open_official(f"cifar10-p:{tmp_path}")
-    assert (data.suite, data.cells) == ("perturbations", ("sequence/gaussian_noise", "sequence/rotate"))
+    assert (data.suite, data.names) == ("perturbations", ("sequence/gaussian_noise", "sequence/rotate"))
     assert data.missing == tuple(f"sequence/{k}" for k in TEST_SEQUENCES if k not in ("rotate", "gaussian_noise"))
     for kind, flips in [("rotate", 2), ("gaussian_noise", 10)]:  # noise frames are compared with frame 0
         source = data.open(f"sequence/{kind}")
@@ -87,7 +87,7 @@ def test_cifar_p_of_the_wrong_shape_is_refused(tmp_path):
 def test_imagenet_p_opens_a_kind_as_sequences(tmp_path):
     write_frames(tmp_path / "tilt/n01/dog", range(31))
     data = open_official(f"imagenet-p:{tmp_path}")
-    assert data.cells == ("sequence/tilt",)
+    assert data.names == ("sequence/tilt",)
     assert data.open("sequence/tilt").frames(0).shape == (31, 16, 16, 3)
 
 
@@ -95,14 +95,14 @@ def test_imagenet_p_opens_a_kind_as_sequences(tmp_path):
 def test_the_200_class_sets_say_what_they_are_restricted_to(tmp_path, dataset):
     name = dataset.replace("_", "-")
     data = open_official(f"{name}:{write_200(tmp_path, dataset)}")
-    assert (data.suite, data.cells, data.restricted_to) == (name, (name,), dataset)
+    assert (data.suite, data.names, data.restricted_to) == (name, (name,), dataset)
     assert data.open(name).targets.tolist() == [0, 2, 2, 199]
 
 
 def test_sketch_is_not_restricted(tmp_path):
     write_image(tmp_path / WNIDS[0] / "a.png", red=0)
     data = open_official(f"imagenet-sketch:{tmp_path}")
-    assert (data.cells, data.restricted_to, len(data.open("imagenet-sketch"))) == (("imagenet-sketch",), None, 1)
+    assert (data.names, data.restricted_to, len(data.open("imagenet-sketch"))) == (("imagenet-sketch",), None, 1)
 
 
 def thousand():

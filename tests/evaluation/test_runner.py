@@ -15,10 +15,12 @@ from holdfast.cli.main import main
 from holdfast.data import open_data
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import Cell, shared_plan
-from holdfast.evaluation.loader import Job, Production
+from holdfast.evaluation.loader import Chunks, Job
+from holdfast.evaluation.making import Corrupted
 from holdfast.evaluation.processes import Processes
 from holdfast.evaluation.progress import Tally
 from holdfast.evaluation.protocol import model_input, preprocessing
+from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.records import load_records, read_records
 from tests.evaluation.toys import Brightest, ByLevel, colours
 
@@ -216,9 +218,9 @@ def test_a_model_is_left_as_it_was():
 
 def test_what_workers_get_can_be_sent_to_new_processes():
     """Where processes are not forked, the work is pickled."""
-    plan = shared_plan(colours(4), lambda source: [Cell("fog/3", "corrupted", source, kind="fog", severity=3)])
+    plan = shared_plan(colours(4), lambda source: [Cell(corruption_cell("fog", 3), Corrupted("fog", 3), source)])
     steps = preprocessing("cifar", model_input(Brightest()))
-    production = Production(plan, [Job(0, (0,))], steps=steps, seed=0, shard_size=8)
+    production = Chunks(plan, [Job(0, (0,))], steps=steps, seed=0, shard_size=8)
     (here,), (there,) = list(production), list(pickle.loads(pickle.dumps(production)))
     assert torch.equal(here.images, there.images)
     assert here.rows == there.rows == [0, 1, 2, 3]
@@ -233,13 +235,13 @@ def test_what_a_worker_cannot_do_is_one_sentence(workers):
 def test_the_progress_line_runs_along():
     tally = Tally()
     assert tally.line(imagenet=False) == ""
-    tally.add("clean", right=3, count=4)
+    tally.add(CLEAN, right=3, count=4)
     for severity, right in enumerate((4, 3, 2, 1, 0), start=1):
-        tally.add(f"fog/{severity}", right=right, count=4)
+        tally.add(corruption_cell("fog", severity), right=right, count=4)
     assert tally.line(imagenet=False) == "clean 75.0 %, corrupted 50.0 % (1 of 15 kinds)"
     assert tally.line(imagenet=True) == f"clean 75.0 %, mCE {50 / 0.819324:.1f} (1 of 15 kinds)"
-    tally.add("clean", right=0, count=4)
-    assert tally.accuracy("clean") == 0.375
+    tally.add(CLEAN, right=0, count=4)
+    assert tally.accuracy(CLEAN) == 0.375
 
 
 # ---------------------------------------------------------------------- bad input

@@ -21,6 +21,7 @@ from holdfast.metrics import (
 from holdfast.metrics.corruption import WITHOUT_NOISE, alexnet_errors
 from holdfast.metrics.summary import summarise
 from holdfast.published import published
+from holdfast.records import CellRecord
 from tests.records.making_records import cell, corrupted, flat, names, records, share
 
 FAN_B = published("scores")["corruption_errors"][0]
@@ -192,10 +193,9 @@ def sequences(flips, *, frames=31, kinds=TEST_SEQUENCES):
         top_five = np.tile(np.arange(5), (1, frames, 1))
         top_five[0, predictions[0] == 1] = [1, 0, 2, 3, 4]
         shape = predictions.shape
-        cells[f"sequence/{kind}"] = type(cell([True]))(
-            names(1), np.zeros(1, np.int64), predictions, np.ones(shape, np.float32), np.zeros(shape, np.float32),
-            np.ones(shape, bool), {"cell": f"sequence/{kind}"}, (), top_five,
-        )  # fmt: skip
+        fields = {"confidences": np.ones(shape), "nll": np.zeros(shape), "top5": np.ones(shape, bool)}
+        fields |= {"predictions": predictions, "top_five": top_five}
+        cells[f"sequence/{kind}"] = CellRecord(names(1), np.zeros(1, np.int64), fields)
     return cells
 
 

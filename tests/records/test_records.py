@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.records.records import (
-    CellRecord,
-    Records,
-    load_records,
-    read_records,
-    write_header,
-    write_images,
-)
+from holdfast.records.cells import corruption_cell
+from holdfast.records.header import write_header, write_images
+from holdfast.records.records import CellRecord, Records, load_records, read_records
 from holdfast.records.units import DamagedUnit, Unit, read_unit, set_aside, unit_name, write_unit
+from tests.records.making_records import spec_named
 
 IDS = [f"class/{number}\nodd.png" for number in range(5)]  # a file name may hold a line break
 TARGETS = np.array([0, 1, 2, 0, 1])
@@ -31,7 +27,7 @@ def unit(cell: str, shard: int, rows: list[int], *, views=("",), excluded=(), fr
         }
     header = {
         "cell": cell,
-        "definition": {"suite": cell.partition("/")[0]},
+        "definition": {"suite": cell.partition("/")[0], **spec_named(cell).plain()},
         "shard": shard,
         "fingerprint": "f" * 8,
     }
@@ -63,7 +59,8 @@ def test_a_cell_is_put_together_from_its_shards(folder):
     assert cell.targets.tolist() == TARGETS.tolist()
     assert cell.right.tolist() == [1, 0, 0, 1, 0]
     assert cell.accuracy == 0.4
-    assert cell.header == {"cell": "fog/3", "suite": "fog"}
+    assert cell.header == {"cell": "fog/3", "suite": "fog", "family": "corruption", "kind": "fog", "severity": 3}
+    assert cell.spec == corruption_cell("fog", 3)
     assert records.header["data"] == "digits"
     assert records.views == ("",)
 
@@ -166,16 +163,14 @@ def test_no_temporary_file_is_left(folder):
 
 
 def test_records_can_be_made_in_memory():
-    cell = CellRecord(
-        np.array(["a", "b"]), np.array([0, 1]), np.array([0, 0]), np.ones(2), np.zeros(2), np.ones(2, dtype=bool)
-    )
+    cell = CellRecord(np.array(["a", "b"]), np.array([0, 1]), {"predictions": np.array([0, 0])})
     records = Records.of({"data": "x"}, {"clean": cell})
     assert records.cells["clean"].accuracy == 0.5
     two = Records.of({}, {"joint": {"clean": cell}, "rob": {"clean": cell}})
     assert two.views == ("joint", "rob")
     assert two.only(["fog/1"]).cells == {}
-    with pytest.raises(HoldfastError, match=r"nll must have the shape \(2,\)"):
-        CellRecord(cell.ids, cell.targets, cell.predictions, cell.confidences, np.zeros(3), cell.top5)
+    with pytest.raises(HoldfastError, match="nll of a cell must be of its 2 images, got 3"):
+        CellRecord(cell.ids, cell.targets, {"nll": np.zeros(3)})
 
 
 def test_a_folder_that_is_not_there_is_named():

@@ -9,8 +9,10 @@ import yaml
 from safetensors.numpy import save_file
 
 from holdfast.corruptions.catalog import SEVERITIES, STANDARD
-from holdfast.records.records import write_header, write_images
-from holdfast.records.units import FIELDS, Unit, field_name, write_unit
+from holdfast.records.header import write_header, write_images
+from holdfast.records.units import Unit, field_name, write_unit
+from holdfast.tasks.classification import TASK
+from tests.records.making_records import spec_named
 
 CORRUPTIONS = tuple(f"{kind}/{severity}" for kind in STANDARD for severity in SEVERITIES)
 ALL_CELLS = ("clean", *CORRUPTIONS, "pgd5", "occlusion-random")
@@ -80,10 +82,10 @@ def _unit(cell: str, targets: np.ndarray, *, hold: float, views: Sequence[str], 
         right = rng.random(len(targets)) < max(0.05, rate - 0.06 * shift * (cell == "clean"))
         predictions = np.where(right, targets, (targets + 1) % 10)
         values = (predictions, rng.uniform(0.3, 1, len(targets)), rng.uniform(0, 2, len(targets)), right)
-        for (name, kind_of), value in zip(FIELDS.items(), values, strict=True):
+        for (name, kind_of), value in zip(TASK.fields.items(), values, strict=True):
             arrays[field_name(view, name)] = value.astype(kind_of)
     suite = "corruptions" if severity else kind
-    definition = {"suite": suite, **({"kind": kind, "severity": int(severity)} if severity else {})}
+    definition = {"suite": suite, **spec_named(cell).plain()}
     header = {"cell": cell, "definition": definition, "shard": 0, "fingerprint": "f" * 16, "views": list(views)}
     return Unit(header, np.arange(len(targets)), np.empty(0, np.int64), arrays)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.data import open_data
 from holdfast.errors import HoldfastError
+from holdfast.tasks.classification import ImageOnly
 from holdfast.training.augment import ImageFormat, batch_mixer, soft_targets, training_transform, validation_transform
 from holdfast.training.loading import Key, Order, Stretch, TransformedImages, training_loader
 from holdfast.training.randomness import seeded
@@ -27,7 +28,7 @@ EVERYTHING = AugmentRecipe(
 
 
 def images(recipe=EVERYTHING, seed=0):
-    return TransformedImages(open_data("digits"), training_transform(recipe, DIGITS), seed=seed)
+    return TransformedImages(open_data("digits"), ImageOnly(training_transform(recipe, DIGITS)), seed=seed)
 
 
 def draws():
@@ -68,7 +69,7 @@ def test_batches_do_not_depend_on_the_number_of_workers():
     runs = []
     for workers in (0, 1, 2):
         loader = training_loader(images(), Stretch(order, 35, 40), workers=workers, pin=False)
-        runs.append([(batch.images, batch.labels) for batch in loader])
+        runs.append([(batch.images, batch.targets) for batch in loader])
     for other in runs[1:]:
         for (a, labels_a), (b, labels_b) in zip(runs[0], other, strict=True):
             assert torch.equal(a, b)

@@ -7,10 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from holdfast.analysis.attention_runs import Found, Tick, run_diversity, run_occlusion, run_overfocus, run_stability
 from holdfast.analysis.feature_runs import run_grouping, run_noise_decay
@@ -27,11 +25,13 @@ from holdfast.evaluation.evaluate import choose_device
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.protocol import choose_preset, model_input, preprocessing
 from holdfast.evaluation.suites import EvaluationData, open_evaluation_data
+from holdfast.models.cost import count_model
 from holdfast.models.fingerprint import model_fingerprint
 from holdfast.models.specs import LoadedModel, load_model
 from holdfast.names import chosen_names
 from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint
 from holdfast.records.fingerprints import versions as library_versions
+from holdfast.tasks import task_of
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +142,8 @@ def analyze(
     where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
     with undisturbed(loaded.model) as quiet, torch.no_grad():
         judge = Judge(quiet, steps=steps, device=where, amp="no")
-        answers = judge.classes == len(source.classes)
+        width = judge.probe[judge.views[0]].shape[-1]
+        answers = width == len(source.classes)
         patches_by = find_corruptor(Path(corruptor) if corruptor is not None else None, loaded.folder)
         subject = Subject(judge.pixels, source, steps, seed, batch_size, answers, patches_by)
         header = {
@@ -234,8 +235,9 @@ def _described(subject: Subject) -> dict[str, Any]:
     """What every result says about the images and the way they took."""
     source, steps = subject.source, subject.steps
     ids = [source.id(number) for number in range(len(source))]
+    cost = count_model(subject.model.model, steps.size)
     return {
-        "data_fingerprint": data_fingerprint(ids, np.asarray(source.targets), content=content_fingerprint(source)),
+        "data_fingerprint": data_fingerprint(ids, task_of(source).truth(source), content=content_fingerprint(source)),
         "images": len(source),
         "answers": subject.answers,
         "seed": subject.seed,
@@ -243,7 +245,7 @@ def _described(subject: Subject) -> dict[str, Any]:
         "preprocessing": steps.record(),
         "size": list(steps.size),
         "frost": recorded_name("frost"),
-        "cost": _cost(subject),
+        "cost": {"parameters": cost.parameters, "gmacs": cost.gmacs},
         "versions": library_versions(),
     }
 
@@ -259,27 +261,6 @@ def _set_size(model: nn.Module, size: int | tuple[int, int]) -> None:
     """Tell a timm ViT or Swin its new image size; other models find out by themselves."""
     if hasattr(model, "set_input_size"):
         model.set_input_size(img_size=(size, size) if isinstance(size, int) else size)
-
-
-def _cost(subject: Subject) -> dict[str, float]:
-    """Parameters and GMACs of one image at the size it is looked at."""
-    model = subject.model.model
-    with _frozen(model), FlopCounterMode(display=False) as counter:
-        model(torch.zeros(1, 3, *subject.steps.size, device=subject.device))
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    return {"parameters": parameters, "gmacs": counter.get_total_flops() / 2e9}
-
-
-@contextmanager
-def _frozen(model: nn.Module) -> Iterator[None]:
-    """No parameter wants a gradient: torch's counter trips over one that is expanded without gradients (TORA's)."""
-    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    try:
-        model.requires_grad_(False)
-        yield
-    finally:
-        for parameter in wanted:
-            parameter.requires_grad_(True)
 
 
 def _label(loaded: LoadedModel) -> str:

@@ -11,9 +11,9 @@ from holdfast.analysis.overfocus import overfocus
 from holdfast.analysis.settings import Settings
 from holdfast.analysis.stability import image_scores, layer_cosines
 from holdfast.analysis.subject import Batch, Subject, describe_layers, padded
-from holdfast.attacks.occlusion import Occlusion, cover_of, random_keep
+from holdfast.attacks.occlusion import Occlusion, occluded
+from holdfast.attacks.patches import fitting_patch
 from holdfast.attention import AttentionHandle
-from holdfast.models.corruptor import occlude
 
 Arrays = dict[str, np.ndarray]
 Found = tuple[dict[str, Any], Arrays]  # what the header gets, and the arrays
@@ -56,14 +56,9 @@ def run_occlusion(subject: Subject, settings: Settings, tick: Tick) -> Found:
         pixels = subject.clean(batch)
         logits, clean = _maybe_look(subject, pixels)
         parts["right_clean"].append(_right(logits, batch))
-        names: list[int | str] = list(batch.ids)
         scores, right = [], []
-        for mask in range(settings.masks):
-            keep = random_keep(attack, pixels, seed=subject.seed, names=names, mask=mask)
-            cover = cover_of(
-                attack.fill, subject.model, pixels, seed=subject.seed, names=names, purpose=f"cover/{mask}"
-            )
-            logits, corrupted = _maybe_look(subject, occlude(pixels, keep, cover, low=0.0, high=1.0))
+        for covered in occluded(attack, subject.model, pixels, seed=subject.seed, names=list(batch.ids)):
+            logits, corrupted = _maybe_look(subject, covered)
             scores.append(_scores(clean, corrupted, images=len(pixels)))
             right.append(_right(logits, batch))
             tick(len(batch.ids))
@@ -124,8 +119,5 @@ def _scores(clean: list[AttentionHandle], corrupted: list[AttentionHandle], *, i
 
 
 def _patch_size(subject: Subject, settings: Settings) -> int:
-    """What was asked for, else the 16 pixels of the papers, else an eighth of a small image's side."""
-    height, width = subject.steps.size
-    if settings.patch_size is not None:
-        return settings.patch_size
-    return 16 if min(height, width) >= 128 else max(1, min(height, width) // 8)
+    """What was asked for, else what fits the image."""
+    return settings.patch_size if settings.patch_size is not None else fitting_patch(subject.steps.size)

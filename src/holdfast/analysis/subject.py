@@ -20,9 +20,10 @@ from holdfast.data.combine import Subset
 from holdfast.data.source import Source, UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import limited
-from holdfast.evaluation.protocol import Preprocessing, finished, protocol_image
+from holdfast.evaluation.protocol import Preprocessing, at_model_size, protocol_image
 from holdfast.models.corruptor import Corruptor
 from holdfast.models.tora import ToraViT
+from holdfast.tasks import task_of
 
 logger = logging.getLogger(__name__)
 
@@ -107,18 +108,18 @@ class Subject:
     def some(self, count: int) -> Source:
         """A few images for pictures, spread over the classes."""
         ids = [self.source.id(number) for number in range(len(self.source))]
-        return Subset(self.source, limited(ids, np.asarray(self.source.targets), min(count, len(ids))))
+        return Subset(self.source, limited(ids, task_of(self.source).strata(self.source), min(count, len(ids))))
 
     def clean(self, batch: Batch) -> Tensor:
         """The images as the model sees them, in [0,1], (B, 3, H, W)."""
-        return self._pixels([finished(image, self.steps, corrupted=False) for image in batch.images])
+        return self._pixels([at_model_size(image, self.steps, corrupted=False) for image in batch.images])
 
     def corrupted(self, batch: Batch, cell: str) -> Tensor:
         """The same images under a corruption cell such as ``fog/3``."""
         kind, severity = parse_cell(cell)
         options: dict[str, Any] = {"severity": severity, "preset": self.steps.preset, "seed": self.seed}
         images = corrupt_batch(batch.images, kind, ids=batch.ids, **options)
-        return self._pixels([finished(image, self.steps, corrupted=True) for image in images])
+        return self._pixels([at_model_size(image, self.steps, corrupted=True) for image in images])
 
     def _pixels(self, images: list[np.ndarray]) -> Tensor:
         stacked = torch.from_numpy(np.stack(images)).to(self.device)

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.attacks.autoattack_state import State, fingerprint
-from holdfast.attacks.pixels import check_images, check_logits
+from holdfast.attacks.goal import check_logits
+from holdfast.attacks.pixels import check_images
 from holdfast.attacks.result import AttackResult
 from holdfast.attacks.undisturbed import own, predict, undisturbed
 from holdfast.errors import HoldfastError, nearest

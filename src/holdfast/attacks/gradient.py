@@ -3,36 +3,19 @@
 FGSM (Goodfellow et al. 2015) is one step of it, PGD (Madry et al. 2018) several from a random start.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from holdfast.attacks import draws
+from holdfast.attacks.goal import LOSSES, ONE_CLASS, Goal
 from holdfast.attacks.norms import NORMS
-from holdfast.attacks.pixels import check_differentiable, check_images, check_logits
-from holdfast.attacks.result import AttackResult, classes
-from holdfast.attacks.undisturbed import Mode, own, predict, score, single_or_double, undisturbed
+from holdfast.attacks.pixels import check_differentiable, check_images
+from holdfast.attacks.result import AttackResult
+from holdfast.attacks.undisturbed import Mode, own, score, single_or_double, undisturbed
 from holdfast.errors import HoldfastError, nearest
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy per image, of hard or soft labels."""
-    return nn.functional.cross_entropy(logits, labels, reduction="none")
-
-
-def margin(logits: Tensor, labels: Tensor) -> Tensor:
-    """The best wrong class's logit minus the right one's (Carlini and Wagner 2017), per image."""
-    hard = classes(labels).unsqueeze(1)
-    right = logits.gather(1, hard).squeeze(1)
-    return logits.scatter(1, hard, float("-inf")).amax(dim=1) - right
-
-
-LOSSES: dict[str, Loss] = {"cross_entropy": cross_entropy, "margin": margin}
 
 
 @dataclass(frozen=True)
@@ -47,7 +30,7 @@ class GradientAttack:
         random_start: begin at a random point of the ball, keyed per image, instead of at the image.
         restarts: independent starts; an image keeps the first that succeeds, else the one with the highest loss.
         targeted: labels are the classes to reach rather than those to leave.
-        loss: a key of `LOSSES`.
+        loss: one of the goal's losses; of one class per image `cross_entropy` or `margin`.
     """
 
     eps: float
@@ -69,33 +52,41 @@ class GradientAttack:
                 raise HoldfastError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.restarts > 1 and not self.random_start:
             raise HoldfastError(f"restarts must be 1 without a random start, got {self.restarts}")
-        for name, known in (("norm", NORMS), ("loss", LOSSES)):
+        for name, known in (("norm", list(NORMS)), ("loss", sorted(LOSSES))):
             if getattr(self, name) not in known:
                 value = getattr(self, name)
                 raise HoldfastError(f"{name} must be one of {', '.join(known)}, got {value!r}{nearest(value, known)}")
 
     def __call__(
-        self, model: nn.Module, images: Tensor, labels: Tensor, *, seed: int = 0, ids: draws.Ids | None = None
+        self,
+        model: nn.Module,
+        images: Tensor,
+        labels: Any,
+        *,
+        seed: int = 0,
+        ids: draws.Ids | None = None,
+        goal: Goal = ONE_CLASS,
     ) -> AttackResult:
         """Attack a batch and score it: `perturb`, plus one forward pass."""
-        adversarial = perturb(self, model, images, labels, seed=seed, ids=ids)
+        adversarial = perturb(self, model, images, labels, seed=seed, ids=ids, goal=goal)
         with undisturbed(model) as quiet:
-            predictions = predict(quiet, adversarial, labels)
-        hit = predictions == classes(labels)
+            output = score(quiet, adversarial, labels, goal=goal)
+        hit = goal.right(output, labels)
         record = {"attack": "gradient", **asdict(self), "seed": seed}
-        return AttackResult(adversarial, predictions, hit if self.targeted else ~hit, record)
+        return AttackResult(adversarial, goal.predicted(output), hit if self.targeted else ~hit, record)
 
 
 def perturb(
     attack: GradientAttack,
     model: nn.Module,
     images: Tensor,
-    labels: Tensor,
+    labels: Any,
     *,
     seed: int = 0,
     ids: draws.Ids | None = None,
     start: Tensor | None = None,
     mode: Mode = "eval",
+    goal: Goal = ONE_CLASS,
 ) -> Tensor:
     """Adversarial images, (B, C, H, W), detached: for a training step or to be scored.
 
@@ -108,15 +99,32 @@ def perturb(
         ids: the images' names, which key their random starts; without them, their places in the batch.
         start: the perturbation to begin with, instead of a random one.
         mode: ``eval`` attacks the model in evaluation mode, ``keep`` in the mode it is in.
+        goal: what is climbed, and what counts as wrong; a task's, one class per image unless given.
     """
     check_images(images)
     names = draws.image_ids(ids, len(images))
     with undisturbed(model, mode=mode) as quiet:
         images, labels = own(images, labels)
-        best = _climb(attack, quiet, images, labels, _start(attack, images, start, seed, names, 0))
+        hill = _Hill(attack, quiet, goal)
+        best = _climb(hill, images, labels, _start(attack, images, start, seed, names, 0))
         if attack.restarts > 1:
-            best = _restart(attack, quiet, images, labels, best, seed=seed, names=names)
+            best = _restart(hill, images, labels, best, seed=seed, names=names)
     return best
+
+
+@dataclass(frozen=True)
+class _Hill:
+    """What is climbed: an attack's loss of a model under a goal."""
+
+    attack: GradientAttack
+    model: nn.Module
+    goal: Goal
+
+    def loss(self, output: Any, labels: Any) -> Tensor:
+        name, known = self.attack.loss, self.goal.losses
+        if name not in known:
+            raise HoldfastError(f"loss must be one of {', '.join(known)}, got {name!r}{nearest(name, known)}")
+        return known[name](output, labels)
 
 
 def fgsm(
@@ -175,12 +183,13 @@ def _start(
     return NORMS[attack.norm].start(images, attack.eps, seed=seed, ids=names, purpose=f"start/{restart}")
 
 
-def _climb(attack: GradientAttack, model: nn.Module, images: Tensor, labels: Tensor, delta: Tensor) -> Tensor:
+def _climb(hill: _Hill, images: Tensor, labels: Any, delta: Tensor) -> Tensor:
+    attack = hill.attack
     norm = NORMS[attack.norm]
     length = -attack.alpha if attack.targeted else attack.alpha
     adversarial = _into_ball(attack, images, images + delta)
     for _ in range(attack.steps):
-        direction = norm.step(_gradient(attack, model, adversarial, labels))
+        direction = norm.step(_gradient(hill, adversarial, labels))
         adversarial = _into_ball(attack, images, adversarial.add_(direction, alpha=length))
     return adversarial
 
@@ -190,42 +199,42 @@ def _into_ball(attack: GradientAttack, images: Tensor, adversarial: Tensor) -> T
     return NORMS[attack.norm].project(adversarial.sub_(images), attack.eps).add_(images).clamp_(0, 1)
 
 
-def _gradient(attack: GradientAttack, model: nn.Module, adversarial: Tensor, labels: Tensor) -> Tensor:
+def _gradient(hill: _Hill, adversarial: Tensor, labels: Any) -> Tensor:
     points = adversarial.detach().requires_grad_()
-    logits = model(points)
-    check_logits(logits, labels)
-    check_differentiable(logits)
-    (gradient,) = torch.autograd.grad(LOSSES[attack.loss](single_or_double(logits), labels).sum(), points)
+    output = hill.model(points)
+    hill.goal.check(output, labels)
+    height = hill.loss(single_or_double(output), labels).sum()
+    check_differentiable(height)
+    (gradient,) = torch.autograd.grad(height, points)
     return gradient
 
 
 def _restart(
-    attack: GradientAttack,
-    model: nn.Module,
+    hill: _Hill,
     images: Tensor,
-    labels: Tensor,
+    labels: Any,
     best: Tensor,
     *,
     seed: int,
     names: list[int | str],
 ) -> Tensor:
     """Attack again what still stands."""
-    height, fooled = _judge(attack, model, best, labels)
-    for restart in range(1, attack.restarts):
+    height, fooled = _judge(hill, best, labels)
+    for restart in range(1, hill.attack.restarts):
         left = (~fooled).nonzero().squeeze(1)
         if not len(left):
             break
-        delta = _start(attack, images[left], None, seed, [names[i] for i in left.tolist()], restart)
-        again = _climb(attack, model, images[left], labels[left], delta)
-        again_height, again_fooled = _judge(attack, model, again, labels[left])
+        delta = _start(hill.attack, images[left], None, seed, [names[i] for i in left.tolist()], restart)
+        again = _climb(hill, images[left], labels[left], delta)
+        again_height, again_fooled = _judge(hill, again, labels[left])
         better = again_fooled | (again_height > height[left])
         best[left[better]], height[left[better]] = again[better], again_height[better]
         fooled[left] = again_fooled
     return best
 
 
-def _judge(attack: GradientAttack, model: nn.Module, adversarial: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _judge(hill: _Hill, adversarial: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
     """How high the loss is (low counts as high for a target), and whether the goal is reached; per image."""
-    logits = score(model, adversarial, labels)
-    loss, hit = LOSSES[attack.loss](logits, labels), logits.argmax(dim=1) == classes(labels)
-    return (-loss, hit) if attack.targeted else (loss, ~hit)
+    output = score(hill.model, adversarial, labels, goal=hill.goal)
+    loss, hit = hill.loss(output, labels), hill.goal.right(output, labels)
+    return (-loss, hit) if hill.attack.targeted else (loss, ~hit)

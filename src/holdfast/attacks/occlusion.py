@@ -3,7 +3,7 @@
 AFAT's Table 3 reports both. The noise of the published code is U[0,1) in *normalised* space: a band of greys in pixels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -103,18 +103,30 @@ class Occlusion:
         names = draws.image_ids(ids, len(images))
         predictions = []
         with undisturbed(model) as quiet, torch.no_grad():
-            covered = images
-            chosen = None if corruptor is None else corruptor.keep(pixel_model(quiet).normalise(images), self.ratio)
-            for mask in range(self.masks):
-                keep = random_keep(self, images, seed=seed, names=names, mask=mask) if chosen is None else chosen
-                cover = cover_of(self.fill, quiet, images, seed=seed, names=names, purpose=f"cover/{mask}")
-                covered = occlude(images, keep, cover, low=0.0, high=1.0)
+            for covered in occluded(self, quiet, images, seed=seed, names=names, corruptor=corruptor):
                 predictions.append(predict(quiet, covered, labels))
         by = "random" if corruptor is None else "corruptor"
         record = {"attack": "occlusion", "patches_by": by, **asdict(self), "seed": seed}
         if corruptor is not None:
             record["patch_size"] = corruptor.patch_size
         return OcclusionResult(covered, torch.stack(predictions), record)
+
+
+def occluded(
+    attack: Occlusion,
+    model: nn.Module,
+    images: Tensor,
+    *,
+    seed: int,
+    names: list[int | str],
+    corruptor: Corruptor | None = None,
+) -> Iterator[Tensor]:
+    """The images under one mask after the other: at random places, or where a corruption model wants it."""
+    chosen = None if corruptor is None else corruptor.keep(pixel_model(model).normalise(images), attack.ratio).detach()
+    for mask in range(attack.masks):
+        keep = random_keep(attack, images, seed=seed, names=names, mask=mask) if chosen is None else chosen
+        cover = cover_of(attack.fill, model, images, seed=seed, names=names, purpose=f"cover/{mask}")
+        yield occlude(images, keep, cover, low=0.0, high=1.0)
 
 
 def random_keep(attack: Occlusion, images: Tensor, *, seed: int, names: list[int | str], mask: int) -> Tensor:

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from holdfast.attacks.gradient import cross_entropy
+from holdfast.attacks.goal import check_logits, cross_entropy
 from holdfast.attacks.occlusion import Fill, cover_of, pixel_model
 from holdfast.attacks.patches import check_grid
-from holdfast.attacks.pixels import backbone, check_differentiable, check_images, check_logits
+from holdfast.attacks.pixels import backbone, check_differentiable, check_images
 from holdfast.attacks.undisturbed import own, single_or_double, undisturbed
 from holdfast.attention import watch
 from holdfast.errors import HoldfastError

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.attacks import draws
-from holdfast.attacks.gradient import cross_entropy
+from holdfast.attacks.goal import check_logits, classes, cross_entropy
 from holdfast.attacks.norms import NORMS
 from holdfast.attacks.patches import check_grid, choose_patches, patch_region, token_handles
-from holdfast.attacks.pixels import backbone, check_differentiable, check_images, check_logits
-from holdfast.attacks.result import AttackResult, classes
+from holdfast.attacks.pixels import backbone, check_differentiable, check_images
+from holdfast.attacks.result import AttackResult
 from holdfast.attacks.undisturbed import own, predict, single_or_double, undisturbed
 from holdfast.attention import AttentionHandle, watch
 from holdfast.errors import HoldfastError

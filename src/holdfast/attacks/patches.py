@@ -1,13 +1,14 @@
 """Which patches of an image to attack, and where they are."""
 
+from math import gcd
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from holdfast.attacks import draws
-from holdfast.attacks.gradient import cross_entropy
-from holdfast.attacks.pixels import backbone, check_differentiable, check_logits
+from holdfast.attacks.goal import check_logits, cross_entropy
+from holdfast.attacks.pixels import backbone, check_differentiable
 from holdfast.attention import READERS, AttentionHandle, watch
 from holdfast.errors import HoldfastError
 
@@ -48,6 +49,15 @@ def choose_patches(
     else:
         worth = draws.uniform(images.new_empty(len(images), grid[0] * grid[1]), seed=seed, ids=names, purpose="patch")
     return worth.topk(count, dim=1).indices
+
+
+def fitting_patch(size: tuple[int, int]) -> int:
+    """The patch of an occlusion: 16 px where that gives a fine grid, else an eighth of a small image, so 4 of 32."""
+    common = gcd(*size)
+    if common % 16 == 0 and common >= 112:
+        return 16
+    wanted = common / (8 if common < 112 else 14)
+    return min((d for d in range(1, common + 1) if common % d == 0), key=lambda d: (abs(d - wanted), d))
 
 
 def check_grid(images: Tensor, patch_size: int) -> tuple[int, int]:

@@ -67,36 +67,6 @@ def check_images(images: Tensor) -> None:
         )
 
 
-def check_targets(targets: Tensor, *, count: int, classes: int) -> None:
-    """Refuse targets that are neither class numbers in range nor rows of class probabilities."""
-    if targets.is_floating_point():
-        if targets.shape != (count, classes):
-            raise HoldfastError(
-                f"soft labels must have shape ({count}, {classes}): images, classes; got {tuple(targets.shape)}"
-            )
-        return
-    if targets.shape != (count,):
-        raise HoldfastError(f"labels must have shape ({count},), one per image, got {tuple(targets.shape)}")
-    if count and not 0 <= int(targets.min()) <= int(targets.max()) < classes:
-        raise HoldfastError(
-            f"labels must lie in 0…{classes - 1} for a model of {classes} classes, "
-            f"got {int(targets.min())}…{int(targets.max())}"
-        )
-
-
-def check_logits(logits: Tensor, targets: Tensor) -> None:
-    """Refuse logits that no attack can climb, and targets that do not fit them."""
-    if not isinstance(logits, Tensor) or logits.ndim != 2:
-        came = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise HoldfastError(f"the model must return logits of shape (images, classes), got {came}")
-    check_targets(targets, count=logits.shape[0], classes=logits.shape[1])
-    if not torch.isfinite(logits).all():
-        bad = int((~torch.isfinite(logits).all(dim=1)).sum())
-        raise HoldfastError(
-            f"the model must return finite logits, got NaN or infinity for {bad} of {len(logits)} images"
-        )
-
-
 def check_differentiable(output: Tensor) -> None:
     """Refuse a model that cuts the graph between its images and its logits."""
     if not output.requires_grad:

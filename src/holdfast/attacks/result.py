@@ -36,8 +36,3 @@ def accuracy(predictions: Tensor, labels: Tensor) -> float:
     if predictions.shape != labels.shape:
         raise HoldfastError(f"labels must have shape {tuple(predictions.shape)}, got {tuple(labels.shape)}")
     return float((predictions == labels).double().mean())
-
-
-def classes(labels: Tensor) -> Tensor:
-    """Class numbers of hard labels or of soft ones."""
-    return labels.argmax(dim=1) if labels.is_floating_point() else labels

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.attacks.pixels import check_logits, local
+from holdfast.attacks.goal import ONE_CLASS, Goal
+from holdfast.attacks.pixels import local
 from holdfast.errors import HoldfastError
 
 Mode = Literal["eval", "keep"]
@@ -39,27 +40,28 @@ def undisturbed(model: nn.Module, *, mode: Mode = "eval") -> Iterator[nn.Module]
         yield model
 
 
-def own(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def own(images: Tensor, labels: Any) -> tuple[Tensor, Any]:
     """Copies without history: a tensor made in inference mode cannot be differentiated."""
-    return images.detach().clone(), labels.detach().clone()
+    return images.detach().clone(), labels.detach().clone() if isinstance(labels, Tensor) else labels
 
 
-def predict(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+def predict(model: nn.Module, images: Tensor, targets: Any) -> Tensor:
     """The classes the model sees, (B,); refuses logits that are not finite."""
-    return score(model, images, targets).argmax(dim=1)
+    return ONE_CLASS.predicted(score(model, images, targets))
 
 
 @torch.no_grad()
-def score(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-    """Finite logits, (B, classes), without a graph and in single precision at least."""
-    logits = single_or_double(_forward_without_cached_casts(model, images))
-    check_logits(logits, targets)
-    return logits
+def score(model: nn.Module, images: Tensor, targets: Any, *, goal: Goal = ONE_CLASS) -> Any:
+    """The model's output, checked, without a graph and in single precision at least."""
+    output = single_or_double(_forward_without_cached_casts(model, images))
+    goal.check(output, targets)
+    return output
 
 
-def single_or_double(logits: Tensor) -> Tensor:
+def single_or_double(output: Any) -> Any:
     """Half-precision logits of an autocast pass as float32: losses are not computed in half precision."""
-    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    half = isinstance(output, Tensor) and output.dtype in (torch.float16, torch.bfloat16)
+    return output.float() if half else output
 
 
 def _forward_without_cached_casts(model: nn.Module, images: Tensor) -> Tensor:

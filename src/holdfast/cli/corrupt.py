@@ -37,10 +37,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Corrupt the folder, show progress, list at the end what could not be read."""
     from holdfast.corruptions.catalog import preset_of, select
-    from holdfast.corruptions.folders import Cell, Settings, corrupt_folder, find_images
+    from holdfast.corruptions.folders import KindAtSeverity, Settings, corrupt_folder, find_images
 
     severities = parse_severities(arguments.severity)
-    cells = [Cell(kind, severity) for kind in select(arguments.kinds) for severity in severities]
+    cells = [KindAtSeverity(kind, severity) for kind in select(arguments.kinds) for severity in severities]
     quality = parse_format(arguments.format)
     settings = Settings(arguments.seed, preset_of(arguments.preset).name, quality, arguments.frost)
     source, target = Path(arguments.source), Path(arguments.target)

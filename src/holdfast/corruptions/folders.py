@@ -57,7 +57,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Cell:
+class KindAtSeverity:
     """One kind at one severity."""
 
     kind: str
@@ -89,7 +89,7 @@ def corrupt_folder(
     source: Path,
     target: Path,
     *,
-    cells: Sequence[Cell],
+    cells: Sequence[KindAtSeverity],
     settings: Settings,
     workers: int = 1,
     on_outcome: Callable[[Outcome], None] = lambda outcome: None,
@@ -111,7 +111,9 @@ def corrupt_folder(
     return outcomes
 
 
-def corrupt_file(source: Path, target: Path, relative: str, cells: Sequence[Cell], settings: Settings) -> Outcome:
+def corrupt_file(
+    source: Path, target: Path, relative: str, cells: Sequence[KindAtSeverity], settings: Settings
+) -> Outcome:
     """Decode one image once and write all its cells that are not there yet."""
     places = {cell: target / recorded_name(cell.kind, settings.textures) / str(cell.severity) for cell in cells}
     missing = {cell: place / settings.name(relative) for cell, place in places.items()}
@@ -133,7 +135,7 @@ def _reason(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
-def _corrupted(image: Image, relative: str, cell: Cell, settings: Settings) -> Image:
+def _corrupted(image: Image, relative: str, cell: KindAtSeverity, settings: Settings) -> Image:
     return corrupt_batch(
         [image],
         cell.kind,
@@ -156,7 +158,7 @@ def _write(image: Image, path: Path, settings: Settings) -> None:
 
 
 def _run(
-    source: Path, target: Path, images: list[str], cells: tuple[Cell, ...], settings: Settings, workers: int
+    source: Path, target: Path, images: list[str], cells: tuple[KindAtSeverity, ...], settings: Settings, workers: int
 ) -> Iterator[Outcome]:
     if workers == 1:
         for relative in images:
@@ -196,7 +198,7 @@ def _versions() -> dict[str, str]:
     return {"holdfast": __version__, **libraries, "opencv": cv2.__version__}
 
 
-def _begin_manifest(target: Path, cells: Sequence[Cell], settings: Settings) -> None:
+def _begin_manifest(target: Path, cells: Sequence[KindAtSeverity], settings: Settings) -> None:
     """Write what the folder holds, or refuse if it holds something made in another way."""
     path = target / MANIFEST
     ours = asdict(settings)

@@ -14,7 +14,6 @@ Classes are sorted folder names, so labels are ranks. An image has the same id i
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -24,18 +23,9 @@ from holdfast.data.folders import FolderSource
 from holdfast.data.source import ArraySource, UnreadableImage
 from holdfast.errors import HoldfastError, nearest
 from holdfast.published import published
+from holdfast.records.cells import CellSpec, corruption_cell
 
 CIFAR_CLASSES = {"cifar10": 10, "cifar100": 100}
-
-
-class Cell(NamedTuple):
-    """One corruption at one severity."""
-
-    kind: str
-    severity: int
-
-    def __str__(self) -> str:
-        return f"{self.kind}/{self.severity}"
 
 
 class CroppedFolder(FolderSource):
@@ -55,10 +45,10 @@ class CroppedFolder(FolderSource):
         return image.crop((left, top, left + self.side, top + self.side))
 
 
-def missing_cells(root: Path | str, *, kinds: Sequence[str] = STANDARD) -> list[Cell]:
+def missing_cells(root: Path | str, *, kinds: Sequence[str] = STANDARD) -> list[CellSpec]:
     """The cells of an ImageNet-C tree that are not there, in order: a score without them is partial."""
     folder = existing(Path(root), what="an ImageNet-C tree")
-    cells = [Cell(kind, severity) for kind in kinds for severity in SEVERITIES]
+    cells = [corruption_cell(kind, severity) for kind in kinds for severity in SEVERITIES]
     return [cell for cell in cells if not (folder / str(cell)).is_dir()]
 
 
@@ -135,12 +125,12 @@ def _check_classes(source: FolderSource, classes: Sequence[str], *, name: str) -
         raise HoldfastError(f"{name} in {str(source.root)!r} must hold its {len(classes)} class folders: {parts}")
 
 
-def _checked_cell(kind: str, severity: int) -> Cell:
+def _checked_cell(kind: str, severity: int) -> CellSpec:
     if kind not in ALL:
         raise HoldfastError(f"kind must be a corruption, got {kind!r}{nearest(kind, ALL)}")
     if severity not in SEVERITIES:
         raise HoldfastError(f"severity must be 1 to {SEVERITIES[-1]}, got {severity!r}")
-    return Cell(kind, severity)
+    return corruption_cell(kind, severity)
 
 
 def existing(folder: Path, *, what: str) -> Path:

@@ -5,7 +5,7 @@
 
 >>> data = open_official("imagenet-c:/data/imagenet-c")           # doctest: +SKIP
 >>> data.suite, data.preset, data.cells[:2], data.missing         # doctest: +SKIP
-('imagenet-c', 'imagenet', ('gaussian_noise/1', 'gaussian_noise/2'), ())
+('imagenet-c', 'imagenet', (CellSpec('gaussian_noise/1', …), CellSpec('gaussian_noise/2', …)), ())
 >>> source = data.open("fog/3")                                   # doctest: +SKIP
 """
 
@@ -23,6 +23,7 @@ from holdfast.data import official
 from holdfast.data.films import Frames, open_cifar_p, open_imagenet_p
 from holdfast.data.source import Source
 from holdfast.errors import HoldfastError, nearest
+from holdfast.records.cells import CellSpec, corruption_cell, sequence_cell, set_cell
 
 
 class SequenceSource(Protocol):
@@ -63,27 +64,34 @@ class OfficialSet:
         root: the folder.
         suite: which suite scores it: ``imagenet-c``, ``cifar-c``, ``perturbations``, ``imagenet-a`` …
         preset: ``imagenet`` or ``cifar``: which protocol its images were made by.
-        cells: the names of the cells that are there, in order: ``fog/3``, ``sequence/rotate``, ``imagenet-a``.
+        cells: the cells that are there, in order: ``fog/3``, ``sequence/rotate``, ``imagenet-a``.
         reader: opens a cell; call :meth:`open`, which checks its name.
         missing: the standard cells that are not: a score without them is partial.
         restricted_to: ``imagenet_a`` or ``imagenet_r`` where a model of 1000 classes answers among 200 of them
-            (``holdfast.evaluation.restricted``); None elsewhere.
+            (``holdfast.metrics.restricted``); None elsewhere.
     """
 
     name: str
     root: Path
     suite: str
     preset: str
-    cells: tuple[str, ...]
-    reader: Callable[[str], Source | SequenceSource] = field(repr=False, compare=False)
+    cells: tuple[CellSpec, ...]
+    reader: Callable[[CellSpec], Source | SequenceSource] = field(repr=False, compare=False)
     missing: tuple[str, ...] = ()
     restricted_to: str | None = None
 
-    def open(self, cell: str) -> Source | SequenceSource:
-        """One cell: a :class:`Source` of images, or a :class:`SequenceSource` for ``sequence/…`` cells."""
-        if cell not in self.cells:
-            raise HoldfastError(f"cell must be one that {self.name} in {str(self.root)!r} holds, got {cell!r}")
-        return self.reader(cell)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the cells that are there."""
+        return tuple(cell.name for cell in self.cells)
+
+    def open(self, cell: CellSpec | str) -> Source | SequenceSource:
+        """One cell, or the one of that name: a :class:`Source` of images, or a :class:`SequenceSource` of films."""
+        name = cell if isinstance(cell, str) else cell.name
+        found = next((known for known in self.cells if known.name == name), None)
+        if found is None:
+            raise HoldfastError(f"cell must be one that {self.name} in {str(self.root)!r} holds, got {name!r}")
+        return self.reader(found)
 
 
 class Layout(NamedTuple):
@@ -132,14 +140,13 @@ def check_imagenet_order(classes: tuple[str, ...], *, name: str) -> None:
 
 
 def _imagenet_c(name: str, root: Path) -> OfficialSet:
-    absent = {str(cell) for cell in official.missing_cells(root, kinds=ALL)}
+    absent = set(official.missing_cells(root, kinds=ALL))
     cells = tuple(cell for cell in _cells(ALL) if cell not in absent)
-    missing = tuple(cell for cell in _cells(STANDARD) if cell in absent)
+    missing = tuple(cell.name for cell in _cells(STANDARD) if cell in absent)
 
-    def open_cell(cell: str) -> Source:
-        kind, severity = cell.split("/")
-        source = official.open_imagenet_c(root, kind=kind, severity=int(severity))
-        check_imagenet_order(source.classes, name=f"{name}:{root} {cell}")
+    def open_cell(cell: CellSpec) -> Source:
+        source = official.open_imagenet_c(root, kind=cell.kind, severity=cell.severity)
+        check_imagenet_order(source.classes, name=f"{name}:{root} {cell.name}")
         return source
 
     return OfficialSet(name, root, "imagenet-c", "imagenet", cells, open_cell, missing)
@@ -148,13 +155,12 @@ def _imagenet_c(name: str, root: Path) -> OfficialSet:
 def _cifar_c(name: str, root: Path, *, dataset: str) -> OfficialSet:
     official.existing(root, what="a CIFAR-C folder")
     there = {kind for kind in ALL if (root / f"{kind}.npy").is_file()}
-    missing = tuple(cell for cell in _cells(STANDARD) if cell.split("/")[0] not in there)
+    missing = tuple(cell.name for cell in _cells(STANDARD) if cell.kind not in there)
 
-    def open_cell(cell: str) -> Source:
-        kind, severity = cell.split("/")
-        return official.open_cifar_c(root, kind=kind, severity=int(severity), dataset=dataset)
+    def open_cell(cell: CellSpec) -> Source:
+        return official.open_cifar_c(root, kind=cell.kind, severity=cell.severity, dataset=dataset)
 
-    cells = tuple(cell for cell in _cells(ALL) if cell.split("/")[0] in there)
+    cells = tuple(cell for cell in _cells(ALL) if cell.kind in there)
     return OfficialSet(name, root, "cifar-c", "cifar", cells, open_cell, missing)
 
 
@@ -173,27 +179,25 @@ def _cifar_p(name: str, root: Path, *, dataset: str) -> OfficialSet:
 def _sequences(
     name: str, root: Path, kinds: list[str], *, preset: str, reader: Callable[..., SequenceSource]
 ) -> OfficialSet:
-    cells = tuple(f"sequence/{kind}" for kind in kinds)
-    missing = tuple(f"sequence/{kind}" for kind in TEST_SEQUENCES if kind not in kinds)
-    return OfficialSet(
-        name, root, "perturbations", preset, cells, lambda cell: reader(kind=cell.split("/")[1]), missing
-    )
+    cells = tuple(map(sequence_cell, kinds))
+    missing = tuple(sequence_cell(kind).name for kind in TEST_SEQUENCES if kind not in kinds)
+    return OfficialSet(name, root, "perturbations", preset, cells, lambda cell: reader(kind=cell.kind), missing)
 
 
 def _single(name: str, root: Path, *, restricted_to: str | None = None) -> OfficialSet:
     official.existing(root, what=name)
     reader = getattr(official, f"open_{name.replace('-', '_')}")
 
-    def open_cell(cell: str) -> Source:
+    def open_cell(cell: CellSpec) -> Source:
         source = reader(root)
         check_imagenet_order(source.classes, name=f"{name}:{root}")
         return source
 
-    return OfficialSet(name, root, name, "imagenet", (name,), open_cell, restricted_to=restricted_to)
+    return OfficialSet(name, root, name, "imagenet", (set_cell(name),), open_cell, restricted_to=restricted_to)
 
 
-def _cells(kinds: tuple[str, ...]) -> list[str]:
-    return [f"{kind}/{severity}" for kind in kinds for severity in SEVERITIES]
+def _cells(kinds: tuple[str, ...]) -> list[CellSpec]:
+    return [corruption_cell(kind, severity) for kind in kinds for severity in SEVERITIES]
 
 
 OFFICIAL: dict[str, Layout] = {

@@ -1,93 +1,149 @@
 """Attack cells: the attack climbs on the model's joint prediction, and every view is asked about its result."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.attacks import AutoAttack, LearnedOcclusion, Occlusion, fit_corruptor
-from holdfast.attacks.occlusion import cover_of, random_keep
+from holdfast import atomic
+from holdfast.attacks import LearnedOcclusion, Occlusion, fit_corruptor
+from holdfast.attacks.goal import ONE_CLASS
+from holdfast.attacks.occlusion import occluded
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.cells import Cell
-from holdfast.evaluation.judge import Judge, scored
-from holdfast.models.corruptor import Corruptor, occlude
+from holdfast.evaluation.cells import Cell, Plan, limited
+from holdfast.evaluation.judge import Judge
+from holdfast.evaluation.making import Bench
+from holdfast.evaluation.processes import Processes
+from holdfast.evaluation.protocol import Steps
+from holdfast.models.corruptor import Corruptor, load_corruptor, save_corruptor
+from holdfast.records.units import Field
+from holdfast.tasks import Task
+
+FITTED_ON = 256  # images that a corruption model is fitted to, before any unit is measured
 
 
 def attacked(
     judge: Judge,
     cell: Cell,
     images: Tensor,
-    targets: np.ndarray,
+    targets: Sequence[Any],
     *,
+    task: Task,
     ids: Sequence[str],
     seed: int,
-    batch_size: int,
-) -> dict[str, np.ndarray]:
-    """What a unit keeps of one shard under an attack, in batches of a fixed size: an attack's rounding depends on it.
+    corruptor: Corruptor | None = None,
+) -> dict[str, Field]:
+    """What a unit keeps of one batch of byte images under an attack.
 
     Attacks and their scores are computed in single precision, whatever the precision of the other cells.
     """
-    places = [slice(start, start + batch_size) for start in range(0, len(images), batch_size)]
-    batches = [_Batch(judge.on_device(images[p]), targets[p], list(ids[p])) for p in places]
+    pixels = judge.on_device(images)
     try:
-        run = _prepared(judge, cell, batches, seed=seed)
-        parts = [run(batch) for batch in batches]
+        if isinstance(cell.attack, Occlusion | LearnedOcclusion):
+            return _occluded(judge, cell, pixels, targets, task=task, ids=ids, seed=seed, corruptor=corruptor)
+        options = attack_options(cell.attack, task=task, ids=ids)
+        labels = _on(task.collate(targets), pixels)
+        result = cell.attack(judge.pixels, pixels, labels, seed=seed, **options)
+        return task.keep(judge.answers(result.images), targets, cell=cell)
     except HoldfastError as error:
         raise HoldfastError(f"{cell.name}: {error}") from error
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-@dataclass(frozen=True)
-class _Batch:
-    pixels: Tensor
-    targets: np.ndarray
-    ids: list[str]
-
-    @property
-    def labels(self) -> Tensor:
-        return torch.from_numpy(self.targets).to(self.pixels.device)
+def attack_options(attack: Any, *, task: Task, ids: Sequence[str]) -> dict[str, Any]:
+    """What an attack wants to know beside model, images and targets: names for its draws, and the task's goal."""
+    wanted = inspect.signature(attack.__call__).parameters
+    if "goal" not in wanted and task.goal is not ONE_CLASS:
+        raise HoldfastError(f"the attack needs one class per image, which {task.name} does not have")
+    offered = {"ids": list(ids), "goal": task.goal}
+    return {name: value for name, value in offered.items() if name in wanted}
 
 
-def _prepared(
-    judge: Judge, cell: Cell, batches: list[_Batch], *, seed: int
-) -> Callable[[_Batch], dict[str, np.ndarray]]:
-    """What is done to a batch; a learned attack learns from all of them first."""
-    attack = cell.attack
-    if isinstance(attack, Occlusion):
-        return lambda batch: _occluded(judge, cell, attack, batch, seed=seed)
-    if isinstance(attack, LearnedOcclusion):
-        pairs = [(batch.pixels, batch.labels) for batch in batches]
-        corruptor = fit_corruptor(attack, judge.pixels, pairs, seed=seed).corruptor
-        places = Occlusion(attack.ratio, patch_size=attack.patch_size, fill=attack.fill)
-        return lambda batch: _occluded(judge, cell, places, batch, seed=seed, corruptor=corruptor)
-    return lambda batch: _attacked(judge, cell, batch, seed=seed)
+def fitted_corruptors(
+    plan: Plan,
+    cells: Sequence[Cell],
+    judge: Judge,
+    *,
+    steps: Steps,
+    seed: int,
+    batch_size: int,
+    folder: Path,
+    processes: Processes,
+) -> dict[str, Corruptor]:
+    """The corruption models of learned occlusions, by cell: fitted once, by the first process, before the units.
+
+    AFAT, Table 3. The images are chosen by their ids, so no score depends on how the images are cut into shards.
+    """
+    learned = [cell for cell in cells if isinstance(cell.attack, LearnedOcclusion)]
+    paths = {cell.name: folder / f"corruptor.{cell.name}.safetensors" for cell in learned}
+    for cell in learned if processes.first else ():
+        if not paths[cell.name].exists():
+            corruptor = _fit(plan, cell, judge, steps=steps, seed=seed, batch_size=batch_size)
+            with atomic.replacing(paths[cell.name]) as unfinished:
+                save_corruptor(corruptor, unfinished)
+    if learned:
+        processes.meet()
+    return {name: load_corruptor(path).to(judge.device) for name, path in paths.items()}
 
 
-def _attacked(judge: Judge, cell: Cell, batch: _Batch, *, seed: int) -> dict[str, np.ndarray]:
-    options = {} if isinstance(cell.attack, AutoAttack) else {"ids": batch.ids}
-    result = cell.attack(judge.pixels, batch.pixels, batch.labels, seed=seed, **options)
-    return scored(_answers(judge, result.images), batch.targets, cell)
+def fitting_definition() -> dict[str, Any]:
+    """What a record says about how a corruption model was fitted."""
+    return {"fitted": "once, before the units", "fitted_on_at_most": FITTED_ON}
+
+
+def _fit(plan: Plan, cell: Cell, judge: Judge, *, steps: Steps, seed: int, batch_size: int) -> Corruptor:
+    rows = limited(plan.ids, plan.strata, FITTED_ON).tolist()
+    parts = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
+    pieces = [piece for part in parts for piece in cell.make.pieces(cell, part, Bench(plan, steps, seed)) if piece.rows]
+    if not pieces:
+        raise HoldfastError(f"{cell.name}: not one of {len(rows)} images can be read, so nothing can be fitted")
+    stacked = [torch.from_numpy(np.stack(piece.images)).permute(0, 3, 1, 2) for piece in pieces]
+    batches = [
+        (judge.on_device(images), _on(plan.task.collate(piece.targets), judge.pixels.mean))
+        for images, piece in zip(stacked, pieces, strict=True)
+    ]
+    try:
+        return fit_corruptor(cell.attack, judge.pixels, batches, seed=seed).corruptor
+    except HoldfastError as error:
+        raise HoldfastError(f"{cell.name}: {error}") from error
 
 
 def _occluded(
-    judge: Judge, cell: Cell, attack: Occlusion, batch: _Batch, *, seed: int, corruptor: Corruptor | None = None
-) -> dict[str, np.ndarray]:
+    judge: Judge,
+    cell: Cell,
+    pixels: Tensor,
+    targets: Sequence[Any],
+    *,
+    task: Task,
+    ids: Sequence[str],
+    seed: int,
+    corruptor: Corruptor | None,
+) -> dict[str, Field]:
     """Every image under every mask, (n, masks): the spread over masks is part of the result."""
-    names: list[int | str] = list(batch.ids)
-    pixels = batch.pixels
-    chosen = None if corruptor is None else corruptor.keep(judge.pixels.normalise(pixels), attack.ratio)
-    answers = []
-    for mask in range(attack.masks):
-        keep = random_keep(attack, pixels, seed=seed, names=names, mask=mask) if chosen is None else chosen
-        cover = cover_of(attack.fill, judge.pixels, pixels, seed=seed, names=names, purpose=f"cover/{mask}")
-        answers.append(_answers(judge, occlude(pixels, keep.detach(), cover, low=0.0, high=1.0)))
-    logits = {view: np.stack([a[view] for a in answers], axis=1) for view in judge.views}  # n masks classes
-    flat = {view: values.reshape(-1, values.shape[-1]) for view, values in logits.items()}
-    return scored(flat, batch.targets, cell, repeats=attack.masks)
+    attack = cell.attack
+    if isinstance(attack, LearnedOcclusion):
+        attack = Occlusion(attack.ratio, patch_size=attack.patch_size, fill=attack.fill)
+    names: list[int | str] = list(ids)
+    with torch.no_grad():
+        masked = occluded(attack, judge.pixels, pixels, seed=seed, names=names, corruptor=corruptor)
+        answers = [judge.answers(covered) for covered in masked]
+    rows = {view: _by_image([answer[view] for answer in answers]) for view in judge.views}
+    return task.keep(rows, targets, cell=cell, repeats=attack.masks)
 
 
-@torch.no_grad()
-def _answers(judge: Judge, pixels: Tensor) -> dict[str, np.ndarray]:
-    return {view: logits.float().cpu().numpy() for view, logits in judge.answers(pixels).items()}
+def _by_image(answers: Sequence[Any]) -> Any:
+    """Answers mask by mask, each (n, …) → (n × masks, …) with an image's masks in a row."""
+    if not isinstance(answers[0], Tensor):
+        raise HoldfastError("occlusion needs a model that answers with tensors")
+    return torch.stack(list(answers), dim=1).flatten(0, 1)
+
+
+def _on(targets: Any, like: Tensor) -> Any:
+    if isinstance(targets, Tensor):
+        return targets.to(like.device)
+    if isinstance(targets, Mapping):
+        return {name: _on(value, like) for name, value in targets.items()}
+    return [_on(value, like) for value in targets] if isinstance(targets, list | tuple) else targets

@@ -1,15 +1,16 @@
-"""A cell is one thing that is done to all images of a data set: ``clean``, ``fog/3``, ``pgd5``, ``sequence/rotate``."""
+"""A cell is one thing that is done to all images of a data set; a plan is all images and all cells of an evaluation."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from holdfast.errors import HoldfastError
-
-How = Literal["clean", "corrupted", "sequence", "attacked", "stored", "film"]
+from holdfast.evaluation.making import Making
+from holdfast.records.cells import CellSpec
+from holdfast.tasks import Task, task_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,36 +18,36 @@ class Cell:
     """What to do, and to which images.
 
     Attributes:
-        name: as in records.
-        how: ``clean``, ``corrupted``, ``sequence`` and ``attacked`` start from a picture and follow the protocol;
-            ``stored`` images and ``film`` frames are taken as they are.
+        spec: what the cell is, as records say it.
+        make: how its images are made, see :mod:`holdfast.evaluation.making`.
         source: where the images are; the same object for all cells that share their pictures.
-        definition: what the records say about the cell, as plain data.
-        kind: which corruption or perturbation.
-        severity: of a corruption.
-        attack: the settings of an attack.
+        definition: what else the records say about the cell, as plain data: what must agree to continue or compare it.
+        attack: what the images go through before the model answers, if anything.
         restricted_to: ``imagenet_a`` or ``imagenet_r``, if only their 200 classes count.
         places: the image's number in ``source`` for every row of the record set, −1 where it has none; None for equal.
     """
 
-    name: str
-    how: How
+    spec: CellSpec
+    make: Making
     source: Any = field(repr=False)
     definition: Mapping[str, Any] = field(default_factory=dict)
-    kind: str = ""
-    severity: int = 0
     attack: Any = None
     restricted_to: str | None = None
     places: np.ndarray | None = field(default=None, repr=False)
 
+    @property
+    def name(self) -> str:
+        """As in records."""
+        return self.spec.name
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What the records say of the cell beside its name."""
+        return {**self.definition, **self.spec.plain()}
+
     def place(self, row: int) -> int:
         """The number in ``source`` of a row of the record set; −1 if the cell lacks it."""
         return row if self.places is None else int(self.places[row])
-
-    @property
-    def several(self) -> bool:
-        """Whether every image is seen several times."""
-        return self.how in ("sequence", "film")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +55,19 @@ class Plan:
     """All images of a record set and all cells to measure on them.
 
     Attributes:
+        task: what an answer is.
         ids: the images' names, one per row.
-        targets: their classes.
+        truth: what the task keeps of their targets, one row each.
+        strata: by what a sample of them is stratified.
         classes: how many classes the data set has.
         cells: what to do with them.
         missing: names of cells that the stored set should have and does not.
     """
 
+    task: Task
     ids: tuple[str, ...]
-    targets: np.ndarray
+    truth: np.ndarray
+    strata: np.ndarray
     classes: int
     cells: tuple[Cell, ...]
     missing: tuple[str, ...] = ()
@@ -78,13 +83,16 @@ class Plan:
 
 def shared_plan(source: Any, make: Callable[[Any], Sequence[Cell]]) -> Plan:
     """A plan whose cells all start from the same pictures."""
-    ids = tuple(source.id(index) for index in range(len(source)))
-    return Plan(_unique(ids), np.asarray(source.targets), len(source.classes), tuple(make(source)))
+    task, ids = task_of(source), tuple(source.id(index) for index in range(len(source)))
+    cells = tuple(make(source))
+    return Plan(task, _unique(ids), task.truth(source), task.strata(source), len(source.classes), cells)
 
 
 def stored_plan(cells: Sequence[Cell], *, limit: int | None, missing: Sequence[str]) -> Plan:
     """A plan whose cells have images of their own, the same ones by id; what a cell lacks counts as unreadable."""
-    targets: dict[str, int] = {}
+    task = task_of(cells[0].source)
+    truths: dict[str, Any] = {}
+    strata: dict[str, int] = {}
     own_ids = []
     for cell in cells:
         if cell.source.classes != cells[0].source.classes:
@@ -94,17 +102,26 @@ def stored_plan(cells: Sequence[Cell], *, limit: int | None, missing: Sequence[s
             )
         ids = [cell.source.id(index) for index in range(len(cell.source))]
         own_ids.append(ids)
-        targets.update(zip(ids, map(int, cell.source.targets), strict=True))
-    names, labels = list(targets), np.array(list(targets.values()), dtype=np.int64)
+        truths.update(zip(ids, task.truth(cell.source), strict=True))
+        strata.update(zip(ids, map(int, task.strata(cell.source)), strict=True))
+    names = list(truths)
     if limit is not None:
-        chosen = limited(names, labels, limit)
-        names, labels = [names[row] for row in chosen], labels[chosen]
+        chosen = limited(names, np.array([strata[name] for name in names]), limit)
+        names = [names[row] for row in chosen]
     placed = [_placed(cell, ids, names) for cell, ids in zip(cells, own_ids, strict=True)]
-    return Plan(tuple(names), labels, len(cells[0].source.classes), tuple(placed), tuple(missing))
+    return Plan(
+        task,
+        tuple(names),
+        np.stack([truths[name] for name in names]),
+        np.array([strata[name] for name in names]),
+        len(cells[0].source.classes),
+        tuple(placed),
+        tuple(missing),
+    )
 
 
-def limited(ids: Sequence[str], targets: np.ndarray, limit: int) -> np.ndarray:
-    """The rows of a subset with every class in its share, the same for everybody: chosen by a digest of the ids.
+def limited(ids: Sequence[str], strata: np.ndarray, limit: int) -> np.ndarray:
+    """The rows of a subset with every stratum in its share, the same for everybody: chosen by a digest of the ids.
 
     A smaller limit gives a subset of a larger one's.
     """
@@ -114,8 +131,8 @@ def limited(ids: Sequence[str], targets: np.ndarray, limit: int) -> np.ndarray:
         return np.arange(len(ids))
     order = np.argsort(np.array([_key(name) for name in ids], dtype=np.uint64), kind="stable")
     shares = np.empty(len(ids))
-    for label in np.unique(targets):
-        members = order[targets[order] == label]
+    for stratum in np.unique(strata):
+        members = order[strata[order] == stratum]
         shares[members] = (np.arange(len(members)) + 0.5) / len(members)
     first = order[np.argsort(shares[order], kind="stable")][:limit]
     return np.sort(first)
@@ -126,7 +143,7 @@ def _placed(cell: Cell, own: list[str], names: list[str]) -> Cell:
         return cell
     numbers = {name: number for number, name in enumerate(own)}
     places = np.array([numbers.get(name, -1) for name in names], dtype=np.int64)
-    return Cell(**{**vars(cell), "places": places})
+    return replace(cell, places=places)
 
 
 def _unique(ids: tuple[str, ...]) -> tuple[str, ...]:

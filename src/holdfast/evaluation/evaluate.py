@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,23 +16,24 @@ from torch import nn
 from holdfast.corruptions import recorded_name
 from holdfast.data import Source
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.attacking import fitted_corruptors
 from holdfast.evaluation.cells import Plan
-from holdfast.evaluation.judge import Judge, check_classes
+from holdfast.evaluation.judge import Judge
+from holdfast.evaluation.loader import fitting_shard
 from holdfast.evaluation.processes import Processes, together
 from holdfast.evaluation.progress import Live
-from holdfast.evaluation.protocol import Preprocessing, choose_preset, model_input, preprocessing
-from holdfast.evaluation.runner import Work, finished_units, run_units
+from holdfast.evaluation.protocol import Steps, largest_size, model_input
+from holdfast.evaluation.runner import Key, Work, finished_units, run_units
 from holdfast.evaluation.suites import EvaluationData, check_suites, make_plan, open_evaluation_data, parse_suites
+from holdfast.models.corruptor import Corruptor
 from holdfast.models.fingerprint import model_fingerprint
 from holdfast.models.specs import LoadedModel, architecture_of, load_model
 from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint, versions
-from holdfast.records.records import FOLDER, HEADER, Records, read_records, write_header, write_images
+from holdfast.records.header import FOLDER, FORMAT, HEADER, read_header, write_header, write_images
+from holdfast.records.records import Records, read_records
 from holdfast.records.units import remove_leftovers
 
 logger = logging.getLogger(__name__)
-
-FORMAT = 1  # of the records; another number never mixes with this one
-SHARD_SIZE = 256
 
 
 def evaluate(
@@ -56,7 +57,7 @@ def evaluate(
     std: Sequence[float] | None = None,
     interpolation: str | None = None,
     attack_batch_size: int = 64,
-    shard_size: int = SHARD_SIZE,
+    shard_size: int | None = None,
     show: bool | None = None,
 ) -> Records:
     """Measure a model on every cell of some suites and return what it said of every image.
@@ -85,7 +86,7 @@ def evaluate(
         std: divides them then.
         interpolation: brings protocol images to ``size``.
         attack_batch_size: images that are attacked together; attacks are exact for a fixed one.
-        shard_size: images per unit of work.
+        shard_size: images per unit of work; None for 256, or fewer where they are large.
         show: show progress; None shows it on a terminal.
     """
     names = parse_suites(suites)
@@ -94,36 +95,41 @@ def evaluate(
     check_suites(names, opened)
     loaded = load_model(model)
     wanted = model_input(loaded.model, size=size, mean=mean, std=std, interpolation=interpolation)
-    steps = preprocessing(_preset(preset, opened, wanted), wanted, stored_jpeg=stored_jpeg)
+    steps = opened.task.steps(opened.pictures, wanted, preset=_preset(preset, opened), stored_jpeg=stored_jpeg)
     plan = make_plan(names, opened, steps=steps, extra=extra, limit=limit)
     where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
     with together() as processes, _evaluation_mode(loaded.model):
         precision = _precision(amp, where)
         judge = Judge(loaded.model, steps=steps, device=where, amp=precision)
-        check_classes(judge, plan.cells, classes=plan.classes, data=opened.spec)
-        header = _header(
-            loaded, opened, plan, judge, steps=steps, seed=seed, limit=limit, amp=precision, shard_size=shard_size
-        )
-        header["attack_batch_size"] = attack_batch_size
-        header["fingerprint"] = fingerprint({key: header[key] for key in FINGERPRINTED})
+        restricted = any(cell.restricted_to for cell in plan.cells)
+        plan.task.check_model(judge.probe, classes=plan.classes, restricted=restricted, data=opened.spec)
+        settings: dict[str, Any] = {
+            "seed": seed,
+            "limit": limit,
+            "amp": precision,
+            "shard_size": shard_size or fitting_shard(steps.size or largest_size(opened.pictures)),
+            "attack_batch_size": attack_batch_size,
+        }
+        header = _header(loaded, opened, plan, judge, steps=steps, settings=settings)
         with _folder(out, loaded, header, processes) as folder:
             work = Work(
                 plan,
                 folder,
                 header["fingerprint"],
                 seed=seed,
-                shard_size=shard_size,
+                shard_size=settings["shard_size"],
                 batch_size=batch_size,
                 attack_batch_size=attack_batch_size,
                 workers=_workers(workers, where, processes),
             )
-            records = _measure(_Task(work, header, judge, steps), processes, fresh=fresh, show=show)
+            records = _measure(_Errand(work, header, judge, steps), processes, fresh=fresh, show=show)
     return records if records.folder and records.folder.exists() else replace(records, folder=None)
 
 
 # what records are kept apart by; the rest of the header is for people
 FINGERPRINTED = (
     "format",
+    "task",
     "model_fingerprint",
     "data_fingerprint",
     "views",
@@ -139,29 +145,30 @@ FINGERPRINTED = (
 
 
 @dataclass(frozen=True)
-class _Task:
+class _Errand:
     work: Work
     header: dict[str, Any]
     judge: Judge
-    steps: Preprocessing
+    steps: Steps
 
 
-def _measure(task: _Task, processes: Processes, *, fresh: bool, show: bool | None) -> Records:
-    work, plan = task.work, task.work.plan
+def _measure(errand: _Errand, processes: Processes, *, fresh: bool, show: bool | None) -> Records:
+    work, plan = errand.work, errand.work.plan
     keys = work.units()
     mine = [keys[number] for number in processes.share(len(keys))]
     if processes.first:
-        _prepare_folder(task, fresh=fresh)
+        _prepare_folder(errand, fresh=fresh)
     processes.meet()
     total = sum(len(plan.rows(shard, work.shard_size)) for shard, _ in mine)
-    imagenet = plan.classes == 1000 and task.steps.preset == "imagenet"
+    imagenet = plan.classes == 1000 and errand.steps.preset == "imagenet"
     with Live(total=total, imagenet=imagenet, show=show if processes.first else False) as live:
-        done = finished_units(work, task.judge.views, repair=processes.first, watcher=live)
+        done = finished_units(work, errand.judge.views, repair=processes.first, watcher=live)
         processes.meet()  # damaged files are set aside before anybody writes
         live.looked_at(sum(len(plan.rows(shard, work.shard_size)) for shard, cell in mine if (shard, cell) in done))
         todo = [key for key in mine if key not in done]
+        corruptors = _fitted(errand, todo, processes)
         if todo:
-            run_units(work, todo, judge=task.judge, steps=task.steps, watcher=live)
+            run_units(work, todo, judge=errand.judge, steps=errand.steps, watcher=live, corruptors=corruptors)
     processes.meet()
     records = read_records(work.folder, cells=[cell.name for cell in plan.cells])
     if records.excluded and processes.first:
@@ -175,15 +182,47 @@ def _measure(task: _Task, processes: Processes, *, fresh: bool, show: bool | Non
     return records
 
 
-def _prepare_folder(task: _Task, *, fresh: bool) -> None:
-    folder = task.work.folder
+def _fitted(errand: _Errand, todo: Sequence[Key], processes: Processes) -> dict[str, Corruptor]:
+    """What learned attacks learn before the units; every process asks, since they wait for each other."""
+    work = errand.work
+    wanted = {work.plan.cells[cell].name for _, cell in (todo if processes.count == 1 else work.units())}
+    return fitted_corruptors(
+        work.plan,
+        [cell for cell in work.plan.cells if cell.name in wanted],
+        errand.judge,
+        steps=errand.steps,
+        seed=work.seed,
+        batch_size=work.attack_batch_size,
+        folder=work.folder,
+        processes=processes,
+    )
+
+
+def _say_if_begun_before(folder: Path, header: dict[str, Any]) -> None:
+    """Records of an earlier format stay readable, but are not continued: the one sentence about it."""
+    same = ("model", "data", "seed", "limit", "preset")
+    for path in sorted(folder.parent.glob(f"*/{HEADER}")):
+        with suppress(HoldfastError):
+            before = read_header(path.parent)
+            if before.get("format", 0) < FORMAT and all(before.get(key) == header[key] for key in same):
+                logger.warning(
+                    "%s was measured by an earlier Holdfast: it stays readable, and this evaluation starts anew in %s",
+                    path.parent.name,
+                    folder.name,
+                )
+
+
+def _prepare_folder(errand: _Errand, *, fresh: bool) -> None:
+    folder = errand.work.folder
+    if not folder.exists():
+        _say_if_begun_before(folder, errand.header)
     try:
         if fresh and (folder / HEADER).exists():
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder)
-        write_images(folder, task.work.plan.ids, task.work.plan.targets)
-        write_header(folder, task.header)
+        write_images(folder, errand.work.plan.ids, errand.work.plan.truth)
+        write_header(folder, errand.header)
     except OSError as error:
         raise HoldfastError(f"out must be a folder we can write to, got {str(folder)!r} ({error.strerror})") from error
 
@@ -194,35 +233,31 @@ def _header(
     plan: Plan,
     judge: Judge,
     *,
-    steps: Preprocessing,
-    seed: int,
-    limit: int | None,
-    amp: str,
-    shard_size: int,
+    steps: Steps,
+    settings: dict[str, Any],
 ) -> dict[str, Any]:
     content = content_fingerprint(data.source) if data.source is not None else ""  # stored cells have one each
-    return {
+    header = {
         "format": FORMAT,
+        "task": plan.task.name,
         "model": loaded.name,
         "architecture": architecture_of(loaded.model),
         "model_fingerprint": model_fingerprint(loaded.model, judge.views),
         "data": data.spec,
         "data_label": data.label,
-        "data_fingerprint": data_fingerprint(plan.ids, plan.targets, content=content),
+        "data_fingerprint": data_fingerprint(plan.ids, plan.truth, content=content),
         "label": data.protocol,
         "partial": list(plan.missing),
         "images": len(plan.ids),
         "classes": plan.classes,
-        "limit": limit,
         "views": list(judge.views),
-        "seed": seed,
         "preset": steps.preset,
         "preprocessing": steps.record(),
         "frost": recorded_name("frost"),
-        "amp": amp,
-        "shard_size": shard_size,
         "versions": versions(),
+        **settings,
     }
+    return {**header, "fingerprint": fingerprint({key: header[key] for key in FINGERPRINTED})}
 
 
 @contextmanager
@@ -251,12 +286,12 @@ def _evaluation_mode(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def _preset(asked: str | None, data: EvaluationData, wanted: Any) -> str:
-    if data.stored is not None:
-        if asked not in (None, data.stored.preset):
-            raise HoldfastError(f"preset of {data.spec!r} is {data.stored.preset!r} by its making, got {asked!r}")
-        return data.stored.preset
-    return asked or choose_preset(data.source, wanted)
+def _preset(asked: str | None, data: EvaluationData) -> str | None:
+    if data.stored is None:
+        return asked
+    if asked not in (None, data.stored.preset):
+        raise HoldfastError(f"preset of {data.spec!r} is {data.stored.preset!r} by its making, got {asked!r}")
+    return data.stored.preset
 
 
 def choose_device(asked: str, model: nn.Module, *, fixed: bool) -> torch.device:
@@ -291,13 +326,13 @@ def _workers(asked: int | None, device: torch.device, processes: Processes) -> i
     return min(8, mine) if device.type != "cpu" else max(1, mine // 2)
 
 
-def _check_counts(*, batch_size: int, attack_batch_size: int, shard_size: int, workers: int | None) -> None:
+def _check_counts(*, batch_size: int, attack_batch_size: int, shard_size: int | None, workers: int | None) -> None:
     for name, value in (
         ("batch_size", batch_size),
         ("attack_batch_size", attack_batch_size),
         ("shard_size", shard_size),
     ):
-        if value < 1:
+        if value is not None and value < 1:
             raise HoldfastError(f"{name} must be at least 1, got {value}")
     if workers is not None and workers < 0:
         raise HoldfastError(f"workers must be 0 or more, got {workers}")

@@ -2,55 +2,55 @@
 
 from types import TracebackType
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.corruptions.catalog import SEVERITIES, STANDARD
-from holdfast.metrics.corruption import corruption_errors
+from holdfast.metrics.corruption import Values, corruption_errors, mean_corruption_accuracy, mean_corruption_error
+from holdfast.records.cells import CLEAN, CellSpec, corruption_cell
 
 
 class Tally:
     """Right answers so far, per cell."""
 
     def __init__(self) -> None:
-        self.right: dict[str, float] = {}
-        self.count: dict[str, int] = {}
+        self.right: dict[CellSpec, float] = {}
+        self.count: dict[CellSpec, int] = {}
 
-    def add(self, cell: str, *, right: float, count: int) -> None:
+    def add(self, cell: CellSpec, *, right: float, count: int) -> None:
         """Some more images of a cell."""
         self.right[cell] = self.right.get(cell, 0.0) + right
         self.count[cell] = self.count.get(cell, 0) + count
 
-    def accuracy(self, cell: str) -> float | None:
-        """The accuracy so far, if there is any."""
+    def accuracy(self, cell: CellSpec) -> float | None:
+        """The share of right answers so far, if there is any."""
         return self.right[cell] / self.count[cell] if self.count.get(cell) else None
 
     def line(self, *, imagenet: bool) -> str:
         """The clean accuracy and the running mCE; for other data than ImageNet the mean corruption accuracy."""
         words = []
-        if (clean := self.accuracy("clean")) is not None:
+        if (clean := self.accuracy(CLEAN)) is not None:
             words.append(f"clean {100 * clean:.1f} %")
         errors = self._errors()
         if errors and imagenet:
-            mce = float(np.mean(list(corruption_errors(errors, kinds=tuple(errors)).values())))
+            mce = mean_corruption_error(corruption_errors(errors, kinds=tuple(errors)), kinds=tuple(errors))
             words.append(f"mCE {mce:.1f}{self._of(errors)}")
         elif errors:
-            accuracy = 100 - 100 * float(np.mean(list(errors.values())))
+            accuracy = 100 * mean_corruption_accuracy(errors, kinds=tuple(errors))
             words.append(f"corrupted {accuracy:.1f} %{self._of(errors)}")
         return ", ".join(words)
 
-    def _errors(self) -> dict[str, list[float]]:
+    def _errors(self) -> dict[str, list[Values]]:
         """The errors so far of the kinds that have all severities."""
-        found = {}
+        found: dict[str, list[Values]] = {}
         for kind in STANDARD:
-            accuracies = [self.accuracy(f"{kind}/{severity}") for severity in SEVERITIES]
+            accuracies = [self.accuracy(corruption_cell(kind, severity)) for severity in SEVERITIES]
             if all(accuracy is not None for accuracy in accuracies):
                 found[kind] = [1 - accuracy for accuracy in accuracies if accuracy is not None]
         return found
 
     @staticmethod
-    def _of(errors: dict[str, list[float]]) -> str:
+    def _of(errors: dict[str, list[Values]]) -> str:
         return "" if len(errors) == len(STANDARD) else f" ({len(errors)} of {len(STANDARD)} kinds)"
 
 
@@ -86,7 +86,7 @@ class Live:
         """So many more images were looked at."""
         self._progress.advance(self._task, count)
 
-    def finished(self, cell: str, *, right: float, count: int) -> None:
+    def measured(self, cell: CellSpec, *, right: float, count: int) -> None:
         """A unit of a cell is on disk."""
         self.tally.add(cell, right=right, count=count)
-        self._progress.update(self._task, cell=cell, scores=self.tally.line(imagenet=self._imagenet))
+        self._progress.update(self._task, cell=cell.name, scores=self.tally.line(imagenet=self._imagenet))

@@ -5,9 +5,10 @@ JPEG of quality 85. Only then comes the model's own size. Every step is kept in 
 """
 
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
@@ -37,9 +38,49 @@ class ModelInput:
     interpolation: str
 
 
+class Steps(Protocol):
+    """All between a picture and the model. A task chooses it; :class:`Preprocessing` is classification's."""
+
+    @property
+    def preset(self) -> str:
+        """Whose corruption parameters and protocol."""
+        ...
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Height and width of what the model gets; None where every image keeps its own."""
+        ...
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Subtracted from [0,1] pixels."""
+        ...
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """Divides them then."""
+        ...
+
+    def record(self) -> dict[str, Any]:
+        """The steps as plain data."""
+        ...
+
+    def before(self, picture: Image.Image) -> Pixels:
+        """The picture as it is corrupted."""
+        ...
+
+    def before_sequence(self, picture: Image.Image, kind: str) -> Pixels:
+        """The picture as a perturbation sequence wants it."""
+        ...
+
+    def after(self, image: Pixels, *, corrupted: bool) -> Pixels:
+        """What the model gets, still bytes."""
+        ...
+
+
 @dataclass(frozen=True)
 class Preprocessing:
-    """All steps between a picture and the model.
+    """All steps between a picture and a classifier.
 
     Attributes:
         preset: whose protocol: ``imagenet`` 224, ``cifar`` 32, ``tiny`` 64, ``inception`` 299, ``any`` (model's size).
@@ -76,6 +117,18 @@ class Preprocessing:
             "mean": list(self.mean),
             "std": list(self.std),
         }
+
+    def before(self, picture: Image.Image) -> Pixels:
+        """See :func:`protocol_image`."""
+        return protocol_image(picture, self)
+
+    def before_sequence(self, picture: Image.Image, kind: str) -> Pixels:
+        """See :func:`sequence_image`."""
+        return sequence_image(picture, self, kind)
+
+    def after(self, image: Pixels, *, corrupted: bool) -> Pixels:
+        """See :func:`at_model_size`."""
+        return at_model_size(image, self, corrupted=corrupted)
 
 
 def model_input(
@@ -143,7 +196,7 @@ def sequence_image(picture: Image.Image, steps: Preprocessing, kind: str) -> Pix
     return protocol_image(picture, steps)
 
 
-def finished(image: Pixels, steps: Preprocessing, *, corrupted: bool) -> Pixels:
+def at_model_size(image: Pixels, steps: Preprocessing, *, corrupted: bool) -> Pixels:
     """The image as the model gets it, still bytes: re-encoded if stored sets did so, and at the model's size."""
     if steps.stored_jpeg and corrupted:
         image = _through_jpeg(image)
@@ -170,6 +223,11 @@ def _short_side_crop(picture: Image.Image, size: tuple[int, int]) -> Image.Image
     rgb = rgb.resize(larger, Image.Resampling.BILINEAR)
     left, top = (rgb.width - width) // 2, (rgb.height - height) // 2
     return rgb.crop((left, top, left + width, top + height))
+
+
+def largest_size(images: Any, count: int = 8) -> tuple[int, int]:
+    """Height and width of the largest of a first few images; 224×224 if none can be read."""
+    return max(((height, width) for width, height in _first_sizes(images, count)), key=math.prod, default=(224, 224))
 
 
 def _first_sizes(images: Any, count: int = 8) -> set[tuple[int, int]]:

@@ -5,7 +5,7 @@ goes on where it was; several processes on one file system share the units and n
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,14 +16,19 @@ from torch import Tensor
 
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attacking import attacked
-from holdfast.evaluation.cells import Plan
-from holdfast.evaluation.judge import Judge, scored
-from holdfast.evaluation.loader import Chunk, Failure, Job, Production, chunk_loader
+from holdfast.evaluation.cells import Cell, Plan
+from holdfast.evaluation.judge import Judge
+from holdfast.evaluation.loader import Chunk, Chunks, Failure, Job, chunk_loader
+from holdfast.evaluation.protocol import Steps
+from holdfast.models.corruptor import Corruptor
+from holdfast.records.cells import CellSpec
+from holdfast.records.records import CellRecord
 from holdfast.records.units import (
-    FIELDS,
     DamagedUnit,
+    Field,
     Unit,
     field_name,
+    fields_of,
     read_unit,
     set_aside,
     unit_name,
@@ -41,7 +46,7 @@ class Watcher(Protocol):
     def looked_at(self, count: int) -> None:
         """So many more images were looked at."""
 
-    def finished(self, cell: str, *, right: float, count: int) -> None:
+    def measured(self, cell: CellSpec, *, right: float, count: int) -> None:
         """A unit of a cell is on disk: how many of its images are right."""
 
 
@@ -98,18 +103,27 @@ def finished_units(work: Work, views: Sequence[str], *, repair: bool, watcher: W
     return done
 
 
-def run_units(work: Work, keys: Sequence[Key], *, judge: Judge, steps: Any, watcher: Watcher) -> None:
+def run_units(
+    work: Work,
+    keys: Sequence[Key],
+    *,
+    judge: Judge,
+    steps: Steps,
+    watcher: Watcher,
+    corruptors: Mapping[str, Corruptor] | None = None,
+) -> None:
     """Measure the units and write each when it is complete."""
     jobs = [Job(shard, tuple(cell for s, cell in keys if s == shard)) for shard in dict.fromkeys(s for s, _ in keys)]
-    production = Production(work.plan, jobs, steps=steps, seed=work.seed, shard_size=work.shard_size)
-    loader = chunk_loader(production, workers=work.workers, pin=judge.device.type == "cuda")
-    desk = _Desk(work, judge, watcher)
+    chunks = Chunks(work.plan, jobs, steps=steps, seed=work.seed, shard_size=work.shard_size)
+    loader = chunk_loader(chunks, workers=work.workers, pin=judge.device.type == "cuda")
+    desk = _Desk(work, judge, watcher, corruptors or {})
     batch: list[Chunk] = []
+    batch_size = work.batch_size if work.plan.task.together else 1
     for chunk in _safely(loader):
-        if work.plan.cells[chunk.cell].how == "attacked" or chunk.images is None:
+        if work.plan.cells[chunk.cell].attack is not None or chunk.images is None:
             desk.keep(chunk)
             continue
-        if batch and _count(batch) + _count([chunk]) > work.batch_size:
+        if batch and _count(batch) + _count([chunk]) > batch_size:
             desk.look(batch)
             batch = []
         batch.append(chunk)
@@ -140,39 +154,41 @@ class _Open:
 
     rows: list[int] = field(default_factory=list)
     unreadable: list[int] = field(default_factory=list)
-    parts: list[dict[str, np.ndarray]] = field(default_factory=list)
-    images: list[Tensor] = field(default_factory=list)  # of attacks, which see whole shards
+    parts: list[dict[str, Field]] = field(default_factory=list)
+    images: list[Tensor] = field(default_factory=list)  # of attacks, which wait for the whole shard
+    targets: list[Any] = field(default_factory=list)  # theirs
 
 
 class _Desk:
     """Where chunks become units."""
 
-    def __init__(self, work: Work, judge: Judge, watcher: Watcher) -> None:
-        self.work, self.judge, self.watcher = work, judge, watcher
+    def __init__(self, work: Work, judge: Judge, watcher: Watcher, corruptors: Mapping[str, Corruptor]) -> None:
+        self.work, self.judge, self.watcher, self.corruptors = work, judge, watcher, corruptors
+        self.task = work.plan.task
         self.open: dict[Key, _Open] = {}
 
     def look(self, chunks: list[Chunk]) -> None:
         """One forward pass over several chunks, of whatever cells."""
         images = [chunk.images.flatten(0, -4) for chunk in chunks if chunk.images is not None]  # n·F 3 H W
         counts = [len(part) for part in images]
-        logits = self._logits(torch.cat(images) if len(images) > 1 else images[0])
-        ends = np.cumsum(counts)[:-1]
-        split = {view: np.split(values, ends) for view, values in logits.items()}
+        answers = self._answers(torch.cat(images) if len(images) > 1 else images[0])
+        ends = np.cumsum([0, *counts])
         for number, chunk in enumerate(chunks):
-            mine = {view: values[number] for view, values in split.items()}
+            mine = {view: values[ends[number] : ends[number + 1]] for view, values in answers.items()}
             cell = self.work.plan.cells[chunk.cell]
-            repeats = counts[number] // len(chunk.rows) if cell.several else None
-            self._add(chunk, scored(mine, self.work.plan.targets[chunk.rows], cell, repeats=repeats))
+            repeats = counts[number] // len(chunk.rows) if cell.make.repeated else None
+            self._add(chunk, self.task.keep(mine, chunk.targets, cell=cell, repeats=repeats))
 
     def keep(self, chunk: Chunk) -> None:
-        """A chunk without images, or one to be attacked when its shard is complete."""
-        self._add(chunk, None)
+        """A chunk without images, or one to be attacked: at once, or when its shard is complete."""
+        alone = chunk.images is not None and not self.task.together
+        self._add(chunk, self._attacked(chunk.cell, chunk.rows, chunk.images, chunk.targets) if alone else None)
 
-    def _logits(self, images: Tensor) -> dict[str, np.ndarray]:
-        parts = [self.judge.logits(part) for part in images.split(self.work.batch_size)]
-        return {view: np.concatenate([part[view] for part in parts]) for view in self.judge.views}
+    def _answers(self, images: Tensor) -> Mapping[str, Any]:
+        parts = [self.judge.look(part) for part in images.split(self.work.batch_size)]
+        return parts[0] if len(parts) == 1 else {view: _concatenated([p[view] for p in parts]) for view in parts[0]}
 
-    def _add(self, chunk: Chunk, part: dict[str, np.ndarray] | None) -> None:
+    def _add(self, chunk: Chunk, part: dict[str, Field] | None) -> None:
         key = (chunk.shard, chunk.cell)
         unit = self.open.setdefault(key, _Open())
         unit.rows += chunk.rows
@@ -181,6 +197,7 @@ class _Desk:
             unit.parts.append(part)
         elif chunk.images is not None:
             unit.images.append(chunk.images)
+            unit.targets += chunk.targets
         self.watcher.looked_at(len(chunk.rows) + len(chunk.unreadable))
         if len(unit.rows) + len(unit.unreadable) == len(self.work.plan.rows(chunk.shard, self.work.shard_size)):
             self._finish(key, self.open.pop(key))
@@ -189,14 +206,14 @@ class _Desk:
         shard, number = key
         order = np.argsort(found.rows)
         rows = np.array(found.rows, dtype=np.int64)[order]
-        if found.images:
-            arrays = self._attacked(number, rows, torch.cat(found.images)[torch.from_numpy(order)])
-        else:
-            arrays = _joined(found.parts, order, self.judge.views)
         cell = self.work.plan.cells[number]
+        if found.images:
+            found.parts = self._attacked_in_batches(number, found, order)
+            order = np.arange(len(rows))
+        arrays = _joined(found.parts, order, self.judge.views, fields=self.task.fields)
         header = {
             "cell": cell.name,
-            "definition": dict(cell.definition),
+            "definition": cell.described,
             "shard": shard,
             "fingerprint": self.work.fingerprint,
             "views": list(self.judge.views),
@@ -211,23 +228,54 @@ class _Desk:
             ) from error
         _tell(self.watcher, self.work, key, unit)
 
-    def _attacked(self, number: int, rows: np.ndarray, images: Tensor) -> dict[str, np.ndarray]:
-        ids = [self.work.plan.ids[row] for row in rows]
-        targets = self.work.plan.targets[rows]
-        size = self.work.attack_batch_size
-        cell = self.work.plan.cells[number]
-        return attacked(self.judge, cell, images, targets, ids=ids, seed=self.work.seed, batch_size=size)
+    def _attacked_in_batches(self, number: int, found: _Open, order: np.ndarray) -> list[dict[str, Field]]:
+        """A shard's images in their order, in batches of a fixed size: an attack's rounding depends on it."""
+        images, size = torch.cat(found.images), self.work.attack_batch_size
+        batches = [order[start : start + size].tolist() for start in range(0, len(order), size)]
+        return [
+            self._attacked(number, [found.rows[i] for i in batch], images[batch], [found.targets[i] for i in batch])
+            for batch in batches
+        ]
+
+    def _attacked(
+        self, number: int, rows: Sequence[int], images: Tensor | None, targets: Sequence[Any]
+    ) -> dict[str, Field]:
+        assert images is not None
+        cell, ids = self.work.plan.cells[number], [self.work.plan.ids[row] for row in rows]
+        return attacked(
+            self.judge,
+            cell,
+            images,
+            targets,
+            task=self.task,
+            ids=ids,
+            seed=self.work.seed,
+            corruptor=self.corruptors.get(cell.name),
+        )
 
 
-def _joined(parts: list[dict[str, np.ndarray]], order: np.ndarray, views: Sequence[str]) -> dict[str, np.ndarray]:
+def _concatenated(parts: Sequence[Any]) -> Any:
+    return torch.cat(list(parts)) if isinstance(parts[0], Tensor) else [each for part in parts for each in part]
+
+
+def _joined(
+    parts: list[dict[str, Field]], order: np.ndarray, views: Sequence[str], *, fields: Mapping[str, Any]
+) -> dict[str, Field]:
     if not parts:  # not one image of the shard could be read
-        return {field_name(view, name): np.empty(0, kind) for view in views for name, kind in FIELDS.items()}
-    return {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
+        return {field_name(view, name): np.empty(0, kind) for view in views for name, kind in fields.items()}
+    return {name: _field([part[name] for part in parts], order) for name in parts[0]}
+
+
+def _field(parts: Sequence[Field], order: np.ndarray) -> Field:
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate([np.asarray(part) for part in parts])[order]
+    values = [value for part in parts for value in part]
+    return tuple(values[place] for place in order)
 
 
 def _check_origin(unit: Unit, work: Work, key: Key, views: Sequence[str]) -> None:
     cell, rows = work.plan.cells[key[1]], work.plan.rows(key[0], work.shard_size)
-    wanted = (work.fingerprint, cell.name, dict(cell.definition), key[0], list(views))
+    wanted = (work.fingerprint, cell.name, cell.described, key[0], list(views))
     found = tuple(unit.header.get(name) for name in ("fingerprint", "cell", "definition", "shard", "views"))
     if found != wanted:
         raise DamagedUnit(f"{work.path(key).name} was measured otherwise")
@@ -236,10 +284,21 @@ def _check_origin(unit: Unit, work: Work, key: Key, views: Sequence[str]) -> Non
 
 
 def _tell(watcher: Watcher, work: Work, key: Key, unit: Unit) -> None:
-    predictions = unit.arrays[field_name(unit.header["views"][0], "predictions")]
-    targets = work.plan.targets[unit.rows].reshape(-1, *(1,) * (predictions.ndim - 1))
-    right = (predictions == targets).reshape(len(predictions), -1).mean(axis=1).sum() if len(predictions) else 0.0
-    watcher.finished(work.plan.cells[key[1]].name, right=float(right), count=len(predictions))
+    """How well the first view did, for the line that people watch."""
+    plan, view = work.plan, unit.header["views"][0]
+    cell: Cell = plan.cells[key[1]]
+    fields = {name: unit.arrays[field_name(view, name)] for name in fields_of(unit, view)}
+    ids = np.asarray([plan.ids[row] for row in unit.rows])
+    right = plan.task.right(
+        CellRecord(
+            ids,
+            plan.truth[unit.rows],
+            fields,
+            header={"cell": cell.name, **cell.described},
+            task=plan.task.name,
+        )
+    )
+    watcher.measured(cell.spec, right=float(right.sum()), count=len(right))
 
 
 def _count(chunks: list[Chunk]) -> int:

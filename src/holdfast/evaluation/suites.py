@@ -3,27 +3,35 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import gcd
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from holdfast.attacks import PRESETS, LearnedOcclusion, Occlusion
+from holdfast.attacks.patches import fitting_patch
 from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, parameters, recorded_name
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source, Subset, open_data
 from holdfast.data.stored import OfficialSet, check_imagenet_order, is_official, open_official
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.attacking import fitting_definition
 from holdfast.evaluation.cells import Cell, Plan, limited, shared_plan, stored_plan
-from holdfast.evaluation.protocol import Preprocessing
+from holdfast.evaluation.making import AsTheyAre, Corrupted, Film, Perturbed, Stored
+from holdfast.evaluation.protocol import Steps
 from holdfast.names import chosen_names, file_name
+from holdfast.records.cells import (
+    CLEAN,
+    CellSpec,
+    attack_cell,
+    corruption_cell,
+    sequence_cell,
+)
 from holdfast.records.fingerprints import content_fingerprint
+from holdfast.tasks import Task, task_of
 
 WNID = re.compile(r"n\d{8}")
 
-# what is attacked with; the corruption model of the learned occlusion is fitted to each shard before it is scored, in
-# more passes than a whole data set would take
+# what is attacked with; the corruption model of the learned occlusion is fitted to a sample of the images before they
+# are scored, in more passes than a whole data set would take
 ATTACKS: dict[str, Any] = {**PRESETS, "occlusion-learned": LearnedOcclusion(epochs=50)}
 _ATTACK_LINES = {
     "fgsm": "FGSM, L∞ 1/255 (RVT)",
@@ -70,6 +78,16 @@ class EvaluationData:
     label: str
     source: Source | None = None
     stored: OfficialSet | None = None
+
+    @property
+    def pictures(self) -> Any:
+        """The source itself, or the first cell of a stored set, to learn what its images are like."""
+        return self.source if self.stored is None else self.stored.open(self.stored.cells[0])
+
+    @property
+    def task(self) -> Task:
+        """What an answer to these data is."""
+        return task_of(self.pictures)
 
     @property
     def protocol(self) -> str:
@@ -129,9 +147,7 @@ def check_suites(names: Sequence[str], data: EvaluationData) -> None:
             raise HoldfastError(f"suite {name!r} needs the stored set, --data {needed}, got {data.spec!r}")
 
 
-def make_plan(
-    names: Sequence[str], data: EvaluationData, *, steps: Preprocessing, extra: bool, limit: int | None
-) -> Plan:
+def make_plan(names: Sequence[str], data: EvaluationData, *, steps: Steps, extra: bool, limit: int | None) -> Plan:
     """All images and cells of these suites on these data."""
     check_suites(names, data)
     if data.stored is not None:
@@ -143,45 +159,40 @@ def make_plan(
     return shared_plan(data.source, cells)
 
 
-def fitting_patch(size: tuple[int, int]) -> int:
-    """The patch of an occlusion: 16 px where that gives a fine grid, else an eighth of a small image, so 4 of 32."""
-    common = gcd(*size)
-    if common % 16 == 0 and common >= 112:
-        return 16
-    wanted = common / (8 if common < 112 else 14)
-    return min((d for d in range(1, common + 1) if common % d == 0), key=lambda d: (abs(d - wanted), d))
+def _clean(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
+    yield Cell(CLEAN, AsTheyAre(), source, {"suite": name})
 
 
-def _clean(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
-    yield Cell("clean", "clean", source, {"suite": name})
-
-
-def _corrupted(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
+def _corrupted(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
     for kind in STANDARD + EXTRA if extra else STANDARD:
         for severity in SEVERITIES:
             settings = _plain(parameters(kind, severity, preset=steps.preset))
-            definition = {"suite": name, "kind": recorded_name(kind), "severity": severity, "parameters": settings}
-            yield Cell(f"{kind}/{severity}", "corrupted", source, definition, kind=kind, severity=severity)
+            definition = {"suite": name, "drawn": recorded_name(kind), "parameters": settings}
+            yield Cell(corruption_cell(kind, severity), Corrupted(kind, severity), source, definition)
 
 
-def _sequences(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
+def _sequences(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
     if steps.preset not in SEQUENCE_PRESETS:
         known = ", ".join(SEQUENCE_PRESETS)
         raise HoldfastError(f"suite 'perturbations' needs one of the presets {known}, got {steps.preset!r}")
     for kind in TEST_SEQUENCES + EXTRA_SEQUENCES if extra else TEST_SEQUENCES:
         frames = frame_count(kind, preset=steps.preset)
-        yield Cell(f"sequence/{kind}", "sequence", source, {"suite": name, "kind": kind, "frames": frames}, kind=kind)
+        yield Cell(sequence_cell(kind), Perturbed(kind), source, {"suite": name, "frames": frames})
 
 
-def _attacked(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
+def _attacked(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
     attack = ATTACKS[name]
     if isinstance(attack, Occlusion | LearnedOcclusion):
+        if steps.size is None:
+            raise HoldfastError(f"suite {name!r} needs images of one size; set size")
         attack = replace(attack, patch_size=fitting_patch(steps.size))
     definition = {"suite": name, "attack": type(attack).__name__, "settings": _plain(asdict(attack))}
-    yield Cell(name, "attacked", source, definition, attack=attack)
+    if isinstance(attack, LearnedOcclusion):
+        definition |= fitting_definition()
+    yield Cell(attack_cell(name), AsTheyAre(), source, definition, attack=attack)
 
 
-_CELLS: dict[str, Callable[[str, Any, Preprocessing, bool], Iterator[Cell]]] = {
+_CELLS: dict[str, Callable[[str, Any, Steps, bool], Iterator[Cell]]] = {
     "clean": _clean,
     "corruptions": _corrupted,
     "perturbations": _sequences,
@@ -189,35 +200,30 @@ _CELLS: dict[str, Callable[[str, Any, Preprocessing, bool], Iterator[Cell]]] = {
 
 
 def _stored_plan(stored: OfficialSet, *, extra: bool, limit: int | None) -> Plan:
-    names = [name for name in stored.cells if extra or _is_standard(name)]
-    return stored_plan([_stored_cell(stored, name) for name in names], limit=limit, missing=stored.missing)
+    cells = [cell for cell in stored.cells if extra or not _is_extra(cell)]
+    return stored_plan([_stored_cell(stored, cell) for cell in cells], limit=limit, missing=stored.missing)
 
 
-def _stored_cell(stored: OfficialSet, name: str) -> Cell:
-    source: Any = stored.open(name)
+def _stored_cell(stored: OfficialSet, spec: CellSpec) -> Cell:
+    source: Any = stored.open(spec)
     content = content_fingerprint(source, sample=64)  # of tens of cells, so not all files of each
     definition: dict[str, Any] = {"suite": stored.suite, "set": stored.name, "content": content}
-    if name.startswith("sequence/"):
-        kind = name.removeprefix("sequence/")
-        definition |= {"kind": kind, "frames": source.frame_count}
-        return Cell(name, "film", source, definition, kind=kind)
-    if "/" in name:
-        kind, _, severity = name.partition("/")
-        definition |= {"kind": kind, "severity": int(severity)}
-        return Cell(name, "stored", source, definition, kind=kind, severity=int(severity))
-    return Cell(name, "clean", source, definition, restricted_to=stored.restricted_to)
+    if spec.family == "sequence":
+        return Cell(spec, Film(), source, {**definition, "frames": source.frame_count})
+    if spec.family == "corruption":
+        return Cell(spec, Stored(), source, definition)
+    return Cell(spec, AsTheyAre(), source, definition, restricted_to=stored.restricted_to)
 
 
-def _is_standard(cell: str) -> bool:
-    kind = cell.removeprefix("sequence/").partition("/")[0]
-    return kind not in (EXTRA_SEQUENCES if cell.startswith("sequence/") else EXTRA)
+def _is_extra(cell: CellSpec) -> bool:
+    return cell.kind in {"corruption": EXTRA, "sequence": EXTRA_SEQUENCES}.get(cell.family, ())
 
 
 def _first(source: Source, limit: int | None) -> Source:
     if limit is None:
         return source
     ids = [source.id(index) for index in range(len(source))]
-    rows = limited(ids, np.asarray(source.targets), limit)
+    rows = limited(ids, task_of(source).strata(source), limit)
     return source if len(rows) == len(source) else Subset(source, rows)
 
 

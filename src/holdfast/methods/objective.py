@@ -19,6 +19,8 @@ from torch.optim import Optimizer
 
 from holdfast.errors import HoldfastError, nearest
 
+TaskLoss = Callable[[Any, Any], Tensor]  # of a model's output and targets, one number
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -53,11 +55,14 @@ class Player(Protocol):
 
 
 class CrossEntropy:
-    """Cross-entropy with soft targets, mean over the batch."""
+    """The task's own loss; of classification cross-entropy with soft targets, mean over the batch."""
 
-    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Loss:
+    def __init__(self, task_loss: TaskLoss = F.cross_entropy) -> None:
+        self.task_loss = task_loss
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Any) -> Loss:
         """One forward pass."""
-        loss = F.cross_entropy(model(images), targets)
+        loss = self.task_loss(model(images), targets)
         return Loss(loss, {"cross_entropy": loss.detach()})
 
 
@@ -67,8 +72,8 @@ OBJECTIVES: dict[str, Callable[..., Objective]] = {"cross_entropy": CrossEntropy
 def build_objective(name: str, options: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> Objective:
     """The registered objective of that name.
 
-    ``context`` is what only the loop knows (``model``, ``size``, ``mean``, ``std``); an objective that names one of
-    these as an argument is given it.
+    ``context`` is what only the loop knows (``model``, ``size``, ``mean``, ``std``, the task's ``task_loss`` and
+    ``goal``); an objective that names one of these as an argument is given it.
     """
     context = context or {}
     if name not in OBJECTIVES:

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.attacks import GradientAttack, PixelModel, perturb
+from holdfast.attacks.goal import ONE_CLASS, Goal
 from holdfast.attention import AttentionHandle, Seen, watch
 from holdfast.errors import HoldfastError
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
 from holdfast.methods.noise2net import noise2net
-from holdfast.methods.objective import Loss
+from holdfast.methods.objective import Loss, TaskLoss
 from holdfast.methods.patch_augment import patch_augment
 
 
@@ -76,11 +77,13 @@ class RobustObjective:
         noise2net_share: float = 0.0,
         mean: Sequence[float] = IMAGENET_DEFAULT_MEAN,
         std: Sequence[float] = IMAGENET_DEFAULT_STD,
+        task_loss: TaskLoss = F.cross_entropy,
+        goal: Goal = ONE_CLASS,
     ) -> None:
         if not 0 <= noise2net_share <= 1:
             raise HoldfastError(f"noise2net_share must lie between 0 and 1, got {noise2net_share}")
         self.adl, self.afat, self.patches, self.adversarial = adl, afat, patches, adversarial
-        self.noise2net_share = noise2net_share
+        self.noise2net_share, self.task_loss, self.goal = noise2net_share, task_loss, goal
         self.mean, self.std = torch.tensor(mean).view(-1, 1, 1), torch.tensor(std).view(-1, 1, 1)
 
     @property
@@ -104,12 +107,12 @@ class RobustObjective:
         batch = images if self.afat is None else torch.cat([self.afat.corrupt(images), images])
         with watch(model) if self.adl or self.afat else nullcontext(Seen()) as seen:
             logits = model(batch)
-        clean = F.cross_entropy(logits[len(batch) - len(images) :], targets)
+        clean = self.task_loss(logits[len(batch) - len(images) :], targets)
         total = clean * (self.adversarial.clean_weight if self.adversarial else 1.0)
         parts = {"cross_entropy": clean.detach()}
         if self.afat is not None:
             if self.afat.settings.selection == "cross-entropy":
-                self.afat.ascend_cross_entropy(F.cross_entropy(logits[: len(images)], targets))
+                self.afat.ascend_cross_entropy(self.task_loss(logits[: len(images)], targets))
             loss, figures = self.afat.align(seen.features)
             total, parts = total + self.afat.settings.weight * loss, parts | figures
         if self.adl is not None:
@@ -134,7 +137,7 @@ class RobustObjective:
             images, patch_size=settings.patch_size, probability=settings.probability, **self._range()
         )
         with torch.no_grad() if settings.discard_gradient else nullcontext():
-            return F.cross_entropy(model(augmented), targets)
+            return self.task_loss(model(augmented), targets)
 
     def _adversarial_loss(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         settings = self.adversarial or AdversarialTraining()
@@ -144,8 +147,8 @@ class RobustObjective:
             images.device
         )
         seed = int(torch.randint(2**31, ()))  # the loop's own generator: another start in every step
-        adversarial = perturb(settings.attack, wrapped, pixels, targets, seed=seed)
-        return F.cross_entropy(model((adversarial - mean) / std), targets)
+        adversarial = perturb(settings.attack, wrapped, pixels, targets, seed=seed, goal=self.goal)
+        return self.task_loss(model((adversarial - mean) / std), targets)
 
 
 def _clean_half(handle: AttentionHandle) -> AttentionHandle:
@@ -166,6 +169,8 @@ def robust_objective(
     patches: Mapping[str, Any] | None = None,
     adversarial: Mapping[str, Any] | None = None,
     noise2net_share: float = 0.0,
+    task_loss: TaskLoss = F.cross_entropy,
+    goal: Goal = ONE_CLASS,
 ) -> RobustObjective:
     """A robust objective from a recipe's options; AFAT's corruption model gets the grid of the model."""
     alignment = None
@@ -184,6 +189,8 @@ def robust_objective(
         noise2net_share=noise2net_share,
         mean=mean,
         std=std,
+        task_loss=task_loss,
+        goal=goal,
     )
 
 

@@ -1,10 +1,13 @@
 """Whether a model knows when it is wrong: negative log-likelihood and expected calibration error."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.accuracy import checked_logits, checked_targets
+from holdfast.metrics.corruption import Values, plain
 
 
 def log_probabilities(logits: ArrayLike) -> NDArray[np.floating]:
@@ -43,12 +46,12 @@ def calibration_gaps(confidences: ArrayLike, correct: ArrayLike, *, bins: int = 
     return gaps
 
 
-def gap_of_means(means: ArrayLike) -> float:
-    """The calibration error from the mean over the images of :func:`calibration_gaps`."""
-    return float(np.abs(np.asarray(means)).sum())
+def gap_of_means(means: ArrayLike | Sequence[Values]) -> Values:
+    """The calibration error from the mean over the images of :func:`calibration_gaps`, (bins,) or (bins, draws)."""
+    return plain(np.abs(np.asarray(means)).sum(axis=0))
 
 
-def expected_calibration_error(confidences: ArrayLike, correct: ArrayLike, *, bins: int = 15) -> float:
+def expected_calibration_error(confidences: ArrayLike, correct: ArrayLike, *, bins: int = 15) -> Values:
     """ECE, 0 to 1: the distance of accuracy and mean confidence within a bin, averaged over the images.
 
     Naeini et al. 2015; 15 equally wide bins as in Guo et al. 2017.

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from holdfast.errors import HoldfastError
-from holdfast.metrics.formulas import Formula, Means, all_formulas
+from holdfast.metrics.formulas import Formula, Means
 from holdfast.metrics.intervals import Interval, Spread, interval_of, over_seeds
 from holdfast.metrics.summary import (
     RESAMPLES,
-    class_count,
+    formulas_of,
     image_columns,
     means_and_draws,
     reference_for,
@@ -31,6 +31,9 @@ class Difference:
     first: float
     second: float
     interval: Interval
+    family: str = ""
+    table: str = ""
+    kind: str = ""
 
     @property
     def verdict(self) -> str:
@@ -66,6 +69,8 @@ def compare(
     Only cells that both have and images that all of them share are taken. What is hard for both models cancels out, so
     this finds differences that two separate intervals hide.
     """
+    if first.task != second.task:
+        raise HoldfastError(f"records to compare must be of one task, got {first.task} and {second.task}")
     cells = [name for name in first.cells if name in second.cells]
     if not cells:
         raise HoldfastError("records to compare must have a cell in common, but they have none")
@@ -76,7 +81,7 @@ def compare(
     common = [name for name in sides[0] if name in sides[1]]
     columns = {f"{number}:{name}": side[name] for number, side in enumerate(sides) for name in common}
     means, drawn = means_and_draws(columns, resamples=resamples, seed=seed)
-    formulas = all_formulas(common, classes=class_count(first), reference=reference_for(first, baseline))
+    formulas = formulas_of(first, one, common, reference=reference_for(first, baseline))
     differences = {formula.name: _difference(formula, means, drawn) for formula in formulas}
     return Comparison(_name(first), _name(second), len(ids), differences)
 
@@ -98,7 +103,8 @@ def _difference(formula: Formula, means: Means, drawn: Means | None) -> Differen
         interval = Interval(value, float("nan"), float("nan"), 0.95)
     else:
         interval = interval_of(value, formula.compute(_side(drawn, 0)) - formula.compute(_side(drawn, 1)))
-    return Difference(formula.name, formula.label, formula.unit, formula.better, first, second, interval)
+    about = {"family": formula.family, "table": formula.table, "kind": formula.kind}
+    return Difference(formula.name, formula.label, formula.unit, formula.better, first, second, interval, **about)
 
 
 def _side(means: Means, side: int) -> Means:
@@ -108,7 +114,7 @@ def _side(means: Means, side: int) -> Means:
 
 def _check_same_targets(one: Mapping[str, CellRecord], other: Mapping[str, CellRecord], ids: np.ndarray) -> None:
     cell = next(iter(one))
-    answers = [dict(zip(group[cell].ids, group[cell].targets, strict=True)) for group in (one, other)]
+    answers = [dict(zip(group[cell].ids, group[cell].targets.tolist(), strict=True)) for group in (one, other)]
     different = [id for id in ids if answers[0][id] != answers[1][id]]
     if different:
         raise HoldfastError(

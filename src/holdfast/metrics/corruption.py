@@ -1,25 +1,28 @@
 """Scores over the cells of a corruption benchmark: CE, mCE, relative mCE, mean accuracy, retention.
 
 ImageNet-C, Hendrycks & Dietterich 2019. Errors go in as fractions, five per kind, severity 1 first; whatever is divided
-by a baseline comes out in percent, as the papers print it: 100 is as good as AlexNet.
+by a baseline comes out in percent, as the papers print it: 100 is as good as AlexNet. An error may be a number, or an
+array of many (the draws of a bootstrap): the printed scores and their intervals are these very functions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from holdfast.corruptions.catalog import GROUPS, SEVERITIES, STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.published import published
 
-Errors = Mapping[str, Sequence[float]]
+Values = float | NDArray[np.float64]  # one number, or one per draw
+Errors = Mapping[str, Sequence[Values]]
 
 WITHOUT_NOISE = tuple(kind for kind in STANDARD if kind not in GROUPS["noise"])
 FAN_KINDS = (
     *(kind for kind in STANDARD if kind not in ("zoom_blur", "elastic_transform")),
     *("gaussian_blur", "speckle_noise", "saturate"),
 )
+ROUNDING = 1e-9  # a mean of shares may end just above 1
 FAN_LABEL = "16-kind, does not reproduce the print exactly"
 
 
@@ -30,18 +33,18 @@ def alexnet_errors(*, extras: bool = False) -> dict[str, float]:
     return means | (table["extra_mean_errors"]["values"] if extras else {})
 
 
-def kind_errors(errors: Errors, kinds: Iterable[str]) -> dict[str, float]:
+def kind_errors(errors: Errors, kinds: Iterable[str]) -> dict[str, Values]:
     """The mean error over the severities of each kind; a kind or severity that is missing is refused by name."""
     wanted = tuple(kinds)
     missing = [kind for kind in wanted if kind not in errors]
     if missing:
         raise HoldfastError(f"errors must hold {len(wanted)} kinds, but {', '.join(missing)} missing")
-    return {kind: float(_five(errors[kind], kind).mean()) for kind in wanted}
+    return {kind: plain(_five(errors[kind], kind).mean(axis=0)) for kind in wanted}
 
 
 def corruption_errors(
     errors: Errors, *, kinds: Sequence[str] = STANDARD, baseline: Mapping[str, float] | None = None
-) -> dict[str, float]:
+) -> dict[str, Values]:
     """CE per kind in percent: the summed error over the severities by that of the baseline.
 
     Hendrycks & Dietterich 2019. ``baseline`` maps kinds to mean errors; AlexNet's unless given.
@@ -53,11 +56,11 @@ def corruption_errors(
 def relative_corruption_errors(
     errors: Errors,
     *,
-    clean_error: float,
+    clean_error: Values,
     kinds: Sequence[str] = STANDARD,
     baseline: Mapping[str, float] | None = None,
     baseline_clean_error: float | None = None,
-) -> dict[str, float]:
+) -> dict[str, Values]:
     """Relative CE per kind in percent: what the corruption adds to the clean error, by what it adds to the baseline's.
 
     Hendrycks & Dietterich 2019. AlexNet's clean error is 0.4348 unless another is given.
@@ -74,7 +77,7 @@ def relative_corruption_errors(
     return {kind: 100 * (error - own) / added[kind] for kind, error in kind_errors(errors, kinds).items()}
 
 
-def mean_corruption_error(ces: Mapping[str, float], *, kinds: Sequence[str] = STANDARD) -> float:
+def mean_corruption_error(ces: Mapping[str, Values], *, kinds: Sequence[str] = STANDARD) -> Values:
     """MCE in percent: the plain mean of the CEs of the 15 kinds (relative mCE: of the relative CEs).
 
     ``kinds=WITHOUT_NOISE`` gives AFAT's "IN-C w/o noise". Extras in ``ces`` do not count.
@@ -82,15 +85,15 @@ def mean_corruption_error(ces: Mapping[str, float], *, kinds: Sequence[str] = ST
     missing = [kind for kind in kinds if kind not in ces]
     if missing:
         raise HoldfastError(f"ces must hold {len(kinds)} kinds, but {', '.join(missing)} missing")
-    return float(np.mean([ces[kind] for kind in kinds]))
+    return mean_of([ces[kind] for kind in kinds])
 
 
-def mean_corruption_accuracy(errors: Errors, *, kinds: Sequence[str] = STANDARD) -> float:
+def mean_corruption_accuracy(errors: Errors, *, kinds: Sequence[str] = STANDARD) -> Values:
     """The plain mean accuracy over all cells, 0 to 1: what CIFAR-10-C and CIFAR-100-C are scored by."""
-    return 1.0 - float(np.mean(list(kind_errors(errors, kinds).values())))
+    return 1.0 - mean_of(list(kind_errors(errors, kinds).values()))
 
 
-def fan_accuracy(errors: Errors) -> float:
+def fan_accuracy(errors: Errors) -> Values:
     """The mean accuracy over the 16 kinds of FAN's Table 12; show it with :data:`FAN_LABEL`.
 
     The printed columns average to 57.25, 64.22 and 66.21 where 57.5, 64.5 and 66.4 are printed.
@@ -98,13 +101,25 @@ def fan_accuracy(errors: Errors) -> float:
     return mean_corruption_accuracy(errors, kinds=FAN_KINDS)
 
 
-def retention(corrupted_accuracy: float, clean_accuracy: float) -> float:
-    """What remains of the clean accuracy under corruption, in percent (FAN, Figure 1)."""
+def retention(corrupted_accuracy: Values, clean_accuracy: Values) -> Values:
+    """What remains of the clean accuracy under corruption, in percent (FAN, Figure 1).
+
+    Of a clean accuracy of 0 there is nothing to keep: the retention is undefined, NaN, and tables show a dash.
+    """
     corrupted = _fraction(corrupted_accuracy, "corrupted_accuracy")
-    clean = _fraction(clean_accuracy, "clean_accuracy")
-    if clean == 0:
-        raise HoldfastError("clean_accuracy must be above 0, got 0")
-    return 100 * corrupted / clean
+    clean = np.asarray(_fraction(clean_accuracy, "clean_accuracy"), dtype=np.float64)
+    return plain(100 * np.asarray(corrupted) / np.where(clean > 0, clean, np.nan))
+
+
+def mean_of(values: Sequence[Values]) -> Values:
+    """The plain mean over some scores, draw by draw where they are of many draws."""
+    return plain(np.mean(np.stack([np.asarray(value, dtype=np.float64) for value in values]), axis=0))
+
+
+def plain(values: Values) -> Values:
+    """A number as a number, many as an array."""
+    array = np.asarray(values, dtype=np.float64)
+    return float(array) if array.ndim == 0 else array
 
 
 def _baseline(baseline: Mapping[str, float] | None, kinds: Sequence[str]) -> Mapping[str, float]:
@@ -115,16 +130,19 @@ def _baseline(baseline: Mapping[str, float] | None, kinds: Sequence[str]) -> Map
     return reference
 
 
-def _five(values: ArrayLike, kind: str) -> NDArray[np.float64]:
+def _five(values: Sequence[Values], kind: str) -> NDArray[np.float64]:
     array = np.asarray(values, dtype=np.float64)
-    if array.shape != (len(SEVERITIES),):
+    if array.ndim < 1 or len(array) != len(SEVERITIES):
         raise HoldfastError(f"errors of {kind} must be {len(SEVERITIES)}, one per severity, got shape {array.shape}")
     for severity, error in zip(SEVERITIES, array, strict=True):
         _fraction(error, f"error of {kind} at severity {severity}")
     return array
 
 
-def _fraction(value: float, name: str) -> float:
-    if not 0 <= value <= 1:  # also refuses NaN, a cell that was not measured
-        raise HoldfastError(f"{name} must be a fraction from 0 to 1, got {value}")
+def _fraction(value: Values, name: str) -> Values:
+    low, high = np.min(value), np.max(value)
+    if not (low >= -ROUNDING and high <= 1 + ROUNDING):  # also refuses NaN, a cell that was not measured
+        raise HoldfastError(
+            f"{name} must be a fraction from 0 to 1, got {value if np.ndim(value) == 0 else (low, high)}"
+        )
     return value

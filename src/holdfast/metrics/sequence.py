@@ -1,7 +1,7 @@
 """How steady a model is over a perturbation sequence: flip probability, mFR, top-5 distance.
 
 ImageNet-P and CIFAR-P, Hendrycks & Dietterich 2019. Per-sequence values come first, because intervals need them;
-a score is their mean.
+a score is their mean. Means over kinds take numbers, or arrays with one value per draw of a bootstrap.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from holdfast.corruptions.sequences import NOISE_SEQUENCES, SEQUENCES, TEST_SEQUENCES
 from holdfast.errors import HoldfastError, nearest
+from holdfast.metrics.corruption import Values, plain
 
 Pair = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -83,17 +84,17 @@ def mean_top5_distance(top_five: ArrayLike, *, kind: str, difficulty: int = 1) -
     return float(top5_distances(top_five, kind=kind, difficulty=difficulty).mean())
 
 
-def mean_over_kinds(values: Mapping[str, float], *, kinds: Sequence[str] = TEST_SEQUENCES) -> float:
+def mean_over_kinds(values: Mapping[str, Values], *, kinds: Sequence[str] = TEST_SEQUENCES) -> Values:
     """Plain mFP (or T5D) over the kinds, without a baseline: how CIFAR-P is reported.
 
     The ten test kinds have snow; the authors' CIFAR-P script averages spatter in its place. Say which were taken.
     """
-    return float(np.mean(_chosen(values, kinds, "values")))
+    return plain(np.mean(_chosen(values, kinds, "values"), axis=0))
 
 
 def mean_rate(
-    values: Mapping[str, float], *, baseline: Mapping[str, float], kinds: Sequence[str] = TEST_SEQUENCES
-) -> float:
+    values: Mapping[str, Values], *, baseline: Mapping[str, float], kinds: Sequence[str] = TEST_SEQUENCES
+) -> Values:
     """MFR in percent: the mean over the kinds of FP divided by the baseline's FP; of T5D values it is mT5D.
 
     Hendrycks & Dietterich 2019. ``published("alexnet")["flip_probabilities"]["values"]`` is AlexNet as usually
@@ -103,14 +104,15 @@ def mean_rate(
     if not (reference > 0).all():
         still = [kind for kind, value in zip(kinds, reference, strict=True) if not value > 0]
         raise HoldfastError(f"baseline must be above 0 for every kind, not so for {', '.join(still)}")
-    return float(100 * np.mean(_chosen(values, kinds, "values") / reference))
+    chosen = _chosen(values, kinds, "values")
+    return plain(100 * np.mean(chosen / reference.reshape(-1, *(1,) * (chosen.ndim - 1)), axis=0))
 
 
-def _chosen(values: Mapping[str, float], kinds: Sequence[str], name: str) -> NDArray[np.float64]:
+def _chosen(values: Mapping[str, Values], kinds: Sequence[str], name: str) -> NDArray[np.float64]:
     missing = [kind for kind in kinds if kind not in values]
     if missing:
         raise HoldfastError(f"{name} must hold {len(kinds)} kinds, but {', '.join(missing)} missing")
-    chosen = np.array([values[kind] for kind in kinds], dtype=np.float64)
+    chosen = np.stack([np.asarray(values[kind], dtype=np.float64) for kind in kinds])
     if not (np.isfinite(chosen) & (chosen >= 0)).all():
         raise HoldfastError(f"{name} must be numbers from 0 up, got {chosen.tolist()}")
     return chosen

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.corruptions.sequences import SEQUENCES
 from holdfast.errors import HoldfastError, nearest
-from holdfast.metrics.calibration import calibration_gaps
 from holdfast.metrics.corruption import alexnet_errors
-from holdfast.metrics.formulas import BINS, Formula, Means, Reference, all_formulas
+from holdfast.metrics.formulas import Formula, Means, Reference, column
 from holdfast.metrics.intervals import interval_of, resampled_means
-from holdfast.metrics.sequence import flips, top5_distances
 from holdfast.published import published
+from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord, Records
+from holdfast.tasks import task_named
 
 RESAMPLES = 2000
 
@@ -35,6 +34,9 @@ class Score:
         better: ``high`` or ``low``.
         note: what must be said beside the number.
         missing: the cells that a partial score lacks; empty if it is complete.
+        family: of the cells it is about, where they are all of one.
+        table: the table with a column per kind that it belongs to; empty for what stands alone.
+        kind: which corruption, sequence, attack, set or condition it is about.
     """
 
     name: str
@@ -47,6 +49,9 @@ class Score:
     better: str
     note: str = ""
     missing: tuple[str, ...] = ()
+    family: str = ""
+    table: str = ""
+    kind: str = ""
 
     @property
     def partial(self) -> bool:
@@ -123,7 +128,7 @@ def summarise(
     ids = shared_ids(cells)
     columns = image_columns(cells, ids)
     means, drawn = means_and_draws(columns, resamples=resamples, seed=seed)
-    formulas = all_formulas(columns, classes=class_count(records), reference=reference_for(records, baseline))
+    formulas = formulas_of(records, cells, columns, reference=reference_for(records, baseline))
     scores = [score_of(formula, means, drawn, cells) for formula in formulas]
     return Summary(
         records.header,
@@ -135,13 +140,32 @@ def summarise(
     )
 
 
+def formulas_of(
+    records: Records,
+    cells: Mapping[str, CellRecord],
+    columns: Sequence[str] | Mapping[str, Any],
+    *,
+    reference: Reference | None,
+) -> list[Formula]:
+    """Every score that the task knows for these cells."""
+    specs = [cell.spec for cell in cells.values()]
+    task = task_named(records.task)
+    return task.formulas(specs, columns=list(columns), header=records.header, reference=reference)
+
+
 def with_clean(records: Records, clean: Records | None) -> Mapping[str, CellRecord]:
     """The cells of these records, with the clean one of others if they have none."""
-    if clean is None or "clean" in records.cells:
+    if clean is None or clean_cell(records) is not None:
         return records.cells
-    if "clean" not in clean.cells:
+    found = clean_cell(clean)
+    if found is None:
         raise HoldfastError("clean must be records that hold the cell 'clean', but they do not")
-    return {"clean": clean.cells["clean"], **records.cells}
+    return {found: clean.cells[found], **records.cells}
+
+
+def clean_cell(records: Records) -> str | None:
+    """The name of the cell of clean images, if there is one."""
+    return next((name for name, cell in records.cells.items() if cell.spec.family == "clean"), None)
 
 
 def shared_ids(*groups: Mapping[str, CellRecord]) -> NDArray[np.str_]:
@@ -159,12 +183,12 @@ def shared_ids(*groups: Mapping[str, CellRecord]) -> NDArray[np.str_]:
 
 
 def image_columns(cells: Mapping[str, CellRecord], ids: NDArray[np.str_]) -> dict[str, NDArray[np.float64]]:
-    """What is averaged over the images: per cell and quantity one value per image, ``fog/3|right``."""
+    """What is averaged over the images: per cell and quantity one value per image."""
     columns = {}
     for name, cell in cells.items():
         rows = _rows(cell.ids, ids)
-        for quantity, values in _quantities(name, cell).items():
-            columns[f"{name}|{quantity}"] = values[rows]
+        for quantity, values in task_named(cell.task).columns(cell).items():
+            columns[column(name, quantity)] = values[rows]
     return columns
 
 
@@ -195,25 +219,28 @@ def score_of(formula: Formula, means: Means, drawn: Means | None, cells: Mapping
         label=formula.label,
         definition=formula.definition,
         better=formula.better,
-        note=formula.note or mask_spread(cells.get(formula.name.removeprefix("attack/"))),
+        note=formula.note or _remark(formula, cells),
         missing=formula.missing,
+        family=formula.family,
+        table=formula.table,
+        kind=formula.kind,
     )
 
 
-def mask_spread(cell: CellRecord | None) -> str:
-    """How the accuracy of an occlusion varies from mask to mask; nothing for other cells."""
-    if cell is None or cell.predictions.ndim != 2 or "sequence" in str(cell.header.get("cell", "")):
+def _remark(formula: Formula, cells: Mapping[str, CellRecord]) -> str:
+    """What the task says beside an attack's number."""
+    if formula.family != "attack":
         return ""
-    each = 100 * (cell.predictions == cell.targets[:, None]).mean(axis=0)
-    deviation = each.std(ddof=1) if len(each) > 1 else 0.0
-    return f"{len(each)} masks: {each.min():.1f} to {each.max():.1f}, std {deviation:.1f}"
+    cell = cells[formula.cells[0]]
+    return task_named(cell.task).remark(cell)
 
 
 def reference_for(records: Records, baseline: Records | None) -> Reference | None:
     """What errors are divided by: the given model, or AlexNet where its published figures belong to these images."""
     if baseline is not None:
         return _measured_reference(baseline)
-    if class_count(records) != 1000 or records.header.get("preset") != "imagenet":
+    ours = records.task == CLASSIFICATION and records.header.get("preset") == "imagenet"
+    if not ours or records.header.get("classes") != 1000:
         return None
     table = published("alexnet")
     reference = Reference("AlexNet", alexnet_errors(extras=True), table["clean_error"])
@@ -224,47 +251,23 @@ def reference_for(records: Records, baseline: Records | None) -> Reference | Non
     return Reference(reference.name, reference.errors, reference.clean_error, flips=quoted, flips_note=note)
 
 
-def class_count(records: Records) -> int | None:
-    """Among how many classes the model answers, if the records say."""
-    classes = records.header.get("classes")
-    return classes if isinstance(classes, int) else len(classes) if isinstance(classes, Sequence) else None
-
-
 def _measured_reference(baseline: Records) -> Reference:
     columns = image_columns(baseline.cells, shared_ids(baseline.cells))
     means, _ = means_and_draws(columns, resamples=0, seed=0)
-    formulas = all_formulas(columns, classes=None, reference=None)
+    formulas = formulas_of(baseline, baseline.cells, columns, reference=None)
     values = {formula.name: float(formula.compute(means)) for formula in formulas}
-    errors = {
-        name.removeprefix("accuracy/"): 1 - value / 100
-        for name, value in values.items()
-        if name.startswith("accuracy/") and not name.endswith("_partial")
-    }
+
+    def by_kind(family: str, table: str | None = None) -> dict[str, float]:
+        of_kind = [f for f in formulas if f.family == family and f.table and table in (None, f.table) and not f.missing]
+        return {formula.kind: values[formula.name] for formula in of_kind}
+
     return Reference(
         str(baseline.header.get("model", "the baseline")),
-        errors,
+        {kind: 1 - value / 100 for kind, value in by_kind("corruption").items()},
         1 - values["clean"] / 100 if "clean" in values else None,
-        flips={kind: values[f"fp/{kind}"] / 100 for kind in SEQUENCES if f"fp/{kind}" in values},
-        distances={kind: values[f"t5d/{kind}"] for kind in SEQUENCES if f"t5d/{kind}" in values},
+        flips={kind: value / 100 for kind, value in by_kind("sequence", "fp").items()},
+        distances=by_kind("sequence", "t5d"),
     )
-
-
-def _quantities(name: str, cell: CellRecord) -> dict[str, NDArray[np.float64]]:
-    if name.startswith("sequence/"):
-        kind = name.removeprefix("sequence/")
-        quantities = {"flips": flips(cell.predictions, kind=kind)}
-        if cell.top_five is not None and cell.top_five.shape[-1] == 5:  # a model of fewer classes has no top five
-            quantities["distances"] = top5_distances(cell.top_five, kind=kind)
-        return quantities
-    if name != "clean":
-        return {"right": cell.right}
-    gaps = calibration_gaps(np.minimum(cell.confidences, 1.0), cell.right, bins=BINS)
-    return {
-        "right": cell.right,
-        "top5": cell.top5.astype(np.float64),
-        "nll": cell.nll.astype(np.float64),
-        **{f"gap{number}": gaps[:, number] for number in range(BINS)},
-    }
 
 
 def _rows(ids: NDArray[np.str_], wanted: NDArray[np.str_]) -> NDArray[np.int64] | slice:

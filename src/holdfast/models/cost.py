@@ -31,16 +31,16 @@ def measure_tora(name: str, *, model: dict[str, Any] | None = None, **settings: 
     return _count(lambda: tora(create_model(name, **(model or {})), **settings))
 
 
-def count_model(model: nn.Module) -> Cost:
-    """Count a model as it stands, with one empty image on its own device."""
+def count_model(model: nn.Module, size: tuple[int, int] | None = None) -> Cost:
+    """Count a model as it stands, with one empty image on its own device, of its own size unless another is given."""
     described: Any = model
-    channels, height, width = described.default_cfg["input_size"]
+    height, width = size or described.default_cfg["input_size"][1:]
     device = next(model.parameters()).device
     learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     model.requires_grad_(False)  # the counter stumbles over parameters that are arguments
     try:
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            model(torch.zeros(1, channels, height, width, device=device))
+            model(torch.zeros(1, 3, height, width, device=device))
     finally:
         for parameter in learning:
             parameter.requires_grad_(True)

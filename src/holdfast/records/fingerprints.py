@@ -23,7 +23,7 @@ def data_fingerprint(ids: Sequence[str], targets: np.ndarray, *, content: str) -
     """A digest of the images' ids and classes, and of what :func:`content_fingerprint` says of their content."""
     digest = _digest()
     digest.update("\0".join([*ids, content]).encode("utf-8", "surrogateescape"))
-    digest.update(np.ascontiguousarray(targets, dtype=np.int64).tobytes())
+    digest.update(np.ascontiguousarray(targets).tobytes())
     return digest.hexdigest()
 
 

@@ -2,6 +2,8 @@
 
 A unit is one safetensors file that is renamed into place, so it is either complete or not there. Its JSON header says
 what was measured; a checksum over header and arrays tells a damaged file from a good one. Nothing is ever unpickled.
+What a task keeps of an image is a row of an array, or an array of its own length (the boxes of a detector): those are
+written as one array of all rows and the places where each image's begin.
 """
 
 import contextlib
@@ -9,8 +11,9 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +23,12 @@ from safetensors.numpy import save
 
 from holdfast.errors import HoldfastError
 
-Arrays = Mapping[str, np.ndarray]
+Field = np.ndarray | tuple[np.ndarray, ...]  # a row per image, or an array per image
+Fields = Mapping[str, Field]
 
-FIELDS = {"predictions": np.int32, "confidences": np.float32, "nll": np.float32, "top5": np.bool_}
-TOP_FIVE = "top_five"  # the five best classes of every frame, only in sequences
 UNFINISHED = ".tmp"
 SEPARATOR = "|"  # between a view's name and a field
+BEGINNINGS = "#begin"  # of every image's rows in an array of all rows
 
 
 class DamagedUnit(HoldfastError):
@@ -40,18 +43,28 @@ class Unit:
         header: plain data: ``cell`` (its name), ``definition``, ``shard``, ``fingerprint`` and ``views``.
         rows: the images' places in the list of all images, without those that could not be read, int64 (n,).
         excluded: the places of those, int64.
-        arrays: per view and field (``view|predictions``) one value per image, (n,), or per image and frame, (n, f).
+        arrays: per view and field (``view|predictions``) one row per image, or a tuple with one array per image.
     """
 
     header: Mapping[str, Any]
     rows: np.ndarray
     excluded: np.ndarray
-    arrays: Arrays
+    arrays: Fields
 
 
 def unit_name(cell: str, shard: int) -> str:
     """The file of a unit: ``fog/3`` of shard 2 is ``fog.3.00002.safetensors``."""
-    return f"{cell.replace('/', '.')}.{shard:05d}.safetensors"
+    return f"{_stem(cell)}.{shard:05d}.safetensors"
+
+
+def shard_paths(folder: Path, *, wanted: Sequence[str] | None) -> dict[str, list[Path]]:
+    """The unit files of every cell in the order of their shards: of the wanted cells, or of all that are there."""
+    paths: dict[str, list[Path]] = {} if wanted is None else {_stem(cell): [] for cell in wanted}
+    for path in sorted(folder.glob("[!.]*.safetensors")):
+        stem, _, shard = path.name.removesuffix(".safetensors").rpartition(".")
+        if stem and shard.isdigit() and (wanted is None or stem in paths):
+            paths.setdefault(stem, []).append(path)
+    return paths if wanted is None else {cell: paths[_stem(cell)] for cell in wanted}
 
 
 def write_unit(folder: Path, unit: Unit) -> Path:
@@ -74,7 +87,7 @@ def read_unit(path: Path) -> Unit:
         header = told["header"]
         if told["checksum"] != _checksum(header, tensors):
             raise DamagedUnit(f"{path.name} is damaged: its content does not match its checksum")
-        unit = Unit(json.loads(header), tensors.pop("rows"), tensors.pop("excluded"), tensors)
+        unit = Unit(json.loads(header), tensors.pop("rows"), tensors.pop("excluded"), _unpacked(tensors))
         _check(unit)
     except DamagedUnit:
         raise
@@ -97,6 +110,14 @@ def field_name(view: str, field: str) -> str:
     return f"{view}{SEPARATOR}{field}" if view else field
 
 
+def fields_of(unit: Unit, view: str) -> list[str]:
+    """The names of what a unit holds of one view."""
+    prefix = field_name(view, "")
+    return [
+        name.removeprefix(prefix) for name in unit.arrays if name.startswith(prefix) and (view or SEPARATOR not in name)
+    ]
+
+
 def remove_leftovers(folder: Path, *, seconds: float = 60) -> None:
     """Remove what killed processes did not finish: writing a unit takes milliseconds, so old files are theirs."""
     for path in folder.glob(f".*{UNFINISHED}"):
@@ -117,10 +138,34 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _named(unit: Unit) -> dict[str, np.ndarray]:
-    return {"rows": unit.rows.astype(np.int64), "excluded": unit.excluded.astype(np.int64), **unit.arrays}
+    places = {"rows": unit.rows.astype(np.int64), "excluded": unit.excluded.astype(np.int64)}
+    return {**places, **{key: array for name, field in unit.arrays.items() for key, array in _packed(name, field)}}
 
 
-def _checksum(header: str, tensors: Arrays) -> str:
+def _packed(name: str, field: Field) -> list[tuple[str, np.ndarray]]:
+    if isinstance(field, np.ndarray):
+        return [(name, field)]
+    if not field:
+        raise HoldfastError(f"{name} must hold an array per image, got none; keep an empty array instead")
+    ends = np.cumsum([0, *map(len, field)], dtype=np.int64)
+    return [(name, np.concatenate(field)), (f"{name}{BEGINNINGS}", ends)]
+
+
+def _unpacked(tensors: Mapping[str, np.ndarray]) -> dict[str, Field]:
+    fields: dict[str, Field] = {}
+    for name, values in tensors.items():
+        if name.endswith(BEGINNINGS):
+            continue
+        ends = tensors.get(f"{name}{BEGINNINGS}")
+        fields[name] = values if ends is None else tuple(values[a:b] for a, b in pairwise(ends))
+    return fields
+
+
+def _stem(cell: str) -> str:
+    return cell.replace("/", ".")
+
+
+def _checksum(header: str, tensors: Mapping[str, np.ndarray]) -> str:
     digest = hashlib.blake2b(header.encode(), digest_size=16)
     for name in sorted(tensors):
         array = tensors[name]
@@ -131,7 +176,8 @@ def _checksum(header: str, tensors: Arrays) -> str:
 
 def _check(unit: Unit) -> None:
     for view in unit.header["views"]:
-        for field in FIELDS:
-            array = unit.arrays[field_name(view, field)]
-            if len(array) != len(unit.rows):
-                raise DamagedUnit(f"{field} holds {len(array)} images, expected {len(unit.rows)}")
+        if not fields_of(unit, view):
+            raise DamagedUnit(f"view {view!r} holds nothing")
+    for name, values in unit.arrays.items():
+        if len(values) != len(unit.rows):
+            raise DamagedUnit(f"{name} holds {len(values)} images, expected {len(unit.rows)}")

@@ -6,6 +6,8 @@ import numpy as np
 
 from holdfast.corruptions.catalog import SEVERITIES, STANDARD
 from holdfast.metrics.intervals import Interval, interval_of, resampled_means
+from holdfast.records.cells import CLEAN, corruption_cell
+from holdfast.records.header import CLASSIFICATION
 from holdfast.reporting import figures
 from holdfast.reporting.entries import DataSet, Entry
 from holdfast.reporting.figures import Line, Point, Track
@@ -38,13 +40,14 @@ def severity_figure(data: DataSet, *, anchor: str) -> list[Picture]:
 
 def severity_line(entry: Entry) -> Line | None:
     """Mean accuracy over the 15 kinds by severity, in percent; None where cells are missing."""
-    cells = entry.records.cells
-    if any(f"{kind}/{severity}" not in cells for kind in STANDARD for severity in SEVERITIES):
+    right = {cell.spec: cell.right for cell in entry.records.cells.values()}
+    wanted = [[corruption_cell(kind, severity) for kind in STANDARD] for severity in SEVERITIES]
+    if entry.records.task != CLASSIFICATION or any(cell not in right for row in wanted for cell in row):
         return None
-    columns = [np.mean([cells[f"{kind}/{severity}"].right for kind in STANDARD], axis=0) for severity in SEVERITIES]
+    columns = [np.mean([right[cell] for cell in row], axis=0) for row in wanted]
     places: list[float] = list(SEVERITIES)
-    if "clean" in cells:
-        columns, places = [cells["clean"].right, *columns], [0, *places]
+    if CLEAN in right:
+        columns, places = [right[CLEAN], *columns], [0, *places]
     matrix = 100 * np.stack(columns, axis=1)  # images × severities
     draws = resampled_means(matrix, rng=np.random.default_rng(0), resamples=RESAMPLES)
     bounds = [interval_of(float(each.mean()), draw) for each, draw in zip(matrix.T, draws.T, strict=True)]
@@ -83,11 +86,15 @@ def score_interval(entry: Entry, name: str) -> Interval:
 def trade_off_figures(data: DataSet, *, anchor: str, most: int = 3) -> list[Picture]:
     """Clean accuracy against accuracy under an attack, for models of several predictions or several λ."""
     attacks = dict.fromkeys(
-        score.name for entry in data.entries if entry.view for score in entry.summary if _is_attack(score.name)
+        (score.name, score.kind)
+        for entry in data.entries
+        if entry.view
+        for score in entry.summary
+        if score.family == "attack"
     )
     pictures = []
-    for number, name in enumerate(list(attacks)[:most]):
-        attack, tracks = name.removeprefix("attack/"), trade_off_tracks(data.entries, name)
+    for number, (name, attack) in enumerate(list(attacks)[:most]):
+        tracks = trade_off_tracks(data.entries, name)
         if tracks:
             pictures.append(_trade_off(tracks, attack, name=f"{anchor}-trade-off-{number + 1}"))
     return pictures
@@ -100,10 +107,6 @@ def _trade_off(tracks: Sequence[Track], attack: str, *, name: str) -> Picture:
         title=f"Accuracy against robustness: {attack}",
         caption="Predictions of one model, or one recipe at several λ, are joined. Up and to the right is better.",
     )
-
-
-def _is_attack(name: str) -> bool:
-    return name.startswith("attack/")
 
 
 def trade_off_tracks(entries: Sequence[Entry], attack: str) -> list[Track]:

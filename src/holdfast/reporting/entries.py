@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.comparison import Comparison, compare
-from holdfast.metrics.formulas import is_corruption
 from holdfast.metrics.summary import Summary, summarise
+from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import Records
 from holdfast.reporting.drawing import page_colour
 from holdfast.reporting.export.tables import clean_elsewhere
@@ -65,6 +65,7 @@ class DataSet:
     preset: str
     fingerprint: str
     entries: Sequence[Entry]
+    task: str = CLASSIFICATION
 
     @property
     def models(self) -> list[Entry]:
@@ -88,8 +89,9 @@ def data_sets(runs: Sequence[Run]) -> list[DataSet]:
 
 
 def _data_set(key: tuple[str, ...], entries: Sequence[Entry]) -> DataSet:
-    _, protocol, preset, fingerprint = key
-    return DataSet(clean_name(entries[0].records.header.get("data", "data")), protocol, preset, fingerprint, entries)
+    _, protocol, preset, fingerprint, task = key
+    spec = clean_name(entries[0].records.header.get("data", "data"))
+    return DataSet(spec, protocol, preset, fingerprint, entries, task)
 
 
 def told_apart(held: Sequence[tuple[Run, Records]]) -> list[tuple[Run, Records]]:
@@ -125,6 +127,7 @@ def _key(records: Records) -> tuple[str, ...]:
         str(header.get("label", "")),
         str(header.get("preset", "")),
         content,
+        records.task,
     )
 
 
@@ -148,7 +151,7 @@ def described(data: DataSet) -> str:
     """What these images are, in a sentence."""
     counts = sorted({entry.summary.images for entry in data.entries})
     images = f"{counts[0]} images" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} images"
-    corrupted = any(is_corruption(cell) for entry in data.models for cell in entry.records.cells)
+    corrupted = any(cell.spec.family == "corruption" for entry in data.models for cell in entry.records.cells.values())
     on_the_fly = f"corrupted on the fly, preset {data.preset}" if corrupted else ""
     parts = [images, {"on-the-fly": on_the_fly, "official": "as distributed"}.get(data.protocol, data.protocol)]
     return ", ".join(part for part in parts if part) + "."

@@ -64,7 +64,7 @@ def evaluate_command(run: Run, records: Records) -> str:
     words += ["--limit", str(header["limit"])] if header.get("limit") is not None else []
     words += ["--seed", str(header["seed"])] if header.get("seed") else []
     words += ["--amp"] if header.get("amp") not in (None, "no") else []
-    words += ["--extra"] if any(cell.partition("/")[0] in EXTRA for cell in records.cells) else []
+    words += ["--extra"] if any(cell.spec.kind in EXTRA for cell in records.cells.values()) else []
     words += ["--stored-jpeg"] if "JPEG" in str((header.get("preprocessing") or {}).get("after_corruption")) else []
     return _line(*words)
 

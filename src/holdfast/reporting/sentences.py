@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from holdfast.metrics.comparison import Comparison, Difference
+from holdfast.metrics.summary import Score
+from holdfast.records.header import CLASSIFICATION
 from holdfast.reporting.entries import DataSet, Entry
 from holdfast.reporting.text import kind_label, number, signed, span
-
-CORRUPTED = ("mean_corruption_accuracy", "mean_corruption_accuracy_partial")
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,14 @@ def _alone(entry: Entry, data: str) -> Sentence:
     parts = []
     if "clean" in scores:
         parts.append(f"{number(scores['clean'].value)} % of the clean images")
-    corrupted = next((name for name in CORRUPTED if name in scores), None)
+    corrupted = next((score for score in entry.summary if _is_corrupted(score)), None)
     if corrupted:
-        parts.append(f"{number(scores[corrupted].value)} % of the corrupted ones")
-    text = f"On {data}, {entry.name} classifies {' and '.join(parts)} correctly" if parts else f"{entry.name} on {data}"
-    kinds = [score for score in entry.summary if score.name.startswith("accuracy/")]
+        parts.append(f"{number(corrupted.value)} % of the corrupted ones")
+    says = ("classifies", "correctly") if entry.records.task == CLASSIFICATION else ("gets", "right")
+    text = f"{entry.name} on {data}"
+    if parts:
+        text = f"On {data}, {entry.name} {says[0]} {' and '.join(parts)} {says[1]}"
+    kinds = [score for score in entry.summary if score.family == "corruption" and score.kind and score.better == "high"]
     if kinds:
         worst = min(kinds, key=lambda score: score.value)
         text += f"; {kind_label(worst.label)} is its hardest corruption ({number(worst.value)} %)"
@@ -41,15 +44,20 @@ def _alone(entry: Entry, data: str) -> Sentence:
 def _against(entry: Entry, baseline: Entry, comparison: Comparison) -> list[Sentence]:
     """Corrupted images if there are any, else clean ones; and the attack that tells the two apart most."""
     found = comparison.differences
-    shown = [found[name] for name in (*CORRUPTED, "clean") if name in found][:1]
-    attacks = [d for d in found.values() if d.name.startswith("attack/") and d.verdict != "unclear"]
+    shown = [d for d in found.values() if _is_corrupted(d)][:1] or [found[name] for name in ("clean",) if name in found]
+    attacks = [d for d in found.values() if d.family == "attack" and d.verdict != "unclear"]
     shown += sorted(attacks, key=lambda difference: -abs(difference.interval.value))[:1]
     return [_difference(entry, baseline, difference) for difference in shown]
 
 
+def _is_corrupted(score: Score | Difference) -> bool:
+    """Whether this is the mean over all corruptions."""
+    return score.family == "corruption" and not score.kind
+
+
 def _difference(entry: Entry, baseline: Entry, difference: Difference) -> Sentence:
-    attack = f"images under {difference.name.removeprefix('attack/')}"
-    what = {"clean": "clean images", **dict.fromkeys(CORRUPTED, "corrupted images")}.get(difference.name, attack)
+    what = "clean images" if difference.name == "clean" else f"images under {difference.kind}"
+    what = "corrupted images" if _is_corrupted(difference) else what
     gap = f"{signed(difference.interval.value)} points ({span(difference.interval.low, difference.interval.high)})"
     numbers = f"{number(difference.first)} % against {number(difference.second)} % of the {what}"
     if difference.verdict == "unclear":

@@ -9,16 +9,11 @@ from holdfast.metrics.comparison import Comparison, Difference
 from holdfast.metrics.summary import Score
 from holdfast.reporting.entries import DataSet, Entry
 from holdfast.reporting.text import NOT_MEASURED, kind_label, number, signed, span
-
-# what everybody asks for first; an attack's score counts too
-OTHER_SETS = ("imagenet_a", "imagenet_r", "imagenet_sketch")
-HEADLINE = ("clean", "mean_corruption_accuracy", "retention", "mce", "mfr", *OTHER_SETS)
-AGGREGATES = ("mean_corruption_accuracy", "retention", "fan_accuracy", "fan_retention", "top5")
-PER_KIND = ("accuracy/", "ce/", "fp/", "t5d/")
+from holdfast.tasks import task_named
 
 
 @dataclass(frozen=True)
-class Cell:
+class Shown:
     """One number of a score table."""
 
     score: str
@@ -47,18 +42,18 @@ class Table:
 
 def headline_table(data: DataSet) -> Table:
     """The scores that everybody asks for first."""
-    return _score_table(data, [score for score in _all_scores(data) if is_headline(score.name)])
+    return _score_table(data, [score for score in _all_scores(data) if is_headline(score, data.task)])
 
 
 def more_table(data: DataSet) -> Table:
     """All other scores that are not of a single kind."""
     scores = _all_scores(data)
-    return _score_table(data, [s for s in scores if not is_headline(s.name) and not s.name.startswith(PER_KIND)])
+    return _score_table(data, [s for s in scores if not is_headline(s, data.task) and not s.table])
 
 
-def is_headline(name: str) -> bool:
-    """Whether a score belongs to the first table."""
-    return name.removesuffix("_partial") in HEADLINE or name.startswith("attack/")
+def is_headline(score: Score, task: str) -> bool:
+    """Whether a score belongs to the first table: what everybody asks for first, other sets, attacks."""
+    return score.name.removesuffix("_partial") in task_named(task).headline or score.family in ("set", "attack")
 
 
 def meanings(sets: Iterable[DataSet]) -> list[Score]:
@@ -66,7 +61,7 @@ def meanings(sets: Iterable[DataSet]) -> list[Score]:
     found: dict[str, Score] = {}
     for data in sets:
         for score in _all_scores(data):
-            if not score.name.startswith(PER_KIND):
+            if not score.table:
                 found.setdefault(score.name, score)
     return list(found.values())
 
@@ -94,16 +89,16 @@ def _best(column: Score, entries: Sequence[Entry]) -> float | None:
     return max(known) if column.better == "high" else min(known)
 
 
-def _cell(entry: Entry, name: str, best: float | None) -> Cell:
+def _cell(entry: Entry, name: str, best: float | None) -> Shown:
     if name not in entry.summary:
-        return Cell(name, NOT_MEASURED)
+        return Shown(name, NOT_MEASURED)
     score = entry.summary.scores[name]
     digits = _digits(score.unit)
     bounds = "" if isnan(score.low) else span(score.low, score.high, digits=digits)
     missing = f"missing: {', '.join(score.missing)}" if score.missing else ""
     note = "; ".join(part for part in (score.note, missing) if part)
     shown = round(score.value, digits) if not isnan(score.value) else None
-    return Cell(
+    return Shown(
         name, number(score.value, digits=digits), score.value, bounds, shown is not None and shown == best, note
     )
 
@@ -129,12 +124,8 @@ def compared(comparison: Comparison) -> list[Difference]:
     return [
         difference
         for difference in comparison.differences.values()
-        if difference.unit == "%" and difference.better == "high" and not _is_aggregate(difference.name)
+        if difference.unit == "%" and difference.better == "high" and (difference.kind or difference.name == "clean")
     ]
-
-
-def _is_aggregate(name: str) -> bool:
-    return name.removesuffix("_partial") in AGGREGATES
 
 
 def difference_row(difference: Difference) -> DifferenceRow:

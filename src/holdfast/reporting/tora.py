@@ -46,7 +46,7 @@ class TradeOffRun:
         for records in load_records(self.folder):
             for view in records.views:
                 summary = summarise(records.view(view), resamples=0)
-                found.setdefault(view, {}).update({score.name: score for score in summary if is_headline(score.name)})
+                found.setdefault(view, {}).update({s.name: s for s in summary if is_headline(s, records.task)})
         return found
 
     @property

@@ -16,12 +16,12 @@ from torch.utils.data import DataLoader
 from holdfast.data import Source, check_same_classes, open_data, stratified_subset
 from holdfast.errors import HoldfastError
 from holdfast.methods import Objective, Player, build_objective
-from holdfast.training.augment import ImageFormat, batch_mixer, training_transform, validation_transform
+from holdfast.tasks import Task, task_of
+from holdfast.training.augment import ImageFormat
 from holdfast.training.checkpoint import Moving
 from holdfast.training.loading import Order, Stretch, TransformedImages, training_loader, validation_loader
 from holdfast.training.randomness import For, seeded
 from holdfast.training.recipe import DataRecipe, OptimizerRecipe, Recipe, ScheduleRecipe
-from holdfast.training.starting import start_model
 from holdfast.training.tora import phase_context, start_tora
 
 
@@ -30,6 +30,7 @@ class Stage:
     """All that takes part in a run. The loop's functions take it as their first argument."""
 
     recipe: Recipe
+    task: Task
     accelerator: Accelerator
     model: nn.Module  # as accelerate wraps it
     bare: nn.Module  # the same weights, unwrapped
@@ -37,7 +38,7 @@ class Stage:
     optimizer: Any
     schedule: Callable[[int], None]  # sets the learning rate of a step
     objective: Objective
-    mix: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
+    mix: Callable[[Tensor, Any, int], tuple[Tensor, Any]]
     order: Order
     train_images: TransformedImages
     val_batches: DataLoader[Any]
@@ -78,14 +79,16 @@ class Stage:
 def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective | None = None) -> Stage:
     """Open the data, build the model, its optimizer and its objective."""
     train, val = open_sources(recipe.data, seed=recipe.seed)
+    task = task_of(train)
     order = build_order(recipe, accelerator, length=len(train))
     with seeded(For.WEIGHTS, recipe.seed):
-        bare = start_model(recipe.model, classes=len(train.classes), size=recipe.data.size)
+        bare = task.build(recipe.model, classes=len(train.classes), size=recipe.data.size)
         if recipe.tora is not None:
             bare = start_tora(bare, recipe.tora)
         image = image_format(recipe.data, bare)
         if objective is None:
             context = {"model": bare, "size": (image.size, image.size), "mean": image.mean, "std": image.std}
+            context |= {"task_loss": task.loss, "goal": task.goal}
             context |= phase_context(recipe.tora)
             objective = build_objective(recipe.objective.name, recipe.objective.options, context)
     if recipe.train.grad_checkpointing:
@@ -102,8 +105,10 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
     if isinstance(objective, Player):
         for module in objective.modules.values():
             module.to(accelerator.device)
+    vary, show = task.transforms(recipe.augment, image)
     return Stage(
         recipe=recipe,
+        task=task,
         accelerator=accelerator,
         model=model,
         bare=bare,
@@ -111,12 +116,10 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
         optimizer=optimizer,
         schedule=schedule,
         objective=objective,
-        mix=batch_mixer(recipe.augment, classes=len(train.classes)),
+        mix=task.mixer(recipe.augment, classes=len(train.classes)),
         order=order,
-        train_images=TransformedImages(
-            train, training_transform(recipe.augment, image), seed=recipe.seed, replace_unreadable=recipe.data.skip_bad
-        ),
-        val_batches=build_validation(recipe, accelerator, source=val, image=image),
+        train_images=TransformedImages(train, vary, seed=recipe.seed, replace_unreadable=recipe.data.skip_bad),
+        val_batches=build_validation(recipe, accelerator, images=TransformedImages(val, show, seed=recipe.seed)),
         image=image,
         classes=train.classes,
         steps_per_epoch=steps_per_epoch,
@@ -149,12 +152,10 @@ def build_order(recipe: Recipe, accelerator: Accelerator, *, length: int) -> Ord
     )
 
 
-def build_validation(
-    recipe: Recipe, accelerator: Accelerator, *, source: Source, image: ImageFormat
-) -> DataLoader[Any]:
+def build_validation(recipe: Recipe, accelerator: Accelerator, *, images: TransformedImages) -> DataLoader[Any]:
     """This process' share of the validation images."""
     return validation_loader(
-        TransformedImages(source, validation_transform(image), seed=recipe.seed),
+        images,
         batch_size=recipe.train.batch_size,
         processes=accelerator.num_processes,
         rank=accelerator.process_index,

@@ -1,8 +1,8 @@
 """From a source to batches: which images, in which order, on which process, and what becomes of unreadable ones."""
 
 import signal
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +14,10 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from holdfast.data import Source, UnreadableImage
 from holdfast.errors import HoldfastError
-from holdfast.training.augment import Transform
+from holdfast.tasks import Task, task_of
 from holdfast.training.randomness import For, image_key, reseed
+
+PairTransform = Callable[[Any, Any], tuple[Tensor, Any]]  # of a picture and its target
 
 
 class Key(NamedTuple):
@@ -30,15 +32,15 @@ class Item(NamedTuple):
     """One image as the loader delivers it; without a tensor if it could not be read."""
 
     image: Tensor | None
-    label: int
+    target: Any
     unreadable: tuple[str, ...] = ()
 
 
 class Batch(NamedTuple):
-    """Images (B, 3, H, W), labels (B,), and the sentences about unreadable images."""
+    """Images (B, 3, H, W), their targets as the task batches them, and the sentences about unreadable images."""
 
     images: Tensor
-    labels: Tensor
+    targets: Any
     unreadable: list[str]
 
 
@@ -99,10 +101,13 @@ class Stretch(Sampler[list[Key]]):
 
 
 class TransformedImages(Dataset[Item]):
-    """A source behind a transform, seeded per (seed, epoch, image, repeat)."""
+    """A source behind a transform of pictures with their targets, seeded per (seed, epoch, image, repeat)."""
 
-    def __init__(self, source: Source, transform: Transform, *, seed: int, replace_unreadable: bool = False) -> None:
+    def __init__(
+        self, source: Source, transform: PairTransform, *, seed: int, replace_unreadable: bool = False
+    ) -> None:
         self.source, self.transform, self.seed = source, transform, seed
+        self.task = task_of(source)
         self.replace_unreadable = replace_unreadable
 
     def __len__(self) -> int:
@@ -113,25 +118,25 @@ class TransformedImages(Dataset[Item]):
         unreadable: list[str] = []
         for index in self._candidates(key.image):
             try:
-                image = self.source.image(index)
+                image, target = self.source.image(index), self.task.target(self.source, index)
             except UnreadableImage as error:
                 unreadable.append(str(error))
                 continue
             reseed(For.SAMPLE, self.seed, key.epoch, image_key(self.source.id(index)), key.repeat)
-            return Item(self.transform(image), int(self.source.targets[index]), tuple(unreadable))
-        return Item(None, -1, tuple(unreadable))
+            return Item(*self.transform(image, target), tuple(unreadable))
+        return Item(None, None, tuple(unreadable))
 
     def _candidates(self, index: int) -> Sequence[int]:
         length = len(self.source)
         return [(index + step) % length for step in range(length)] if self.replace_unreadable else [index]
 
 
-def collate(items: list[Item]) -> Batch:
+def collate(items: list[Item], *, task: Task) -> Batch:
     """Stack what could be read."""
-    images = [item.image for item in items if item.image is not None]
+    read = [item for item in items if item.image is not None]
     return Batch(
-        torch.stack(images) if images else torch.empty(0),
-        torch.tensor([item.label for item in items if item.image is not None], dtype=torch.int64),
+        torch.stack([item.image for item in read if item.image is not None]) if read else torch.empty(0),
+        task.collate([item.target for item in read]),
         [sentence for item in items for sentence in item.unreadable],
     )
 
@@ -178,7 +183,7 @@ def _loader(
     return DataLoader(
         images,
         batch_sampler=batch_sampler,
-        collate_fn=collate,
+        collate_fn=partial(collate, task=images.task),
         num_workers=workers,
         persistent_workers=workers > 0,
         pin_memory=pin,

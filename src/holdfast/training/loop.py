@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from accelerate.utils import send_to_device
 from timm.utils import distribute_bn
 from torch import Tensor, nn
 
@@ -125,7 +126,7 @@ def run_steps(stage: Stage, run: RunFolder, position: Position, *, journal: Jour
             figures = meter.read(images_per_step=stage.images_per_step)
             journal.write("step", step=done, epoch=epoch, lr=learning_rate(stage), **figures)
         if ends_epoch and ((epoch + 1) % recipe.eval_epochs == 0 or done == stage.steps):
-            accuracy, scores = evaluate(stage, unreadable)
+            accuracy, scores = validate(stage, unreadable)
             position = with_best(position, accuracy)
             journal.write("epoch", step=done, epoch=epoch, **scores, **unreadable.summary())
             journal.say(f"epoch {epoch}: {describe(scores)}")
@@ -146,11 +147,11 @@ def train_step(stage: Stage, batches: list[Batch], *, step: int, epoch: int) -> 
     figures: dict[str, Tensor] = {}
     for number, batch in enumerate(batches):
         images = batch.images.to(accelerator.device, non_blocking=True)
-        labels = batch.labels.to(accelerator.device, non_blocking=True)
+        targets = send_to_device(batch.targets, accelerator.device, non_blocking=True)
         last = number == len(batches) - 1
         reseed(For.STEP, recipe.seed, step, number, accelerator.process_index)
         with nullcontext() if last else accelerator.no_sync(stage.model):
-            images, targets = stage.mix(images, labels, epoch)
+            images, targets = stage.mix(images, targets, epoch)
             with accelerator.autocast():
                 loss = stage.objective(stage.model, images, targets)
             accelerator.backward(loss.total / len(batches))
@@ -181,32 +182,30 @@ def share_gradients(stage: Stage, player: Player) -> None:
                 parameter.grad = stage.accelerator.reduce(parameter.grad / scale, reduction="mean")
 
 
-def evaluate(stage: Stage, unreadable: Unreadable) -> tuple[float, dict[str, float]]:
-    """The clean accuracy in percent of the weights that the run will export, and of the others beside them."""
+def validate(stage: Stage, unreadable: Unreadable) -> tuple[float, dict[str, float]]:
+    """The task's first score in percent of the weights that the run will export, and of the others beside them."""
     models = [stage.bare] if stage.ema is None else [stage.ema.module, stage.bare]
     if stage.accelerator.num_processes > 1:  # every process has seen other images: average the norms' statistics
         for model in models:
             distribute_bn(model, stage.accelerator.num_processes, reduce=True)
-    names = ("top1", "top1_without_ema")
-    scores = {name: accuracy_of(model, stage, unreadable) for name, model in zip(names, models, strict=False)}
-    return scores["top1"], scores
+    scores, *without_ema = [scores_of(model, stage, unreadable) for model in models]
+    first = next(iter(scores.values()))
+    return first, scores | {f"{name}_without_ema": value for other in without_ema for name, value in other.items()}
 
 
 @torch.no_grad()
-def accuracy_of(model: nn.Module, stage: Stage, unreadable: Unreadable) -> float:
-    """Percent of the validation images that a model classifies correctly, over all processes."""
+def scores_of(model: nn.Module, stage: Stage, unreadable: Unreadable) -> dict[str, float]:
+    """What the task says of a model's answers to the validation images, over all processes."""
     model.eval()
-    device = stage.accelerator.device
-    counts = torch.zeros(2, device=device, dtype=torch.int64)
+    device, task = stage.accelerator.device, stage.task
+    counts = task.tally(None, None).to(device)
     for batch in stage.val_batches:
         unreadable.check(batch)
-        if len(batch.labels) > 0:
+        if len(batch.images) > 0:
             with stage.accelerator.autocast():
-                predicted = model(batch.images.to(device)).argmax(dim=1)
-            correct = (predicted == batch.labels.to(device)).sum()
-            counts += torch.stack([correct, torch.full_like(correct, len(batch.labels))])
-    right, total = stage.accelerator.reduce(counts, reduction="sum").tolist()
-    return 100 * right / max(total, 1)
+                output = model(batch.images.to(device))
+            counts = counts + task.tally(output, send_to_device(batch.targets, device))
+    return task.validation_scores(stage.accelerator.reduce(counts, reduction="sum"))
 
 
 def with_best(position: Position, accuracy: float) -> Position:

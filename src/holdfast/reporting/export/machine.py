@@ -68,7 +68,7 @@ def _printed_lines(printed: Printed) -> list[dict[str, Any]]:
 
 def _entry(name: str, summary: Summary) -> dict[str, Any]:
     header = summary.header
-    attacked = [score for score in summary if score.name.startswith("attack/autoattack")]
+    attacked = [score for score in summary if score.family == "attack" and "autoattack" in score.kind]
     entry = {
         "link": None,
         "name": printable(name),

@@ -14,12 +14,12 @@ from holdfast.corruptions.catalog import EXTRA, GROUPS
 from holdfast.corruptions.sequences import SEQUENCES
 from holdfast.errors import HoldfastError, nearest
 from holdfast.metrics.papers import Printed, architecture_of, of_imagenet, paper_says
-from holdfast.metrics.summary import RESAMPLES, Score, Summary, some, summarise
+from holdfast.metrics.summary import RESAMPLES, Score, Summary, clean_cell, some, summarise
 from holdfast.records.records import Records
 from holdfast.reporting.export import machine, text
 from holdfast.reporting.export.text import Block, Column, Line, Value
 
-PER_KIND = ("accuracy/", "ce/", "fp/", "t5d/")
+# headings of at most four letters for narrow tables; other kinds are cut to four
 SHORT = {
     **{"gaussian_noise": "Gaus", "shot_noise": "Shot", "impulse_noise": "Impu", "defocus_blur": "Defo"},
     **{"glass_blur": "Glas", "motion_blur": "Moti", "zoom_blur": "Zoom", "snow": "Snow", "frost": "Fros"},
@@ -90,15 +90,8 @@ def table_rows(
 
 def blocks(rows: Sequence[Row]) -> list[Block]:
     """The tables: scores over everything, then accuracy, CE, flips and top-5 distance kind by kind."""
-    columns = {group: list(kinds) for group, kinds in GROUPS.items()} | {"extra": list(EXTRA)}
-    sequences = {"": list(SEQUENCES)}
-    found = [
-        _headline(rows),
-        _by_kind(rows, "accuracy/", "accuracy by kind", columns),
-        _by_kind(rows, "ce/", "CE by kind", columns, unit=_unit(rows, "ce/")),
-        _by_kind(rows, "fp/", "flip probability by sequence", sequences),
-        _by_kind(rows, "t5d/", "top-5 distance by sequence", sequences, unit="ranks"),
-    ]
+    tables = dict.fromkeys(score.table for row in rows for score in row.summary or () if score.table)
+    found = [_headline(rows), *(_by_kind(rows, table) for table in tables)]
     return [block for block in found if block.columns]
 
 
@@ -138,24 +131,45 @@ def _headline(rows: Sequence[Row]) -> Block:
     names: dict[str, Score] = {}
     for row in rows:
         for score in row.summary or ():
-            if not score.name.startswith(PER_KIND):
+            if not score.table:
                 names.setdefault(score.name, score)
     columns = tuple(Column(_short_label(score), unit=score.unit) for score in names.values())
     return Block("scores", columns, _lines(rows, list(names)))
 
 
-def _by_kind(rows: Sequence[Row], prefix: str, title: str, groups: dict[str, list[str]], *, unit: str = "%") -> Block:
-    there = {kind for row in rows if row.summary for kind in SHORT if f"{prefix}{kind}" in row.summary}
+TITLES = {"ce": "CE by kind", "fp": "flip probability by sequence", "t5d": "top-5 distance by sequence"}
+
+
+def _by_kind(rows: Sequence[Row], table: str) -> Block:
+    """One table with a column per kind; a kind that is only there in part has none."""
+    scores = [score for row in rows for score in row.summary or () if score.table == table]
+    names = {score.kind: score.name for score in scores if not score.partial}
+    family = scores[0].family
     # a standard kind that nobody has keeps its column: an empty cell says more than no cell
     kept = [
         (group, kind)
-        for group, kinds in groups.items()
+        for group, kinds in _groups(list(names), family=family).items()
         for kind in kinds
-        if kind in there or (there and group in GROUPS)
+        if kind in names or (names and group in GROUPS)
     ]
-    columns = tuple(Column(kind, group=group, short=SHORT[kind], unit=unit) for group, kind in kept)
-    lines = _lines(rows, [f"{prefix}{kind}" for _, kind in kept], intervals=False)
-    return Block(f"{title}, {unit}", columns, lines)
+    columns = tuple(Column(kind, group=group, short=_short(kind), unit=scores[0].unit) for group, kind in kept)
+    lines = _lines(rows, [names.get(kind, "") for _, kind in kept], intervals=False)
+    return Block(f"{TITLES.get(table, f'{table} by kind')}, {scores[0].unit}", columns, lines)
+
+
+def _groups(kinds: Sequence[str], *, family: str) -> dict[str, list[str]]:
+    """The kinds in the groups and the order in which tables show them; those that nobody knows stand last."""
+    if family == "corruption":
+        known = {group: list(members) for group, members in GROUPS.items()} | {"extra": list(EXTRA)}
+    else:
+        known = {"": [kind for kind in SEQUENCES if kind in kinds] if family == "sequence" else list(kinds)}
+    listed = {kind for members in known.values() for kind in members}
+    others = [kind for kind in kinds if kind not in listed]
+    return known | ({"own": others} if others else {})
+
+
+def _short(kind: str) -> str:
+    return SHORT.get(kind, kind[:4].capitalize())
 
 
 def _lines(rows: Sequence[Row], names: Sequence[str], *, intervals: bool = True) -> tuple[Line, ...]:
@@ -172,11 +186,6 @@ def _short_label(score: Score) -> str:
     return f"{score.label.partition(' (partial')[0]} partial" if score.partial else score.label
 
 
-def _unit(rows: Sequence[Row], prefix: str) -> str:
-    units = [score.unit for row in rows for score in row.summary or () if score.name.startswith(prefix)]
-    return units[0] if units else "%"
-
-
 def _row_name(records: Records, view: str, sets: Sequence[Records]) -> str:
     model = str(records.header.get("model", "model"))
     several = len({str(other.header.get("data")) for other in sets}) > 1
@@ -186,13 +195,15 @@ def _row_name(records: Records, view: str, sets: Sequence[Records]) -> str:
 
 def clean_elsewhere(records: Records, sets: Sequence[Records]) -> Records | None:
     """Records of the same model that have the clean cell of a stored set's images."""
-    if "clean" in records.cells or not any("/" in cell for cell in records.cells):
+    families = {cell.spec.family for cell in records.cells.values()}
+    if "clean" in families or not families & {"corruption", "sequence"}:
         return None
     wanted = records.header.get("model_fingerprint")
     ids = next(iter(records.cells.values())).ids
     for other in sets:
-        same = wanted is not None and other.header.get("model_fingerprint") == wanted
-        if same and "clean" in other.cells and np.isin(other.cells["clean"].ids, ids).any():
+        same = wanted is not None and other.header.get("model_fingerprint") == wanted and other.task == records.task
+        name = clean_cell(other) if same else None
+        if name is not None and np.isin(other.cells[name].ids, ids).any():
             return other
     return None
 

@@ -1,0 +1,166 @@
+"""How the images of a cell are made in a worker. A new kind of cell is one more class like those below.
+
+A making gets a bench (what is known about the evaluation, with pictures prepared once for all cells that start from
+the same source) and yields pieces: rows of the record set, their images as the model gets them, what was unreadable.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from holdfast.corruptions import corrupt_batch, keyed
+from holdfast.corruptions.sequences import perturb
+from holdfast.data.source import UnreadableImage
+from holdfast.evaluation.protocol import Pixels, Steps
+
+if TYPE_CHECKING:
+    from holdfast.evaluation.cells import Cell, Plan
+
+Unreadable = list[tuple[int, str]]  # row and sentence
+
+
+class Piece(NamedTuple):
+    """Some rows of a cell: their images (H W 3), or films (F H W 3), their targets, and rows that could not be read."""
+
+    rows: list[int]
+    images: list[Pixels]
+    targets: list[Any]
+    unreadable: Unreadable
+
+
+class Making(Protocol):
+    """How the images of a cell are made."""
+
+    @property
+    def repeated(self) -> bool:
+        """Whether every image is seen several times, as the frames of a film."""
+        ...
+
+    def pieces(self, cell: "Cell", rows: Sequence[int], bench: "Bench") -> Iterator[Piece]:
+        """The images of some rows."""
+        ...
+
+
+@dataclass
+class Bench:
+    """What a worker has at hand for some rows of a shard.
+
+    Attributes:
+        plan: images and cells.
+        steps: from a picture to what the model gets.
+        seed: of corruptions.
+        prepared: pictures that several cells start from, by source and form.
+    """
+
+    plan: "Plan"
+    steps: Steps
+    seed: int
+    prepared: dict[tuple[int, str], Piece] = field(default_factory=dict)
+
+    def pictures(self, cell: "Cell", rows: Sequence[int], *, form: str, prepare: Callable[[Any], Pixels]) -> Piece:
+        """The pictures of some rows with their targets, decoded once for all cells of one source and form."""
+        key = (id(cell.source), form)
+        if key not in self.prepared:
+            self.prepared[key] = self.read(cell, rows, lambda place: prepare(cell.source.image(place)))
+        return self.prepared[key]
+
+    def read(self, cell: "Cell", rows: Sequence[int], image: Callable[[int], Pixels]) -> Piece:
+        """Read every row's image and target from the cell's own source."""
+        piece = Piece([], [], [], [])
+        for row in rows:
+            try:
+                place = self._place(cell, row)
+                pixels, target = image(place), self.plan.task.target(cell.source, place)
+            except UnreadableImage as error:
+                piece.unreadable.append((row, str(error)))
+                continue
+            piece.rows.append(row)
+            piece.images.append(pixels)
+            piece.targets.append(target)
+        return piece
+
+    def _place(self, cell: "Cell", row: int) -> int:
+        place = cell.place(row)
+        if place < 0:
+            raise UnreadableImage(self.plan.ids[row], f"{cell.name} has no such image")
+        return place
+
+
+@dataclass(frozen=True)
+class AsTheyAre:
+    """The pictures as the protocol prepares them: clean images, and what attacks start from."""
+
+    repeated: bool = False
+
+    def pieces(self, cell: "Cell", rows: Sequence[int], bench: Bench) -> Iterator[Piece]:
+        """One piece."""
+        piece = bench.pictures(cell, rows, form="image", prepare=bench.steps.before)
+        yield piece._replace(images=[bench.steps.after(image, corrupted=False) for image in piece.images])
+
+
+@dataclass(frozen=True)
+class Corrupted:
+    """The same pictures under a corruption, keyed by image id."""
+
+    kind: str
+    severity: int
+    repeated: bool = False
+
+    def pieces(self, cell: "Cell", rows: Sequence[int], bench: Bench) -> Iterator[Piece]:
+        """One piece."""
+        piece = bench.pictures(cell, rows, form="image", prepare=bench.steps.before)
+        ids = [bench.plan.ids[row] for row in piece.rows]
+        options: dict[str, Any] = {"severity": self.severity, "preset": bench.steps.preset, "seed": bench.seed}
+        images = corrupt_batch(piece.images, self.kind, ids=ids, **options)
+        yield piece._replace(images=[bench.steps.after(image, corrupted=True) for image in images])
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """A perturbation sequence of every picture; one piece per image, because a film is large."""
+
+    kind: str
+    repeated: bool = True
+
+    def pieces(self, cell: "Cell", rows: Sequence[int], bench: Bench) -> Iterator[Piece]:
+        """A piece per film, and one for what could not be read."""
+        steps = bench.steps
+        form = f"sequence {self.kind}" if steps.preset == "tiny" else "sequence"
+        found = bench.pictures(cell, rows, form=form, prepare=lambda p: steps.before_sequence(p, self.kind))
+        for row, image, target in zip(found.rows, found.images, found.targets, strict=True):
+            draws = keyed(bench.seed, bench.plan.ids[row], f"{self.kind} sequence", 1)
+            frames = perturb(image, self.kind, preset=steps.preset, rng=draws)
+            yield Piece([row], [_film(frames, steps)], [target], [])
+        if found.unreadable:
+            yield Piece([], [], [], found.unreadable)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Images of a stored set, taken as they are."""
+
+    repeated: bool = False
+
+    def pieces(self, cell: "Cell", rows: Sequence[int], bench: Bench) -> Iterator[Piece]:
+        """One piece."""
+        piece = bench.read(cell, rows, lambda place: np.array(cell.source.image(place).convert("RGB")))
+        yield piece._replace(images=[bench.steps.after(image, corrupted=False) for image in piece.images])
+
+
+@dataclass(frozen=True)
+class Film:
+    """Films of a stored set, taken as they are."""
+
+    repeated: bool = True
+
+    def pieces(self, cell: "Cell", rows: Sequence[int], bench: Bench) -> Iterator[Piece]:
+        """A piece per film."""
+        for row in rows:
+            yield bench.read(cell, [row], lambda place: _film(cell.source.frames(place), bench.steps))
+
+
+def _film(frames: np.ndarray, steps: Steps) -> Pixels:
+    # stored sequences are films or arrays, never JPEGs
+    return np.stack([steps.after(frame, corrupted=False) for frame in frames])

@@ -1,0 +1,56 @@
+"""The two files that every record set has once: what was measured, and on which images."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from holdfast import atomic
+from holdfast.errors import HoldfastError
+
+HEADER, IMAGES, FOLDER = "evaluation.json", "images.safetensors", "records"
+FORMAT = 2  # of what is written; another number never mixes with this one. Format 1 is read
+CLASSIFICATION = "classification"  # what records without a task are of
+
+
+def write_header(folder: Path, header: Mapping[str, Any]) -> None:
+    """Write ``evaluation.json``."""
+    atomic.write_text(folder / HEADER, json.dumps(dict(header), indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def read_header(folder: Path) -> dict[str, Any]:
+    """Read ``evaluation.json``."""
+    try:
+        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        missing = [key for key in ("fingerprint", "shard_size", "views") if key not in header]
+    except (OSError, ValueError, TypeError) as error:
+        raise HoldfastError(f"{str(folder / HEADER)!r} cannot be read as the header of records") from error
+    if missing:
+        raise HoldfastError(f"{str(folder / HEADER)!r} must name {', '.join(missing)}, but does not")
+    if header.get("format", FORMAT) > FORMAT:
+        raise HoldfastError(f"{str(folder / HEADER)!r} was written by a later Holdfast; update to read it")
+    return {"task": CLASSIFICATION, **header}
+
+
+def write_images(folder: Path, ids: Sequence[str], targets: np.ndarray) -> None:
+    """Write the list of all images: their ids, and what the task keeps of their targets, one row each."""
+    text = np.frombuffer("\0".join(ids).encode("utf-8", "surrogateescape"), dtype=np.uint8)
+    with atomic.replacing(folder / IMAGES) as temporary:
+        temporary.write_bytes(save({"ids": text.copy(), "targets": np.ascontiguousarray(targets)}))
+
+
+def read_images(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read the list of all images: ids (text) and targets."""
+    try:
+        arrays = load_file(folder / IMAGES)
+        ids = arrays["ids"].tobytes().decode("utf-8", "surrogateescape").split("\0")
+        targets = arrays["targets"]
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise HoldfastError(f"{str(folder / IMAGES)!r} cannot be read as the images of records") from error
+    if len(ids) != len(targets):
+        raise HoldfastError(f"{str(folder / IMAGES)!r} is damaged: {len(ids)} ids for {len(targets)} targets")
+    return np.array(ids, dtype=np.str_), targets

@@ -1,0 +1,293 @@
+"""Classification: one class per image. Outside data sources, this is the only place that assumes it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from holdfast.errors import HoldfastError
+from holdfast.metrics.accuracy import ranked, restricted_classes
+from holdfast.metrics.calibration import calibration_gaps, gap_of_means
+from holdfast.metrics.formulas import (
+    Compute,
+    Formula,
+    Measure,
+    Reference,
+    clean_score,
+    column,
+    condition_scores,
+    corruption_scores,
+    single_scores,
+)
+from holdfast.metrics.sequence import flips, top5_distances
+from holdfast.metrics.sequence_formulas import DISTANCES, FLIPS, sequence_formulas
+from holdfast.records.cells import CellSpec
+from holdfast.records.header import CLASSIFICATION
+from holdfast.records.records import CellRecord
+from holdfast.records.units import Field, field_name
+from holdfast.tasks.task import Answers
+
+if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
+    from torch import Tensor, nn
+
+    from holdfast.attacks.goal import Goal
+
+BINS = 15  # of the calibration error
+IMAGENET = 1000
+RIGHT, TOP_FIVE = "right", "top_five"  # the latter: the five best classes of every frame, of sequences only
+MEASURE = Measure("accuracy", "top-1 accuracy", "mCA", lambda means, cell: means[column(cell, RIGHT)])
+
+
+class Classification:
+    """One class per image; a model answers with logits, (images, classes)."""
+
+    name = CLASSIFICATION
+    together = True
+    fields: Mapping[str, Any] = {
+        "predictions": np.int32,
+        "confidences": np.float32,
+        "nll": np.float32,
+        "top5": np.bool_,
+    }
+    headline = ("clean", "mean_corruption_accuracy", "retention", "mce", "mfr")
+
+    # data
+
+    def truth(self, source: Any) -> np.ndarray:
+        """The class of every image, int64."""
+        return np.asarray(source.targets, dtype=np.int64)
+
+    def strata(self, source: Any) -> np.ndarray:
+        """The classes: a limited evaluation keeps every one in its share."""
+        return self.truth(source)
+
+    def target(self, source: Any, index: int) -> int:
+        """The class of one image."""
+        return int(source.targets[index])
+
+    def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> Any:
+        """The published protocol that fits: crop, corrupt, then the model's size."""
+        from holdfast.evaluation.protocol import choose_preset, preprocessing
+
+        return preprocessing(preset or choose_preset(source, wanted), wanted, stored_jpeg=stored_jpeg)
+
+    # a model's answers
+
+    def check_model(self, answers: Answers, *, classes: int, restricted: bool, data: str) -> None:
+        """Logits for one image, of the same classes in every view, and those of the data."""
+        for view, logits in answers.items():
+            if not hasattr(logits, "shape") or logits.ndim != 2 or len(logits) != 1:
+                came = tuple(logits.shape) if hasattr(logits, "shape") else type(logits).__name__
+                where = f" in view {view!r}" if view else ""
+                raise HoldfastError(f"the model must return logits of shape (images, classes), got {came}{where}")
+        widths = {view: logits.shape[1] for view, logits in answers.items()}
+        if len(set(widths.values())) != 1:
+            raise HoldfastError(f"all views of a model must have the same number of classes, got {widths}")
+        width = next(iter(widths.values()))
+        if width != classes and not (restricted and width == IMAGENET):
+            wanted = f"{classes} classes of {data!r}" + (" or the 1000 of ImageNet" if restricted else "")
+            raise HoldfastError(f"the model must have the {wanted}, got {width}")
+
+    def keep(
+        self, answers: Answers, targets: Sequence[Any], *, cell: Any, repeats: int | None = None
+    ) -> dict[str, Field]:
+        """Predicted class, its probability, the target's −log p, whether it is among the best five; per view."""
+        arrays: dict[str, Field] = {}
+        labels = np.asarray(targets, dtype=np.int64)
+        for view, logits in answers.items():
+            values = logits.float().cpu().numpy()
+            check_numbers(values, cell.name)
+            if cell.restricted_to and values.shape[1] == IMAGENET:
+                values = values[:, restricted_classes(cell.restricted_to)]
+            fields = answer_fields(values, np.repeat(labels, repeats or 1))
+            if cell.spec.family == "sequence" and values.shape[1] >= 5:
+                fields[TOP_FIVE] = ranked(values, count=5).astype(np.int32)
+            for name, array in fields.items():
+                shape = (len(labels), repeats) if repeats is not None else (len(labels),)
+                arrays[field_name(view, name)] = array.reshape(*shape, *array.shape[1:])
+        return arrays
+
+    @property
+    def goal(self) -> "Goal":
+        """Cross-entropy, and another class."""
+        from holdfast.attacks.goal import ONE_CLASS
+
+        return ONE_CLASS
+
+    # training
+
+    def collate(self, targets: Sequence[Any]) -> "Tensor":
+        """Labels, int64 (B,)."""
+        import torch
+
+        return torch.tensor(list(targets), dtype=torch.int64)
+
+    def loss(self, output: "Tensor", targets: "Tensor") -> "Tensor":
+        """Cross-entropy of hard or soft targets, mean over the batch."""
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy(output, targets)
+
+    def tally(self, output: "Tensor", targets: "Tensor") -> "Tensor":
+        """Right answers and images, (2,)."""
+        import torch
+
+        if output is None:
+            return torch.zeros(2, dtype=torch.int64)
+        right = (output.argmax(dim=1) == targets).sum()
+        return torch.stack([right, torch.full_like(right, len(targets))])
+
+    def validation_scores(self, counts: "Tensor") -> dict[str, float]:
+        """Top-1 accuracy, percent."""
+        right, total = counts.tolist()
+        return {"top1": 100 * right / max(total, 1)}
+
+    def build(self, recipe: Any, *, classes: int, size: Any) -> "nn.Module":
+        """A timm model with a head for these classes."""
+        from holdfast.training.starting import start_model
+
+        return start_model(recipe, classes=classes, size=size)
+
+    def transforms(self, recipe: Any, image: Any) -> tuple[Any, Any]:
+        """The image alone is varied; its class stays."""
+        from holdfast.training.augment import training_transform, validation_transform
+
+        return ImageOnly(training_transform(recipe, image)), ImageOnly(validation_transform(image))
+
+    def mixer(self, recipe: Any, *, classes: int) -> Any:
+        """Mixup, cutmix and smoothing."""
+        from holdfast.training.augment import batch_mixer
+
+        return batch_mixer(recipe, classes=classes)
+
+    # numbers from records
+
+    def right(self, cell: CellRecord) -> np.ndarray:
+        """The share of right answers of each image: 0 or 1 where it is seen once."""
+        targets = cell.targets.reshape(-1, *(1,) * (cell.predictions.ndim - 1))
+        same = cell.predictions == targets
+        return same.reshape(len(same), -1).mean(axis=1, dtype=np.float64) if len(same) else np.empty(0)
+
+    def rows(self, cell: CellRecord) -> dict[str, np.ndarray]:
+        """Id, frame, target, prediction, right, confidence, nll, top5."""
+        times = cell.predictions.shape[1] if cell.predictions.ndim == 2 else 1
+        targets, predictions = np.repeat(cell.targets, times), cell.predictions.reshape(-1)
+        return {
+            "id": np.repeat(cell.ids, times),
+            "frame": np.tile(np.arange(times), len(cell)),
+            "target": targets,
+            "prediction": predictions,
+            "right": predictions == targets,
+            "confidence": cell.confidences.reshape(-1),
+            "nll": cell.nll.reshape(-1),
+            "top5": cell.top5.reshape(-1),
+        }
+
+    def remark(self, cell: CellRecord) -> str:
+        """How the accuracy of an occlusion varies from mask to mask; nothing for other attacks."""
+        if cell.predictions.ndim != 2:
+            return ""
+        each = 100 * (cell.predictions == cell.targets[:, None]).mean(axis=0)
+        deviation = each.std(ddof=1) if len(each) > 1 else 0.0
+        return f"{len(each)} masks: {each.min():.1f} to {each.max():.1f}, std {deviation:.1f}"
+
+    def columns(self, cell: CellRecord) -> dict[str, np.ndarray]:
+        """Of sequences flips and top-5 distances; of others whether they are right, of clean images more."""
+        if cell.spec.family == "sequence":
+            quantities = {FLIPS: flips(cell.predictions, kind=cell.spec.kind)}
+            top_five = cell.fields.get(TOP_FIVE)  # a model of fewer classes has none
+            if isinstance(top_five, np.ndarray) and top_five.shape[-1] == 5:
+                quantities[DISTANCES] = top5_distances(top_five, kind=cell.spec.kind)
+            return quantities
+        right = self.right(cell)
+        if cell.spec.family != "clean":
+            return {RIGHT: right}
+        gaps = calibration_gaps(np.minimum(cell.confidences, 1.0), right, bins=BINS)
+        return {
+            RIGHT: right,
+            "top5": cell.top5.astype(np.float64),
+            "nll": cell.nll.astype(np.float64),
+            **{f"gap{number}": gaps[:, number] for number in range(BINS)},
+        }
+
+    def formulas(
+        self,
+        cells: Sequence[CellSpec],
+        *,
+        columns: Sequence[str],
+        header: Mapping[str, Any],
+        reference: Reference | None,
+    ) -> list[Formula]:
+        """Clean scores, corruptions with the mCE family, sequences, conditions, other sets, attacks."""
+        return [
+            *clean_score(cells, MEASURE),
+            *_clean_details(cells, classes=class_count(header)),
+            *corruption_scores(cells, measure=MEASURE, reference=reference),
+            *sequence_formulas(cells, columns=columns, reference=reference),
+            *condition_scores(cells, MEASURE),
+            *single_scores(cells, MEASURE),
+        ]
+
+
+@dataclass(frozen=True)
+class ImageOnly:
+    """A transform of pictures that leaves their classes alone."""
+
+    transform: Callable[[Any], Any]
+
+    def __call__(self, picture: Any, target: Any) -> tuple[Any, Any]:
+        """The varied picture and its class."""
+        return self.transform(picture), target
+
+
+def check_numbers(logits: np.ndarray, cell: str) -> None:
+    """Refuse NaN and infinity, naming the cell; minus infinity is a class that is ruled out."""
+    bad = int((~np.isfinite(logits.max(axis=1))).sum())
+    if bad:
+        raise HoldfastError(
+            f"the model must return numbers, got NaN or infinity for {bad} of {len(logits)} images in {cell}; "
+            "nothing was recorded for them"
+        )
+
+
+def answer_fields(logits: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]:
+    """What is kept of logits (n, classes) about targets (n,); −1 for none."""
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    log_sum = np.log(np.exp(shifted).sum(axis=1))
+    known = targets >= 0
+    place = np.where(known, targets, 0)[:, None]
+    own = np.take_along_axis(shifted, place, axis=1)  # n 1
+    earlier = np.arange(logits.shape[1]) < place
+    rank = ((shifted > own) | ((shifted == own) & earlier)).sum(axis=1)  # of equals the lower class comes first
+    values = {
+        "predictions": logits.argmax(axis=1),
+        "confidences": np.exp(-log_sum),
+        "nll": np.where(known, log_sum - own[:, 0], np.nan),
+        "top5": (rank < 5) & known,
+    }
+    return {name: values[name].astype(kind) for name, kind in Classification.fields.items()}
+
+
+def class_count(header: Mapping[str, Any]) -> int | None:
+    """Among how many classes the model answers, if the records say."""
+    classes = header.get("classes")
+    return classes if isinstance(classes, int) else len(classes) if isinstance(classes, Sequence) else None
+
+
+def _clean_details(cells: Sequence[CellSpec], *, classes: int | None) -> list[Formula]:
+    clean = next((cell.name for cell in cells if cell.family == "clean"), None)
+    if clean is None:
+        return []
+    top5: Compute = lambda means: 100 * means[column(clean, "top5")]  # noqa: E731
+    ece: Compute = lambda means: 100 * gap_of_means([means[column(clean, f"gap{n}")] for n in range(BINS)])  # noqa: E731
+    scores = [
+        Formula("top5", "top-5", "%", "high", "target among the five best classes", top5),
+        Formula("nll", "NLL", "nats", "low", "mean −log p(target), clean images", lambda m: m[column(clean, "nll")]),
+        Formula("ece", "ECE", "%", "low", f"calibration error in {BINS} bins, clean images", ece),
+    ]
+    # among five classes or fewer everything is in the top five
+    return [score for score in scores if score.name != "top5" or classes is None or classes > 5]
+
+
+TASK = Classification()
