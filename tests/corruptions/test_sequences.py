@@ -145,7 +145,7 @@ def test_zoom_blur_of_a_ramp_by_hand():
     last = perturb(ramp, "zoom_blur", preset="cifar")[30]
     steepness = np.mean([1 / (1 + 0.004 * number) for number in range(31)])
     assert steepness == pytest.approx(0.9445, abs=1e-4)
-    # 124 ∓ 124·0.9445 is 6.88 and 241.12, of which truncations take less than two; ImageNet-C's crop zoom gives 3 and 237
+    # 124 ∓ 124·0.9445 is 6.88 and 241.12, of which truncations take less than two; a crop zoom gives 3 and 237
     assert 5 <= last[9, 0, 0] <= 6
     assert 240 <= last[9, 31, 0] <= 241
 
