@@ -19,6 +19,7 @@ from holdfast.evaluation.cells import Cell, Plan, limited, shared_plan, stored_p
 from holdfast.evaluation.protocol import Preprocessing
 from holdfast.names import chosen_names, file_name
 from holdfast.records.fingerprints import content_fingerprint
+from holdfast.records.revisions import revised
 
 WNID = re.compile(r"n\d{8}")
 
@@ -138,7 +139,8 @@ def make_plan(
         return _stored_plan(data.stored, extra=extra, limit=limit)
 
     def cells(source: Any) -> list[Cell]:
-        return [cell for name in names for cell in _CELLS.get(name, _attacked)(name, source, steps, extra)]
+        made = [cell for name in names for cell in _CELLS.get(name, _attacked)(name, source, steps, extra)]
+        return [replace(cell, definition=revised(cell.definition, preset=steps.preset)) for cell in made]
 
     return shared_plan(data.source, cells)
 

@@ -16,6 +16,7 @@ from holdfast.metrics.intervals import interval_of, resampled_means
 from holdfast.metrics.sequence import flips, top5_distances
 from holdfast.published import published
 from holdfast.records.records import CellRecord, Records
+from holdfast.records.revisions import like
 
 RESAMPLES = 2000
 
@@ -212,7 +213,7 @@ def mask_spread(cell: CellRecord | None) -> str:
 def reference_for(records: Records, baseline: Records | None) -> Reference | None:
     """What errors are divided by: the given model, or AlexNet where its published figures belong to these images."""
     if baseline is not None:
-        return _measured_reference(baseline)
+        return _measured_reference(like(records, baseline))
     if class_count(records) != 1000 or records.header.get("preset") != "imagenet":
         return None
     table = published("alexnet")
