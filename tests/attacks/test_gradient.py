@@ -175,7 +175,7 @@ def test_a_targeted_attack_reaches_its_target(reader, digits):
 
 
 def test_the_margin_loss_is_the_distance_to_the_best_wrong_class(reader, digits):
-    from holdfast.attacks.gradient import margin
+    from holdfast.attacks.goal import margin
 
     logits, labels = torch.randn(7, 5), torch.randint(5, (7,))
     expected = [

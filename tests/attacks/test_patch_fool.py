@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from holdfast import HoldfastError, watch
-from holdfast.attacks import PRESETS, PatchFool, PixelModel, from_pixels
+from holdfast.attacks import PRESETS, PatchFool, PixelModel, draws, from_pixels
 from holdfast.attacks.patch_fool import attention_term, pcgrad
 from tests.attacks.test_gradient import assert_same, state_of
 from tests.test_attention import brute_force
@@ -107,33 +107,62 @@ def test_surgery_removes_only_what_opposes(surgery):
         assert ((ours * torch.tensor(anchor)).sum(dim=(1, 2, 3)) > -1e-12).all()
 
 
+@pytest.mark.parametrize("units", ["normalised", "pixels"])
+@pytest.mark.parametrize("pixels", [None, 7])
 @pytest.mark.parametrize("surgery", ["as-coded", "orthogonal"])
-def test_a_step_follows_the_sum_of_all_gradients(surgery):
+def test_a_step_follows_the_sum_of_all_gradients(surgery, pixels, units):
     model, images, labels = build("vit_nano", 2)
+    scale = model.std if units == "normalised" else torch.ones(3, 1, 1)
     # a heavy weight, so that the attention terms decide about signs
-    attack = PatchFool(steps=1, lr=0.05, attention_weight=50.0, surgery=surgery)
-    start = PatchFool(steps=0)(model, images, labels)
+    attack = PatchFool(
+        steps=1, lr=0.05, attention_weight=50.0, surgery=surgery, units=units, pixels=pixels, mask_steps=0
+    )
+    start = PatchFool(steps=0, pixels=pixels)(model, images, labels)
     after = attack(model, images, labels)
     assert after.record["blocks"] == [1, 2, 3]  # 8 blocks: the first half without the first
 
     points = start.images.clone().requires_grad_()
-    region = changed(images, start.images).unsqueeze(1)
+    region = changed(images, start.images).unsqueeze(1)  # of the sparse variant, the chosen pixels alone
     maps = maps_by_hand(model, points)
     loss = nn.functional.cross_entropy(model(points), labels, reduction="sum")
-    climb = torch.autograd.grad(loss, points)[0] * region
+    climb = torch.autograd.grad(loss, points)[0] * region * scale
     total = climb.clone()
     for block in (1, 2, 3):
         term = 0
         for b, ((row, column),) in enumerate(start.record["chosen"]):
             term = term + maps[block][b].mean(0)[:, 1 + 8 * row + column].log().mean()
-        pull = torch.autograd.grad(term, points, retain_graph=True)[0] * region
+        pull = torch.autograd.grad(term, points, retain_graph=True)[0] * region * scale
         for b in range(2):
             dot, length = (pull[b] * climb[b]).sum(), climb[b].norm()
             if dot < 0:
                 pull[b] -= dot / (length if surgery == "as-coded" else length**2) * climb[b]
         total += 50.0 * pull
-    expected = (start.images + 0.05 * total / (total.abs() + 1e-8)).clamp(0, 1)  # Adam's first step
+    expected = (start.images + scale * 0.05 * total / (total.abs() + 1e-8)).clamp(0, 1)  # Adam's first step
     torch.testing.assert_close(after.images, expected, atol=1e-4, rtol=0)
+
+
+class Sums(nn.Module):
+    """The first of two logits is a weighted sum of all values, the second one nothing."""
+
+    def __init__(self, weights: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weights", weights)
+
+    def forward(self, x):
+        return torch.stack([(x * self.weights).sum(dim=(1, 2, 3)), x.new_zeros(len(x))], dim=1)
+
+
+def test_a_step_of_022_is_about_005_in_pixels():
+    """0.22 times the deviation 0.229, 0.224, 0.225 is 0.0504, 0.0493, 0.0495."""
+    signs = torch.tensor([1.0, -1.0, 1.0]).view(3, 1, 1) * 1e-3
+    model = PixelModel(Sums(signs.expand(3, 8, 8)), mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+    images, labels = torch.full((1, 3, 8, 8), 0.5), torch.tensor([0])
+    start = PatchFool(steps=0, patch_size=8)(model, images, labels).images
+    for units, steps in [("normalised", (-0.05038, 0.04928, -0.0495)), ("pixels", (-0.22, 0.22, -0.22))]:
+        after = PatchFool(steps=1, patch_size=8, units=units)(model, images, labels).images
+        for channel, step in enumerate(steps):
+            expected = (start[0, channel] + step).clamp(0, 1)
+            torch.testing.assert_close(after[0, channel], expected, atol=1e-4, rtol=0)
 
 
 def test_it_lowers_accuracy_below_random_content_in_the_same_patch(reader, digits):
@@ -172,22 +201,84 @@ def test_the_sparse_variant_changes_so_many_pixels_of_the_patches():
 def test_the_sparse_mask_is_learned_until_it_is_frozen():
     model, images, labels = build("fan_nano")
     run = {"pixels": 8, "mask_lr": 0.5}
-    first = changed(images, PatchFool(steps=0, **run)(model, images, labels).images)
-    frozen = changed(images, PatchFool(steps=3, mask_steps=0, **run)(model, images, labels).images)
-    learned = changed(images, PatchFool(steps=3, mask_steps=3, **run)(model, images, labels).images)
-    assert torch.equal(first, frozen)
-    assert not torch.equal(first, learned)
+
+    def mask(steps, mask_steps):
+        attack = PatchFool(steps=steps, mask_steps=mask_steps, **run)
+        return changed(images, attack(model, images, labels).images)
+
+    first = mask(0, 3)
+    assert torch.equal(first, mask(3, 0))
+    assert torch.equal(first, mask(3, 1))  # the last update of the schedule finds it frozen
+    assert not torch.equal(first, mask(1, 2))
+    assert torch.equal(mask(1, 2), mask(5, 2))
+    assert not torch.equal(mask(1, 3), mask(2, 3))
+    assert torch.equal(mask(2, 3), mask(5, 3))
 
 
-@pytest.mark.parametrize("bound", ["linf", "l2"])
-def test_the_mild_variant_stays_near_the_image(bound):
+def test_the_mask_climbs_the_gradient_times_the_content():
+    """All gradients are negative, so where the content is above the mean (0.5), a mask of 1 costs, and below it pays.
+
+    What it was before, black here, does not count: content minus image is above 0 everywhere.
+    """
+    model = PixelModel(Sums(torch.full((3, 4, 4), 0.1)), mean=(0.5,) * 3, std=(0.25,) * 3)
+    images, labels = torch.zeros(1, 3, 4, 4), torch.tensor([0])
+    content = PatchFool(steps=0, patch_size=4)(model, images, labels).images[0]
+    scores = draws.uniform(torch.empty(1, 1, 4, 4), seed=0, ids=[0], purpose="patch mask")[0, 0]
+    pays = torch.where(content.mean(dim=0) < 0.5, 0.3, -0.3)  # Adam's first step is as long as its rate
+    first, expected = (set(values.flatten().topk(5).indices.tolist()) for values in (scores, scores + pays))
+    assert first != expected
+    result = PatchFool(steps=1, patch_size=4, pixels=5, mask_steps=2, mask_lr=0.3)(model, images, labels)
+    assert set(changed(images, result.images).flatten().nonzero().flatten().tolist()) == expected
+
+
+def test_the_mask_has_its_own_surgery():
+    model, images, labels = build("vit_nano", 2)
+    run = {"attention_weight": 50.0, "pixels": 5, "mask_lr": 0.3, "mask_steps": 2}
+    first, after = (PatchFool(steps=steps, **run)(model, images, labels) for steps in (0, 1))
+    content = PatchFool(steps=0)(model, images, labels).images
+    points = first.images.clone().requires_grad_()
+    maps, loss = maps_by_hand(model, points), nn.functional.cross_entropy(model(points), labels, reduction="sum")
+    values = (content - model.mean) / model.std
+    scores = draws.uniform(torch.empty(2, 1, 32, 32), seed=0, ids=[0, 1], purpose="patch mask")[:, 0]
+    region = changed(images, content)
+
+    def by_mask(objective):
+        (gradient,) = torch.autograd.grad(objective, points, retain_graph=True)
+        return (gradient * model.std * values).sum(dim=1) * region  # B H W
+
+    climb = by_mask(loss)
+    total = climb.clone()
+    for block in (1, 2, 3):
+        cells = [1 + 8 * row + column for ((row, column),) in first.record["chosen"]]
+        pull = by_mask(sum(maps[block][b].mean(0)[:, cell].log().mean() for b, cell in enumerate(cells)))
+        for b in range(2):
+            dot = (pull[b] * climb[b]).sum()
+            pull[b] -= min(dot.item(), 0) / climb[b].norm() * climb[b]
+        total += 50.0 * pull
+    best = torch.where(region, scores + 0.3 * total.sign(), -1.0).flatten(1).topk(5, dim=1).indices
+    expected = torch.zeros(2, 1024, dtype=torch.bool).scatter(1, best, True).view(2, 32, 32)
+    assert torch.equal(changed(images, after.images), expected)
+    assert not torch.equal(expected, changed(images, first.images))
+
+
+def test_the_linf_variant_stays_near_the_image():
     model, images, labels = build("fan_nano")
-    result = PatchFool(steps=4, bound=bound, eps=0.1)(model, images, labels)
-    delta = (result.images - images).flatten(1)
-    size = delta.abs().amax(dim=1) if bound == "linf" else delta.norm(dim=1)
+    result = PatchFool(steps=4, bound="linf", eps=0.1)(model, images, labels)
+    size = (result.images - images).flatten(1).abs().amax(dim=1)
     assert (size <= 0.1 + 1e-6).all()
     assert (size > 0.05).all()
     assert (changed(images, result.images).flatten(1).sum(dim=1) <= 16).all()
+
+
+def test_the_l2_variant_bounds_every_channel_after_a_start_without_bounds():
+    model, images, labels = build("fan_nano")
+    images = 0.25 + images / 2  # so that [0,1] shortens no perturbation of length 0.1
+    start, result = (PatchFool(steps=steps, bound="l2", eps=0.1)(model, images, labels).images for steps in (0, 4))
+    assert torch.equal(start, PatchFool(steps=0)(model, images, labels).images)
+    delta = (result - images).flatten(2)
+    torch.testing.assert_close(delta.norm(dim=2), torch.full((3, 3), 0.1), atol=1e-5, rtol=0)
+    torch.testing.assert_close(delta.flatten(1).norm(dim=1), torch.full((3,), 3**0.5 * 0.1), atol=1e-5, rtol=0)
+    assert (changed(images, result).flatten(1).sum(dim=1) <= 16).all()
 
 
 @pytest.mark.parametrize(
@@ -208,14 +299,24 @@ def test_without_token_attention_the_form_is_cross_entropy_only_and_the_record_s
     assert changed(images, result.images).flatten(1).sum(dim=1).tolist() == [(size or 16) ** 2] * 2
 
 
-def test_the_gradient_chooses_the_patch_where_it_is_longest():
-    model = PixelModel(Conv(), mean=(0.5,) * 3, std=(0.2,) * 3)
+def test_the_gradient_chooses_the_patch_where_its_absolute_sum_is_largest():
+    model = PixelModel(Conv(), mean=(0.5,) * 3, std=(0.1, 0.2, 0.4))
     images, labels = torch.rand(2, 3, 32, 32).requires_grad_(), torch.tensor([0, 3])
     (gradient,) = torch.autograd.grad(nn.functional.cross_entropy(model(images), labels), images)
     result = PatchFool(steps=0, select="gradient", patch_size=4)(model, images.detach(), labels)
     for image, (cell,) in enumerate(result.record["chosen"]):
-        lengths = {(r, c): gradient[image, :, *patch_of((r, c))].norm().item() for r in range(8) for c in range(8)}
-        assert cell == max(lengths, key=lengths.get)
+        seen = gradient[image].abs() * model.std  # the gradient by normalised values
+        sizes = {(r, c): seen[:, *patch_of((r, c))].sum().item() for r in range(8) for c in range(8)}
+        assert cell == max(sizes, key=sizes.get)
+
+
+def test_many_small_gradients_outweigh_a_large_one():
+    weights = torch.zeros(3, 8, 8)
+    weights[0, 1, 1] = 3.0  # Σ|g| 3, Σg² 9
+    weights[1, 4:, 4:] = 0.5  # Σ|g| 8, Σg² 4
+    model, images = PixelModel(Sums(weights), mean=(0.5,) * 3, std=(0.2,) * 3), torch.full((1, 3, 8, 8), 0.5)
+    result = PatchFool(steps=0, select="gradient", patch_size=4)(model, images, torch.tensor([0]))
+    assert result.record["chosen"] == [[(1, 1)]]
 
 
 def test_results_belong_to_images_not_to_batches():
@@ -241,6 +342,7 @@ def test_the_defaults_are_the_published_ones():
     attack = PRESETS["patch-fool"]
     assert (attack.steps, attack.lr, attack.decay, attack.decay_every) == (250, 0.22, 0.95, 10)
     assert (attack.attention_weight, attack.select, attack.patches) == (0.002, "attention", 1)
+    assert attack.units == "normalised"
     sparse = PRESETS["patch-fool-sparse"]
     assert (sparse.pixels, sparse.mask_steps, sparse.mask_lr) == (250, 200, 1e-2)
 
@@ -260,6 +362,7 @@ def test_block_4_chooses_or_the_last_of_a_shallower_model():
     [
         ({"steps": -1}, "steps must be 0 or more, got -1"),
         ({"lr": 0}, "lr must be positive, got 0"),
+        ({"units": "bytes"}, "units must be one of normalised, pixels, got 'bytes'"),
         ({"surgery": "none"}, "surgery must be one of as-coded, orthogonal, got 'none'"),
         ({"select": "best"}, "select must be one of attention, gradient, random, got 'best'"),
         ({"pixels": 0}, "pixels must be at least 1, got 0"),

@@ -19,6 +19,7 @@ from holdfast.corruptions import (
     perturb,
 )
 from holdfast.corruptions.geometry import tilt_matrix
+from holdfast.corruptions.weather import driven
 from holdfast.errors import HoldfastError
 from tests.corruptions.oracle import photograph, share_beyond
 from tests.corruptions.test_presets import clipped_zoom, trail
@@ -94,29 +95,59 @@ def test_motion_blur_turns(preset, radius, sigma, step, last):
     image = image_for(preset)
     frames = perturb(image, "motion_blur", preset=preset)
     for number in (0, 7, last):
-        expected = np.floor(trail(cropped(image, preset), radius, sigma, step * (number - last)) + 0.5)
+        expected = np.floor(trail(cropped(image, preset), radius, sigma, step * (number - last)))
         assert share_beyond(frames[number], expected) == 0
+        assert abs(frames[number].mean() - expected.mean()) < 0.05
+
+
+def test_motion_blur_floors():
+    """σ 1.8: k₀ = 1/2.7560 = 0.36285, k₁ = 0.31096, k₂ = 0.19573; the last frame runs along the rows."""
+    image = np.zeros((32, 32, 3), np.uint8)
+    image[:, 16:] = 100
+    last = perturb(image, "motion_blur", preset="cifar")[20]
+    # one column before the edge all but k₀ is bright: 63.7; two before it all but k₀ and k₁: 32.6; then 13.05
+    assert last[5, 12:17, 0].tolist() == [3, 13, 32, 63, 100]
+
+
+def test_the_blurred_flakes_of_snow_floor():
+    layer = np.zeros((9, 32), np.float32)
+    layer[4, 20] = 1
+    flakes = driven(layer, 0, threshold=0.5, radius=6, sigma=1.8, eight_bit=True)
+    assert flakes[4, 18:22].tolist() == [49, 79, 92, 0]  # 255·k: 49.9, 79.3, 92.5
+    rounded = driven(layer, 0, threshold=0.5, radius=6, sigma=1.8, eight_bit=False)  # as imagecorruptions does
+    assert rounded[4, 18:22].tolist() == [50, 79, 93, 0]
 
 
 def test_tiny_motion_blur_is_scaled_down_after_it():
     image = image_for("tiny", "motion_blur")
     frames = perturb(image, "motion_blur", preset="tiny")
-    blurred = np.floor(trail(image, 14, 3, 5 * (4 - 30)) + 0.5).astype(np.uint8)
+    blurred = np.floor(trail(image, 14, 3, 5 * (4 - 30))).astype(np.uint8)
     expected = np.asarray(Image.fromarray(blurred).resize((64, 64), Image.Resampling.BILINEAR))
     assert share_beyond(frames[4], expected) == 0
 
 
 @pytest.mark.parametrize("preset", SIZES)
-def test_zoom_blur_is_a_running_mean(preset):
-    image = cropped(image_for(preset), preset) / 255
+def test_zoom_blur_is_a_running_mean_of_scalings(preset):
+    image = cropped(image_for(preset), preset)
     frames = perturb(image_for(preset), "zoom_blur", preset=preset)
-    layers = [image]
+    layers = [image.astype(float)]
     for number in range(1, 31):
-        zoomed = [clipped_zoom(image[..., channel], 1 + 0.004 * number) for channel in range(3)]
-        layers.append(np.stack(zoomed, axis=-1))
+        factor = 1 + 0.004 * number
+        layers.append(np.floor(backwards(image, lambda x, y, s=factor: (x / s, y / s)) + 1e-6))
         if number in (1, 9, 30):
-            assert share_beyond(frames[number], cast(np.mean(layers, axis=0))) <= 0.001
-    np.testing.assert_array_equal(frames[0], cropped(image_for(preset), preset))
+            assert share_beyond(frames[number], np.floor(np.mean(layers, axis=0))) <= 0.001
+    np.testing.assert_array_equal(frames[0], image)
+
+
+def test_zoom_blur_of_a_ramp_by_hand():
+    """Column x holds 8x, so a scaling by s shows 8·(15.5 + (x − 15.5)/s); the mean of 1/s over 31 frames is 0.9445."""
+    ramp = np.tile(np.arange(0, 256, 8, dtype=np.uint8)[None, :, None], (32, 1, 3))
+    last = perturb(ramp, "zoom_blur", preset="cifar")[30]
+    steepness = np.mean([1 / (1 + 0.004 * number) for number in range(31)])
+    assert steepness == pytest.approx(0.9445, abs=1e-4)
+    # 124 ∓ 124·0.9445 is 6.88 and 241.12, of which truncations take less than two; a crop zoom gives 3 and 237
+    assert 5 <= last[9, 0, 0] <= 6
+    assert 240 <= last[9, 31, 0] <= 241
 
 
 @pytest.mark.parametrize(
@@ -132,7 +163,7 @@ def test_snow_drives_one_layer_around(preset, scale, zoom, radius, sigma):
     x = image / 255
     x = 0.85 * x + 0.15 * np.maximum(x, 1.5 * (x @ [0.299, 0.587, 0.114])[..., None] + 0.5)
     for number in (0, 13, 30):
-        flakes = np.floor(trail(layer, radius, sigma, 4 * number - 150) + 0.5)[..., None] / 255
+        flakes = np.floor(trail(layer, radius, sigma, 4 * number - 150))[..., None] / 255
         assert share_beyond(frames[number], cast(x + flakes + flakes[::-1, ::-1])) <= 0.001
 
 
@@ -166,11 +197,26 @@ def test_translate_moves_whole_pixels(preset, pixels):
     frames = perturb(image, "translate", preset=preset)
     np.testing.assert_array_equal(frames[pixels], cropped(image, preset))
     for number in (0, len(frames) - 1):
-        moved = nd.shift(image, (0, pixels - number, 0), order=0)
+        moved = nd.shift(image, (0, number - pixels, 0), order=0)
         np.testing.assert_array_equal(frames[number], cropped(moved, preset))
 
 
-@pytest.mark.parametrize("kind", ["rotate", "shear", "tilt"])
+def test_cifar_shifts_run_from_minus_7_to_8():
+    columns = np.tile(np.arange(1, 33, dtype=np.uint8)[None, :, None], (32, 1, 3))
+    frames = perturb(columns, "translate", preset="cifar")
+    np.testing.assert_array_equal(frames[0][3, :, 1], [*range(8, 33), *[0] * 7])
+    np.testing.assert_array_equal(frames[15][3, :, 1], [*[0] * 8, *range(1, 25)])
+
+
+def test_rotation_is_clockwise():
+    dot = np.zeros((32, 32, 3), np.uint8)
+    dot[15:17, 27:29] = 255  # 12 right of the centre, so 15° bring it to 12·cos 15° = 11.6 right and 3.1 below
+    last = perturb(dot, "rotate", preset="cifar")[30][..., 0]
+    row, column = nd.center_of_mass(last.astype(float))
+    assert (row + 0.5 - 16, column + 0.5 - 16) == pytest.approx((3.1, 11.6), abs=0.1)
+
+
+@pytest.mark.parametrize("kind", ["rotate", "shear"])
 @pytest.mark.parametrize("preset", SIZES)
 def test_geometric_kinds_pass_through_the_clean_image(kind, preset):
     image = image_for(preset)
@@ -183,7 +229,9 @@ def backwards(image, inverse):
     rows, columns = np.mgrid[:height, :width]
     x, y = inverse(columns + 0.5 - width / 2, rows + 0.5 - height / 2)
     places = [y + height / 2 - 0.5, x + width / 2 - 0.5]
-    return np.stack([nd.map_coordinates(image[..., c].astype(float), places, order=1) for c in range(3)], axis=-1)
+    return np.stack(
+        [nd.map_coordinates(image[..., c].astype(float), places, order=1, mode="nearest") for c in range(3)], axis=-1
+    )
 
 
 @pytest.mark.parametrize(("preset", "tilt"), [("imagenet", 1.0), ("cifar", 0.75), ("tiny", 1.0)])
@@ -203,7 +251,7 @@ def test_geometric_kinds_move_pixels_where_they_say(preset, tilt):
         return u / w + 0.5 - width / 2, v / w + 0.5 - height / 2
 
     cases = [
-        ("rotate", 4, lambda x, y: (cos * x - sin * y, sin * x + cos * y)),
+        ("rotate", 4, lambda x, y: (cos * x + sin * y, cos * y - sin * x)),
         ("shear", 4, lambda x, y: (x + tan * y, y)),
         ("scale", 26, lambda x, y: (x / factor, y / factor)),
         ("tilt", 4, perspective),
@@ -220,12 +268,19 @@ def test_tilt_matrix_is_the_product_of_its_five_parts():
     focal = math.sqrt(height**2 + width**2)
     for x, y in [(0, 0), (340, 0), (100, 200)]:
         a, b = x - width / 2, y - height / 2
-        a, c = a * math.cos(angle), a * math.sin(angle)  # about the vertical axis
+        a, c = a * math.cos(angle) - math.sin(angle), a * math.sin(angle) + math.cos(angle)  # from depth 1, vertically
         b, c = b * math.cos(angle) - c * math.sin(angle), b * math.sin(angle) + c * math.cos(angle)
         depth = c + focal
         expected = (focal * a / depth + width / 2, focal * b / depth + height / 2)
         u, v, w = tilt_matrix(height, width, 7) @ [x, y, 1]
         np.testing.assert_allclose((u / w, v / w), expected)
+
+
+def test_an_untilted_picture_is_half_a_pixel_smaller_at_its_corners():
+    """At depth 1 + f a corner 128 from the centre moves by 128/(f + 1), f = 256·√2 = 362.04: 0.3526 along each axis."""
+    for corner, towards in [((0, 0), 0.3526), ((256, 256), 256 - 0.3526)]:
+        u, v, w = tilt_matrix(256, 256, 0) @ [*corner, 1]
+        assert (u / w, v / w) == pytest.approx((towards, towards), abs=1e-4)
 
 
 def water(image, layer):

@@ -13,14 +13,16 @@ from torch import Tensor, nn
 from holdfast.attacks import draws
 from holdfast.attacks.goal import check_logits, classes, cross_entropy
 from holdfast.attacks.norms import NORMS
+from holdfast.attacks.patch_mask import PatchMask
 from holdfast.attacks.patches import check_grid, choose_patches, patch_region, token_handles
-from holdfast.attacks.pixels import backbone, check_differentiable, check_images
+from holdfast.attacks.pixels import PixelModel, backbone, check_differentiable, check_images
 from holdfast.attacks.result import AttackResult
 from holdfast.attacks.undisturbed import own, predict, single_or_double, undisturbed
 from holdfast.attention import AttentionHandle, watch
 from holdfast.errors import HoldfastError
 
 Surgery = Literal["as-coded", "orthogonal"]
+Units = Literal["normalised", "pixels"]
 SELECT_BLOCK = 4  # whose attention chooses the patch in the published attack
 
 
@@ -30,7 +32,9 @@ class PatchFool:
 
     Attributes:
         steps: Adam's steps; 0 leaves random pixels, the baseline that the attack has to beat.
-        lr: Adam's step length in units of [0,1] pixels, multiplied by ``decay`` every ``decay_every`` steps.
+        lr: Adam's step length in ``units``, multiplied by ``decay`` every ``decay_every`` steps.
+        units: where Adam and the surgery work: in ``normalised`` values, as published (a step of 0.22 is about 0.05 in
+            pixels for the deviations of ImageNet), or in [0,1] ``pixels``.
         attention_weight: weight of the attention terms; 0 is the cross-entropy-only form.
         surgery: what to do with the part of an attention gradient that opposes the cross-entropy's: see `pcgrad`.
         select: choose patches by ``attention``, by the ``gradient`` of the loss, or at ``random``.
@@ -38,13 +42,15 @@ class PatchFool:
         patches: how many patches to replace; the attention terms look at the first.
         patch_size: side of a patch in pixels; from the model's token grid unless given, 16 without one.
         pixels: the sparse variant: change only so many pixels of the patches (250 in the paper), chosen by a mask that
-            is learned for ``mask_steps`` steps at rate ``mask_lr`` and then frozen.
-        bound: the mild variant: the norm, ``linf`` or ``l2``, in which the patch stays within ``eps`` of the image.
+            is learned at rate ``mask_lr`` and frozen at step ``mask_steps``, before the last of its updates.
+        bound: the mild variant: the norm in which the patch stays within ``eps`` of the image, ``linf``, or ``l2``,
+            which holds for each channel: three may go √3·``eps`` in all.
         eps: radius of the mild variant, in units of [0,1] pixels.
     """
 
     steps: int = 250
     lr: float = 0.22
+    units: Units = "normalised"
     decay: float = 0.95
     decay_every: int = 10
     attention_weight: float = 0.002
@@ -65,7 +71,7 @@ class PatchFool:
         for name in ("lr", "decay", "decay_every", "mask_lr", "patches"):
             if not getattr(self, name) > 0:
                 raise HoldfastError(f"{name} must be positive, got {getattr(self, name)}")
-        for name, known in (("surgery", ("as-coded", "orthogonal")), ("select", ("attention", "gradient", "random"))):
+        for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise HoldfastError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if self.pixels is not None and self.pixels < 1:
@@ -82,10 +88,11 @@ class PatchFool:
     ) -> AttackResult:
         """Replace the chosen patches, optimise them, and score the last iterate.
 
-        Patch-Fool; as released: block 0's attention is left out, and gradients meet per block. Deviations:
+        Patch-Fool; as released: block 0's attention is left out, and gradients meet per block. The normalisation is
+        that of the `PixelModel`; another model's values are its pixels. Deviations:
         losses are taken per image (the released code averages the batch, whose size then enters its surgery), and a
         model without token attention is attacked through the cross-entropy alone, at the patch where its gradient is
-        longest. The record says which form was run, through which blocks, and which patches (row, column) were chosen
+        largest. The record says which form was run, through which blocks, and which patches (row, column) were chosen
         by what.
         """
         check_images(images)
@@ -97,6 +104,13 @@ class PatchFool:
             predictions = predict(quiet, adversarial, labels)
         record = {"attack": "patch-fool", **asdict(self), **plan.record(), "seed": seed}
         return AttackResult(adversarial, predictions, predictions != classes(labels), record)
+
+
+_CHOICES = {
+    "units": ("normalised", "pixels"),
+    "surgery": ("as-coded", "orthogonal"),
+    "select": ("attention", "gradient", "random"),
+}
 
 
 def pcgrad(gradient: Tensor, anchor: Tensor, *, surgery: Surgery = "as-coded") -> Tensor:
@@ -121,14 +135,33 @@ def attention_term(handle: AttentionHandle, patch: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
+class _Values:
+    """What Adam moves: normalised values, or the pixels themselves."""
+
+    mean: Tensor | float = 0.0
+    std: Tensor | float = 1.0
+
+    @classmethod
+    def of(cls, model: nn.Module, units: Units) -> "_Values":
+        return cls(model.mean, model.std) if isinstance(model, PixelModel) and units == "normalised" else cls()
+
+    def from_pixels(self, pixels: Tensor) -> Tensor:
+        return (pixels - self.mean) / self.std
+
+    def to_pixels(self, values: Tensor) -> Tensor:
+        return values * self.std + self.mean
+
+
+@dataclass(frozen=True, eq=False)
 class _Plan:
-    """Where to attack and through which blocks."""
+    """Where to attack, through which blocks, and in which values."""
 
     chosen: Tensor  # B patches
     grid: tuple[int, int]
     blocks: tuple[int, ...]
     selected_by: str
     has_attention: bool
+    values: _Values
 
     def record(self) -> dict[str, Any]:
         columns = self.grid[1]
@@ -152,11 +185,21 @@ def _plan(
         raise HoldfastError(f"patches must be at most {grid[0] * grid[1]}, got {attack.patches}")
     select = attack.select if seen or attack.select != "attention" else "gradient"
     handle = seen[_selecting_block(attack, len(seen))] if select == "attention" else None
+    values = _Values.of(model, attack.units)
     chosen = choose_patches(
-        model, images, labels, grid=grid, count=attack.patches, select=select, handle=handle, seed=seed, names=names
+        model,
+        images,
+        labels,
+        grid=grid,
+        count=attack.patches,
+        select=select,
+        handle=handle,
+        weights=values.std,
+        seed=seed,
+        names=names,
     )
     blocks = tuple(range(1, len(seen) // 2)) if attack.attention_weight else ()
-    return _Plan(chosen, grid, blocks, select, bool(seen))
+    return _Plan(chosen, grid, blocks, select, bool(seen), values)
 
 
 def _selecting_block(attack: PatchFool, blocks: int) -> int:
@@ -178,85 +221,60 @@ def _optimise(
     names: list[int | str],
 ) -> Tensor:
     region = patch_region(plan.chosen, plan.grid, images)  # B 1 H W
-    content = _start(attack, images, region, seed=seed, names=names)
+    values = plan.values
+    content = values.from_pixels(_start(attack, images, seed=seed, names=names))
     optimiser = torch.optim.Adam([content], lr=attack.lr)
     schedule = torch.optim.lr_scheduler.StepLR(optimiser, attack.decay_every, attack.decay)
-    mask = _PixelMask(attack, region, seed=seed, names=names)
+    mask = PatchMask(region, count=attack.pixels, lr=attack.mask_lr, seed=seed, names=names)
     for step in range(attack.steps):
-        points = torch.where(mask.pixels, content.detach(), images).requires_grad_()
-        direction = _direction(attack, model, points, labels, plan, region)
-        content.grad = -direction * mask.pixels
-        if attack.pixels is not None and step < attack.mask_steps:
-            mask.ascend(direction * (content.detach() - images))
+        points = torch.where(mask.pixels, values.to_pixels(content.detach()), images).requires_grad_()
+        gradients = _gradients(model, points, labels, plan)
+        content.grad = -_combined(attack, [gradient * mask.pixels for gradient in gradients])
+        if attack.pixels is not None and step < attack.mask_steps - 1:
+            gains = [(gradient * content.detach() * region).sum(dim=1, keepdim=True) for gradient in gradients]
+            mask.ascend(_combined(attack, gains))
         optimiser.step()
         schedule.step()
-        content.data = _into_bounds(attack, content.detach(), images, region)
-    return torch.where(mask.pixels, content.detach(), images)
+        content.data = values.from_pixels(_into_bounds(attack, values.to_pixels(content.detach()), images, region))
+    return torch.where(mask.pixels, values.to_pixels(content.detach()).clamp(0, 1), images)
 
 
-def _start(attack: PatchFool, images: Tensor, region: Tensor, *, seed: int, names: list[int | str]) -> Tensor:
-    if attack.bound is None or attack.eps is None:
+def _start(attack: PatchFool, images: Tensor, *, seed: int, names: list[int | str]) -> Tensor:
+    """Random pixels, also where an L2 bound waits after the first step; within an L∞ bound from the start."""
+    if attack.bound != "linf" or attack.eps is None:
         return draws.uniform(images, seed=seed, ids=names, purpose="patch content")
-    delta = NORMS[attack.bound].start(images, attack.eps, seed=seed, ids=names, purpose="patch content")
-    return _into_bounds(attack, images + delta, images, region)
+    delta = NORMS["linf"].start(images, attack.eps, seed=seed, ids=names, purpose="patch content")
+    return (images + delta).clamp(0, 1)
 
 
 def _into_bounds(attack: PatchFool, content: Tensor, images: Tensor, region: Tensor) -> Tensor:
+    """Pixels within the bound, which for L2 holds channel by channel, and within [0,1]."""
     if attack.bound is not None and attack.eps is not None:
-        content = images + NORMS[attack.bound].project((content - images) * region, attack.eps)
+        delta = ((content - images) * region).flatten(0, 1)  # (B·3) H W
+        content = images + NORMS[attack.bound].project(delta, attack.eps).view_as(images)
     return content.clamp(0, 1)
 
 
-class _PixelMask:
-    """The pixels that may change: all of the region, or the best so many of it.
-
-    The scores of the sparse variant are learned straight through the choice of the highest.
-    """
-
-    def __init__(self, attack: PatchFool, region: Tensor, *, seed: int, names: list[int | str]) -> None:
-        self.region, self.count = region, attack.pixels
-        self.pixels = region
-        if self.count is None:
-            return
-        room = int(region[:1].sum())
-        if self.count > room:
-            raise HoldfastError(f"pixels must be at most the {room} of the chosen patches, got {self.count}")
-        self.scores = draws.uniform(region.float(), seed=seed, ids=names, purpose="patch mask")
-        self.optimiser = torch.optim.Adam([self.scores], lr=attack.mask_lr)
-        self._binarise()
-
-    def ascend(self, gain: Tensor) -> None:
-        """``gain`` is what the objective would gain per pixel and channel if the pixel were replaced."""
-        self.scores.grad = -gain.sum(dim=1, keepdim=True)
-        self.optimiser.step()
-        self._binarise()
-
-    def _binarise(self) -> None:
-        best = (
-            self.scores.detach()
-            .masked_fill(~self.region, float("-inf"))
-            .flatten(1)
-            .topk(self.count or 0, dim=1)
-            .indices
-        )
-        chosen = torch.zeros_like(self.region).flatten(1).scatter(1, best, True)
-        self.pixels = chosen.view_as(self.region)
-
-
-def _direction(
-    attack: PatchFool, model: nn.Module, points: Tensor, labels: Tensor, plan: _Plan, region: Tensor
-) -> Tensor:
-    """The gradient of the cross-entropy plus the attention terms' after surgery, per image, on the patches alone."""
+def _gradients(model: nn.Module, points: Tensor, labels: Tensor, plan: _Plan) -> list[Tensor]:
+    """Per image and value, the gradient of the cross-entropy, then that of every block's attention term."""
+    std = plan.values.std
     if not plan.blocks:
-        return _ascent(model(points), points, labels, retain=False) * region
+        return [_ascent(model(points), points, labels, retain=False) * std]
     with watch(backbone(model)) as seen:
         logits = model(points)
-    climb = _ascent(logits, points, labels, retain=True) * region
-    total = climb.clone()
+    gradients = [_ascent(logits, points, labels, retain=True) * std]
     for block in plan.blocks:
         term = attention_term(seen.attention[block], plan.chosen[:, 0]).sum()
-        (pull,) = torch.autograd.grad(term, points, retain_graph=True)
-        total += attack.attention_weight * pcgrad(pull * region, climb, surgery=attack.surgery)
+        gradients.append(torch.autograd.grad(term, points, retain_graph=True)[0] * std)
+    return gradients
+
+
+def _combined(attack: PatchFool, gradients: list[Tensor]) -> Tensor:
+    """The cross-entropy's gradient, which comes first, plus the attention terms' after surgery."""
+    climb, *pulls = gradients
+    total = climb.clone()
+    for pull in pulls:
+        total += attack.attention_weight * pcgrad(pull, climb, surgery=attack.surgery)
     return total
 
 

@@ -38,14 +38,18 @@ def choose_patches(
     count: int,
     select: Literal["attention", "gradient", "random"],
     handle: AttentionHandle | None,
+    weights: Tensor | float = 1.0,
     seed: int,
     names: list[int | str],
 ) -> Tensor:
-    """The ``count`` patches to attack, first things first, (B, count), numbered row by row."""
+    """The ``count`` patches to attack, first things first, (B, count), numbered row by row.
+
+    ``weights`` of the channels turn the gradient by pixels into that by other values.
+    """
     if select == "attention" and handle is not None:
         worth = attention_received(handle)
     elif select == "gradient":
-        worth = _gradient_length(model, images, labels, grid)
+        worth = _gradient_size(model, images, labels, grid=grid, weights=weights)
     else:
         worth = draws.uniform(images.new_empty(len(images), grid[0] * grid[1]), seed=seed, ids=names, purpose="patch")
     return worth.topk(count, dim=1).indices
@@ -76,10 +80,13 @@ def patch_region(chosen: Tensor, grid: tuple[int, int], images: Tensor) -> Tenso
     return region.repeat_interleave(height // grid[0], dim=2).repeat_interleave(width // grid[1], dim=3)
 
 
-def _gradient_length(model: nn.Module, images: Tensor, labels: Tensor, grid: tuple[int, int]) -> Tensor:
+def _gradient_size(
+    model: nn.Module, images: Tensor, labels: Tensor, *, grid: tuple[int, int], weights: Tensor | float
+) -> Tensor:
+    """Σ|g| over the channels and pixels of every patch, up to a factor; Patch-Fool's "Saliency"."""
     points = images.detach().requires_grad_()
     logits = model(points)
     check_logits(logits, labels)
     check_differentiable(logits)
     (gradient,) = torch.autograd.grad(cross_entropy(logits.float(), labels).sum(), points)
-    return nn.functional.adaptive_avg_pool2d(gradient.square().sum(dim=1), grid).flatten(1)
+    return nn.functional.adaptive_avg_pool2d((gradient * weights).abs().sum(dim=1), grid).flatten(1)

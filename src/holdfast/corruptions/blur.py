@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.corruptions.draws import Draws
 from holdfast.corruptions.filters import (
+    FLAT_STAYS,
     Field,
     Image,
     Images,
@@ -117,18 +118,17 @@ def _offsets(draws: Draws, shape: tuple[int, ...], delta: int, width: int) -> ND
 
 
 @each
-def motion_blur(image: Image, draws: Draws, *, radius: int, sigma: float, rounded: bool = False) -> Image:
+def motion_blur(image: Image, draws: Draws, *, radius: int, sigma: float) -> Image:
     """A one-sided Gaussian trail at a random angle within ±45°.
 
-    ImageNet-C used ImageMagick, which rounds; imagecorruptions truncates.
+    ImageNet-C used ImageMagick, whose PNG floors; imagecorruptions truncates, too.
     """
-    return motion_at(image, float(draws.uniform(-45, 45)), radius=radius, sigma=sigma, rounded=rounded)
+    return motion_at(image, float(draws.uniform(-45, 45)), radius=radius, sigma=sigma)
 
 
-def motion_at(image: Image, angle: float, *, radius: int, sigma: float, rounded: bool = False) -> Image:
+def motion_at(image: Image, angle: float, *, radius: int, sigma: float) -> Image:
     """The motion blur at a given angle, in degrees."""
-    flat_stays = 1e-4  # more than the rounding of a float32 sum
-    return to_bytes(motion(image, radius, sigma, angle, base=0.5 if rounded else flat_stays))
+    return to_bytes(motion(image, radius, sigma, angle, base=FLAT_STAYS))
 
 
 def zoom_blur(images: Images, _draws: Sequence[Draws], *, step: float, count: int) -> Images:

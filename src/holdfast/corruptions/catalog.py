@@ -214,7 +214,6 @@ _TABLES = {"imagenet": _IMAGENET, "tiny": _TINY, "cifar": _CIFAR, "inception": _
 
 def _generator_rules(*, fog_map: int, texture_scale: float) -> dict[str, dict[str, Any]]:
     return {
-        "motion_blur": {"rounded": True},
         "snow": {"eight_bit": True},
         "frost": {"texture_scale": texture_scale},
         "fog": {"map_side": fog_map},

@@ -18,6 +18,7 @@ Images = NDArray[np.uint8]  # N H W 3, all of one size
 Field = NDArray[np.float32]
 
 STRIP_VALUES = 1 << 16  # values on which several passes stay in a core's own cache
+FLAT_STAYS = 1e-4  # more than the rounding of a float32 sum that is truncated next
 
 
 def each(function: Callable[..., Image]) -> Callable[..., Images]:

@@ -1,4 +1,9 @@
-"""Geometric perturbations of ImageNet-P: translate, rotate, shear, scale, tilt. What comes in from outside is black."""
+"""Geometric perturbations of ImageNet-P: translate, rotate, shear, scale, tilt. What comes in from outside is black.
+
+The published films were made by a torchvision of unknown version. Rotation, scaling and shear are about the picture's
+centre here, as in later versions; 0.2.1 took a centre half a pixel further right and down, and its shear also scaled
+rows by 1/cos.
+"""
 
 import math
 
@@ -11,16 +16,16 @@ from holdfast.corruptions.filters import Image
 
 
 def translated(image: Image, pixels: int) -> Image:
-    """Columns moved by whole pixels: column x shows what was at x + pixels."""
+    """Columns moved to the right by whole pixels: column x shows what was at x − pixels."""
     width, result = image.shape[1], np.zeros_like(image)
-    kept = slice(max(0, -pixels), min(width, width - pixels))
-    result[:, kept] = image[:, kept.start + pixels : kept.stop + pixels]
+    kept = slice(max(0, pixels), min(width, width + pixels))
+    result[:, kept] = image[:, kept.start - pixels : kept.stop - pixels]
     return result
 
 
 def rotated(image: Image, degrees: float) -> Image:
-    """Turned about the centre, anticlockwise, bilinear."""
-    return np.array(Pillow.fromarray(image).rotate(degrees, Pillow.Resampling.BILINEAR))
+    """Turned about the centre, clockwise, bilinear."""
+    return np.array(Pillow.fromarray(image).rotate(-degrees, Pillow.Resampling.BILINEAR))
 
 
 def sheared(image: Image, degrees: float) -> Image:
@@ -51,10 +56,13 @@ def tilted(image: Image, degrees: float) -> Image:
 
 
 def tilt_matrix(height: int, width: int, degrees: float) -> NDArray[np.float64]:
-    """P2·T·Rx·Ry·P1: lift the picture to 3-D, turn it, push it away by the focal length √(w²+h²), and project it."""
+    """P2·T·Rx·Ry·P1: lift the picture to 3-D, turn it, push it away by the focal length √(w²+h²), and project it.
+
+    As published, the lift puts the picture at depth 1, not 0: it is a little smaller even where it is not turned.
+    """
     focal, angle = math.hypot(width, height), math.radians(degrees)
     cos, sin = math.cos(angle), math.sin(angle)
-    lift = np.array([[1, 0, -width / 2], [0, 1, -height / 2], [0, 0, 0], [0, 0, 1]])
+    lift = np.array([[1, 0, -width / 2], [0, 1, -height / 2], [0, 0, 1], [0, 0, 1]])
     about_x = np.array([[1, 0, 0, 0], [0, cos, -sin, 0], [0, sin, cos, 0], [0, 0, 0, 1]])
     about_y = np.array([[cos, 0, -sin, 0], [0, 1, 0, 0], [sin, 0, cos, 0], [0, 0, 0, 1]])
     push = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, focal], [0, 0, 0, 1]])

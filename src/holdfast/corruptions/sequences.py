@@ -2,6 +2,7 @@
 
 Hendrycks & Dietterich 2019. Ten kinds are the test set; snow is among them and spatter is not, although the authors'
 CIFAR-P script averages spatter in its place. The released ImageNet-P films are lossy video; these frames are not.
+Rotation, scaling and shear are torchvision's, whose versions differ; see :mod:`holdfast.corruptions.geometry`.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from PIL import Image as Pillow
 from holdfast.corruptions import blur, noise, weather
 from holdfast.corruptions.api import Rng, checked, source_of_draws
 from holdfast.corruptions.draws import Draws
-from holdfast.corruptions.filters import Image, to_bytes
+from holdfast.corruptions.filters import Image
 from holdfast.corruptions.geometry import rotated, scaled, sheared, tilted, translated
 from holdfast.errors import HoldfastError, nearest
 
@@ -179,15 +180,15 @@ def _motion_blur(
     image: Image, _draws: Draws, *, frames: int, radius: int, sigma: float, step: float, last: int, level: int
 ) -> Frames:
     angles = [step * (number - last) for number in range(frames)]
-    return np.stack([blur.motion_at(image, angle, radius=radius, sigma=sigma, rounded=True) for angle in angles])
+    return np.stack([blur.motion_at(image, angle, radius=radius, sigma=sigma) for angle in angles])
 
 
 def _zoom_blur(image: Image, _draws: Draws, *, frames: int, step: float, level: int) -> Frames:
-    layers = image.astype(np.float32)
-    zoom, result = blur.Zoomer(layers), [image]
+    """Means of more and more scalings; not ImageNet-C's zoom, which crops and maps corners to corners."""
+    layers, result = image.astype(np.uint16), [image]
     for number in range(1, frames):
-        zoom.add_to(layers, 1 + step * number)
-        result.append(to_bytes(layers / np.float32(number + 1) + np.float32(1e-4)))
+        layers += scaled(image, 1 + step * number)
+        result.append((layers // np.uint16(number + 1)).astype(np.uint8))
     return np.stack(result)
 
 

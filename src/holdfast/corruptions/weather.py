@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from holdfast.corruptions.draws import Draws
 from holdfast.corruptions.filters import (
+    FLAT_STAYS,
     Field,
     Image,
     Images,
@@ -46,9 +47,9 @@ def snow(
 ) -> Images:
     """Whitened image plus a layer of driven flakes and the same layer turned by 180°.
 
-    ImageNet-C; draws the layer, then the angle. ``eight_bit``: the layer is truncated to bytes before the motion blur,
-    as in the generators that used ImageMagick; otherwise it is rounded, and what the zoom left too long is cut, after
-    it, as in imagecorruptions.
+    ImageNet-C; draws the layer, then the angle. ``eight_bit``: the layer is truncated to bytes before the motion blur
+    and after it, as in the generators that used ImageMagick; otherwise it is rounded, and what the zoom left too long
+    is cut, after it, as in imagecorruptions.
     """
     height, width = images.shape[1:3]
     flakes = []
@@ -78,7 +79,7 @@ def driven(layer: Field, angle: float, *, threshold: float, radius: int, sigma: 
     flakes = np.where(layer < threshold, np.float32(0), np.minimum(layer, np.float32(1)))
     flakes *= np.float32(255)
     if eight_bit:
-        flakes = np.floor(flakes)
+        return to_bytes(motion(np.floor(flakes), radius, sigma, angle, base=FLAT_STAYS))
     blurred = motion(flakes, radius, sigma, angle)
     return np.rint(blurred, out=blurred).astype(np.uint8)
 

@@ -26,6 +26,7 @@ from holdfast.records.cells import (
     sequence_cell,
 )
 from holdfast.records.fingerprints import content_fingerprint
+from holdfast.records.revisions import revised
 from holdfast.tasks import Task, task_of
 
 WNID = re.compile(r"n\d{8}")
@@ -154,7 +155,8 @@ def make_plan(names: Sequence[str], data: EvaluationData, *, steps: Steps, extra
         return _stored_plan(data.stored, extra=extra, limit=limit)
 
     def cells(source: Any) -> list[Cell]:
-        return [cell for name in names for cell in _CELLS.get(name, _attacked)(name, source, steps, extra)]
+        made = [cell for name in names for cell in _CELLS.get(name, _attacked)(name, source, steps, extra)]
+        return [replace(cell, definition=revised(cell.definition, cell.spec, preset=steps.preset)) for cell in made]
 
     return shared_plan(data.source, cells)
 

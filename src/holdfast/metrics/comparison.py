@@ -18,6 +18,7 @@ from holdfast.metrics.summary import (
     summarise,
 )
 from holdfast.records.records import CellRecord, Records
+from holdfast.records.revisions import without_older
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,12 @@ def compare(
 ) -> Comparison:
     """Every score that both have, first minus second, with a 95 % interval from drawing the same images for both.
 
-    Only cells that both have and images that all of them share are taken. What is hard for both models cancels out, so
-    this finds differences that two separate intervals hide.
+    Only cells that both have, made by the same definition, and images that all of them share are taken. What is hard
+    for both models cancels out, so this finds differences that two separate intervals hide.
     """
     if first.task != second.task:
         raise HoldfastError(f"records to compare must be of one task, got {first.task} and {second.task}")
+    first, second = without_older([first, second])
     cells = [name for name in first.cells if name in second.cells]
     if not cells:
         raise HoldfastError("records to compare must have a cell in common, but they have none")
@@ -90,7 +92,7 @@ def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> di
     """Mean ± sample standard deviation of every score that all runs have: what training again would change."""
     if not runs:
         raise HoldfastError("runs must hold at least one record set, got none")
-    summaries = [summarise(records, baseline=baseline, resamples=0) for records in runs]
+    summaries = [summarise(records, baseline=baseline, resamples=0) for records in without_older(runs)]
     names = [name for name in summaries[0].scores if all(name in summary for summary in summaries)]
     values = {name: [summary[name].value for summary in summaries] for name in names}
     return {name: over_seeds(each) for name, each in values.items() if np.isfinite(each).all()}

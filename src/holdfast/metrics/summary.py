@@ -14,6 +14,7 @@ from holdfast.metrics.intervals import interval_of, resampled_means
 from holdfast.published import published
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord, Records
+from holdfast.records.revisions import like
 from holdfast.tasks import task_named
 
 RESAMPLES = 2000
@@ -238,7 +239,7 @@ def _remark(formula: Formula, cells: Mapping[str, CellRecord]) -> str:
 def reference_for(records: Records, baseline: Records | None) -> Reference | None:
     """What errors are divided by: the given model, or AlexNet where its published figures belong to these images."""
     if baseline is not None:
-        return _measured_reference(baseline)
+        return _measured_reference(like(records, baseline))
     ours = records.task == CLASSIFICATION and records.header.get("preset") == "imagenet"
     if not ours or records.header.get("classes") != 1000:
         return None

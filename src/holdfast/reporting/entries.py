@@ -10,6 +10,7 @@ from holdfast.metrics.comparison import Comparison, compare
 from holdfast.metrics.summary import Summary, summarise
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import Records
+from holdfast.records.revisions import without_older
 from holdfast.reporting.drawing import page_colour
 from holdfast.reporting.export.tables import clean_elsewhere
 from holdfast.reporting.runs import Run
@@ -85,7 +86,13 @@ def data_sets(runs: Sequence[Run]) -> list[DataSet]:
         for records in run.records:
             if records.cells:
                 groups.setdefault(_key(records), []).append((run, records))
+    groups = {key: _by_one_definition(held) for key, held in groups.items()}
     return [_data_set(key, [e for pair in told_apart(held) for e in _entries(*pair)]) for key, held in groups.items()]
+
+
+def _by_one_definition(held: Sequence[tuple[Run, Records]]) -> list[tuple[Run, Records]]:
+    kept = without_older([records for _, records in held])
+    return [(run, records) for (run, _), records in zip(held, kept, strict=True) if records.cells]
 
 
 def _data_set(key: tuple[str, ...], entries: Sequence[Entry]) -> DataSet:

@@ -16,6 +16,7 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.metrics.papers import Printed, architecture_of, of_imagenet, paper_says
 from holdfast.metrics.summary import RESAMPLES, Score, Summary, clean_cell, some, summarise
 from holdfast.records.records import Records
+from holdfast.records.revisions import without_older
 from holdfast.reporting.export import machine, text
 from holdfast.reporting.export.text import Block, Column, Line, Value
 
@@ -78,6 +79,7 @@ def table_rows(
     sets: Sequence[Records], *, paper: bool = False, baseline: Records | None = None, resamples: int = RESAMPLES
 ) -> Iterator[Row]:
     """One row per record set and view, followed by what the papers print of that architecture."""
+    sets = without_older(sets)
     for records in sets:
         clean = clean_elsewhere(records, sets)
         for view in records.views:
