@@ -5,12 +5,14 @@ import pytest
 from PIL import Image
 
 from holdfast import evaluate
+from holdfast.attacks.patches import fitting_patch
 from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, corrupt, keyed
 from holdfast.corruptions.sequences import TEST_SEQUENCES, frame_count, perturb
 from holdfast.data.source import ArraySource
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import limited
-from holdfast.evaluation.suites import SUITES, assign, fitting_patch, open_evaluation_data
+from holdfast.evaluation.loader import fitting_shard
+from holdfast.evaluation.suites import SUITES, assign, open_evaluation_data
 from holdfast.published import published
 from tests.evaluation.toys import Brightest, ByLevel, Views, brightest_channel, colours, plain
 
@@ -103,6 +105,29 @@ def test_learned_occlusion_finds_the_patches_that_matter():
     assert learned.predictions.shape == (16, 10)
     assert learned.header["settings"]["patch_size"] == 4
     assert learned.accuracy < random.accuracy - 0.2
+
+
+def test_learned_occlusion_does_not_depend_on_how_the_images_are_cut_into_shards(tmp_path):
+    source = plain([0, 1] * 8, margin=[0] * 16)
+    source.images[np.arange(16), :4, :4, source.targets] = 255
+    options = {**QUICK, "attack_batch_size": 4}
+    cells = [
+        evaluate(Brightest(), source, "occlusion-learned", out=tmp_path / str(size), shard_size=size, **options).cells
+        for size in (4, 8, 16)
+    ]
+    for cell in (held["occlusion-learned"] for held in cells[1:]):
+        np.testing.assert_array_equal(cell.predictions, cells[0]["occlusion-learned"].predictions)
+    assert cells[0]["occlusion-learned"].header["fitted"] == "once, before the units"
+    fitted = [next((tmp_path / str(size)).rglob("corruptor.*")).read_bytes() for size in (4, 8, 16)]
+    assert fitted[0] == fitted[1] == fitted[2]
+
+
+def test_large_images_make_small_shards():
+    assert [fitting_shard(size) for size in ((32, 32), (224, 224), (384, 384))] == [256, 256, 256]
+    assert fitting_shard((1024, 2048)) == 21  # 6.3 MB each
+    assert fitting_shard((20_000, 20_000)) == 1
+    records = evaluate(Brightest(), colours(3), "clean", size=2048, **QUICK)
+    assert records.header["shard_size"] == 128 * 2**20 // (3 * 2048 * 2048)
 
 
 def test_the_patch_of_an_occlusion_fits_the_image():

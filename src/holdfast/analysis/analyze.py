@@ -25,6 +25,7 @@ from holdfast.evaluation.evaluate import choose_device
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.protocol import choose_preset, model_input, preprocessing
 from holdfast.evaluation.suites import EvaluationData, open_evaluation_data
+from holdfast.model_names import model_spec
 from holdfast.models.cost import count_model
 from holdfast.models.fingerprint import model_fingerprint
 from holdfast.models.specs import LoadedModel, load_model
@@ -266,7 +267,7 @@ def _set_size(model: nn.Module, size: int | tuple[int, int]) -> None:
 def _label(loaded: LoadedModel) -> str:
     if loaded.folder is not None:
         return loaded.folder.resolve().name
-    return loaded.name.removeprefix("timm:").partition("@")[0].split(".")[0]
+    return model_spec(loaded.name).architecture
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

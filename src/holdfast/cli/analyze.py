@@ -11,6 +11,7 @@ from rich.markup import escape
 from holdfast.analysis.results import KINDS, Result, load_results
 from holdfast.cli.run_folders import model_file_name, own_data, run_folder
 from holdfast.errors import HoldfastError
+from holdfast.model_names import model_spec
 from holdfast.names import comma_list
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _label(model: str) -> str:
 
 
 def _stored(model: str) -> list[Stored]:
-    root = Path(model.removeprefix("run:")).expanduser()
+    root = model_spec(model).folder or Path(model).expanduser()
     folders = sorted({path.parent for path in root.rglob("*.safetensors") if path.stem in KINDS})
     if not folders:
         raise HoldfastError(f"--redraw needs stored results, but there are none below {str(root)!r}")

@@ -4,20 +4,18 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.model_names import model_spec
 from holdfast.names import file_name
 
 
 def run_folder(model: str) -> Path | None:
     """The folder that ``run:DIR`` or a plain ``DIR`` names; None for any other model."""
-    kind, _, rest = model.partition(":")
-    if kind == "run" and rest:
-        return Path(rest).expanduser()
-    return Path(model) if Path(model).is_dir() else None
+    return model_spec(model).folder
 
 
 def model_file_name(model: str) -> str:
     """A model's name as a folder's, without what stands before the colon."""
-    return file_name(model.partition(":")[2] or model).strip("-.") or "model"
+    return file_name(model_spec(model).rest).strip("-.") or "model"
 
 
 def own_data(model: str, *, command: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.model_names import model_spec
 from holdfast.published import published
 from holdfast.records.records import Records
 
@@ -44,8 +45,7 @@ def paper_says(architecture: str) -> list[Printed]:
 
 def architecture_of(header: Mapping[str, Any]) -> str:
     """The timm name of the model, as far as the header of its records says: ``timm:NAME@FILE`` is NAME."""
-    model = str(header.get("architecture") or header.get("model", ""))
-    return model.removeprefix("timm:").partition("@")[0].partition(".")[0]
+    return model_spec(str(header.get("architecture") or header.get("model", ""))).architecture
 
 
 def of_imagenet(records: Records) -> bool:

@@ -12,6 +12,7 @@ import timm
 from torch import nn
 
 from holdfast.errors import HoldfastError, nearest
+from holdfast.model_names import FORMS, model_spec
 from holdfast.models import create_model, model_names
 from holdfast.models.checkpoints import architecture_arguments, load_checkpoint, read_weights
 from holdfast.models.tora_files import DESCRIPTION, load_tora
@@ -37,14 +38,13 @@ def load_model(model: nn.Module | str | Path) -> LoadedModel:
     """The model itself, or the one that a spec names; a bare path is a run's folder."""
     if isinstance(model, nn.Module):
         return LoadedModel(model, architecture_of(model))
-    spec = str(model)
-    kind, _, rest = spec.partition(":")
-    if kind in SPECS and rest:
-        return SPECS[kind](rest)
-    if Path(spec).is_dir():
-        return _of_run(spec)
-    hint = nearest(kind, SPECS) or f"; expected a run's folder or one of {', '.join(FORMS)}"
-    raise HoldfastError(f"model must be a module, a run's folder or a spec, got {spec!r}{hint}")
+    text, spec = str(model), model_spec(str(model))
+    if spec.kind:
+        return SPECS[spec.kind](spec.rest)
+    if spec.folder is not None:
+        return _of_run(text)
+    hint = nearest(text.partition(":")[0], FORMS) or f"; expected a run's folder or one of {', '.join(FORMS.values())}"
+    raise HoldfastError(f"model must be a module, a run's folder or a spec, got {text!r}{hint}")
 
 
 def _of_run(rest: str) -> LoadedModel:
@@ -145,4 +145,3 @@ SPECS: dict[str, Callable[[str], LoadedModel]] = {
     "timm": _of_timm,
     "python": _of_python,
 }
-FORMS = ("run:DIR", "timm:NAME[@CHECKPOINT]", "local-dir:DIR", "python:module:function")

@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from holdfast.analysis.results import FOLDER as ANALYSIS
 from holdfast.analysis.results import Result, load_results
 from holdfast.errors import HoldfastError
+from holdfast.model_names import model_spec
 from holdfast.records.records import HEADER, Records, load_records
 from holdfast.reporting.text import clean_name, distinct
 
@@ -55,9 +56,8 @@ class Run:
             arguments = model.get("kwargs")
             tap = "tap_" if isinstance(arguments, Mapping) and arguments.get("tap") == "tap" else ""
             return tap + str(model["name"]).split(".", maxsplit=1)[0]
-        specs = [str(records.header.get("model", "")) for records in self.records]
-        named = [spec.removeprefix("timm:").split("@")[0].split(".")[0] for spec in specs if spec.startswith("timm:")]
-        return named[0] if named else None
+        specs = [model_spec(str(records.header.get("model", ""))) for records in self.records]
+        return next((spec.architecture for spec in specs if spec.kind == "timm"), None)
 
     @property
     def gmacs(self) -> float | None:

@@ -9,6 +9,7 @@ import timm
 from torch import nn
 
 from holdfast.errors import HoldfastError, nearest
+from holdfast.model_names import model_spec
 from holdfast.models import create_model, model_names
 from holdfast.models.checkpoints import load_checkpoint, read_weights
 from holdfast.training.recipe import ModelRecipe
@@ -16,11 +17,11 @@ from holdfast.training.recipe import ModelRecipe
 
 def named_model(recipe: ModelRecipe) -> ModelRecipe:
     """The recipe with its model's name, which ``timm:NAME`` and ``run:DIR`` also tell."""
-    kind, _, rest = (recipe.init or "").partition(":")
-    if kind == "timm":
-        told = rest
-    elif kind == "run":
-        told = _run_config(Path(rest))["architecture"]
+    start = model_spec(recipe.init or "")
+    if start.kind == "timm":
+        told = start.rest
+    elif start.kind == "run":
+        told = _run_config(Path(start.rest))["architecture"]
     else:
         told = recipe.name or ""
     if not told:
@@ -35,7 +36,7 @@ def start_model(recipe: ModelRecipe, *, classes: int, size: int | None) -> nn.Mo
     recipe = named_model(recipe)
     assert recipe.name is not None
     kwargs = {**recipe.kwargs, "num_classes": classes, **size_argument(recipe.name, size)}
-    if recipe.init is not None and recipe.init.startswith("timm:"):
+    if model_spec(recipe.init or "").kind == "timm":
         model = _pretrained(recipe, kwargs)
     else:
         model = _build(recipe.name, **kwargs)
@@ -103,9 +104,8 @@ def _pretrained(recipe: ModelRecipe, kwargs: dict[str, Any]) -> nn.Module:
 def _load(model: nn.Module, recipe: ModelRecipe, *, classes: int) -> None:
     """Load a file; positions and PAAS masks are interpolated to the model's resolution on the way."""
     init = recipe.init or ""
-    path = Path(init)
-    if init.startswith("run:"):
-        path = Path(init.removeprefix("run:")) / "model.safetensors"
+    start = model_spec(init)
+    path = Path(start.rest) / "model.safetensors" if start.kind == "run" else Path(init)
     if not path.is_file():
         raise HoldfastError(f"init must be timm:NAME, run:DIR or a weight file; {init!r} does not exist")
     loaded = load_checkpoint(model, path)

@@ -1,0 +1,135 @@
+"""A task of one's own in one file: counting bright squares. What it needs of Holdfast is the task's protocol alone."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from PIL import Image
+
+from holdfast import create_model
+from holdfast.evaluation.protocol import preprocessing
+from holdfast.metrics.formulas import Measure, column, shared_formulas
+from holdfast.records.units import field_name
+
+SIDE, MOST = 32, 4
+HIT = Measure("hits", "share of counts within a half", "mean hits", lambda means, cell: means[column(cell, "hit")])
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Images with 0 to 4 bright squares; the target of an image is their number."""
+
+    count: int = 24
+    task: str = "counting"
+    name: str = "squares"
+    classes: tuple[str, ...] = ("squares",)
+
+    def __len__(self):
+        return self.count
+
+    def id(self, index):
+        return f"squares/{index:03d}"
+
+    def number(self, index):
+        return index % (MOST + 1)
+
+    def image(self, index):
+        pixels = np.zeros((SIDE, SIDE, 3), np.uint8)
+        for square in range(self.number(index)):
+            row, column_ = divmod((square * 5 + index) % 16, 4)
+            pixels[8 * row : 8 * row + 8, 8 * column_ : 8 * column_ + 8] = 255
+        return Image.fromarray(pixels)
+
+
+class CountBright(torch.nn.Module):
+    """Counts by the mean level."""
+
+    def forward(self, images):
+        return 16 * images.mean(dim=(1, 2, 3))[:, None]
+
+
+class Goal:
+    """An attack raises the squared error; a count off by more than a half is wrong."""
+
+    losses: ClassVar = {"cross_entropy": lambda output, targets: (output[:, 0] - targets).square()}
+
+    def check(self, output, targets):
+        assert len(output) == len(targets)
+
+    def predicted(self, output):
+        return output[:, 0]
+
+    def right(self, output, targets):
+        return (output[:, 0] - targets).abs() < 0.5
+
+
+class Counting:
+    name, together, headline = "counting", True, ("clean", "mean_corruption_hits", "retention")
+    fields: ClassVar = {"counts": np.float32}
+    goal = Goal()
+
+    def truth(self, source):
+        return np.array([source.number(index) for index in range(len(source))], dtype=np.float64)
+
+    def strata(self, source):
+        return np.zeros(len(source), np.int64)
+
+    def target(self, source, index):
+        return float(source.number(index))
+
+    def steps(self, source, wanted, *, preset, stored_jpeg):
+        return preprocessing(preset or "cifar", wanted, stored_jpeg=stored_jpeg)
+
+    def check_model(self, answers, *, classes, restricted, data):
+        assert all(answer.shape == (1, 1) for answer in answers.values())
+
+    def keep(self, answers, targets, *, cell, repeats=None):
+        shape = (len(targets), repeats) if repeats else (len(targets),)
+        return {
+            field_name(view, "counts"): answer[:, 0].float().cpu().numpy().reshape(shape)
+            for view, answer in answers.items()
+        }
+
+    def collate(self, targets):
+        return torch.tensor(list(targets))
+
+    def loss(self, output, targets):
+        return (output[:, 0] - targets).square().mean()
+
+    def tally(self, output, targets):
+        if output is None:
+            return torch.zeros(2)
+        return torch.stack([self.goal.right(output, targets).sum(), torch.tensor(len(targets))]).float()
+
+    def validation_scores(self, counts):
+        return {"hits": 100 * float(counts[0] / counts[1])}
+
+    def transforms(self, recipe, image):
+        return _tensor, _tensor
+
+    def mixer(self, recipe, *, classes):
+        return lambda images, targets, epoch: (images, targets)
+
+    def build(self, recipe, *, classes, size):
+        return create_model(recipe.name, num_classes=classes, **recipe.kwargs)
+
+    def right(self, cell):
+        targets = cell.targets.reshape(-1, *(1,) * (cell.counts.ndim - 1))
+        return (np.abs(cell.counts - targets) < 0.5).reshape(len(cell), -1).mean(axis=1)
+
+    def rows(self, cell):
+        return {"id": cell.ids, "count": cell.counts, "target": cell.targets}
+
+    def remark(self, cell):
+        return ""
+
+    def columns(self, cell):
+        return {"hit": self.right(cell)}
+
+    def formulas(self, cells, *, columns, header, reference):
+        return shared_formulas(cells, measure=HIT, reference=reference)
+
+
+def _tensor(picture, target):
+    return torch.from_numpy(np.array(picture)).permute(2, 0, 1).float() / 255, target
