@@ -11,7 +11,7 @@ from torch import nn
 import holdfast
 from holdfast.analysis.analyze import ANALYSES, analyze
 from holdfast.analysis.pictures import mean_dilation
-from holdfast.analysis.queries import place_of, query_map, shift_of, small_map
+from holdfast.analysis.queries import place_of, query_map, small_map
 from holdfast.analysis.results import KINDS, load_results
 from holdfast.analysis.settings import Settings
 from holdfast.attacks import Occlusion, from_pixels
@@ -269,9 +269,9 @@ def test_a_swin_querys_window_lies_where_the_image_has_it():
         with torch.no_grad(), watch(model) as inside:
             block(tokens)
         (handle,) = inside.attention
-        place = place_of(handle, inside.features[0], (0.5, 0.5))
+        place = place_of(handle, (0.5, 0.5))
         assert (place.row, place.column) == (7, 7)
-        return query_map(handle, place, shift=shift_of(model, handle))[0]
+        return query_map(handle, place)[0]
 
     first = looked_at(x)
     assert first.sum() == pytest.approx(1, abs=1e-5)

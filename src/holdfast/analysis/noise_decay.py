@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from timm.models.cait import ClassAttn
 from timm.models.swin_transformer import SwinTransformerBlock
 from torch import Tensor, nn
 
-from holdfast.attention import READERS
+from holdfast.attention import attention_names
 from holdfast.errors import HoldfastError, nearest
 from holdfast.models.fan_swin import FANSwinBlock
 from holdfast.models.wrappers import without_wrappers
@@ -95,11 +94,8 @@ def first_tensor(output: Any) -> Tensor:
 def default_modules(model: nn.Module) -> list[str]:
     """The blocks of a model, first to last: those with attention, else residual blocks, else stages, else children."""
     model = without_wrappers(model)
-    attending = [
-        name for name, module in model.named_modules() if type(module) in READERS and not isinstance(module, ClassAttn)
-    ]
     return (
-        [name.rpartition(".")[0] for name in attending if "." in name]
+        [name.rpartition(".")[0] for name in attention_names(model) if "." in name]
         or _residual_blocks(model)
         or [name for name, _ in model.named_children()]
     )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from holdfast.analysis.attention_runs import Found, Tick
-from holdfast.analysis.queries import middle_window, place_of, query_map, shift_of, small_map
+from holdfast.analysis.queries import middle_window, place_of, query_map, small_map
 from holdfast.analysis.settings import Settings
 from holdfast.analysis.stability import layer_cosines
 from holdfast.analysis.subject import Batch, NotApplicable, Subject, as_bytes, describe_layers
@@ -41,7 +41,7 @@ def run_maps(subject: Subject, settings: Settings, tick: Tick) -> Found:
             seen[state] = inside.attention
             layers = describe_layers(inside.attention)
             _keep_maps(parts, state, inside.attention)
-            _keep_queries(parts, state, subject, inside.attention, inside.features, settings, layers)
+            _keep_queries(parts, state, inside.attention, settings, layers)
         cosines = [layer.flattened.mean(dim=1) for layer in layer_cosines(seen["clean"], seen["corrupted"])]
         _add(parts, "cosine", torch.stack(cosines, dim=1).cpu().numpy())
         tick(len(batch.ids))
@@ -150,19 +150,17 @@ def _keep_maps(parts: Parts, state: str, handles: list[AttentionHandle]) -> None
 def _keep_queries(
     parts: Parts,
     state: str,
-    subject: Subject,
     handles: list[AttentionHandle],
-    features: list[Tensor],
     settings: Settings,
     layers: list[dict[str, Any]],
 ) -> None:
-    for number, (handle, feature) in enumerate(zip(handles, features, strict=True)):
+    for number, handle in enumerate(handles):
         if handle.kind == "channel" or handle.grid is None:
             continue
-        place = place_of(handle, feature, settings.query)
-        looked_at = query_map(handle, place, shift=shift_of(subject.inner, handle))
+        place = place_of(handle, settings.query)
+        looked_at = query_map(handle, place)
         _add(parts, f"query/{state}/{number}", looked_at.cpu().numpy().astype(np.float16))
-        layers[number]["query"] = [place.row, place.column]
+        layers[number] |= {"query": [place.row, place.column], "queries": list(place.grid)}
 
 
 def _add(parts: Parts, name: str, array: np.ndarray) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from holdfast.analysis.noise_decay import default_modules
 from holdfast.attacks.pixels import PixelModel, backbone
-from holdfast.attention import READERS, AttentionHandle, Seen, watch
+from holdfast.attention import AttentionHandle, Seen, can_watch, watch, why_not
 from holdfast.corruptions import corrupt_batch
 from holdfast.corruptions.catalog import check_severity, kind_of
 from holdfast.data.combine import Subset
@@ -79,7 +79,7 @@ class Subject:
     @cached_property
     def has_attention(self) -> bool:
         """Whether there is attention that we can read."""
-        return any(type(module) in READERS for module in self.inner.modules())
+        return can_watch(self.inner)
 
     @cached_property
     def blocks(self) -> list[str]:
@@ -129,7 +129,7 @@ class Subject:
     def watched(self) -> Iterator[Seen]:
         """`watch` on the network itself; a sentence if there is nothing to see."""
         if not self.has_attention:
-            raise NotApplicable(f"{type(self.inner).__name__} has no attention that we can read")
+            raise NotApplicable(why_not(self.inner))
         with watch(self.inner) as seen:
             yield seen
 

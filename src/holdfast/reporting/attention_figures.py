@@ -123,7 +123,8 @@ def _overlay(axis: Axes, result: Result, photograph: np.ndarray, *, state: str, 
     shade = looked_at / max(float(looked_at.max()), 1e-12)
     axis.imshow(shade, cmap=OVERLAY_COLOURS, alpha=0.72, extent=extent, interpolation="nearest", vmin=0, vmax=1)
     row, column = _layers(result)[layer]["query"]
-    side = height / looked_at.shape[0], width / looked_at.shape[1]
+    rows, columns = _layers(result)[layer].get("queries", looked_at.shape)  # fewer than tokens where they are pooled
+    side = height / rows, width / columns
     corner = (column * side[1] - 0.5, row * side[0] - 0.5)
     axis.add_patch(Rectangle(corner, side[1], side[0], fill=False, edgecolor=QUERY_COLOUR, linewidth=1.8))
 
