@@ -64,9 +64,9 @@ class Seen:
 def watch(model: nn.Module) -> Iterator[Seen]:
     """Record attention and block outputs of every forward pass inside the ``with``; the last pass is kept.
 
-    For Holdfast's models and timm's ViT, DeiT, BEiT, EVA-02, DINOv3, CaiT, Swin, SwinV2, Hiera and XCiT, also wrapped for
-    data-parallel training and under gradient checkpointing; others are refused. The hooks are gone when the ``with``
-    ends, also after an exception.
+    For Holdfast's models and timm's ViT, DeiT, BEiT, EVA-02, DINOv3, CaiT, Swin, SwinV2, Hiera and XCiT, also wrapped
+    for data-parallel training and under gradient checkpointing; others are refused. The hooks are gone when the
+    ``with`` ends, also after an exception.
     """
     model = without_wrappers(model)
     check_watchable(model)
