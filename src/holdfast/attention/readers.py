@@ -12,9 +12,7 @@ from holdfast.errors import HoldfastError
 from holdfast.models.wrappers import without_wrappers
 
 READERS: dict[type[nn.Module], Reader] = {
-    kind: reader
-    for family in (ours, vit, cait, swin, xcit, hiera)
-    for kind, reader in family.READERS.items()
+    kind: reader for family in (ours, vit, cait, swin, xcit, hiera) for kind, reader in family.READERS.items()
 }
 FAMILIES = (
     "Holdfast's models and timm's ViT, DeiT, BEiT, EVA-02, DINOv3, CaiT, Swin, SwinV2, Hiera and XCiT are supported"
