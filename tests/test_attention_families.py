@@ -25,6 +25,7 @@ ACCEPTED = {
     "deit": ("deit_tiny_distilled_patch16_224", {"img_size": (48, 64), "depth": 2}),
     "eva": ("eva02_tiny_patch14_224", {"img_size": (42, 56), "depth": 2}),
     "hiera": ("hiera_tiny_224", {"img_size": (64, 96), "embed_dim": 24, "stages": (1, 2, 1, 1)}),
+    "qwen3_vit": ("qwen3_vit_88m", {"img_size": (32, 64), "embed_dim": 64, "num_heads": 4, "depth": 2}),
     "swin_transformer": (
         "swin_tiny_patch4_window7_224",
         {"img_size": (56, 112), "embed_dim": 24, "depths": (2, 2), "num_heads": (2, 4)},
