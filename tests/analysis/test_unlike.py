@@ -8,7 +8,7 @@ import torch
 from holdfast.analysis import maps, overfocus, stability
 from holdfast.analysis.album import album, alike
 from holdfast.analysis.analyze import analyze
-from holdfast.analysis.features import default_modules, find_grid, layouts, outputs_of
+from holdfast.analysis.features import default_modules, find_grid, layouts, outputs_of, told_layouts
 from holdfast.analysis.occlusion import default_patch
 from holdfast.analysis.registry import ANALYSES
 from holdfast.analysis.results import Result, save_result
@@ -28,6 +28,7 @@ CHANNELS_LAST = {
     "swinv2_cr_tiny_ns_224": {"img_size": 64, "embed_dim": 32, "depths": (1, 1), "num_heads": (2, 2), "window_size": 4},
     "gcvit_xxtiny": {"img_size": 64},
     "test_mambaout": {},
+    "volo_d1_224": {"img_size": 64},
     "sequencer2d_s": {"layers": (1, 1, 1, 1)},
     "samvit_base_patch16": {"img_size": 64, "embed_dim": 32, "depth": 2, "num_heads": 2, "global_attn_indexes": (1,)},
 }
@@ -57,12 +58,26 @@ def test_maps_of_convolutions_have_channels_first():
     assert found["layer4"].grid == (2, 3)
 
 
+def test_one_model_may_have_both():
+    """TinyViT begins with convolutions and goes on with tokens."""
+    model = timm.create_model("tiny_vit_5m_224", num_classes=2).eval()
+    names = default_modules(model)
+    with torch.no_grad(), outputs_of(model, names) as seen:
+        model(torch.randn(1, 3, 64, 64))
+    found = layouts(model, seen, [], (64, 64))
+    assert [found[name].channels_last for name in names[:3]] == [False, False, True]
+    assert [found[name].grid for name in names[:3]] == [(16, 16), (16, 16), (8, 8)]
+
+
 def test_a_cube_is_read_as_its_neighbours_are_or_refused():
     model = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Identity(), torch.nn.ReLU())
     outputs = {"0": torch.zeros(1, 8, 8, 8), "1": torch.zeros(1, 4, 4, 16)}
     assert layouts(model, outputs, [], (32, 32))["0"].channels_last
     with pytest.raises(HoldfastError, match="Sequential does not tell which axis of 2's output are channels"):
         layouts(model, {"2": torch.zeros(1, 8, 8, 8)}, [], (32, 32))
+    with pytest.raises(HoldfastError, match="must have 3 or 4 axes"):
+        layouts(model, {"2": torch.zeros(1, 8)}, [], (32, 32))
+    assert list(told_layouts(model, {**outputs, "2": torch.zeros(1, 8, 8, 8)}, [], (32, 32))) == ["0", "1"]
 
 
 def test_hieras_tokens_are_put_back_where_they_belong():

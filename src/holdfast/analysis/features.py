@@ -50,22 +50,33 @@ def layouts(
         handles: its attention in the same pass; none if it cannot be watched.
         size: height and width of the images.
     """
-    blocks = {handle.name.rpartition(".")[0]: handle for handle in handles}
-    found, unsure = {}, []
+    found = told_layouts(model, outputs, handles, size)
     for name, output in outputs.items():
-        if output.ndim == 3:
-            found[name] = _of_sequence(model, name, output.shape[1], blocks.get(name), size)
-        elif output.ndim == 4:
-            last = _channels_last(output, size)
-            if last is None:
-                unsure.append(name)
-            else:
-                found[name] = _of_map(output, last)
-        else:
+        if output.ndim not in (3, 4):
             raise HoldfastError(
                 f"a module's output must have 3 or 4 axes, got {tuple(output.shape)}; choose other modules"
             )
-    return found | {name: _of_map(outputs[name], _like_others(model, name, found)) for name in unsure}
+        if name not in found:
+            raise HoldfastError(
+                f"{type(model).__name__} does not tell which axis of {name}'s output are channels; look at images of "
+                "another size (--size), or choose other modules"
+            )
+    return found
+
+
+def told_layouts(
+    model: nn.Module, outputs: Mapping[str, Tensor], handles: Sequence[AttentionHandle], size: Grid
+) -> dict[str, Layout]:
+    """The same, without the outputs whose axes cannot be told apart."""
+    blocks = {handle.name.rpartition(".")[0]: handle for handle in handles}
+    last = {name: _channels_last(output, size) for name, output in outputs.items() if output.ndim == 4}
+    found = {}
+    for name, output in outputs.items():
+        if output.ndim == 3:
+            found[name] = _of_sequence(model, name, output.shape[1], blocks.get(name), size)
+        elif output.ndim == 4 and (answer := _like_others(model, name, last)) is not None:
+            found[name] = _of_map(output, answer)
+    return found
 
 
 def _of_map(output: Tensor, channels_last: bool) -> Layout:
@@ -87,16 +98,13 @@ def _proportions(grid: Sequence[int], size: Grid, rounding: int) -> bool:
     return off <= rounding and grid[0] <= size[0] and grid[1] <= size[1]
 
 
-def _like_others(model: nn.Module, name: str, found: Mapping[str, Layout]) -> bool:
-    """The layout of modules of the same class whose shapes tell; refused if none does."""
+def _like_others(model: nn.Module, name: str, last: Mapping[str, bool | None]) -> bool | None:
+    """What an output's shape tells, else what those of modules of the same class tell."""
+    if last[name] is not None:
+        return last[name]
     kind = type(model.get_submodule(name))
-    known = {layout.channels_last for other, layout in found.items() if type(model.get_submodule(other)) is kind}
-    if len(known) == 1:
-        return known.pop()
-    raise HoldfastError(
-        f"{type(model).__name__} does not tell which axis of {name}'s output are channels; look at images of another "
-        "size (--size), or choose other modules"
-    )
+    known = {answer for other, answer in last.items() if type(model.get_submodule(other)) is kind} - {None}
+    return known.pop() if len(known) == 1 else None
 
 
 def _of_sequence(model: nn.Module, name: str, count: int, handle: AttentionHandle | None, size: Grid) -> Layout:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.analysis.features import Layout, check_reached, default_modules, layouts, outputs_of
+from holdfast.analysis.features import Layout, check_reached, default_modules, layouts, outputs_of, told_layouts
 from holdfast.attacks.pixels import PixelModel, backbone
 from holdfast.attention import AttentionHandle, Seen, can_watch, watch, why_not
 from holdfast.corruptions import corrupt_batch
@@ -93,11 +93,15 @@ class Subject:
 
     @cached_property
     def token_blocks(self) -> list[str]:
-        """The blocks whose outputs are tokens or maps: a home-made network may have others."""
+        """The blocks whose outputs are tokens or maps that we can read: a home-made network may have others."""
         names = self.blocks
         with outputs_of(self.inner, names) as seen:
             self.model(self._one_image())
-        return [name for name in names if name in seen and seen[name].ndim in (3, 4)]
+        reached = {name: seen[name] for name in names if name in seen}
+        found = list(told_layouts(self.inner, reached, [], self.steps.size))
+        if not found:
+            raise NotApplicable(f"{type(self.inner).__name__} has no blocks whose outputs are tokens or maps")
+        return found
 
     @cached_property
     def token_size(self) -> int | None:
