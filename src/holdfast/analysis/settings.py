@@ -76,6 +76,9 @@ class Settings:
             raise AttributeError(f"no analysis has a setting {name!r}")
         return known[name].default
 
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self._chosen.items())})"
+
     def changed(self, **values: Any) -> "Settings":
         """The same, but for some values."""
         return Settings(**{**self._chosen, **values})
