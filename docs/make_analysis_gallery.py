@@ -10,11 +10,20 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from PIL import Image
 
+from holdfast.analysis import (
+    dilation,
+    diversity,
+    gates,
+    grouping,
+    maps,
+    noise_decay,
+    occlusion,
+    overfocus,
+    patches,
+    stability,
+)
 from holdfast.analysis.results import Result, load_results
-from holdfast.reporting import analysis_figures as curves
-from holdfast.reporting import attention_figures as pictures
-from holdfast.reporting.analysis_album import album
-from holdfast.reporting.figure_parts import save_png
+from holdfast.figure_parts import save_png
 
 TARGET = Path(__file__).parent / "images" / "analysis"
 CELL = "gaussian_noise/5"
@@ -32,24 +41,25 @@ def main(runs: list[str]) -> None:
     three = (BASE, TAP, AFAT)
     four = (*three, "rvt_nano")
     figures: dict[str, Callable[[], Figure]] = {
-        "stability-histogram": lambda: curves.stability_histogram(of("stability", *three), CELL),
-        "stability-boxes": lambda: curves.stability_boxes(of("stability", *four)),
-        "stability-layers": lambda: curves.stability_layers(of("stability", *four), CELL),
-        "stability-heads": lambda: curves.stability_heads(of("stability", BASE)[0], CELL),
-        "retention-cost": dict(album(of("stability", *four)))["retention-cost"],
-        "occlusion-spread": lambda: curves.occlusion_spread(of("occlusion", *three)),
-        "overfocus-layers": lambda: curves.overfocus_layers(of("overfocus", *four)),
-        "diversity-layers": lambda: curves.diversity_layers(of("diversity", *four)),
-        "noise-decay": lambda: curves.noise_decay_figure(of("noise-decay", BASE, "vit_nano_p8")),
-        "noise-decay-eigenvalues": lambda: curves.decay_and_eigenvalues(of("noise-decay", BASE)[0]),
-        "groups": lambda: pictures.groups_figure(of("grouping", BASE)[0], image=1),
-        "maps": lambda: pictures.mean_maps(of("maps", *three)),
-        "maps-heads": lambda: pictures.head_grid(of("maps", BASE)[0]),
-        "maps-layers": lambda: pictures.layer_grid(of("maps", BASE)[0]),
-        "query": lambda: pictures.query_overlays(of("maps", *three), image=1),
-        "patches": lambda: pictures.patches_figure(of("patches", *three)),
-        "dilation": lambda: pictures.dilation_figure(of("dilation", TAP)[0]),
-        "gates": lambda: pictures.gates_figure(of("gates")[0]),
+        "stability-histogram": lambda: stability.histogram(of("stability", *three), CELL),
+        "stability-pooled": lambda: stability.pooled_histogram(of("stability", *three), CELL),
+        "stability-boxes": lambda: stability.boxes(of("stability", *four)),
+        "stability-layers": lambda: stability.layers_figure(of("stability", *four), CELL),
+        "stability-heads": lambda: stability.heads_figure(of("stability", BASE)[0], CELL),
+        "retention-cost": lambda: stability.retention_cost(of("stability", *four)),
+        "occlusion-spread": lambda: occlusion.spread(of("occlusion", *three)),
+        "overfocus-layers": lambda: overfocus.layers_figure(of("overfocus", *four)),
+        "diversity-layers": lambda: diversity.layers_figure(of("diversity", *four)),
+        "noise-decay": lambda: noise_decay.depth_figure(of("noise-decay", BASE, "vit_nano_p8")),
+        "noise-decay-eigenvalues": lambda: noise_decay.decay_and_eigenvalues(of("noise-decay", BASE)[0]),
+        "groups": lambda: grouping.groups_figure(of("grouping", BASE)[0], image=1),
+        "maps": lambda: maps.mean_maps(of("maps", *three)),
+        "maps-heads": lambda: maps.head_grid(of("maps", BASE)[0]),
+        "maps-layers": lambda: maps.layer_grid(of("maps", BASE)[0]),
+        "query": lambda: maps.query_overlays(of("maps", *three), image=1),
+        "patches": lambda: patches.patches_figure(of("patches", *three)),
+        "dilation": lambda: dilation.dilation_figure(of("dilation", TAP)[0]),
+        "gates": lambda: gates.gates_figure(of("gates")[0]),
     }
     for name, draw in figures.items():
         path = save_png(draw(), TARGET / f"{name}.png", dpi=100)

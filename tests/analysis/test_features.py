@@ -9,14 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import holdfast  # noqa: F401 - registers our models
+from holdfast.analysis.features import Layout, default_modules, outputs_of
 from holdfast.analysis.grouping import affinity, by_size, group_tokens
-from holdfast.analysis.noise_decay import (
-    as_tokens,
-    default_modules,
-    outputs_of,
-    relative_change,
-    significant_eigenvalues,
-)
+from holdfast.analysis.noise_decay import relative_change, significant_eigenvalues
 from holdfast.errors import HoldfastError
 
 
@@ -55,16 +50,17 @@ def test_epsilon_must_be_a_share():
 
 
 def test_maps_become_tokens_row_by_row():
-    features = torch.arange(24).reshape(1, 2, 3, 4)  # B C H W
-    tokens, grid = as_tokens(features)
-    assert grid == (3, 4)
+    features = torch.arange(24).reshape(1, 2, 3, 4)
+    tokens = Layout(grid=(3, 4)).tokens(features)  # B C H W
     assert tokens[0, 5].tolist() == features[0, :, 1, 1].tolist()
-    tokens, grid = as_tokens(features, channels_last=True)  # B H W C
-    assert grid == (2, 3)
+    tokens = Layout(channels_last=True, grid=(2, 3)).tokens(features)  # B H W C
     assert tokens[0, 4].tolist() == features[0, 1, 1].tolist()
-    assert as_tokens(torch.zeros(2, 5, 3))[1] is None
-    with pytest.raises(HoldfastError, match="3 or 4 axes"):
-        as_tokens(torch.zeros(2, 5))
+
+
+def test_sequences_lose_their_prefix_and_stand_row_by_row():
+    features = torch.arange(5).reshape(1, 5, 1)
+    layout = Layout(prefix=1, grid=(2, 2), order=torch.tensor([3, 0, 2, 1]))
+    assert layout.tokens(features)[0, :, 0].tolist() == [2, 4, 3, 1]
 
 
 def test_outputs_are_those_of_the_modules_and_hooks_go_away():

@@ -9,14 +9,13 @@ import torch
 from matplotlib.figure import Figure
 
 import holdfast
+from holdfast.analysis import grouping, maps, overfocus, patches, stability
+from holdfast.analysis.album import album
 from holdfast.analysis.analyze import analyze
 from holdfast.analysis.results import Result, load_results, save_result
 from holdfast.errors import HoldfastError
+from holdfast.figure_parts import save_png
 from holdfast.models.corruptor import Corruptor, save_corruptor
-from holdfast.reporting import analysis_figures as curves
-from holdfast.reporting import attention_figures as pictures
-from holdfast.reporting.analysis_album import album, retention, retention_points
-from holdfast.reporting.figure_parts import save_png
 from tests.analysis.conftest import QUICK, sharpened
 
 
@@ -54,7 +53,14 @@ def texts(figure: Figure) -> str:
 def test_an_album_of_one_model_has_every_picture(runs, tmp_path):
     pages = {name: draw() for name, draw in album(runs["fan"])}
     assert set(pages) == {
-        *("stability-histogram", "stability-layers", "stability-boxes", "stability-heads", "occlusion-spread"),
+        *(
+            "stability-histogram",
+            "stability-pooled",
+            "stability-layers",
+            "stability-boxes",
+            "stability-heads",
+            "occlusion-spread",
+        ),
         *("overfocus-layers", "diversity-layers", "noise-decay", "noise-decay-eigenvalues"),
         *("groups-1", "groups-2", "maps-1", "maps-2", "query-1", "query-2", "maps-heads", "maps-layers"),
         *("patches", "dilation-1", "dilation-2"),
@@ -71,34 +77,32 @@ def test_an_album_of_several_models_compares_them(runs):
     assert {"stability-boxes", "occlusion-spread", "maps-1", "query-1", "patches", "noise-decay"} <= names
     assert not any(name.startswith(("groups", "dilation", "gates")) for name in names)
     figure = dict(album(everything))["query-1"]()
-    assert len(figure.axes) == 6 * 6  # three models, clean and corrupted; the image and five layers
+    assert len(figure.axes) == 6 * 6 + 1  # three models, clean and corrupted; the image and five layers; a colour bar
     assert "vit\ngaussian noise 5" in texts(figure)
     assert "gates-1" in {name for name, _ in album(runs["tora"])}
 
 
 def test_figures_do_not_touch_pyplot(runs):
     modules = set(sys.modules)
-    curves.stability_histogram([of(runs["fan"], "stability")], "fog/3")
+    stability.histogram([of(runs["fan"], "stability")], "fog/3")
     assert "matplotlib.pyplot" not in set(sys.modules) - modules
 
 
 def test_the_histogram_shows_the_images_scores(runs):
     result = of(runs["fan"], "stability")
-    figure = curves.stability_histogram([result], "gaussian_noise/5")
+    figure = stability.histogram([result], "gaussian_noise/5")
     heights = [patch.get_height() for patch in figure.axes[0].containers[0]]
     assert sum(heights) == pytest.approx(100)
-    scores = curves.stability_scores(result, "gaussian_noise/5")
+    scores = stability.scores(result, "gaussian_noise/5")
     assert scores == pytest.approx(result.arrays["flattened"][0].mean(axis=(1, 2)))
-    assert curves.stability_scores(result, "fog/3", rows=True) == pytest.approx(
-        result.arrays["row_wise"][1].mean((1, 2))
-    )
+    assert stability.scores(result, "fog/3", rows=True) == pytest.approx(result.arrays["row_wise"][1].mean((1, 2)))
     with pytest.raises(HoldfastError, match="cell must be one of gaussian_noise/5, fog/3, got 'fogg/3'"):
-        curves.stability_histogram([result], "fogg/3")
+        stability.histogram([result], "fogg/3")
 
 
 def test_layers_are_drawn_as_means_over_images(runs):
     result = of(runs["vit"], "overfocus")
-    figure = curves.overfocus_layers([result])
+    figure = overfocus.layers_figure([result])
     line = figure.axes[0].lines[0]
     assert line.get_ydata() == pytest.approx(result.arrays["effective_tokens"].mean(axis=(0, 2)), rel=1e-5)
     assert line.get_xdata().tolist() == list(range(1, 9))
@@ -109,45 +113,45 @@ def test_layers_with_fewer_heads_do_not_count_as_zero():
     arrays["flattened"][:, :, 0, 2:] = np.nan
     arrays["flattened"][:, :, 1] = 1
     result = Result("stability", {"cells": ["fog/3"], "label": "x"}, arrays)
-    assert curves.stability_scores(result, "fog/3") == pytest.approx([5 / 6, 5 / 6])  # two heads of 0.5, four of 1
-    assert isinstance(curves.stability_heads(result, "fog/3"), Figure)
+    assert stability.scores(result, "fog/3") == pytest.approx([5 / 6, 5 / 6])  # two heads of 0.5, four of 1
+    assert isinstance(stability.heads_figure(result, "fog/3"), Figure)
 
 
 def test_retention_is_corrupted_by_clean_accuracy_and_only_where_answers_count():
     right = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 0, 0]], dtype=bool)
     result = Result("stability", {"answers": True, "cost": {"gmacs": 2.0}, "label": "a"}, {"right": right})
-    assert retention(result).value == pytest.approx(100 * (3 / 8) / (3 / 4))
+    assert stability.retention(result).value == pytest.approx(100 * (3 / 8) / (3 / 4))
     stranger = Result("stability", {**result.header, "answers": False}, result.arrays)
-    assert [(point.label, point.x) for point in retention_points([result, stranger])] == [("a", 2.0)]
+    assert [stability.counts(each) for each in (result, stranger)] == [True, False]
 
 
 def test_groups_keep_their_colours_under_corruption():
     reference = np.array([[0, 0, 1], [2, 2, 1]])
     renamed = np.array([[2, 2, 0], [1, 1, 0]])
-    assert pictures.same_names(renamed, reference).tolist() == reference.tolist()
-    assert pictures.same_names(reference, reference).tolist() == reference.tolist()
+    assert grouping.same_names(renamed, reference).tolist() == reference.tolist()
+    assert grouping.same_names(reference, reference).tolist() == reference.tolist()
 
 
 def test_confidence_drops_are_signed():
-    assert [pictures.signed(value) for value in (-0.574, 0.02, -0.001, 0)] == ["−0.57", "+0.02", "0.00", "0.00"]
+    assert [patches.signed(value) for value in (-0.574, 0.02, -0.001, 0)] == ["−0.57", "+0.02", "0.00", "0.00"]
 
 
 def test_patches_of_different_images_are_not_shown_together(runs):
     first, second = of(runs["fan"], "patches"), of(runs["vit"], "patches")
-    assert isinstance(pictures.patches_figure([first, second]), Figure)
+    assert isinstance(patches.patches_figure([first, second]), Figure)
     other = Result("patches", second.header, {**second.arrays, "occluded": second.arrays["occluded"][::-1]})
     with pytest.raises(HoldfastError, match="same occluded images"):
-        pictures.patches_figure([first, other])
+        patches.patches_figure([first, other])
 
 
 def test_window_and_channel_maps_are_labelled(digits):
     swin = timm.create_model("swin_tiny_patch4_window7_224", img_size=56, depths=(1,), num_heads=(3,), num_classes=10)
     (window,) = analyze(swin, digits, "maps", settings=QUICK, size=56).results.values()
-    assert "(one window)" in texts(pictures.mean_maps([window]))
-    assert "(one window)" in texts(pictures.query_overlays([window]))
+    assert "(one window)" in texts(maps.mean_maps([window]))
+    assert "(one window)" in texts(maps.query_overlays([window]))
     xcit = timm.create_model("xcit_nano_12_p16_224", img_size=32, depth=1, num_classes=10)
     (channel,) = analyze(xcit, digits, "maps", settings=QUICK, size=32).results.values()
-    assert "(channels)" in texts(pictures.mean_maps([channel]))
+    assert "(channels)" in texts(maps.mean_maps([channel]))
     assert not any(name.startswith("query") for name, _ in album([channel]))
 
 
@@ -156,15 +160,15 @@ def test_models_of_different_token_grids_stand_side_by_side(runs, digits):
     result = analyze(coarse, digits, "maps", settings=QUICK, label="coarse").results["maps"]
     assert result.arrays["query/clean/0"].shape[1:] == (4, 4)
     both = [of(runs["fan"], "maps"), result]
-    assert isinstance(pictures.query_overlays(both), Figure)
-    assert isinstance(pictures.mean_maps(both), Figure)
+    assert isinstance(maps.query_overlays(both), Figure)
+    assert isinstance(maps.mean_maps(both), Figure)
 
 
 def test_bad_requests_get_one_sentence(runs, tmp_path):
     with pytest.raises(HoldfastError, match="image must lie in 0…1 for this result of 2 images, got 7"):
-        pictures.groups_figure(of(runs["fan"], "grouping"), image=7)
+        grouping.groups_figure(of(runs["fan"], "grouping"), image=7)
     with pytest.raises(HoldfastError, match="a figure needs at least one stability result, got none"):
-        curves.stability_boxes([])
+        stability.boxes([])
     (tmp_path / "file").write_text("")
     with pytest.raises(HoldfastError, match="figures must go to a folder we can write to"):
         save_png(Figure(), tmp_path / "file" / "x.png")

@@ -7,7 +7,7 @@ import timm
 import torch
 
 import holdfast  # noqa: F401 - registers our models
-from holdfast.analysis.results import KINDS
+from holdfast.analysis.registry import ANALYSES
 from holdfast.cli.main import main
 
 QUICK = ["--limit=3", "--masks=2", "--mask-images=2", "--pictures=1", "--clusters=2"]
@@ -41,7 +41,7 @@ def test_every_analysis_of_a_run_on_its_own_data(run, capsys):
     (folder,) = (run / "analysis").iterdir()
     assert folder.name.startswith("digits-test-")
     stored = {path.stem for path in folder.glob("*.safetensors")}
-    assert stored == set(KINDS) - {"patches", "dilation", "gates"}
+    assert stored == set(ANALYSES) - {"patches", "dilation", "gates"}
     figures = {path.name for path in (folder / "figures").iterdir()}
     assert {"stability-histogram.png", "occlusion-spread.png", "groups-1.png", "query-1.png"} <= figures
 

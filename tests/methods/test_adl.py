@@ -179,3 +179,27 @@ def test_channel_attention_is_refused():
         model(torch.randn(1, 3, 32, 32))
     with pytest.raises(holdfast.HoldfastError, match="ADL needs a model with token attention"):
         AttentionDiversification()(seen.attention)
+
+
+@pytest.mark.parametrize("variant", ["released", "paper"])
+def test_pooled_queries_and_talking_heads_count_with_and_without_chunks(variant):
+    """Fewer queries than keys (Hiera): the threshold is τ by the keys. Mixed scores (CaiT) are never read unmixed."""
+    generator = torch.Generator().manual_seed(3)
+    q, k = (2 * torch.randn(2, 3, n, 8, generator=generator) for n in (4, 16))
+    mixing = torch.randn(3, 3, generator=generator)
+    for options in ({}, {"mixing": mixing}):
+        values, gradients = [], []
+        for chunk in (None, 3):
+            queries = q.clone().requires_grad_()
+            handle = AttentionHandle("x", "token", queries, k, scale=1.0, **options)
+            loss, _ = layer_diversification(handle, variant=variant, chunk=chunk)
+            values.append(loss.item())
+            gradients.append(torch.autograd.grad(loss, queries)[0])
+        scores = q @ k.mT if not options else torch.einsum("gh,bhnm->bgnm", mixing, q @ k.mT)
+        rows = scores.softmax(-1).mean(dim=1)
+        kept = rows * (rows > 2 / 16 if variant == "released" else rows >= 2 / 16)
+        mean = rows.mean(1) if variant == "released" else kept.mean(1)
+        mean = mean * (mean > 2 / 16) if variant == "released" else mean
+        expected = torch.cosine_similarity(mean.unsqueeze(1), kept, dim=-1).mean().item()
+        assert values == pytest.approx([expected, expected], rel=1e-4)
+        torch.testing.assert_close(gradients[0], gradients[1], atol=1e-6, rtol=1e-4)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from holdfast.metrics.intervals import Interval, paired_over_seeds
-from holdfast.studies.columns import COLUMNS, available, difference, ingredients, scores, verdict
+from holdfast.studies.columns import COLUMNS, available, columns, difference, ingredients, scores, verdict
 from holdfast.studies.results import RunResult
 
 
@@ -43,7 +43,7 @@ def test_rows_are_compared_on_the_seeds_they_share():
 
 def test_one_value_for_all_images_can_stand_beside_values_of_every_image():
     a, b = [run(0, [1, 0], [[1, 1]], stability=[0.8])], [run(0, [1, 0], [[1, 1]], stability=[0.5])]
-    assert difference(COLUMNS["stability"], a, b).value == pytest.approx(0.3)
+    assert difference(columns()["stability"], a, b).value == pytest.approx(0.3)
 
 
 def test_the_interval_over_seeds_and_images_equals_a_plain_loop():

@@ -1,21 +1,20 @@
 """``holdfast.analyze``: every analysis of one model on one data set, stored, so that figures need no model."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from holdfast.analysis.attention_runs import Found, Tick, run_diversity, run_occlusion, run_overfocus, run_stability
-from holdfast.analysis.feature_runs import run_grouping, run_noise_decay
-from holdfast.analysis.pictures import find_corruptor, run_dilation, run_gates, run_maps, run_patches
-from holdfast.analysis.results import KINDS, Result, load_result, result_folder, save_result
+from holdfast.analysis.plugin import Tick
+from holdfast.analysis.registry import ANALYSES
+from holdfast.analysis.results import Result, load_result, result_folder, save_result
 from holdfast.analysis.settings import Settings
-from holdfast.analysis.subject import NotApplicable, Subject, parse_cell
+from holdfast.analysis.subject import NotApplicable, Subject, find_corruptor, parse_cell
 from holdfast.analysis.summary import headlines
 from holdfast.attacks.undisturbed import undisturbed
 from holdfast.corruptions import recorded_name
@@ -36,41 +35,9 @@ from holdfast.tasks import task_of
 
 logger = logging.getLogger(__name__)
 
-Run = Callable[[Subject, Settings, Tick], Found]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One analysis: how it runs, the settings it depends on, and how many ticks it gives for so many images."""
-
-    run: Run
-    uses: tuple[str, ...]
-    ticks: Callable[[int, Settings], int]
-
-
-ANALYSES: dict[str, Kind] = {
-    "stability": Kind(run_stability, ("cells",), lambda images, s: images),
-    "occlusion": Kind(
-        run_occlusion,
-        ("masks", "ratio", "patch_size", "occlusion_images"),
-        lambda images, s: s.masks * min(images, s.occlusion_images),
-    ),
-    "overfocus": Kind(run_overfocus, ("top",), lambda images, s: images),
-    "diversity": Kind(run_diversity, (), lambda images, s: images),
-    "noise-decay": Kind(run_noise_decay, ("noise_std", "epsilon", "modules"), lambda images, s: images),
-    "grouping": Kind(
-        run_grouping, ("clusters", "modules", "cells", "pictures"), lambda images, s: min(images, s.pictures)
-    ),
-    "maps": Kind(run_maps, ("cells", "pictures", "query"), lambda images, s: min(images, s.pictures)),
-    "patches": Kind(run_patches, ("ratio", "pictures"), lambda images, s: min(images, max(s.pictures, 6))),
-    "dilation": Kind(run_dilation, ("pictures",), lambda images, s: min(images, s.pictures)),
-    "gates": Kind(run_gates, ("pictures",), lambda images, s: min(images, s.pictures)),
-}
-assert set(ANALYSES) == set(KINDS)
-
 
 @dataclass(frozen=True, eq=False)
-class Analysis:
+class Analysed:
     """What was found about one model on one data set.
 
     Attributes:
@@ -92,7 +59,7 @@ class Analysis:
 def analyze(
     model: nn.Module | str | Path,
     data: Source | str,
-    analyses: str | Sequence[str] = tuple(KINDS),
+    analyses: str | Sequence[str] | None = None,
     *,
     settings: Settings | None = None,
     out: Path | str | None = None,
@@ -106,7 +73,7 @@ def analyze(
     device: str = "auto",
     fresh: bool = False,
     show: bool | None = None,
-) -> Analysis:
+) -> Analysed:
     """Look for the reasons why a model holds or fails.
 
     An analysis that the model does not allow (attention measures of a convolutional network) is skipped and says why.
@@ -115,7 +82,7 @@ def analyze(
     Args:
         model: a module, or ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``.
         data: a spec such as ``digits`` or ``folder:DIR``, or a source.
-        analyses: names from `holdfast.analysis.results.KINDS`; a comma list or a sequence; all by default.
+        analyses: names from `holdfast.analysis.registry.ANALYSES`; a comma list or a sequence; all by default.
         settings: see `holdfast.analysis.settings.Settings`.
         out: the folder that gets ``analysis/``; the run's own for ``run:DIR``, else nothing is kept.
         label: the model's name in figures; the run's folder or the model's name unless given.
@@ -129,7 +96,8 @@ def analyze(
         fresh: compute everything again.
         show: show progress; None shows it on a terminal.
     """
-    names, settings = parse_analyses(analyses), settings or Settings()
+    names = parse_analyses(tuple(ANALYSES) if analyses is None else analyses)
+    settings = settings or Settings()
     for cell in settings.cells:
         parse_cell(cell)
     if batch_size < 1:
@@ -160,7 +128,7 @@ def analyze(
 
 def parse_analyses(analyses: str | Sequence[str]) -> tuple[str, ...]:
     """Names of analyses, from a comma list or a sequence; each once."""
-    return chosen_names(analyses, KINDS, one="analysis", several="analyses")
+    return chosen_names(analyses, ANALYSES, one="analysis", several="analyses")
 
 
 def _run_all(
@@ -172,20 +140,19 @@ def _run_all(
     folder: Path | None,
     fresh: bool,
     show: bool | None,
-) -> Analysis:
+) -> Analysed:
     results: dict[str, Result] = {}
     skipped: dict[str, str] = {}
     for name in names:
-        kind = ANALYSES[name]
-        chosen = {key: value for key, value in asdict(settings).items() if key in kind.uses}
-        mine = {**header, "settings": _plain(chosen)}
+        analysis = ANALYSES[name]
+        mine = {**header, "settings": analysis.chosen(settings), "definition": analysis.definition}
         kept = None if fresh or folder is None else _kept(folder / f"{name}.safetensors", mine)
         if kept is not None:
             results[name] = kept
             continue
         try:
-            with _progress(name, kind.ticks(len(subject.source), settings), show=show) as tick:
-                facts, arrays = kind.run(subject, settings, tick)
+            with _progress(name, analysis.ticks(len(subject.source), settings), show=show) as tick:
+                facts, arrays = analysis.run(subject, settings, tick)
         except NotApplicable as error:
             skipped[name] = str(error)
             continue
@@ -194,7 +161,7 @@ def _run_all(
             save_result(folder, results[name])
     if not results:
         raise HoldfastError("; ".join(f"{name} is not possible: {why}" for name, why in skipped.items()))
-    return Analysis(results, skipped, folder)
+    return Analysed(results, skipped, folder)
 
 
 def _kept(path: Path, header: dict[str, Any]) -> Result | None:
@@ -206,7 +173,8 @@ def _kept(path: Path, header: dict[str, Any]) -> Result | None:
     except HoldfastError as error:
         logger.warning("%s; it is computed again", error)
         return None
-    same = all(result.header.get(key) == value for key, value in header.items() if key not in ("label", "model"))
+    stored = {"definition": 1, **result.header}
+    same = all(stored.get(key) == value for key, value in header.items() if key not in ("label", "model"))
     return Result(result.kind, {**result.header, "label": header["label"]}, result.arrays) if same else None
 
 
@@ -268,7 +236,3 @@ def _label(loaded: LoadedModel) -> str:
     if loaded.folder is not None:
         return loaded.folder.resolve().name
     return model_spec(loaded.name).architecture
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}

@@ -1,118 +1,193 @@
 """Noise decay and significant eigenvalues, block by block.
 
-FAN, Sec. 3.1 and Fig. 3: how much of a Gaussian perturbation of the image is left in the features of each block,
-beside the number of significant eigenvalues of the tokens' affinity S = Z Zᵀ, an estimate of the number of groups.
+FAN, Sec. 2.2 and Fig. 3: Gaussian noise x ~ N(0, 1) is fed to the network, and what the blocks leave of it is measured
+by a normalised feature norm, beside the number of significant eigenvalues of the tokens' affinity S = Z Zᵀ, an
+estimate of the number of groups. By what the norm is divided is not published. Two readings:
+
+- ``added``: the noise is added to an image, ‖f(x + n) − f(x)‖ / ‖f(x)‖: the perturbation that is left of it.
+- ``alone``: the noise is all the network sees, ‖f(n)‖ / ‖f(x)‖: its features' norm in that of the image's features.
+
+Class and register tokens are left out of both, as of the eigenvalues.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-import torch
-from timm.models.cait import ClassAttn
-from timm.models.swin_transformer import SwinTransformerBlock
-from torch import Tensor, nn
+import numpy as np
 
-from holdfast.attention import READERS
-from holdfast.errors import HoldfastError, nearest
-from holdfast.models.fan_swin import FANSwinBlock
-from holdfast.models.wrappers import without_wrappers
+from holdfast.analysis.curves import BANDS, band, whole_numbers
+from holdfast.analysis.plugin import Analysis, Found, Numbers, Page, Results, Shown, Tick
+from holdfast.analysis.results import Result
+from holdfast.analysis.settings import MODULES, Setting, Settings, one_of
+from holdfast.errors import HoldfastError
+from holdfast.figure_parts import check_some, colour, grid_of, legend_above, new_figure, note, tidy
 
-CHANNELS_LAST = (SwinTransformerBlock, FANSwinBlock)  # modules whose 4-D output is (B, H, W, C)
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from holdfast.analysis.subject import Subject
 
 
-def relative_change(clean: Tensor, noisy: Tensor) -> Tensor:
+def _positive(name: str, value: Any) -> None:
+    if not value > 0:
+        raise HoldfastError(f"{name} must be positive, got {value}")
+
+
+def _inner_share(name: str, value: Any) -> None:
+    if not 0 < value < 1:
+        raise HoldfastError(f"{name} must lie between 0 and 1, got {value}")
+
+
+NOISE = Setting(
+    "noise", "added", "noise decay: 'added' to the image, or 'alone' (FAN, Sec. 2.2)", check=one_of("added", "alone")
+)
+NOISE_STD = Setting("noise_std", 1.0, "deviation of the noise on normalised images", float, _positive)
+EPSILON = Setting("epsilon", 0.01, "significant eigenvalues: above this · the largest", float, _inner_share)
+RATIOS = {"added": "‖f(x+n) − f(x)‖ / ‖f(x)‖", "alone": "‖f(n)‖ / ‖f(x)‖"}
+
+
+def relative_change(clean: "Tensor", noisy: "Tensor") -> "Tensor":
     """‖noisy − clean‖ / ‖clean‖ of every image, over all other axes, (B,)."""
     if clean.shape != noisy.shape:
         raise HoldfastError(f"clean and noisy features must be alike, got {tuple(clean.shape)}, {tuple(noisy.shape)}")
-    clean, noisy = clean.flatten(1).double(), noisy.flatten(1).double()
-    length = clean.norm(dim=1)
-    return ((noisy - clean).norm(dim=1) / length.clamp_min(torch.finfo(length.dtype).tiny)).float()
+    return relative_norm(noisy.double() - clean.double(), clean)
 
 
-def significant_eigenvalues(tokens: Tensor, *, epsilon: float) -> Tensor:
+def relative_norm(features: "Tensor", reference: "Tensor") -> "Tensor":
+    """‖features‖ / ‖reference‖ of every image, over all other axes, (B,)."""
+    length = reference.flatten(1).double().norm(dim=1)
+    return (features.flatten(1).double().norm(dim=1) / length.clamp_min(1e-300)).float()
+
+
+def significant_eigenvalues(tokens: "Tensor", *, epsilon: float) -> "Tensor":
     """How many eigenvalues of Z Zᵀ exceed ε · the largest, (B, N, C) → (B,).
 
     The eigenvalues of Z Zᵀ that are not zero are those of Zᵀ Z: the smaller of the two is decomposed.
     """
-    if not 0 < epsilon < 1:
-        raise HoldfastError(f"epsilon must lie between 0 and 1, got {epsilon}")
+    import torch
+
+    _inner_share("epsilon", epsilon)
     z = tokens.detach().double()
     gram = z.mT @ z if z.shape[1] > z.shape[2] else z @ z.mT
     values = torch.linalg.eigvalsh(gram)  # ascending
     return (values > epsilon * values[:, -1:]).sum(dim=1)
 
 
-def as_tokens(features: Tensor, *, channels_last: bool = False) -> tuple[Tensor, tuple[int, int] | None]:
-    """A block's output as (B, N, C), and its grid if it is a map (of 4 axes)."""
-    if features.ndim == 3:
-        return features, None
-    if features.ndim != 4:
-        raise HoldfastError(
-            f"a module's output must have 3 or 4 axes, got {tuple(features.shape)}; choose other modules"
-        )
-    tokens = features if channels_last else features.movedim(1, -1)  # B H W C
-    return tokens.flatten(1, 2), (tokens.shape[1], tokens.shape[2])
+def run(subject: "Subject", settings: Settings, tick: Tick) -> Found:
+    """Arrays: ``change`` and ``eigenvalues`` (images, modules), ``tokens`` (modules,): how many eigenvalues exist."""
+    import torch
+
+    from holdfast.analysis.features import check_reached, outputs_of
+    from holdfast.attacks import draws
+
+    names = list(settings.modules) or subject.token_blocks
+    layouts = subject.layouts(names)
+    change, eigenvalues, tokens = [], [], np.zeros(len(names), dtype=np.int32)
+    for batch in subject.batches():
+        images = subject.model.normalise(subject.clean(batch))
+        noise = draws.normal(images, seed=subject.seed, ids=list(batch.ids), purpose="noise-decay")
+        noise = settings.noise_std * noise
+        with outputs_of(subject.inner, names) as seen:
+            subject.model.model(images)
+            clean = [layouts[name].tokens(seen[name]) for name in names]
+            subject.model.model(images + noise if settings.noise == "added" else noise)
+            check_reached(seen, names)
+            noisy = [layouts[name].tokens(seen[name]) for name in names]
+        measure = relative_change if settings.noise == "added" else _norm_of_noise
+        change.append(torch.stack([measure(*pair) for pair in zip(clean, noisy, strict=True)], dim=1).cpu().numpy())
+        counts = [significant_eigenvalues(each, epsilon=settings.epsilon) for each in clean]
+        eigenvalues.append(torch.stack(counts, dim=1).int().cpu().numpy())
+        tokens[:] = [each.shape[1] for each in clean]
+        tick(len(batch.ids))
+    facts = {"modules": names, "noise_std": settings.noise_std, "epsilon": settings.epsilon, "noise": settings.noise}
+    return facts, {"change": np.concatenate(change), "eigenvalues": np.concatenate(eigenvalues), "tokens": tokens}
 
 
-@contextmanager
-def outputs_of(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
-    """Keep the outputs of named modules of every forward pass inside the ``with``; the last pass is kept."""
-    modules = dict(without_wrappers(model).named_modules())
-    check_names(modules, names)
-    kept: dict[str, Tensor] = {}
-
-    def keep(name: str) -> Any:
-        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            kept[name] = first_tensor(output)
-
-        return hook
-
-    hooks = [modules[name].register_forward_hook(keep(name)) for name in names]
-    try:
-        yield kept
-    finally:
-        for hook in hooks:
-            hook.remove()
+def _norm_of_noise(clean: "Tensor", noisy: "Tensor") -> "Tensor":
+    return relative_norm(noisy, clean)
 
 
-def check_names(modules: Mapping[str, nn.Module], names: Sequence[str]) -> None:
-    """Refuse names that are no modules of the model."""
-    for name in names:
-        if not name or name not in modules:
-            raise HoldfastError(f"modules must name parts of the model, got {name!r}{nearest(name, modules)}")
+def headline(result: Result) -> Numbers:
+    """The last block's means."""
+    alone = " alone" if result.header.get("noise") == "alone" else ""
+    return {
+        f"noise{alone} left, last block": float(result.arrays["change"][:, -1].mean()),
+        "significant eigenvalues, last block": float(result.arrays["eigenvalues"][:, -1].mean()),
+    }
 
 
-def first_tensor(output: Any) -> Tensor:
-    """A module's features: its output, or the first tensor of a tuple (blocks that also return the grid)."""
-    if isinstance(output, Tensor):
-        return output
-    if isinstance(output, tuple | list) and output and isinstance(output[0], Tensor):
-        return output[0]
-    raise HoldfastError(f"a module must return a tensor to be measured, got {type(output).__name__}")
+# ---------------------------------------------------------------------------------------------- figures
 
 
-def default_modules(model: nn.Module) -> list[str]:
-    """The blocks of a model, first to last: those with attention, else residual blocks, else stages, else children."""
-    model = without_wrappers(model)
-    attending = [
-        name for name, module in model.named_modules() if type(module) in READERS and not isinstance(module, ClassAttn)
-    ]
-    return (
-        [name.rpartition(".")[0] for name in attending if "." in name]
-        or _residual_blocks(model)
-        or [name for name, _ in model.named_children()]
-    )
+def depth_figure(results: Results) -> "Figure":
+    """What is left of noise, and the significant eigenvalues, over relative depth (FAN, Fig. 3)."""
+    header = check_some(results, "noise decay result")[0].header
+    figure = new_figure(8.4, 3.6)
+    left, right = grid_of(figure, 1, 2)[0]
+    for number, result in enumerate(results):
+        depth = np.linspace(0, 1, result.arrays["change"].shape[1] + 1)[1:]
+        band(left, result.arrays["change"], number, result.label, places=depth)
+        band(right, result.arrays["eigenvalues"].astype(float), number, result.label, places=depth)
+    tidy(left, xlabel="depth (first to last layer)", ylabel=RATIOS[header.get("noise", "added")])
+    left.set_title(_noise(header), fontsize=9)
+    left.set_ylim(bottom=0)
+    tidy(right, xlabel="depth (first to last layer)", ylabel="significant eigenvalues")
+    right.set_title(f"eigenvalues of Z Zᵀ above {header['epsilon']:g} · largest", fontsize=9)
+    right.set_ylim(bottom=0)
+    legend_above(figure, left)
+    note(figure, f"{BANDS}; class tokens left out")
+    return figure
 
 
-def _residual_blocks(model: nn.Module) -> list[str]:
-    """What timm calls the stages' blocks: the direct children of layer1…, stages.0.blocks, blocks.0…"""
-    info = [entry["module"] for entry in getattr(model, "feature_info", []) if isinstance(entry, dict)]
-    blocks = []
-    for stage in info:
-        module = dict(model.named_modules()).get(stage)
-        children = list(getattr(module, "blocks", module).named_children()) if module is not None else []
-        prefix = f"{stage}.blocks" if hasattr(module, "blocks") else stage
-        numbered = [f"{prefix}.{name}" for name, _ in children if name.isdigit()]
-        blocks += numbered or ([stage] if module is not None else [])
-    return blocks
+def decay_and_eigenvalues(result: Result) -> "Figure":
+    """One model's noise decay beside its insignificant eigenvalues, block by block (FAN, Fig. 3 a and b)."""
+    change, eigenvalues, header = result.arrays["change"], result.arrays["eigenvalues"], result.header
+    figure = new_figure(5.6, 3.4)
+    axis = figure.subplots()
+    band(axis, change, 0, "noise left")
+    title = f"{result.label}: {_noise(header)}"
+    tidy(axis, xlabel="layer", ylabel=RATIOS[header.get("noise", "added")], title=title)
+    axis.set_ylim(bottom=0)
+    axis.yaxis.label.set_color(colour(0))
+    other = axis.twinx()
+    band(other, result.arrays["tokens"] - eigenvalues.astype(float), 1, "insignificant eigenvalues")
+    tidy(other, ylabel=f"insignificant eigenvalues (≤ {header['epsilon']:g} · largest)")
+    other.grid(visible=False)
+    other.spines["right"].set_visible(True)
+    other.yaxis.label.set_color(colour(1))
+    other.set_ylim(bottom=0)
+    whole_numbers(axis)
+    note(figure, f"{BANDS}; class tokens left out")
+    return figure
+
+
+def _noise(header: Any) -> str:
+    where = "added to normalised images" if header.get("noise", "added") == "added" else "instead of an image"
+    return f"noise N(0, {header['noise_std']:g}²) {where}"
+
+
+def pages(results: Results) -> Iterator[Page]:
+    """All models over depth; one model in the paper's way."""
+    yield "noise-decay", lambda: depth_figure(results)
+    if len(results) == 1:
+        yield "noise-decay-eigenvalues", lambda: decay_and_eigenvalues(results[0])
+
+
+ANALYSIS = Analysis(
+    "noise-decay",
+    "what blocks leave of noise, and their significant eigenvalues",
+    run,
+    settings=(NOISE, NOISE_STD, EPSILON, MODULES),
+    headline=headline,
+    pages=pages,
+    shown=Shown(
+        "What blocks leave of noise",
+        "Relative change of the features under noise, and significant eigenvalues, over depth. Lines are means over "
+        "images, bands their quartiles.",
+        depth_figure,
+        panels=True,
+    ),
+    alike=lambda result: result.header.get("definition", 1),
+    definition=2,  # until 2, class tokens counted in the change, and some models' axes were taken for others
+)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.analysis.rows import by_image, map_rows
@@ -15,45 +15,46 @@ MOST_CELLS = 256  # rows and columns of a stored N × N map; longer sequences ar
 
 @dataclass(frozen=True)
 class Place:
-    """Where a query stands: its row and column in the grid of all tokens of the image, and that grid."""
+    """Where a query stands: its row and column in the grid of all queries of the image, and that grid."""
 
     row: int
     column: int
     grid: tuple[int, int]
 
 
-def place_of(handle: AttentionHandle, features: Tensor, query: tuple[float, float]) -> Place:
-    """The token at a place given in shares of the image's height and width; (0.5, 0.5) is the centre patch."""
-    grid = image_grid(handle, features)
+def place_of(handle: AttentionHandle, query: tuple[float, float]) -> Place:
+    """The query at a place given in shares of the image's height and width; (0.5, 0.5) is the centre patch."""
+    grid = query_grid(handle)
     row, column = (min(int(share * side), side - 1) for share, side in zip(query, grid, strict=True))
     return Place(row, column, grid)
 
 
-def image_grid(handle: AttentionHandle, features: Tensor) -> tuple[int, int]:
-    """Rows and columns of all tokens of the image; ``features`` is the block's output."""
-    if handle.kind == "window":
-        return int(features.shape[1]), int(features.shape[2])
-    if handle.kind != "token" or handle.grid is None:
+def image_grid(handle: AttentionHandle) -> tuple[int, int]:
+    """Rows and columns of all tokens of the image that can be attended to."""
+    grid = handle.image_grid if handle.kind == "window" else handle.grid
+    if handle.kind not in ("token", "window") or grid is None:
         raise HoldfastError(f"{handle.name} has no attention between places of the image (kind {handle.kind})")
-    return handle.grid
+    return grid
 
 
-def query_map(handle: AttentionHandle, place: Place, *, shift: tuple[int, int] = (0, 0)) -> Tensor:
+def query_grid(handle: AttentionHandle) -> tuple[int, int]:
+    """Rows and columns of all queries of the image: fewer than tokens where a block pools them."""
+    height, width = image_grid(handle)
+    if handle.query_grid is None or handle.grid is None:
+        return height, width
+    return height * handle.query_grid[0] // handle.grid[0], width * handle.query_grid[1] // handle.grid[1]
+
+
+def query_map(handle: AttentionHandle, place: Place) -> Tensor:
     """The attention of one query, heads averaged, over the image's tokens, (B, rows, columns).
 
-    Outside of the query's window it is 0. ``shift`` is how far a Swin block rolls the image before it cuts windows.
+    Outside of the query's window it is 0.
     """
     if handle.kind == "window":
-        return _in_window(handle, place, shift)
+        return _in_window(handle, place)
     index = handle.prefix + place.row * place.grid[1] + place.column
     row = handle.rows_of(slice(index, index + 1)).detach().float()[:, :, 0, handle.prefix :]  # B h N
-    return row.mean(dim=1).unflatten(1, place.grid)
-
-
-def shift_of(model: nn.Module, handle: AttentionHandle) -> tuple[int, int]:
-    """How far the block of a window attention rolls the image."""
-    shift = getattr(model.get_submodule(handle.name.rpartition(".")[0]), "shift_size", (0, 0))
-    return (int(shift[0]), int(shift[1])) if not isinstance(shift, int) else (shift, shift)
+    return row.mean(dim=1).unflatten(1, image_grid(handle))
 
 
 def small_map(handle: AttentionHandle, *, window: int = 0, average: bool = True, most: int = MOST_CELLS) -> Tensor:
@@ -85,18 +86,19 @@ def _down(maps: Tensor, most: int) -> Tensor:
     return F.adaptive_avg_pool1d(maps.flatten(0, 2), most).unflatten(0, maps.shape[:3])
 
 
-def _in_window(handle: AttentionHandle, place: Place, shift: tuple[int, int]) -> Tensor:
+def _in_window(handle: AttentionHandle, place: Place) -> Tensor:
     assert handle.grid is not None
     assert handle.windows is not None
-    height, width = place.grid
-    side, (_, across) = handle.grid, handle.windows
-    row, column = (place.row - shift[0]) % height, (place.column - shift[1]) % width  # where the roll puts the query
-    window = (row // side[0]) * across + column // side[1]
-    index = (row % side[0]) * side[1] + column % side[1]
+    height, width = image_grid(handle)
+    side, asking, (_, across) = handle.grid, handle.query_grid or handle.grid, handle.windows
+    shift = handle.shift
+    row, column = (place.row - shift[0]) % place.grid[0], (place.column - shift[1]) % place.grid[1]  # after the roll
+    down, right = row // asking[0], column // asking[1]  # which window
+    index = (row % asking[0]) * asking[1] + column % asking[1]
     maps = by_image(handle, handle.rows_of(slice(index, index + 1)).detach().float())  # B windows h 1 keys
-    attention = maps[:, window, :, 0].mean(dim=1).unflatten(1, side)  # B rows columns of the window
-    rows = (row // side[0]) * side[0] + torch.arange(side[0], device=attention.device)
-    columns = (column // side[1]) * side[1] + torch.arange(side[1], device=attention.device)
+    attention = maps[:, down * across + right, :, 0].mean(dim=1).unflatten(1, side)  # B rows columns of the window
+    rows = down * side[0] + torch.arange(side[0], device=attention.device)
+    columns = right * side[1] + torch.arange(side[1], device=attention.device)
     whole = attention.new_zeros(len(attention), height, width)
     real_rows, real_columns = rows < height, columns < width  # the rest is padding
     target = ((rows[real_rows] + shift[0]) % height)[:, None], ((columns[real_columns] + shift[1]) % width)[None]

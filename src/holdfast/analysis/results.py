@@ -75,25 +75,12 @@ def load_result(path: Path) -> Result:
 
 
 def load_results(folder: Path | str) -> list[Result]:
-    """All results below a folder: a run's, its ``analysis/``, or one data set's; sorted by path."""
+    """All results of known analyses below a folder: a run's, its ``analysis/``, or one data set's; sorted by path."""
+    from holdfast.analysis.registry import ANALYSES
+
     root = Path(folder).expanduser()
     inner = root / FOLDER if (root / FOLDER).is_dir() else root
     if not inner.is_dir():
         raise HoldfastError(f"results must be in a folder, but {str(root)!r} is not there")
     paths = [path for path in sorted(inner.rglob(f"*{ENDING}")) if not path.name.startswith(".")]
-    return [load_result(path) for path in paths if path.stem in KINDS]
-
-
-# every analysis, with the line that `holdfast analyze --help` shows
-KINDS: dict[str, str] = {
-    "stability": "cosine of clean and corrupted attention, per image, layer and head",
-    "occlusion": "attention and accuracy under many random occlusions of patches",
-    "overfocus": "how few tokens receive the attention",
-    "diversity": "how alike the heads of a layer are",
-    "noise-decay": "what blocks leave of noise, and their significant eigenvalues",
-    "grouping": "which tokens of a block belong together",
-    "maps": "attention maps of a few images, clean and corrupted",
-    "patches": "the patches a corruption model occludes, and the confidence they cost",
-    "dilation": "how wide every token looks (TAP)",
-    "gates": "which adapter every token listens to (TORA)",
-}
+    return [load_result(path) for path in paths if path.stem in ANALYSES]

@@ -1,55 +1,138 @@
-"""What can be chosen about an analysis."""
+"""What can be chosen about an analysis: each analysis declares its settings, and some share one."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, nearest
+from holdfast.names import comma_list
+
+Check = Callable[[str, Any], None]  # refuses a value of that name
+
+
+def _anything(name: str, value: Any) -> None:
+    pass
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Settings of all analyses; each takes what concerns it.
+class Setting:
+    """One thing that can be chosen.
 
     Attributes:
-        cells: corruption cells for stability; the first one is also shown in pictures.
-        masks: random occlusion masks per image.
-        occlusion_images: images that are occluded so often.
-        ratio: share of the patches that a mask occludes.
-        patch_size: side of an occluded patch in pixels; None: 16, or an eighth of a small image.
-        top: how many tokens count as the most attended ones.
-        epsilon: eigenvalues above this share of the largest are significant.
-        noise_std: deviation of the noise added to normalised images for noise decay.
-        modules: modules for noise decay and grouping by name; none: the model's blocks.
-        clusters: groups of tokens.
-        pictures: images that pictures show.
-        query: row and column, as shares of the image, of the token whose attention is drawn.
+        name: in Python and in stored results.
+        default: its value unless chosen.
+        line: for ``--help``.
+        kind: ``int``, ``float`` or ``str`` on the command line.
+        check: refuses values without meaning in one sentence.
+        option: on the command line, if it is not the name.
+        read: from what the command line gives to the value.
     """
 
-    cells: tuple[str, ...] = ("gaussian_noise/3",)
-    masks: int = 100
-    occlusion_images: int = 64
-    ratio: float = 0.1
-    patch_size: int | None = None
-    top: int = 5
-    epsilon: float = 0.01
-    noise_std: float = 1.0
-    modules: tuple[str, ...] = ()
-    clusters: int = 4
-    pictures: int = 4
-    query: tuple[float, float] = (0.5, 0.5)
+    name: str
+    default: Any
+    line: str
+    kind: type = str
+    check: Check = _anything
+    option: str = ""
+    read: Callable[[Any], Any] = _as_it_is
 
-    def __post_init__(self) -> None:
-        for name in ("masks", "occlusion_images", "top", "pictures"):
-            if getattr(self, name) < 1:
-                raise HoldfastError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not self.cells:
-            raise HoldfastError("cells must name at least one corruption cell such as gaussian_noise/3, got none")
-        if not self.noise_std > 0:
-            raise HoldfastError(f"noise_std must be positive, got {self.noise_std}")
-        if not 0 < self.epsilon < 1:
-            raise HoldfastError(f"epsilon must lie between 0 and 1, got {self.epsilon}")
-        if not 0 <= self.ratio <= 1:
-            raise HoldfastError(f"ratio must lie in [0, 1], got {self.ratio}")
-        if not 2 <= self.clusters <= 8:
-            raise HoldfastError(f"clusters must lie between 2 and 8, which can be told apart, got {self.clusters}")
-        if len(self.query) != 2 or not all(0 <= place <= 1 for place in self.query):
-            raise HoldfastError(f"query must be two shares in [0, 1], row and column, got {self.query}")
+    @property
+    def flag(self) -> str:
+        """The command line's option."""
+        return self.option or "--" + self.name.replace("_", "-")
+
+    @property
+    def written(self) -> Any:
+        """The default as one would type it."""
+        return ",".join(map(str, self.default)) if isinstance(self.default, tuple) else self.default
+
+
+class Settings:
+    """Chosen settings of all analyses; each takes what concerns it, and has its defaults for the rest.
+
+    ``Settings(cells=("fog/3",), masks=1000)``. `holdfast.analysis.registry.all_settings` tells the names, and so does
+    ``holdfast analyze --help``.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        known = _known()
+        for name, value in values.items():
+            if name not in known:
+                raise HoldfastError(f"unknown setting {name!r}{nearest(name, known)}")
+            known[name].check(name, value)
+        self._chosen = values
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self._chosen:
+            return self._chosen[name]
+        known = _known()
+        if name not in known:
+            raise AttributeError(f"no analysis has a setting {name!r}")
+        return known[name].default
+
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self._chosen.items())})"
+
+    def changed(self, **values: Any) -> "Settings":
+        """The same, but for some values."""
+        return Settings(**{**self._chosen, **values})
+
+
+def _known() -> Mapping[str, Setting]:
+    from holdfast.analysis.registry import all_settings
+
+    return all_settings()
+
+
+# ---------------------------------------------------------------------------------------------- checks
+
+
+def at_least(least: int) -> Check:
+    """Refuses smaller numbers."""
+
+    def check(name: str, value: Any) -> None:
+        if value < least:
+            raise HoldfastError(f"{name} must be at least {least}, got {value}")
+
+    return check
+
+
+def share(name: str, value: Any) -> None:
+    """Refuses what is not in [0, 1]."""
+    if not 0 <= value <= 1:
+        raise HoldfastError(f"{name} must lie in [0, 1], got {value}")
+
+
+def one_of(*choices: str) -> Check:
+    """Refuses other words."""
+
+    def check(name: str, value: Any) -> None:
+        if value not in choices:
+            raise HoldfastError(f"{name} must be {' or '.join(map(repr, choices))}, got {value!r}")
+
+    return check
+
+
+def _cells(name: str, value: Any) -> None:
+    if not value:
+        raise HoldfastError("cells must name at least one corruption cell such as gaussian_noise/3, got none")
+
+
+# ---------------------------------------------------------------------------------------------- shared by several
+
+CELLS = Setting(
+    "cells",
+    ("gaussian_noise/3",),
+    "comma list of corruption cells such as fog/3; pictures show the first",
+    check=_cells,
+    read=comma_list,
+)
+RATIO = Setting("ratio", 0.1, "share of the patches that a mask occludes", float, share)
+MODULES = Setting("modules", (), "comma list of modules for noise decay and grouping", read=comma_list)
+PICTURES = Setting("pictures", 4, "images that pictures show", int, at_least(1))

@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.analysis.noise_decay import default_modules
+from holdfast.analysis.features import Layout, check_reached, default_modules, layouts, outputs_of, told_layouts
 from holdfast.attacks.pixels import PixelModel, backbone
-from holdfast.attention import READERS, AttentionHandle, Seen, watch
+from holdfast.attention import AttentionHandle, Seen, can_watch, watch, why_not
 from holdfast.corruptions import corrupt_batch
 from holdfast.corruptions.catalog import check_severity, kind_of
 from holdfast.data.combine import Subset
@@ -21,7 +22,7 @@ from holdfast.data.source import Source, UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import limited
 from holdfast.evaluation.protocol import Preprocessing, at_model_size, protocol_image
-from holdfast.models.corruptor import Corruptor
+from holdfast.models.corruptor import Corruptor, load_corruptor
 from holdfast.models.tora import ToraViT
 from holdfast.tasks import task_of
 
@@ -41,6 +42,10 @@ class Batch:
     ids: list[str]
     targets: Tensor
     images: list[np.ndarray]
+
+    def right(self, logits: Tensor) -> np.ndarray:
+        """Whether each answer is right."""
+        return (logits.argmax(dim=1) == self.targets).cpu().numpy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +84,49 @@ class Subject:
     @cached_property
     def has_attention(self) -> bool:
         """Whether there is attention that we can read."""
-        return any(type(module) in READERS for module in self.inner.modules())
+        return can_watch(self.inner)
 
     @cached_property
     def blocks(self) -> list[str]:
         """The names of the blocks."""
         return default_modules(self.inner)
+
+    @cached_property
+    def token_blocks(self) -> list[str]:
+        """The blocks whose outputs are tokens or maps that we can read: a home-made network may have others."""
+        names = self.blocks
+        with outputs_of(self.inner, names) as seen:
+            self.model(self._one_image())
+        reached = {name: seen[name] for name in names if name in seen}
+        found = list(told_layouts(self.inner, reached, [], self.steps.size))
+        if not found:
+            raise NotApplicable(f"{type(self.inner).__name__} has no blocks whose outputs are tokens or maps")
+        return found
+
+    @cached_property
+    def token_size(self) -> int | None:
+        """The side in pixels of the first layer's tokens; None without attention that we can read."""
+        if not self.has_attention:
+            return None
+        _, handles = self.look(self._one_image())
+        grid, (height, width) = handles[0].image_grid or handles[0].grid, self.steps.size
+        if grid is None or height % grid[0] or height // grid[0] * grid[1] != width:
+            return None
+        return height // grid[0]
+
+    def layouts(self, names: list[str]) -> dict[str, Layout]:
+        """How the outputs of modules are to be read, learnt from one image."""
+        with outputs_of(self.inner, names) as seen:
+            if self.has_attention:
+                _, handles = self.look(self._one_image())
+            else:
+                handles = []
+                self.model(self._one_image())
+        check_reached(seen, names)
+        return layouts(self.inner, {name: seen[name] for name in names}, handles, self.steps.size)
+
+    def _one_image(self) -> Tensor:
+        return self.clean(next(self.batches(self.some(1))))
 
     def batches(self, source: Source | None = None) -> Iterator[Batch]:
         """The readable images in order; ``source`` is a part of the subject's images."""
@@ -129,7 +171,7 @@ class Subject:
     def watched(self) -> Iterator[Seen]:
         """`watch` on the network itself; a sentence if there is nothing to see."""
         if not self.has_attention:
-            raise NotApplicable(f"{type(self.inner).__name__} has no attention that we can read")
+            raise NotApplicable(why_not(self.inner))
         with watch(self.inner) as seen:
             yield seen
 
@@ -149,31 +191,17 @@ def parse_cell(cell: str) -> tuple[str, int]:
     return kind, check_severity(int(severity))
 
 
-def describe_layers(handles: list[AttentionHandle]) -> list[dict[str, Any]]:
-    """What the layers of a result are, as plain data."""
-    return [
-        {
-            "name": handle.name,
-            "kind": handle.kind,
-            "heads": int(handle.q.shape[1]),
-            "tokens": int(handle.k.shape[-2]),
-            "grid": list(map(int, handle.grid)) if handle.grid else None,
-            "prefix": handle.prefix,
-            "windows": list(map(int, handle.windows)) if handle.windows else None,
-        }
-        for handle in handles
-    ]
-
-
-def padded(layers: list[Tensor]) -> np.ndarray:
-    """(B, h) per layer → (B, layers, most heads), NaN where a layer has fewer."""
-    heads = max(layer.shape[1] for layer in layers)
-    stacked = np.full((layers[0].shape[0], len(layers), heads), np.nan, dtype=np.float32)
-    for number, layer in enumerate(layers):
-        stacked[:, number, : layer.shape[1]] = layer.cpu().numpy()
-    return stacked
-
-
 def as_bytes(pixels: Tensor) -> np.ndarray:
     """[0,1] images as uint8 pictures, (B, H, W, 3)."""
     return (pixels.clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
+
+
+def find_corruptor(path: Path | None, folder: Path | None) -> Corruptor | None:
+    """The corruption model of a file, else of the run, else none."""
+    if path is None:
+        path = folder / "corruptor.safetensors" if folder is not None else None
+        if path is None or not path.is_file():
+            return None
+    if not path.is_file():
+        raise HoldfastError(f"corruptor must be a file of an AFAT run (corruptor.safetensors), got {str(path)!r}")
+    return load_corruptor(path)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from holdfast.attacks import draws
 from holdfast.attacks.goal import check_logits, cross_entropy
 from holdfast.attacks.pixels import backbone, check_differentiable
-from holdfast.attention import READERS, AttentionHandle, watch
+from holdfast.attention import AttentionHandle, can_watch, watch
 from holdfast.errors import HoldfastError
 
 
@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError
 def token_handles(model: nn.Module, images: Tensor) -> list[AttentionHandle]:
     """The attention of every block over all tokens of an image; none if the model has no such attention."""
     inner = backbone(model)
-    if not any(type(module) in READERS for module in inner.modules()):
+    if not can_watch(inner):
         return []
     with watch(inner) as seen:
         model(images)

@@ -8,24 +8,23 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser
 from rich.markup import escape
 
-from holdfast.analysis.results import KINDS, Result, load_results
+from holdfast.analysis.registry import ANALYSES, all_settings
+from holdfast.analysis.results import Result, load_results
+from holdfast.analysis.settings import Settings
 from holdfast.cli.run_folders import model_file_name, own_data, run_folder
 from holdfast.errors import HoldfastError
 from holdfast.model_names import model_spec
-from holdfast.names import comma_list
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-
-    from holdfast.analysis.settings import Settings
 
 Stored = tuple[Path, list[Result]]  # a folder and the results in it
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast analyze``."""
-    known = "; ".join(f"{name}: {line}" for name, line in KINDS.items())
+    known = "; ".join(f"{name}: {analysis.line}" for name, analysis in ANALYSES.items())
     parser.add_argument(
         "models",
         nargs="+",
@@ -33,20 +32,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="a run's folder, timm:NAME[@FILE], local-dir:DIR, python:module:function",
     )
     parser.add_argument("--data", help="such as folder:DIR (default: what the run was validated on)")
-    parser.add_argument("--only", default=",".join(KINDS), help=f"comma list of analyses; {known}")
-    parser.add_argument("--cells", default="gaussian_noise/3", help="comma list of corruption cells such as fog/3")
+    parser.add_argument("--only", default=",".join(ANALYSES), help=f"comma list of analyses; {known}")
     parser.add_argument("--limit", type=int, default=256, help="images to look at; 0 for all")
-    parser.add_argument("--masks", type=int, default=100, help="random occlusion masks per image")
-    parser.add_argument("--mask-images", type=int, default=64, help="images that are occluded so often")
-    parser.add_argument("--ratio", type=float, default=0.1, help="share of the patches that a mask occludes")
-    parser.add_argument("--patch-size", type=int, help="side of an occluded patch (default: 16, less for small images)")
-    parser.add_argument("--top", type=int, default=5, help="tokens that count as the most attended")
-    parser.add_argument("--epsilon", type=float, default=0.01, help="significant eigenvalues: above this · the largest")
-    parser.add_argument("--noise-std", type=float, default=1.0, help="deviation of the noise on normalised images")
-    parser.add_argument("--modules", default="", help="comma list of modules for noise decay and grouping")
-    parser.add_argument("--clusters", type=int, default=4, help="groups of tokens, 2 to 8")
-    parser.add_argument("--pictures", type=int, default=4, help="images that pictures show")
-    parser.add_argument("--query", default="0.5,0.5", help="row and column of the query, as shares of the image")
+    for setting in all_settings().values():
+        parser.add_argument(
+            setting.flag, dest=setting.name, type=setting.kind, default=setting.written, help=setting.line
+        )
     parser.add_argument("--size", type=int, help="image size, such as 448 (default: the model's own)")
     parser.add_argument("--corruptor", type=Path, help="a corruption model's file (default: the run's own, if any)")
     parser.add_argument("--seed", type=int, default=0, help="of corruptions, masks and noise")
@@ -76,9 +67,16 @@ def run(arguments: Namespace) -> None:
         count = _draw(results, folder / "figures")
         console.print(f"{results[0].label}: {count} figures in {folder / 'figures'}", markup=False)
     if len(arguments.models) > 1:
-        target = arguments.out or Path("comparison")
-        count = _draw([result for _, results in found for result in results], target)
+        _compare([result for _, results in found for result in results], arguments.out or Path("comparison"), console)
+
+
+def _compare(results: list[Result], target: Path, console: "Console") -> None:
+    """The figures of all models side by side, as far as they are of the same images and settings."""
+    count = _draw(results, target)
+    if count:
         console.print(f"{count} figures of all models side by side in {target}", markup=False)
+    else:
+        console.print("nothing to show side by side: the results are of other images, seeds or settings", markup=False)
 
 
 def _analyses(arguments: Namespace, console: "Console") -> Iterator[Stored]:
@@ -108,31 +106,9 @@ def _analyses(arguments: Namespace, console: "Console") -> Iterator[Stored]:
         yield analysis.folder, list(analysis.results.values())
 
 
-def _settings(arguments: Namespace) -> "Settings":
-    from holdfast.analysis.settings import Settings
-
-    return Settings(
-        cells=comma_list(arguments.cells),
-        masks=arguments.masks,
-        occlusion_images=arguments.mask_images,
-        ratio=arguments.ratio,
-        patch_size=arguments.patch_size,
-        top=arguments.top,
-        epsilon=arguments.epsilon,
-        noise_std=arguments.noise_std,
-        modules=comma_list(arguments.modules),
-        clusters=arguments.clusters,
-        pictures=arguments.pictures,
-        query=_query(arguments.query),
-    )
-
-
-def _query(text: str) -> tuple[float, float]:
-    try:
-        row, column = (float(word) for word in text.split(","))
-    except ValueError as error:
-        raise HoldfastError(f"query must be two shares such as 0.5,0.5, row and column, got {text!r}") from error
-    return row, column
+def _settings(arguments: Namespace) -> Settings:
+    chosen = {name: setting.read(getattr(arguments, name)) for name, setting in all_settings().items()}
+    return Settings(**{name: value for name, value in chosen.items() if value is not None})
 
 
 def _labels(models: list[str]) -> list[str]:
@@ -151,7 +127,7 @@ def _label(model: str) -> str:
 
 def _stored(model: str) -> list[Stored]:
     root = model_spec(model).folder or Path(model).expanduser()
-    folders = sorted({path.parent for path in root.rglob("*.safetensors") if path.stem in KINDS})
+    folders = sorted({path.parent for path in root.rglob("*.safetensors") if path.stem in ANALYSES})
     if not folders:
         raise HoldfastError(f"--redraw needs stored results, but there are none below {str(root)!r}")
     return [(folder, load_results(folder)) for folder in folders]
@@ -172,7 +148,7 @@ def _table(found: list[Stored]) -> "Table":
 
 def _draw(results: list[Result], folder: Path) -> int:
     """Write an album's figures as PNG; returns how many."""
-    from holdfast.reporting.analysis_album import album
-    from holdfast.reporting.figure_parts import save_png
+    from holdfast.analysis.album import album
+    from holdfast.figure_parts import save_png
 
     return sum(save_png(draw(), folder / f"{name}.png") is not None for name, draw in album(results))

@@ -34,8 +34,8 @@ def layer_diversification(
     and gradients, with memory that grows linearly with the tokens.
     """
     tokens = handle.q.shape[-2] - handle.prefix
-    rule = _Rule(tau / tokens, variant)
-    if chunk:
+    rule = _Rule(tau / (handle.k.shape[-2] - handle.prefix), variant)
+    if chunk and handle.mixing is None:
         ingredients = (handle.q, handle.k, handle.multiplier, handle.bias)
         cosines = _ChunkedCosines.apply(handle.scale, handle.prefix, rule, chunk, *ingredients)
     else:
@@ -71,7 +71,7 @@ class _ChunkedCosines(torch.autograd.Function):
     def forward(ctx: Any, scale: float, prefix: int, rule: _Rule, chunk: int, *ingredients: Any) -> Tensor:
         handle = _handle(scale, prefix, ingredients)
         batch, tokens = handle.q.shape[0], handle.q.shape[-2] - handle.prefix
-        mean, cosines = (handle.q.new_zeros(batch, tokens) for _ in range(2))
+        mean, cosines = handle.q.new_zeros(batch, handle.k.shape[-2] - handle.prefix), handle.q.new_zeros(batch, tokens)
         for rows in _chunks(handle, chunk):
             mean += _column_sums(handle, rows, rule)
         mean = rule.mean_row(mean / tokens)
@@ -103,7 +103,7 @@ class _ChunkedCosines(torch.autograd.Function):
             for rows in _chunks(handle, chunk):
                 weights = gradient[:, rows.start - prefix : rows.stop - prefix]
                 add(_cosines(handle, rows, rule, mean), weights, [*leaves, mean])
-            of_sums = totals[-1] / mean.shape[-1]
+            of_sums = totals[-1] / (handle.q.shape[-2] - prefix)
             if rule.variant == "released":
                 of_sums = of_sums * (mean.detach() > rule.threshold)
             for rows in _chunks(handle, chunk):

@@ -12,7 +12,7 @@ import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from holdfast.reporting.figure_parts import DPI, colour
+from holdfast.figure_parts import DPI, colour
 from holdfast.reporting.text import printable
 
 LARGEST = 1.75  # CSS pixels per point of the figure: a little more than life size

@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from holdfast.figure_parts import colour
 from holdfast.metrics.intervals import Interval
 from holdfast.reporting.drawing import LINE, MUTED
-from holdfast.reporting.figure_parts import colour
 
 WIDTH = 4.6  # inches: about a phone's width, so that text stays readable there; wide pages put figures side by side
 BETTER, WORSE = "#1d9a84", "#d0603a"

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from holdfast.analysis.plugin import plain
+from holdfast.analysis.registry import all_settings
 from holdfast.corruptions.catalog import EXTRA
 from holdfast.records.records import Records
 from holdfast.reporting.drawing import page_colour
@@ -70,15 +72,17 @@ def evaluate_command(run: Run, records: Records) -> str:
 
 
 def analyze_command(run: Run, data: str) -> str:
-    """The command line of the analyses on one data set, with the settings that they share."""
+    """The command line of the analyses on one data set, with what was chosen."""
     results = [result for result in run.results if str(result.header.get("data", "")) == data]
     header = results[0].header
     settings = {key: value for result in results for key, value in (result.header.get("settings") or {}).items()}
     words = ["holdfast", "analyze", _model(run, header), "--data", data]
     words += ["--limit", str(header["images"])] if header.get("images") else []
-    for key, option in {"masks": "--masks", "occlusion_images": "--mask-images", "pictures": "--pictures"}.items():
-        words += [option, str(settings[key])] if key in settings else []
-    words += ["--cells", ",".join(map(str, settings["cells"]))] if settings.get("cells") else []
+    words += ["--seed", str(header["seed"])] if header.get("seed") else []
+    for name, setting in all_settings().items():
+        if name in settings and settings[name] != plain(setting.default):
+            value = settings[name]
+            words += [setting.flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
     return _line(*words)
 
 

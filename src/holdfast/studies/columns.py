@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from holdfast.analysis.registry import ANALYSES
 from holdfast.errors import HoldfastError
 from holdfast.metrics.intervals import Interval, Spread, over_seeds, paired_over_seeds
 from holdfast.studies.results import RunResult
@@ -37,6 +38,7 @@ def _percent(name: str) -> Callable[[Means], float]:
     return lambda means: 100 * means[name]
 
 
+@lru_cache  # the same function again, so that the same column is equal to itself
 def _plain(name: str) -> Callable[[Means], float]:
     return lambda means: means[name]
 
@@ -45,7 +47,7 @@ def _retention(means: Means) -> float:
     return 100 * means["corrupted"] / means["clean"] if means["clean"] else 0.0
 
 
-COLUMNS: dict[str, Column] = {
+COLUMNS: dict[str, Column] = {  # of evaluation; :func:`columns` adds those of analyses
     "clean": Column("clean", ("clean",), _percent("clean"), "higher", "accuracy on clean test images, %"),
     "corrupted": Column(
         "C", ("corrupted",), _percent("corrupted"), "higher", "mean accuracy over 15 corruptions × 5 severities, %"
@@ -64,27 +66,15 @@ COLUMNS: dict[str, Column] = {
     "pgd3_adv": Column(
         "PGD 4/255", ("pgd3_adv",), _percent("pgd3_adv"), "higher", "accuracy under PGD, ε 4/255, 3 steps, %"
     ),
-    "stability": Column(
-        "stability",
-        ("stability",),
-        _plain("stability"),
-        "higher",
-        "cosine between attention on clean images and under gaussian noise, severity 3 (TAP+ADL, Figure 5)",
-    ),
-    "stability_occluded": Column(
-        "st. occl.",
-        ("stability_occluded",),
-        _plain("stability_occluded"),
-        "higher",
-        "the same with a random tenth of the patches covered (AFAT, Figure 4)",
-    ),
-    "top_share": Column(
-        "top share", ("top_share",), _plain("top_share"), "lower", "attention received by the 5 most attended tokens"
-    ),
-    "head_similarity": Column(
-        "head sim.", ("head_similarity",), _plain("head_similarity"), "lower", "mean cosine between heads"
-    ),
 }
+
+
+def columns() -> dict[str, Column]:
+    """All columns: those of evaluation, then those that analyses offer."""
+    offered = [column for analysis in ANALYSES.values() for column in analysis.columns]
+    return COLUMNS | {
+        each.name: Column(each.title, (each.name,), _plain(each.name), each.better, each.says) for each in offered
+    }
 
 
 def ingredients(result: RunResult) -> dict[str, np.ndarray]:
@@ -104,7 +94,7 @@ def available(results: Mapping[str, Sequence[RunResult]]) -> dict[str, Column]:
     """The columns that every run of every row can fill."""
     held = [set(ingredients(run)) for runs in results.values() for run in runs]
     common = set.intersection(*held) if held else set()
-    return {name: column for name, column in COLUMNS.items() if set(column.needs) <= common}
+    return {name: column for name, column in columns().items() if set(column.needs) <= common}
 
 
 def scores(column: Column, runs: Sequence[RunResult]) -> Spread:

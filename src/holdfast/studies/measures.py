@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.analysis.analyze import analyze
+from holdfast.analysis.registry import ANALYSES
 from holdfast.analysis.results import Result
 from holdfast.analysis.settings import Settings
 from holdfast.evaluation.evaluate import evaluate
@@ -15,14 +16,6 @@ from holdfast.studies.plan import Study
 
 ANALYSED = 256  # images that are looked at for attention: enough for a mean, and attention maps are slow
 SETTINGS = Settings(masks=4, occlusion_images=ANALYSED)
-
-# what a study keeps of an analysis: a value of every image, the mean over cells, layers and heads
-KEPT: dict[str, tuple[str, str]] = {
-    "stability": ("stability", "flattened"),
-    "occlusion": ("stability_occluded", "scores"),
-    "overfocus": ("top_share", "top_share"),
-    "diversity": ("head_similarity", "similarity"),
-}
 
 # what a study keeps of a training's log, where there is such a figure
 TRACED = ("cross_entropy", "grad_norm", "alignment", "selection_change", "corruptor_grad_norm", "adl_active_rows")
@@ -39,17 +32,11 @@ def measure(
     analysed: Mapping[str, Result] = {}
     if study.analyses:
         analysed = analyze(spec, study.test, study.analyses, settings=SETTINGS, limit=limit, show=show).results
-    measures = {KEPT[name][0]: per_image(found) for name, found in analysed.items() if name in KEPT}
+    measures = {
+        column.name: column.per_image(found) for name, found in analysed.items() for column in ANALYSES[name].columns
+    }
     kept = ("preset", "frost", "versions", "data_fingerprint", "seed")
     return right, measures, {"evaluation": {name: records.header[name] for name in kept}, "analysed": limit}
-
-
-def per_image(found: Result) -> np.ndarray:
-    """One value per image: the mean over everything else that the analysis kept apart."""
-    values = found.arrays[KEPT[found.kind][1]]
-    if found.kind == "stability":
-        values = values.swapaxes(0, 1)  # images first
-    return np.nanmean(values.reshape(len(values), -1), axis=1)
 
 
 def traces(folder: Path) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from rich.table import Table
 from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.metrics.intervals import Interval, Spread
-from holdfast.studies.columns import COLUMNS, available, difference, scores, shared_seeds, verdict
+from holdfast.studies.columns import available, columns, difference, scores, shared_seeds, verdict
 from holdfast.studies.figures import Results, figures, traced
 from holdfast.studies.plan import Claim, Study
 from holdfast.studies.results import RunResult
@@ -85,8 +85,9 @@ def claims_table(claims: Sequence[Claim], results: Results) -> str:
     """Every claim with its difference and verdict."""
     body = []
     for claim in claims:
-        interval = difference(COLUMNS[claim.column], results[claim.row], results[claim.against])
-        said = f"{_plain(claim.row)} − {_plain(claim.against)}, {COLUMNS[claim.column].title}"
+        column = columns()[claim.column]
+        interval = difference(column, results[claim.row], results[claim.against])
+        said = f"{_plain(claim.row)} − {_plain(claim.against)}, {column.title}"
         seeds = len(shared_seeds(results[claim.row], results[claim.against]))
         judged = f"**{verdict(interval, claim.expects)}** ({seeds} {'seed' if seeds == 1 else 'seeds'})"
         body.append([_plain(claim.says), said, _signed(interval), judged])

@@ -1,32 +1,52 @@
-"""What all figures share: size, colours, quiet axes, an atomic PNG. Figures are objects; pyplot's state is not used."""
+"""What all figures share: size, colours, quiet axes, an atomic PNG. Figures are objects; pyplot's state is not used.
+
+Nothing here imports matplotlib before a figure is drawn, so that an analysis with its figures costs nothing to import.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, told apart by colour-blind readers and in grey
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SMALL, NORMAL = 8, 9
 DPI = 110
+T = TypeVar("T")
 
 
-def new_figure(width: float, height: float, *, title: str = "") -> Figure:
+def new_figure(width: float, height: float, *, title: str = "") -> "Figure":
     """An empty figure of so many inches."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), layout="constrained")
     if title:
         figure.suptitle(title, fontsize=NORMAL + 1)
     return figure
 
 
-def grid_of(figure: Figure, rows: int, columns: int, **options: Any) -> np.ndarray:
+def note(figure: "Figure", text: str) -> None:
+    """A line below the figure: what bands, whiskers and colours mean."""
+    figure.supxlabel(text, fontsize=SMALL - 1, color="0.35")
+
+
+def colour_bar(figure: "Figure", shown: Any, axes: Any, *, label: str) -> None:
+    """A colour bar with its scale in words."""
+    bar = figure.colorbar(shown, ax=axes, shrink=0.8)
+    bar.ax.tick_params(labelsize=SMALL - 1)
+    bar.set_label(label, fontsize=SMALL - 1)
+
+
+def grid_of(figure: "Figure", rows: int, columns: int, **options: Any) -> np.ndarray:
     """Axes as an array of two axes, also for one row or column."""
     return np.asarray(figure.subplots(rows, columns, squeeze=False, **options))
 
@@ -41,7 +61,7 @@ def marker(number: int) -> str:
     return MARKERS[number % len(MARKERS)]
 
 
-def tidy(axis: Axes, *, xlabel: str = "", ylabel: str = "", title: str = "") -> None:
+def tidy(axis: "Axes", *, xlabel: str = "", ylabel: str = "", title: str = "") -> None:
     """Labels, small ticks, no box, a faint grid."""
     axis.set_xlabel(xlabel, fontsize=NORMAL)
     axis.set_ylabel(ylabel, fontsize=NORMAL)
@@ -53,13 +73,13 @@ def tidy(axis: Axes, *, xlabel: str = "", ylabel: str = "", title: str = "") -> 
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def legend(axis: Axes, **options: Any) -> None:
+def legend(axis: "Axes", **options: Any) -> None:
     """A legend without a box, if there is anything to tell apart."""
     if axis.get_legend_handles_labels()[0]:
         axis.legend(fontsize=SMALL, frameon=False, **options)
 
 
-def legend_above(figure: Figure, axis: Axes) -> None:
+def legend_above(figure: "Figure", axis: "Axes") -> None:
     """The legend of one axis over the whole figure, where it hides nothing."""
     handles, labels = axis.get_legend_handles_labels()
     if len(handles) > 1:
@@ -68,7 +88,7 @@ def legend_above(figure: Figure, axis: Axes) -> None:
         figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize=SMALL, frameon=False)
 
 
-def picture(axis: Axes, image: np.ndarray, *, title: str = "", **options: Any) -> Any:
+def picture(axis: "Axes", image: np.ndarray, *, title: str = "", **options: Any) -> Any:
     """An image or map without axes; pixels and cells keep hard edges."""
     shown = axis.imshow(image, interpolation="nearest", **options)
     axis.set_xticks([])
@@ -79,12 +99,12 @@ def picture(axis: Axes, image: np.ndarray, *, title: str = "", **options: Any) -
     return shown
 
 
-def row_title(axis: Axes, text: str) -> None:
+def row_title(axis: "Axes", text: str) -> None:
     """A label left of a row of pictures."""
     axis.set_ylabel(text, fontsize=SMALL, rotation=0, ha="right", va="center", labelpad=6)
 
 
-def save_png(figure: Figure, path: Path, *, dpi: int = DPI) -> Path:
+def save_png(figure: "Figure", path: Path, *, dpi: int = DPI) -> Path:
     """Write a figure in one move."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +115,8 @@ def save_png(figure: Figure, path: Path, *, dpi: int = DPI) -> Path:
     return path
 
 
-def check_some(things: Sequence[Any], what: str) -> None:
-    """Refuse a figure of nothing."""
+def check_some(things: Sequence[T], what: str) -> Sequence[T]:
+    """What a figure is to show, refused if it is nothing."""
     if not len(things):
         raise HoldfastError(f"a figure needs at least one {what}, got none")
+    return things

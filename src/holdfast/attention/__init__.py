@@ -1,0 +1,12 @@
+"""Look inside any model: ``with watch(model) as seen: model(x)``.
+
+Watching changes nothing in the model. It listens to the projections that make queries and keys, and computes attention
+maps from them only if somebody asks; the model itself goes on using its fused attention. A model is read right or
+refused in one sentence; how each family is read stands in a file of its own, and `readers` lists them.
+"""
+
+from holdfast.attention.handle import AttentionHandle, Kind
+from holdfast.attention.readers import attention_names, can_watch, why_not
+from holdfast.attention.watching import Seen, watch
+
+__all__ = ["AttentionHandle", "Kind", "Seen", "attention_names", "can_watch", "watch", "why_not"]

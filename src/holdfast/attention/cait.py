@@ -1,0 +1,29 @@
+"""CaiT's talking heads, and the class attention that CaiT, XCiT and FAN end with."""
+
+from typing import Any
+
+from timm.models.cait import Cait, ClassAttn, TalkingHeadAttn
+
+from holdfast.attention.reading import Call, Reader
+
+
+def read_talking_heads(call: Call) -> dict[str, Any]:
+    """Heads whose scores are mixed before the softmax; the mixing's bias is one for a whole row, so it changes nothing.
+
+    Mixed again after the softmax, the maps are what multiplies the values; but then rows sum to one no more.
+    """
+    q, k, _ = call.split("qkv", 3)
+    mixing = call.module.proj_l.weight
+    return {"kind": "token", "q": q, "k": k, "scale": call.module.scale, "mixing": mixing, **call.patches(q, prefix=0)}
+
+
+def read_class_attention(call: Call) -> dict[str, Any]:
+    """One query, the class token; keys are itself and all others."""
+    q = call.parts["q"].unflatten(-1, (call.module.num_heads, 1, -1))  # B h 1 d
+    return {"kind": "class", "q": q, "k": call.split("k", 1)[0], "scale": call.module.scale, "prefix": 1}
+
+
+READERS = {
+    TalkingHeadAttn: Reader(read_talking_heads, ("qkv",), lambda owner: isinstance(owner, Cait)),
+    ClassAttn: Reader(read_class_attention, ("q", "k")),
+}

@@ -1,0 +1,19 @@
+"""XCiT: channels attend to channels (cross-covariance attention), never to be taken for attention of tokens."""
+
+from typing import Any
+
+from timm.models.xcit import XCA
+from torch import nn
+
+from holdfast.attention.reading import Call, Reader
+
+
+def read_xcit(call: Call) -> dict[str, Any]:
+    """Channels over all tokens as vectors of length one, with a temperature per head."""
+    q, k, _ = (part.transpose(-2, -1).float() for part in call.split("qkv", 3))  # B h d N
+    q = nn.functional.normalize(q, dim=-1) * call.module.temperature
+    k = nn.functional.normalize(k, dim=-1)
+    return {"kind": "channel", "q": q, "k": k, "scale": 1.0, "grid": tuple(call.block_inputs[1:3])}
+
+
+READERS = {XCA: Reader(read_xcit, ("qkv",))}
