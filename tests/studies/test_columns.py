@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from holdfast.metrics.intervals import Interval, paired_over_seeds
-from holdfast.studies.columns import COLUMNS, available, columns, difference, ingredients, scores, verdict
+from holdfast.studies.columns import COLUMNS, available, columns, difference, formulas, scores, verdict
 from holdfast.studies.results import RunResult
 
 
@@ -25,7 +25,19 @@ def test_scores_are_counted_by_hand():
 def test_only_corruption_cells_count_as_corrupted():
     both = run(0, [1, 1], [[0, 1]])
     attacked = RunResult("r", 0, {**both.right, "pgd5": np.zeros(2), "occlusion-random": np.zeros(2)}, {}, {})
-    assert ingredients(attacked)["corrupted"].tolist() == [0, 1]
+    assert formulas(attacked)["mean_corruption_accuracy"].cells == ("fog/1",)
+    assert scores(COLUMNS["corrupted"], [attacked]).mean == pytest.approx(50)
+
+
+def test_the_column_says_which_corruptions_were_measured():
+    two = run(0, [1, 1], [[0, 1], [1, 1]])
+    assert available({"a": [two]})["corrupted"].says == "mean accuracy over 1 corruptions at severity 1, 2, %"
+    whole = run(0, [1, 1], [[0, 1]] * 5)
+    assert available({"a": [whole]})["corrupted"].says == "mean accuracy over 1 corruptions × 5 severities, %"
+
+
+def test_the_retention_of_nothing_is_undefined_never_zero():
+    assert np.isnan(scores(COLUMNS["retention"], [run(0, [0, 0], [[0, 1]])]).mean)
 
 
 def test_a_column_is_shown_only_if_every_run_can_fill_it():
@@ -51,9 +63,9 @@ def test_the_interval_over_seeds_and_images_equals_a_plain_loop():
     first, second = rng.random((3, 40, 2)), rng.random((3, 40, 2))
 
     def ratio(means):
-        return means[0] / means[1]
+        return means[..., 0] / means[..., 1]
 
-    ours = paired_over_seeds(first, second, rng=np.random.default_rng(0), statistic=ratio, resamples=3000)
+    ours = paired_over_seeds(first, second, rng=np.random.default_rng(0), statistics=ratio, resamples=3000)
     loop, draw = [], np.random.default_rng(1)
     for _ in range(3000):
         images, seeds = draw.integers(40, size=40), draw.integers(3, size=3)

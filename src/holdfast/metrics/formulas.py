@@ -231,10 +231,12 @@ class Benchmark:
             for severity in SEVERITIES
             if severity not in self.severities(kind) or self.complete(kind)
         )  # a kind that is complete here is one that the reference lacks
-        formula = replace(build(self, complete), cells=self._names(complete))
+        formula = build(self, complete)
+        formula = formula if formula.cells else replace(formula, cells=self.names(complete))
         return [partial_if(formula, missing=missing, count=len(complete), wanted=len(wanted))]
 
-    def _names(self, kinds: Sequence[str]) -> tuple[str, ...]:
+    def names(self, kinds: Sequence[str]) -> tuple[str, ...]:
+        """The names of all cells of some kinds."""
         return tuple(name for kind in kinds for name in self.severities(kind).values())
 
 
@@ -257,7 +259,8 @@ def _mean_score(benchmark: Benchmark, kinds: Sequence[str]) -> Formula:
 
 def _retention(benchmark: Benchmark, kinds: Sequence[str]) -> Formula:
     text = f"mean corruption {benchmark.measure.name} over 15 kinds by clean {benchmark.measure.name}"
-    return Formula("retention", "retention", "%", "high", text, _kept(benchmark, kinds))
+    cells = (benchmark.clean, *benchmark.names(kinds))
+    return Formula("retention", "retention", "%", "high", text, _kept(benchmark, kinds), cells=cells)
 
 
 def _kept(benchmark: Benchmark, kinds: Sequence[str]) -> Compute:

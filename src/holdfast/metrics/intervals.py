@@ -125,35 +125,37 @@ def paired_over_seeds(
     second: ArrayLike,
     *,
     rng: np.random.Generator,
-    statistic: Statistic | None = None,
+    statistics: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
     level: float = 0.95,
     resamples: int = 2000,
 ) -> Interval:
     """The interval of ``first`` minus ``second`` over the choice of images and of seeds: (seeds, images[, cells]).
 
     Both are resampled together: the images, the same for all seeds, and the seeds, the same for both. The score is the
-    mean over the seeds of the statistic of each; arguments as in :func:`bootstrap_interval`. A few seeds can only hint
-    at how much seeds matter: with three, such an interval is on the narrow side.
+    mean over the seeds of each one's; ``statistics`` gives it for many draws at once, (…, cells) → (…), by default the
+    plain mean. Other arguments as in :func:`bootstrap_interval`. A few seeds can only hint at how much seeds matter:
+    with three, such an interval is on the narrow side.
     """
+    statistics = statistics or (lambda means: means.mean(axis=-1))
     one, other = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if one.shape != other.shape or one.ndim not in (2, 3):
         raise HoldfastError(
             f"first and second must be (seeds, images) or (seeds, images, cells), got {one.shape} and {other.shape}"
         )
-    score, seeds = statistic or _plain_mean, len(one)
+    seeds = len(one)
     both = np.stack([one.reshape(seeds, one.shape[1], -1), other.reshape(seeds, one.shape[1], -1)], axis=1)
     side_by_side = both.transpose(2, 0, 1, 3)  # images, seeds, 2, cells
     rows = _rows(side_by_side.reshape(one.shape[1], -1), "first and second")
 
     def differences(means: NDArray[np.float64]) -> NDArray[np.float64]:
-        pairs = means.reshape(seeds, 2, -1)
-        return np.array([score(a) - score(b) for a, b in pairs])
+        """(draws, seeds × 2 × cells) → (draws, seeds)."""
+        scores = statistics(means.reshape(len(means), seeds, 2, -1))
+        return scores[..., 0] - scores[..., 1]
 
-    drawn = [
-        float(differences(means)[rng.integers(seeds, size=seeds)].mean())
-        for means in resampled_means(rows, rng=rng, resamples=resamples)
-    ]
-    return interval_of(float(differences(rows.mean(axis=0)).mean()), drawn, level=level)
+    value = float(differences(rows.mean(axis=0)[None]).mean())
+    drawn = differences(resampled_means(rows, rng=rng, resamples=resamples))
+    chosen = np.stack([rng.integers(seeds, size=seeds) for _ in range(len(drawn))])
+    return interval_of(value, np.take_along_axis(drawn, chosen, axis=1).mean(axis=1), level=level)
 
 
 def over_seeds(scores: ArrayLike) -> Spread:

@@ -1,105 +1,115 @@
 """The columns of a study's table, as functions of the images' means; so one bootstrap serves them all."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from holdfast.analysis.registry import ANALYSES
+from holdfast.corruptions.catalog import SEVERITIES
 from holdfast.errors import HoldfastError
+from holdfast.metrics.corruption import Values, mean_of, retention
+from holdfast.metrics.formulas import Compute, Formula, Means
+from holdfast.metrics.formulas import column as column_key
 from holdfast.metrics.intervals import Interval, Spread, over_seeds, paired_over_seeds
 from holdfast.studies.results import RunResult
+from holdfast.tasks import task_named
 
-Means = Mapping[str, float]
 RESAMPLES = 4000
+RIGHT = "right"  # what a study keeps of every image in every cell
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its heading, what it says, and its value from the means over the images.
+    """One column: its heading, what it says, and the score or the measure of an analysis that it shows.
 
     Attributes:
         title: the heading.
-        needs: the ingredients it is made of, see :func:`ingredients`.
-        value: from the ingredients' means.
+        shows: the name of a score (:mod:`holdfast.metrics.formulas`), or of what an analysis keeps of every image.
         better: ``higher`` or ``lower``.
         says: one line for the reader.
     """
 
     title: str
-    needs: tuple[str, ...]
-    value: Callable[[Means], float]
+    shows: str
     better: str
     says: str
 
 
-def _percent(name: str) -> Callable[[Means], float]:
-    return lambda means: 100 * means[name]
-
-
-@lru_cache  # the same function again, so that the same column is equal to itself
-def _plain(name: str) -> Callable[[Means], float]:
-    return lambda means: means[name]
-
-
-def _retention(means: Means) -> float:
-    return 100 * means["corrupted"] / means["clean"] if means["clean"] else 0.0
-
-
 COLUMNS: dict[str, Column] = {  # of evaluation; :func:`columns` adds those of analyses
-    "clean": Column("clean", ("clean",), _percent("clean"), "higher", "accuracy on clean test images, %"),
-    "corrupted": Column(
-        "C", ("corrupted",), _percent("corrupted"), "higher", "mean accuracy over 15 corruptions × 5 severities, %"
-    ),
-    "retention": Column(
-        "retention", ("clean", "corrupted"), _retention, "higher", "what remains under corruption, C / clean, %"
-    ),
+    "clean": Column("clean", "clean", "higher", "accuracy on clean test images, %"),
+    "corrupted": Column("C", "mean_corruption_accuracy", "higher", "mean accuracy over the corruptions, %"),
+    "retention": Column("retention", "retention", "higher", "what remains under corruption, C / clean, %"),
     "occluded": Column(
         "occluded",
-        ("occluded",),
-        _percent("occluded"),
+        "attack/occlusion-random",
         "higher",
         "accuracy with a random tenth of the patches covered, mean over the masks, %",
     ),
-    "pgd5": Column("PGD-5", ("pgd5",), _percent("pgd5"), "higher", "accuracy under PGD, ε 1/255, 5 steps, %"),
-    "pgd3_adv": Column(
-        "PGD 4/255", ("pgd3_adv",), _percent("pgd3_adv"), "higher", "accuracy under PGD, ε 4/255, 3 steps, %"
-    ),
+    "pgd5": Column("PGD-5", "attack/pgd5", "higher", "accuracy under PGD, ε 1/255, 5 steps, %"),
+    "pgd3_adv": Column("PGD 4/255", "attack/pgd3-rvt-adv", "higher", "accuracy under PGD, ε 4/255, 3 steps, %"),
 }
 
 
 def columns() -> dict[str, Column]:
     """All columns: those of evaluation, then those that analyses offer."""
     offered = [column for analysis in ANALYSES.values() for column in analysis.columns]
-    return COLUMNS | {
-        each.name: Column(each.title, (each.name,), _plain(each.name), each.better, each.says) for each in offered
-    }
+    return COLUMNS | {each.name: Column(each.title, each.name, each.better, each.says) for each in offered}
 
 
-def ingredients(result: RunResult) -> dict[str, np.ndarray]:
-    """Per image: what the columns are made of, as far as the run was measured."""
-    corrupted = [values for cell, values in result.right.items() if _is_corruption(cell)]
-    images = {
-        "clean": result.right.get("clean"),
-        "corrupted": np.mean(corrupted, axis=0) if corrupted else None,
-        "occluded": result.right.get("occlusion-random"),
-        "pgd5": result.right.get("pgd5"),
-        "pgd3_adv": result.right.get("pgd3-rvt-adv"),
-    }
-    return {name: values for name, values in images.items() if values is not None} | dict(result.measures)
+@lru_cache(maxsize=256)
+def formulas(result: RunResult) -> dict[str, Formula]:
+    """The scores that a run's cells allow, by name; of corruptions also over fewer cells than the benchmark has."""
+    task = task_named(result.task)
+    keys = [column_key(name, RIGHT) for name in result.right]
+    known = task.formulas(result.cells, columns=keys, header=result.header, reference=None)
+    return _over_fewer_cells(result) | {each.name: each for each in known}
+
+
+def _over_fewer_cells(result: RunResult) -> dict[str, Formula]:
+    corrupted = tuple(cell.name for cell in result.cells if cell.family == "corruption")
+    clean = next((cell.name for cell in result.cells if cell.family == "clean"), None)
+    if not corrupted:
+        return {}
+
+    def mean(means: Means) -> Values:
+        return mean_of([means[column_key(cell, RIGHT)] for cell in corrupted])
+
+    name, text = "mean_corruption_accuracy", f"mean accuracy over {_which(result)}"
+    found = {name: Formula(name, "C", "%", "high", text, lambda m: 100 * mean(m), cells=corrupted)}
+    if clean is not None:
+        kept: Compute = lambda m: retention(mean(m), m[column_key(clean, RIGHT)])  # noqa: E731
+        both = (clean, *corrupted)
+        found["retention"] = Formula("retention", "retention", "%", "high", "C / clean", kept, cells=both)
+    return found
+
+
+def _which(result: RunResult) -> str:
+    cells = [cell for cell in result.cells if cell.family == "corruption"]
+    kinds, severities = {cell.kind for cell in cells}, sorted({cell.severity for cell in cells})
+    if len(cells) == len(kinds) * len(SEVERITIES):
+        return f"{len(kinds)} corruptions × {len(SEVERITIES)} severities"
+    return f"{len(kinds)} corruptions at severity {', '.join(map(str, severities))}"
 
 
 def available(results: Mapping[str, Sequence[RunResult]]) -> dict[str, Column]:
     """The columns that every run of every row can fill."""
-    held = [set(ingredients(run)) for runs in results.values() for run in runs]
+    held = [{*formulas(run), *run.measures} for runs in results.values() for run in runs]
     common = set.intersection(*held) if held else set()
-    return {name: column for name, column in columns().items() if set(column.needs) <= common}
+    found = {name: column for name, column in columns().items() if column.shows in common}
+    if "corrupted" in found:
+        cells = " or ".join(dict.fromkeys(_which(run) for runs in results.values() for run in runs))
+        found["corrupted"] = replace(found["corrupted"], says=f"mean accuracy over {cells}, %")
+    return found
 
 
 def scores(column: Column, runs: Sequence[RunResult]) -> Spread:
-    """A column's mean and deviation over the seeds of a row."""
-    return over_seeds([column.value(_means(run, column)) for run in runs])
+    """A column's mean and deviation over the seeds of a row; NaN where a score is undefined."""
+    values = [float(_statistics(column, run)(_matrix(run, column).mean(axis=0))) for run in runs]
+    if not np.isfinite(values).all():
+        return Spread(float("nan"), float("nan"), len(values))
+    return over_seeds(values)
 
 
 def difference(column: Column, runs: Sequence[RunResult], against: Sequence[RunResult]) -> Interval:
@@ -117,7 +127,7 @@ def _difference(column: Column, runs: tuple[RunResult, ...], against: tuple[RunR
         np.stack([_matrix(first[seed], column) for seed in seeds]),
         np.stack([_matrix(second[seed], column) for seed in seeds]),
         rng=np.random.default_rng(0),
-        statistic=lambda means: column.value(dict(zip(column.needs, means, strict=True))),
+        statistics=_statistics(column, first[seeds[0]]),
         resamples=RESAMPLES,
     )
 
@@ -134,20 +144,23 @@ def verdict(interval: Interval, expects: str) -> str:
     return "holds" if (interval.value > 0) == (expects == "higher") else "does not hold"
 
 
-def _is_corruption(cell: str) -> bool:
-    return cell.rpartition("/")[2].isdigit()
-
-
-def _means(run: RunResult, column: Column) -> dict[str, float]:
-    held = ingredients(run)
-    return {name: float(np.mean(held[name])) for name in column.needs}
+def _statistics(column: Column, run: RunResult) -> Callable[[np.ndarray], np.ndarray]:
+    """A column's value from the means of what :func:`_matrix` holds, (…, ingredients) → (…)."""
+    formula = formulas(run).get(column.shows)
+    if formula is None:
+        return lambda means: means[..., 0]
+    keys = [column_key(cell, RIGHT) for cell in formula.cells]
+    return lambda means: np.asarray(formula.compute({key: means[..., place] for place, key in enumerate(keys)}))
 
 
 def _matrix(run: RunResult, column: Column) -> np.ndarray:
-    """Images × ingredients; a value that is one for all images is repeated."""
-    held = ingredients(run)
-    images = max(len(held[name]) for name in column.needs)
-    return np.stack([np.broadcast_to(held[name], images) for name in column.needs], axis=1)
+    """Images × ingredients: the cells of a score, or what an analysis kept of every image."""
+    formula = formulas(run).get(column.shows)
+    if formula is not None:
+        return np.stack([run.right[cell] for cell in formula.cells], axis=1)
+    images = max(map(len, run.right.values()), default=1)
+    kept = run.measures[column.shows]
+    return np.broadcast_to(kept, images)[:, None] if len(kept) == 1 else kept[:, None]
 
 
 def _by_seed(runs: Sequence[RunResult]) -> dict[int, RunResult]:

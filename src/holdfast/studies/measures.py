@@ -36,7 +36,9 @@ def measure(
         column.name: column.per_image(found) for name, found in analysed.items() for column in ANALYSES[name].columns
     }
     kept = ("preset", "frost", "versions", "data_fingerprint", "seed")
-    return right, measures, {"evaluation": {name: records.header[name] for name in kept}, "analysed": limit}
+    facts = {"evaluation": {name: records.header[name] for name in kept}, "analysed": limit, "task": records.task}
+    facts["cells"] = {name: cell.spec.plain() for name, cell in records.cells.items()}
+    return right, measures, facts
 
 
 def traces(folder: Path) -> dict[str, np.ndarray]:

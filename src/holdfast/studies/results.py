@@ -13,8 +13,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from holdfast import atomic
+from holdfast.corruptions.catalog import ALL, SEVERITIES
 from holdfast.errors import HoldfastError
 from holdfast.names import file_name
+from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, spec_of
+from holdfast.records.header import CLASSIFICATION
 from holdfast.studies.plan import Study
 from holdfast.training.recipe_files import as_values
 
@@ -38,6 +41,24 @@ class RunResult:
     measures: Mapping[str, np.ndarray]
     header: Mapping[str, Any]
     traces: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def task(self) -> str:
+        """What was measured; results of before are of classification."""
+        return str(self.header.get("task", CLASSIFICATION))
+
+    @property
+    def cells(self) -> list[CellSpec]:
+        """What the cells are; results of before hold their names alone."""
+        told = self.header.get("cells", {})
+        known = {name: spec_of({"cell": name, **plain}) for name, plain in told.items()}
+        return [known.get(name) or NAMED_BEFORE.get(name) or attack_cell(name) for name in self.right]
+
+
+# what results that do not say it mean by a cell's name
+NAMED_BEFORE = {
+    cell.name: cell for cell in (CLEAN, *(corruption_cell(kind, severity) for kind in ALL for severity in SEVERITIES))
+}
 
 
 def fingerprint(study: Study, row: str, seed: int) -> str:
