@@ -93,11 +93,30 @@ def test_the_published_baselines_are_all_there():
         ("fan_small_hybrid", 64, 4e-3),
         ("rvt_base_plus", 32, 1e-3),
         ("rvt_small_plus", 16, 2e-3),
+        ("rspc_rvt_tiny_plus", 16, 2e-3),
+        ("rspc_rvt_base_plus", 32, 2e-3),
+        ("tapadl_rvt_base_plus", 32, 2e-3),
     ],
 )
 def test_the_learning_rate_at_the_released_batch_is_the_released_one(name, gpus, lr):
     recipe = load_recipe(f"imagenet/{name}")
     assert recipe.optimizer.lr * recipe.train.batch_size * gpus / recipe.optimizer.lr_base_batch == pytest.approx(lr)
+
+
+@pytest.mark.parametrize("name", ["rspc_rvt_base_plus", "tapadl_rvt_base_plus"])
+def test_mixed_precision_is_off_where_the_release_has_it_off(name):
+    assert load_recipe(f"imagenet/{name}").train.precision == "no"
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if "--nnodes" in find_recipe(name).read_text()])
+def test_the_global_batch_that_the_text_names_is_the_one_of_its_command(name):
+    text = find_recipe(name).read_text()
+    nodes, gpus = (int(re.search(rf"--{option} (\d+)", text)[1]) for option in ("nnodes", "nproc-per-node"))
+    batch = load_recipe(name).train.batch_size
+    if said := re.search(r"global batch (\d+)", text):
+        assert nodes * gpus * batch == int(said[1])
+    if said := re.search(r"(\d+) images on each of (\d+) GPUs", text):
+        assert (batch, nodes * gpus) == (int(said[1]), int(said[2]))
 
 
 def test_a_recipe_is_the_same_after_writing_and_reading():
