@@ -78,6 +78,38 @@ def test_one_backward_pass_equals_two_separate_ones():
         torch.testing.assert_close(now, expected, atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.parametrize("selection", ["adversarial", "cross-entropy"])
+def test_a_loss_scaler_does_not_change_how_the_corruption_model_moves(selection):
+    """fp16 without fp16: its scaler multiplies the loss, and the clamp must not see that (nor a loss that is halved)."""
+    images, targets = batch()
+    moved = {}
+    for scale in (1.0, 65536.0, 0.5):
+        torch.manual_seed(3)
+        model = timm.create_model("fan_nano")
+        objective = build(afat=afat(model, selection=selection, lr=1.0))
+        before = [parameter.clone() for parameter in objective.afat.corruptor.parameters()]
+        (objective(model, images, targets).total * scale).backward()
+        objective.update()
+        now = objective.afat.corruptor.parameters()
+        moved[scale] = torch.cat([(a - b).detach().flatten() for a, b in zip(now, before, strict=True)])
+    assert moved[1.0].norm() > 0.01
+    torch.testing.assert_close(moved[65536.0], moved[1.0])
+    torch.testing.assert_close(moved[0.5], moved[1.0])
+
+
+def test_accumulated_passes_move_the_corruption_model_by_their_mean():
+    model = timm.create_model("vit_nano")
+    images, targets = batch()
+    gradients = []
+    for passes in (1, 2):
+        torch.manual_seed(4)
+        objective = build(afat=afat(model, occlusion="drop", lr=0.0))
+        for _ in range(passes):
+            (objective(model, images, targets).total / passes).backward()
+        gradients.append(objective.update()["corruptor_grad_norm"])
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
 def test_cross_entropy_selection_reaches_the_corruption_model_only():
     model = timm.create_model("fan_nano").eval()
     images, targets = batch()

@@ -125,6 +125,8 @@ class RobustObjective:
         if self.adversarial is not None:
             loss = self._adversarial_loss(model, images, targets)
             total, parts = total + self.adversarial.weight * loss, parts | {"adversarial_cross_entropy": loss.detach()}
+        if self.afat is not None:
+            self.afat.listen(total)
         return Loss(total, parts)
 
     def _range(self) -> dict[str, Tensor]:
