@@ -103,6 +103,12 @@ def test_the_learning_rate_at_the_released_batch_is_the_released_one(name, gpus,
     assert recipe.optimizer.lr * recipe.train.batch_size * gpus / recipe.optimizer.lr_base_batch == pytest.approx(lr)
 
 
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.startswith(("imagenet/", "cifar"))])
+def test_fan_erases_after_mixing_and_rvts_loops_before(name):
+    fan = name.startswith("imagenet/") and "fan" in (load_recipe(name).model.name or "")
+    assert load_recipe(name).augment.erasing_order == ("after" if fan else "before")
+
+
 @pytest.mark.parametrize("name", ["rspc_rvt_base_plus", "tapadl_rvt_base_plus"])
 def test_mixed_precision_is_off_where_the_release_has_it_off(name):
     assert load_recipe(f"imagenet/{name}").train.precision == "no"
