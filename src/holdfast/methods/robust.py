@@ -25,7 +25,7 @@ from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
 from holdfast.methods.noise2net import noise2net
 from holdfast.methods.objective import Loss, TaskLoss
-from holdfast.methods.patch_augment import patch_augment
+from holdfast.methods.patch_augment import Crops, patch_augment
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,20 @@ class PatchAugmentation:
     Attributes:
         weight: factor in the objective.
         patch_size: pixels per patch side.
-        probability: of each operation on each patch.
+        probability: of each operation, on each patch or (released crops) on all of them.
+        crops: ``released``: one coin for all patches and whole pixels, or ``per-patch``: a coin each and any size.
         discard_gradient: as RVT and RSPC released it: the augmented pass moves BatchNorm's statistics and nothing else.
     """
 
     weight: float = 1.0
     patch_size: int = 16
     probability: float = 0.1
+    crops: Crops = "released"
     discard_gradient: bool = False
+
+    def __post_init__(self) -> None:
+        if self.crops not in Crops.__args__:  # type: ignore[attr-defined]
+            raise HoldfastError(f"crops of patches must be 'released' or 'per-patch', got {self.crops!r}")
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,11 @@ class RobustObjective:
     def _patch_loss(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         settings = self.patches or PatchAugmentation()
         augmented = patch_augment(
-            images, patch_size=settings.patch_size, probability=settings.probability, **self._range()
+            images,
+            patch_size=settings.patch_size,
+            probability=settings.probability,
+            crops=settings.crops,
+            **self._range(),
         )
         with torch.no_grad() if settings.discard_gradient else nullcontext():
             return self.task_loss(model(augmented), targets)
