@@ -192,6 +192,22 @@ def test_released_patch_augmentation_leaves_the_gradients_of_plain_cross_entropy
     torch.testing.assert_close(gradients["plain"], gradients["no-op"])
 
 
+def test_the_released_augmented_pass_moves_batch_norm_first_and_with_afat_in_both_halves():
+    images, targets = batch()
+    model = timm.create_model("fan_nano").train()
+    other, player = copy.deepcopy(model), afat(model)
+    reference = FeatureAlignment(copy.deepcopy(player.corruptor), player.settings, mean=MEAN, std=STD)
+    torch.manual_seed(5)
+    build(afat=player, patches=PatchAugmentation(patch_size=4, discard_gradient=True))(model, images, targets)
+    torch.manual_seed(5)
+    augmented = patch_augment(images, patch_size=4, low=-1.0, high=1.0)
+    for seen in (augmented, images):
+        other(torch.cat([reference.corrupt(seen), seen]))
+    for name, buffer in model.named_buffers():
+        torch.testing.assert_close(buffer, other.get_buffer(name))
+    assert {int(b) for name, b in model.named_buffers() if name.endswith("num_batches_tracked")} == {2}
+
+
 def changed_patches(augmented: torch.Tensor, images: torch.Tensor, size: int) -> torch.Tensor:
     return (augmented != images).any(dim=1).unfold(1, size, size).unfold(2, size, size).flatten(3).any(-1)
 

@@ -109,6 +109,14 @@ def test_fan_erases_after_mixing_and_rvts_loops_before(name):
     assert load_recipe(name).augment.erasing_order == ("after" if fan else "before")
 
 
+@pytest.mark.parametrize("name", [name for name in RECIPES if "nano" not in name])
+def test_rvts_and_cifars_augmented_pass_moves_batch_norm_alone_and_tapadls_trains(name):
+    patches = load_recipe(name).objective.options.get("patches")
+    released = {"imagenet/tapadl_rvt_base_plus": {"patch_size": 16}}
+    discarded = "rvt" in name or name.startswith("cifar")
+    assert patches == released.get(name, {"patch_size": 16, "discard_gradient": True} if discarded else None)
+
+
 @pytest.mark.parametrize("name", ["rspc_rvt_base_plus", "tapadl_rvt_base_plus"])
 def test_mixed_precision_is_off_where_the_release_has_it_off(name):
     assert load_recipe(f"imagenet/{name}").train.precision == "no"

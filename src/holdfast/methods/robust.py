@@ -37,7 +37,8 @@ class PatchAugmentation:
         patch_size: pixels per patch side.
         probability: of each operation, on each patch or (released crops) on all of them.
         crops: ``released``: one coin for all patches and whole pixels, or ``per-patch``: a coin each and any size.
-        discard_gradient: as RVT and RSPC released it: the augmented pass moves BatchNorm's statistics and nothing else.
+        discard_gradient: as RVT and RSPC released it: the augmented pass moves BatchNorm's statistics and nothing else;
+            with AFAT it is a joint batch too.
     """
 
     weight: float = 1.0
@@ -110,6 +111,7 @@ class RobustObjective:
         """The loss of a batch of normalised images with hard or soft targets."""
         if self.noise2net_share > 0:
             images = noise2net(images, share=self.noise2net_share, **self._range())
+        augmented = None if self.patches is None else self._patch_loss(model, images, targets)  # first, as released
         batch = images if self.afat is None else torch.cat([self.afat.corrupt(images), images])
         with watch(model) if self.adl or self.afat else nullcontext(Seen()) as seen:
             logits = model(batch)
@@ -125,9 +127,8 @@ class RobustObjective:
             handles = [_clean_half(h) for h in seen.attention] if self.afat else seen.attention
             loss, figures = self.adl(handles)
             total, parts = total + self.adl.weight * loss, parts | figures
-        if self.patches is not None:
-            loss = self._patch_loss(model, images, targets)
-            total, parts = total + self.patches.weight * loss, parts | {"patch_cross_entropy": loss.detach()}
+        if self.patches is not None and augmented is not None:
+            total, parts = total + self.patches.weight * augmented, parts | {"patch_cross_entropy": augmented.detach()}
         if self.adversarial is not None:
             loss = self._adversarial_loss(model, images, targets)
             total, parts = total + self.adversarial.weight * loss, parts | {"adversarial_cross_entropy": loss.detach()}
@@ -148,8 +149,11 @@ class RobustObjective:
             crops=settings.crops,
             **self._range(),
         )
-        with torch.no_grad() if settings.discard_gradient else nullcontext():
+        if not settings.discard_gradient:
             return self.task_loss(model(augmented), targets)
+        with torch.no_grad():  # RSPC occludes these images as well: BatchNorm sees both halves
+            batch = augmented if self.afat is None else torch.cat([self.afat.corrupt(augmented), augmented])
+            return self.task_loss(model(batch)[-len(images) :], targets)
 
     def _adversarial_loss(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         settings = self.adversarial or AdversarialTraining()
