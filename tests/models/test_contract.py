@@ -154,6 +154,35 @@ def test_evaluation_forward_exports(name):
         torch.testing.assert_close(exported(images), model(images), atol=1e-5, rtol=1e-4)
 
 
+def with_tap(name: str) -> torch.nn.Module:
+    return holdfast.add_tap(timm.create_model(name, depth=2) if "rvt" not in name else timm.create_model(name))
+
+
+ANY_BATCH = {
+    "fan_nano": lambda: timm.create_model("fan_nano"),
+    "fan_nano_hybrid": lambda: timm.create_model("fan_nano_hybrid"),
+    "rvt_nano": lambda: timm.create_model("rvt_nano"),
+    "vit_nano": lambda: timm.create_model("vit_nano"),
+    "fan_nano with TAP": lambda: with_tap("fan_nano"),
+    "rvt_nano with TAP": lambda: with_tap("rvt_nano"),
+    "vit_nano with TAP": lambda: with_tap("vit_nano"),
+    "vit_nano with TORA": lambda: holdfast.tora(timm.create_model("vit_nano", depth=2)),
+    "vit_nano with AdapterFusion": lambda: holdfast.tora(
+        timm.create_model("vit_nano", depth=2), method="adapter-fusion"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANY_BATCH)
+def test_exports_for_any_batch_size(name):
+    model, batch_size = ANY_BATCH[name]().eval(), torch.export.Dim("batch_size")
+    with torch.no_grad():
+        exported = torch.export.export(model, (torch.randn(3, 3, 32, 32),), dynamic_shapes=({0: batch_size},)).module()
+        for count in (1, 2, 5):
+            images = torch.randn(count, 3, 32, 32)
+            torch.testing.assert_close(exported(images), model(images), atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_default_cfg_says_how_to_prepare_images(name):
     cfg = timm.get_pretrained_cfg(name).to_dict()
