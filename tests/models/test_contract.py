@@ -109,7 +109,8 @@ def test_every_parameter_is_in_one_group_with_the_right_decay_and_depth(name):
         scales.update({names[id(p)]: group["lr_scale"] for p in group["params"]})
     assert scales.keys() == set(names.values())
     first_block, last_block = sorted_blocks(model)
-    assert scales[first_block] < scales[last_block] < scales["head.weight"] == 1
+    classifier = timm.get_pretrained_cfg(name).classifier
+    assert scales[first_block] < scales[last_block] < scales[f"{classifier}.weight"] == 1
 
 
 def sorted_blocks(model) -> tuple[str, str]:
@@ -130,7 +131,7 @@ def test_head_and_channels_can_be_changed(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_gradient_checkpointing_changes_nothing(name):
-    plain = build(name, num_classes=3).train()
+    plain = build(name, num_classes=3, drop_path_rate=0.0).train()
     saving = copy.deepcopy(plain)
     saving.set_grad_checkpointing(True)
     images = batch(name)
@@ -201,7 +202,7 @@ def test_images_that_do_not_fit_get_one_sentence(name):
     height, width = small_size(name)
     with pytest.raises((holdfast.HoldfastError, AssertionError), match=r"(?i)divisible|doesn't match|height"):
         model(torch.randn(1, 3, height + 1, width))
-    if name != "vit_nano":  # timm's own class speaks for itself
+    if type(model).__module__.startswith("holdfast."):  # timm's own classes speak for themselves
         with pytest.raises(holdfast.HoldfastError, match="3 channels, got 4"):
             model(torch.randn(1, 4, height, width))
 
