@@ -80,7 +80,7 @@ def test_one_backward_pass_equals_two_separate_ones():
 
 @pytest.mark.parametrize("selection", ["adversarial", "cross-entropy"])
 def test_a_loss_scaler_does_not_change_how_the_corruption_model_moves(selection):
-    """fp16 without fp16: its scaler multiplies the loss, and the clamp must not see that (nor a loss that is halved)."""
+    """fp16 without fp16: its scaler multiplies the loss, and the clamp must not see that (nor a halved loss)."""
     images, targets = batch()
     moved = {}
     for scale in (1.0, 65536.0, 0.5):
