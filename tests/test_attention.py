@@ -14,7 +14,7 @@ from holdfast.attention import AttentionHandle
 FAMILIES = {  # model, keyword arguments, image size, kind, blocks
     "fan_nano": ({}, (32, 48), "token", 6),
     "fan_nano_hybrid": ({}, (32, 48), "token", 5),
-    "fan_swin_tiny_patch4_window7_224": ({"img_size": (64, 96)}, (64, 96), "window", 12),
+    "fan_swin_tiny_patch4_window7_224": ({"img_size": (64, 96), "drop_path_rate": 0.0}, (64, 96), "window", 12),
     "rvt_nano": ({}, (32, 48), "token", 7),
     "tap_rvt_tiny_plus": ({}, (64, 96), "token", 12),
     "vit_nano": ({"img_size": (32, 48)}, (32, 48), "token", 8),

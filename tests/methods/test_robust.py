@@ -14,7 +14,7 @@ from holdfast.attacks import GradientAttack
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
 from holdfast.methods.noise2net import noise2net
-from holdfast.methods.patch_augment import patch_augment
+from holdfast.methods.patch_augment import _resized_pixel_crops, patch_augment
 from holdfast.methods.robust import AdversarialTraining, PatchAugmentation, RobustObjective, robust_objective
 
 MEAN = STD = (0.5, 0.5, 0.5)
@@ -76,6 +76,38 @@ def test_one_backward_pass_equals_two_separate_ones():
     for now, before, gradient in zip(player.corruptor.parameters(), start.parameters(), gradients, strict=True):
         expected = before + 0.1 * 1.9 * gradient * (0.01 / (norm + 1e-6))  # Nesterov's first step: 1 + momentum
         torch.testing.assert_close(now, expected, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("selection", ["adversarial", "cross-entropy"])
+def test_a_loss_scaler_does_not_change_how_the_corruption_model_moves(selection):
+    """fp16 without fp16: its scaler multiplies the loss, and the clamp must not see that (nor a halved loss)."""
+    images, targets = batch()
+    moved = {}
+    for scale in (1.0, 65536.0, 0.5):
+        torch.manual_seed(3)
+        model = timm.create_model("fan_nano")
+        objective = build(afat=afat(model, selection=selection, lr=1.0))
+        before = [parameter.clone() for parameter in objective.afat.corruptor.parameters()]
+        (objective(model, images, targets).total * scale).backward()
+        objective.update()
+        now = objective.afat.corruptor.parameters()
+        moved[scale] = torch.cat([(a - b).detach().flatten() for a, b in zip(now, before, strict=True)])
+    assert moved[1.0].norm() > 0.01
+    torch.testing.assert_close(moved[65536.0], moved[1.0])
+    torch.testing.assert_close(moved[0.5], moved[1.0])
+
+
+def test_accumulated_passes_move_the_corruption_model_by_their_mean():
+    model = timm.create_model("vit_nano")
+    images, targets = batch()
+    gradients = []
+    for passes in (1, 2):
+        torch.manual_seed(4)
+        objective = build(afat=afat(model, occlusion="drop", lr=0.0))
+        for _ in range(passes):
+            (objective(model, images, targets).total / passes).backward()
+        gradients.append(objective.update()["corruptor_grad_norm"])
+    torch.testing.assert_close(gradients[0], gradients[1])
 
 
 def test_cross_entropy_selection_reaches_the_corruption_model_only():
@@ -160,15 +192,67 @@ def test_released_patch_augmentation_leaves_the_gradients_of_plain_cross_entropy
     torch.testing.assert_close(gradients["plain"], gradients["no-op"])
 
 
-def test_patch_augmentation_changes_whole_patches_only_and_stays_in_range():
+def test_the_released_augmented_pass_moves_batch_norm_first_and_with_afat_in_both_halves():
+    images, targets = batch()
+    model = timm.create_model("fan_nano").train()
+    other, player = copy.deepcopy(model), afat(model)
+    reference = FeatureAlignment(copy.deepcopy(player.corruptor), player.settings, mean=MEAN, std=STD)
+    torch.manual_seed(5)
+    build(afat=player, patches=PatchAugmentation(patch_size=4, discard_gradient=True))(model, images, targets)
+    torch.manual_seed(5)
+    augmented = patch_augment(images, patch_size=4, low=-1.0, high=1.0)
+    for seen in (augmented, images):
+        other(torch.cat([reference.corrupt(seen), seen]))
+    for name, buffer in model.named_buffers():
+        torch.testing.assert_close(buffer, other.get_buffer(name))
+    assert {int(b) for name, b in model.named_buffers() if name.endswith("num_batches_tracked")} == {2}
+
+
+def changed_patches(augmented: torch.Tensor, images: torch.Tensor, size: int) -> torch.Tensor:
+    return (augmented != images).any(dim=1).unfold(1, size, size).unfold(2, size, size).flatten(3).any(-1)
+
+
+@pytest.mark.parametrize(("crops", "share"), [("per-patch", 1 - 0.7**3), ("released", 1 - 0.7**2)])
+def test_patch_augmentation_changes_whole_patches_only_and_stays_in_range(crops, share):
+    """Patches of 8: the released crop has 7 or 8 pixels, and 7 (a change) where less than 88 % of the area is kept."""
     images = torch.rand(4, 3, 32, 48)
-    augmented = patch_augment(images, patch_size=8, probability=0.3, low=0.0, high=1.0)
-    changed = (augmented != images).any(dim=1).unfold(1, 8, 8).unfold(2, 8, 8).flatten(3).any(-1)
-    assert 0.4 < changed.float().mean() < 0.9  # 1 − 0.7³ = 0.66
-    assert augmented.min() >= 0
-    assert augmented.max() <= 1
-    untouched = patch_augment(images, patch_size=8, probability=0.0, low=0.0, high=1.0)
-    torch.testing.assert_close(untouched, images, atol=0, rtol=0)
+    options = {"patch_size": 8, "crops": crops, "low": 0.0, "high": 1.0}
+    augmented = [patch_augment(images, probability=0.3, **options) for _ in range(40)]
+    shares = torch.tensor([changed_patches(a, images, 8).float().mean() for a in augmented])
+    uncropped = shares if crops == "per-patch" else shares[shares < 0.55]
+    assert uncropped.mean() == pytest.approx(share, abs=0.05)
+    assert min(a.min() for a in augmented) >= 0
+    assert max(a.max() for a in augmented) <= 1
+    torch.testing.assert_close(patch_augment(images, probability=0.0, **options), images, atol=0, rtol=0)
+
+
+def test_the_released_crop_tosses_one_coin_for_the_batch_and_takes_15_or_16_pixels():
+    """Of 0.85–1 of 256 pixels, a side rounds to 15 below 15.5² / 256: 59 % of the crops, of which there are four."""
+    patches = torch.rand(600, 3, 16, 16)
+    crops = _resized_pixel_crops(patches)
+    changed = (crops != patches).flatten(1).any(dim=1)
+    assert changed.float().mean() == pytest.approx((15.5**2 / 256 - 0.85) / 0.15, abs=0.06)
+    corners = [(y, x) for y in (0, 1) for x in (0, 1)]
+    candidates = torch.stack(
+        [
+            F.interpolate(patches[..., y : y + 15, x : x + 15], 16, mode="bilinear", align_corners=True)
+            for y, x in corners
+        ]
+    )
+    distances = (candidates - crops).abs().flatten(2).amax(dim=2)[:, changed]
+    assert distances.amin(dim=0).max() < 1e-5
+    assert distances.argmin(dim=0).bincount(minlength=4).min() > 0.15 * changed.sum()
+
+    images = torch.rand(4, 3, 64, 64)
+    shares = []
+    for _ in range(300):
+        augmented = patch_augment(images, probability=0.1, low=0.0, high=1.0)
+        shares.append(changed_patches(augmented, images, 16).float().mean().item())
+    cropped = [share for share in shares if share > 0.45]
+    assert 0.05 < len(cropped) / 300 < 0.16  # a tenth of the calls
+    assert sum(cropped) / len(cropped) == pytest.approx(1 - 0.41 * 0.9**2, abs=0.04)
+    uncropped = [share for share in shares if share <= 0.45]
+    assert sum(uncropped) / len(uncropped) == pytest.approx(0.19, abs=0.02)
 
 
 def test_noise2net_distorts_its_share_of_the_batch_differently_every_time():
@@ -234,6 +318,8 @@ def test_an_objective_is_built_from_a_recipes_options():
     } <= loss.parts.keys()
     with pytest.raises(holdfast.HoldfastError, match="options of 'adl' cannot be understood"):
         robust_objective(model=model, size=(32, 32), mean=MEAN, std=STD, adl={"tao": 2})
+    with pytest.raises(holdfast.HoldfastError, match="crops of patches must be 'released' or 'per-patch', got 'all'"):
+        PatchAugmentation(crops="all")
 
 
 @pytest.mark.parametrize(

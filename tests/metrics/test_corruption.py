@@ -151,11 +151,12 @@ def test_mce_scales_with_the_errors(errors, factor):
 
 def test_every_published_row_names_its_table_and_holds_percentages():
     known = set(SCORES["columns"])
-    for row in SCORES["scores"]:
+    tables = ("scores", "tora", "cifar", "segmentation", "detection")
+    for row in (row for table in tables for row in SCORES[table]):
         assert row["source"] in SCORES["sources"]
         assert row["table"].startswith("Table ")
         scores = {name: value for name, value in row.items() if name in known}
-        assert len(scores) >= 3
+        assert len(scores) >= 2
         assert all(0 < value < 100 for value in scores.values())
 
 
@@ -166,6 +167,39 @@ def test_every_published_row_is_of_a_model_of_ours():
 
     rows = [row for table in ("scores", "corruption_errors", "corruption_accuracies") for row in SCORES[table]]
     assert {row["model"] for row in rows} <= set(timm.list_models())
+
+
+def test_retentions_of_dense_tasks_as_fan_prints_them():
+    """To the rounding of print, but for one row: 47.3 of 78.0 are 60.6, where 61.7 is printed."""
+    for table, clean, corrupted, printed in (
+        ("segmentation", "cityscapes", "cityscapes_c", "city_retention"),
+        ("detection", "coco", "coco_c", "coco_retention"),
+    ):
+        rows = [row for row in SCORES[table] if printed in row]
+        off = {
+            (row["name"], row["table"]) for row in rows if abs(100 * row[corrupted] / row[clean] - row[printed]) > 0.15
+        }
+        assert off == ({("Swin", "Table 5")} if table == "segmentation" else set())
+
+
+def test_means_over_kinds_of_dense_tasks_against_print():
+    """Figures of our own reading: where a transcribed cell were wrong, the mean would move."""
+
+    def means(table: str, source: str) -> dict[str, tuple[float, float]]:
+        rows = [row for row in SCORES[table] if row["source"] == source and "pretrained_on" not in row]
+        return {row["name"]: (round(sum(row["values"].values()) / 16, 2), row["mean"]) for row in rows}
+
+    fan, tap = means("segmentation_by_kind", "FAN"), means("segmentation_by_kind", "TAP")
+    assert fan["FAN-S-Hybrid"] == (66.42, 66.4)
+    assert fan["FAN-B-Hybrid"] == (67.14, 67.3)
+    assert fan["ResNet-38"] == (36.44, 32.6)
+    assert tap["FAN-B-Hybrid + TAP & ADL"] == (69.72, 69.7)
+    boxes = means("detection_by_kind", "FAN")
+    assert boxes["FAN-T-Hybrid"] == (30.02, 29.7)
+    assert boxes["FAN-L-Hybrid"] == (40.88, 40.6)
+    for row in SCORES["acdc"]:
+        mean = sum(row["values"].values()) / 4
+        assert (abs(mean - row["mean"]) < 0.06) == row["name"].startswith("FAN"), row["name"]
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,19 @@ def test_plain_weights_are_taken_if_asked_for(tmp_path):
     torch.testing.assert_close(logits(model), logits(source), atol=0, rtol=0)
 
 
+@pytest.mark.parametrize("convert", [False, True])
+def test_averaged_weights_are_insisted_on_in_files_with_saved_arguments(convert, tmp_path):
+    source, file = trained("fan_nano"), tmp_path / "x.pth.tar"
+    torch.save(saver_dict(noise_like(source.state_dict()), state_dict_ema=source.state_dict()), file)
+    if convert:
+        assert main(["convert", str(file), str(tmp_path / "out"), "--model", "fan_nano", "--ema"]) == 0
+        model = timm.create_model(f"local-dir:{tmp_path / 'out'}", pretrained=True)
+    else:
+        model = timm.create_model("fan_nano")
+        holdfast.load_checkpoint(model, file, ema=True)
+    torch.testing.assert_close(logits(model), logits(source), atol=0, rtol=0)
+
+
 def fuse_class_attention(state: dict) -> dict:
     fused = dict(state)
     for block in {key.split(".")[1] for key in state if key.startswith("cls_attn_blocks.")}:
@@ -244,6 +257,8 @@ BAD_INPUT = {  # file, further arguments, sentence
     "malicious pickle": ("evil_pickle.pth", [], "evil_pickle.pth was refused"),
     "no weights": ("weightless.pth", [], "weightless.pth holds no weights"),
     "absent": ("nowhere.pth", [], "no checkpoint file at"),
+    "malicious, averaged": ("evil.pth", ["--ema"], "evil.pth was refused: it holds Python objects beside weights"),
+    "damaged, averaged": ("truncated.pth", ["--ema"], "truncated.pth cannot be read as a checkpoint"),
     "no averaged weights": ("good.pth", ["--ema"], "holds no averaged"),
     "unknown model": ("good.pth", ["--model", "fan_nanoo"], "unknown model 'fan_nanoo'; did you mean 'fan_nano'"),
 }

@@ -35,11 +35,13 @@ def test_windows_are_square_and_do_not_shift_where_they_cover_the_shorter_side(s
     assert all(block.window_size[0] == block.window_size[1] for block in blocks)
 
 
-def test_drop_path_rises_linearly_over_all_blocks():
+@pytest.mark.parametrize(("given", "last"), [({"drop_path_rate": 0.22}, 0.22), ({}, 0.1)])
+def test_drop_path_rises_linearly_over_all_blocks(given, last):
     with torch.device("meta"):
-        model = timm.create_model(NAME, drop_path_rate=0.22)
+        model = timm.create_model(NAME, **given)
     blocks = [block for layer in model.layers for block in layer.blocks]
-    assert [getattr(b.drop_path1, "drop_prob", 0.0) for b in blocks] == pytest.approx([0.02 * i for i in range(12)])
+    rates = [getattr(block.drop_path1, "drop_prob", 0.0) for block in blocks]
+    assert rates == pytest.approx([last * i / 11 for i in range(12)])
 
 
 def test_another_image_size_is_refused_with_what_to_do():

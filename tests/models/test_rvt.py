@@ -56,6 +56,15 @@ def test_masks_start_near_one_half():
     assert mask.std().item() == pytest.approx(0.02, rel=0.05)
 
 
+def test_tap_cuts_the_start_of_the_masks_at_one_deviation():
+    """A normal law cut at ±σ has a deviation of 0.54 σ; RSPC cuts at ±2, a hundred σ."""
+    small = {"img_size": 64, "depths": (1,), "masked_blocks": 1}
+    for name, largest, deviation in (("tap_rvt_small_plus", 0.02, 0.0108), ("rvt_small_plus", 2.0, 0.02)):
+        mask = timm.create_model(name, **small).transformers[0].blocks[0].attn.att_mask
+        assert mask.abs().max() <= largest
+        assert mask.std().item() == pytest.approx(deviation, rel=0.1)
+
+
 def test_drop_path_rises_with_depth():
     model = timm.create_model("rvt_nano", drop_path_rate=0.7)
     rates = [getattr(block.drop_path, "drop_prob", 0.0) for block in model.transformers[0].blocks]

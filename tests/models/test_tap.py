@@ -7,6 +7,7 @@ import timm
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from timm.models._hub import save_for_hf
 
 import holdfast
 from holdfast.layers.tap import TokenAwarePooling, dilated_mean, local_pooling, window_mean
@@ -174,6 +175,26 @@ def test_tap_trains_on_stock_models():
     model = holdfast.add_tap(timm.create_model("deit_tiny_patch16_224", img_size=32, num_classes=3))
     model(torch.randn(2, 3, 32, 32)).square().sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "small"),
+    [
+        ("deit_base_patch16_224", {"depth": 2, "embed_dim": 32, "num_heads": 2}),
+        ("swin_base_patch4_window7_224", {"depths": (1, 1, 2, 1), "embed_dim": 16, "num_heads": (1, 2, 4, 8)}),
+    ],
+)
+def test_the_models_of_table_5_are_timms_with_tap_and_come_back_from_a_run_folder(name, small, tmp_path):
+    kwargs = {"img_size": 64, "num_classes": 5, **small}
+    model = timm.create_model(f"tap_{name}", **kwargs).eval()
+    same = holdfast.add_tap(timm.create_model(name, **kwargs)).eval()
+    same.load_state_dict(model.state_dict())
+    images = torch.randn(2, 3, 64, 64)
+    save_for_hf(model, str(tmp_path), model_args={"img_size": 64, **small}, safe_serialization=True)
+    again = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
+    with torch.no_grad():
+        torch.testing.assert_close(model(images), same(images), atol=0, rtol=0)
+        torch.testing.assert_close(model(images), again(images), atol=0, rtol=0)
 
 
 def test_what_cannot_have_tap_is_refused_in_one_sentence():

@@ -177,3 +177,26 @@ def test_mixing_follows_the_key_and_ends_where_the_recipe_says():
     unmixed, targets = mix(batch.clone(), labels, 3)
     assert torch.equal(unmixed, batch)
     assert torch.equal(targets.argmax(dim=1), labels)
+
+
+def test_erasing_comes_before_or_after_mixing():
+    """Before: a rectangle of noise survives mixing diluted. After: it has its full strength on the mixed image."""
+    black, labels = torch.zeros(64, 3, 16, 16), torch.arange(64) % 2
+    after = AugmentRecipe(erasing=1.0, erasing_order="after", mixup=0.8, cutmix=0.0)
+    with seeded(0):
+        images, targets = batch_mixer(after, classes=2)(black.clone(), labels, 0)
+    assert images.flatten(1).any(dim=1).all()  # every image has its rectangle
+    assert images[images != 0].std() == pytest.approx(1, abs=0.05)  # standard normal noise, unmixed
+    torch.testing.assert_close(targets.sum(dim=1), torch.ones(64))
+
+    before = AugmentRecipe(erasing=1.0, mixup=0.8, cutmix=0.0)
+    assert not batch_mixer(before, classes=2)(black.clone(), labels, 0)[0].any()
+    orders = {"before": before, "after": after}
+    erases = {order: "RandomErasing" in str(training_transform(recipe, DIGITS)) for order, recipe in orders.items()}
+    assert erases == {"before": True, "after": False}
+
+
+def test_unmixed_epochs_are_erased_as_well():
+    recipe = AugmentRecipe(erasing=1.0, erasing_order="after", mixup=0.8, mix_off_epoch=3)
+    images, _ = batch_mixer(recipe, classes=2)(torch.zeros(4, 3, 16, 16), torch.zeros(4, dtype=torch.long), 3)
+    assert images.flatten(1).any(dim=1).all()

@@ -29,8 +29,8 @@ class AfatSettings:
         selection: who chooses them: the corruption model by alignment, chance, or the corruption model by the
             cross-entropy of the occluded images (the ablations of the paper's Tables 4 and 6; ours, none was released).
         occlusion: ``noise`` is uniform in [0, 1) of the normalised space, ``drop`` the mean colour.
-        grad_scale: what multiplies the corruption model's gradients before they are clamped. The release never
-            unscales the gradients of its mixed precision; without this factor the model hardly moves.
+        grad_scale: what multiplies the corruption model's gradients before they are clamped, in any precision. The
+            release never unscales the gradients of its mixed precision; without this factor the model hardly moves.
         lr: of the corruption model's SGD (momentum 0.9, Nesterov), constant.
         weight_decay: of the same; it still shrinks the weights that the gradient makes grow.
         clip: norm to which its gradient is clipped.
@@ -78,6 +78,8 @@ class FeatureAlignment:
             self.optimizers = {"corruptor": self._optimizer()}
         self._last: tuple[Tensor, Tensor] | None = None  # normalised images and what was kept of them
         self._blocked = False  # True while the alignment loss must not reach the corruption model
+        self._loss_scale: Tensor | float = 1.0  # of the backward pass that is running
+        self._passes = 0  # backward passes since the last update
 
     def _optimizer(self) -> torch.optim.Optimizer:
         settings = self.settings
@@ -88,7 +90,7 @@ class FeatureAlignment:
 
     def corrupt(self, images: Tensor) -> Tensor:
         """Normalised images with the chosen patches occluded (AFAT, Eq. 1); gradients reach the corruption model."""
-        self._blocked = False
+        self._blocked, self._loss_scale = False, 1.0
         keep = self._keep(images)
         noise = torch.rand_like(images) if self.settings.occlusion == "noise" else torch.zeros_like(images)
         self._last = (images.detach(), keep.detach())
@@ -101,8 +103,20 @@ class FeatureAlignment:
             return select_lowest(scores, self.settings.ratio).unflatten(1, (1, rows, columns))
         keep = self.corruptor.keep(images, self.settings.ratio)
         if keep.requires_grad:
-            keep.register_hook(lambda gradient: gradient * (0.0 if self._blocked else self.settings.grad_scale))
+            keep.register_hook(self._rescale)
         return keep
+
+    def _rescale(self, gradient: Tensor) -> Tensor:
+        """The mask's gradient, before it is clamped, with our scale instead of the loop's."""
+        return torch.zeros_like(gradient) if self._blocked else gradient * (self.settings.grad_scale / self._loss_scale)
+
+    def listen(self, total: Tensor) -> None:
+        """Take out of the corruption model's gradients whatever a loop multiplies the total loss by (fp16's scaler)."""
+        if total.requires_grad and self.modules:
+            total.register_hook(self._note_scale)
+
+    def _note_scale(self, gradient: Tensor) -> None:
+        self._loss_scale, self._passes = gradient, self._passes + 1
 
     def align(self, features: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """The unweighted loss over the blocks of a joint batch [corrupted ; clean] (AFAT, Eq. 2), and figures."""
@@ -125,6 +139,10 @@ class FeatureAlignment:
         if not self.modules:
             return {}
         parameters = list(self.corruptor.parameters())
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad = parameter.grad / max(self._passes, 1)  # accumulated passes count as processes do
+        self._passes = 0
         norm = nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         for parameter in parameters:
             if parameter.grad is not None:

@@ -43,7 +43,8 @@ class Player(Protocol):
     """An objective that owns modules and moves them itself, from the same backward pass as the model's.
 
     A loop saves and restores ``modules`` and ``optimizers`` by name, averages the modules' gradients over processes,
-    and calls ``update`` once per step, after the model's own optimizer; ``update`` also clears those gradients.
+    and calls ``update`` once per step, after the model's own optimizer; ``update`` also clears those gradients. A loss
+    scale (fp16) is the player's to take out: where it clamps, it must be out before.
     """
 
     modules: Mapping[str, nn.Module]

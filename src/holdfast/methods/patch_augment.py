@@ -1,19 +1,31 @@
 """Patch-wise augmentation (RVT): every patch of a batch is cropped, flipped or made noisy on its own."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.errors import HoldfastError
 
+Crops = Literal["released", "per-patch"]
+
 
 def patch_augment(
-    images: Tensor, *, patch_size: int = 16, probability: float = 0.1, low: Tensor | float, high: Tensor | float
+    images: Tensor,
+    *,
+    patch_size: int = 16,
+    probability: float = 0.1,
+    crops: Crops = "released",
+    low: Tensor | float,
+    high: Tensor | float,
 ) -> Tensor:
-    """Normalised images with each patch resized-cropped, made noisy and mirrored, each with its own coin.
+    """Normalised images whose patches are resized-cropped, made noisy and mirrored.
 
     RVT: crops of 85–100 % of the area, Gaussian noise of 0.01, horizontal flips; clamped to the range [low, high] that
-    [0, 1] has in the images' space. Draws from torch's global generator.
+    [0, 1] has in the images' space. Noise and flips toss a coin for every patch. ``released`` crops toss one for the
+    whole batch and have whole pixels (15 or 16 of 16); ``per-patch`` crops toss one each and have any size. Draws from
+    torch's global generator.
     """
     batch, channels, height, width = images.shape
     if height % patch_size or width % patch_size:
@@ -25,7 +37,10 @@ def patch_augment(
     def coin() -> Tensor:
         return (torch.rand(len(patches), device=images.device) < probability).view(-1, 1, 1, 1)
 
-    patches = torch.where(coin(), _resized_crops(patches), patches)
+    if crops == "per-patch":
+        patches = torch.where(coin(), _resized_crops(patches), patches)
+    elif torch.rand(()) < probability:
+        patches = _resized_pixel_crops(patches)
     patches = torch.where(coin(), patches + 0.01 * torch.randn_like(patches), patches)
     patches = torch.where(coin(), patches.flip(-1), patches)
     patches = patches.reshape(batch, rows, columns, channels, patch_size, patch_size).permute(0, 3, 1, 4, 2, 5)
@@ -36,11 +51,29 @@ def patch_augment(
 
 def _resized_crops(patches: Tensor) -> Tensor:
     """A random square of 85–100 % of each patch's area, enlarged to the patch."""
-    count = len(patches)
-    side = torch.empty(count, device=patches.device).uniform_(0.85, 1).sqrt()
-    centre = (torch.rand(count, 2, device=patches.device) * 2 - 1) * (1 - side)[:, None]
-    theta = torch.zeros(count, 2, 3, device=patches.device, dtype=patches.dtype)
+    side = _sides(patches)
+    centre = (torch.rand(len(patches), 2, device=patches.device) * 2 - 1) * (1 - side)[:, None]
+    return _sample(patches, side, centre, align_corners=False)
+
+
+def _resized_pixel_crops(patches: Tensor) -> Tensor:
+    """The same in whole pixels, from corner to corner (the release's library); a crop of all pixels changes nothing."""
+    pixels = patches.shape[-1]
+    side = (_sides(patches) * pixels).round()
+    start = (torch.rand(len(patches), 2, device=patches.device) * (pixels - side + 1)[:, None]).floor()
+    steps = pixels - 1
+    crops = _sample(patches, (side - 1) / steps, (2 * start + side[:, None] - 1) / steps - 1, align_corners=True)
+    return torch.where((side < pixels).view(-1, 1, 1, 1), crops, patches)
+
+
+def _sides(patches: Tensor) -> Tensor:
+    return torch.empty(len(patches), device=patches.device).uniform_(0.85, 1).sqrt()
+
+
+def _sample(patches: Tensor, side: Tensor, centre: Tensor, *, align_corners: bool) -> Tensor:
+    """The square of relative ``side`` around ``centre`` (−1 to 1) of every patch, enlarged to the patch."""
+    theta = torch.zeros(len(patches), 2, 3, device=patches.device, dtype=patches.dtype)
     theta[:, 0, 0] = theta[:, 1, 1] = side
     theta[:, :, 2] = centre
-    grid = F.affine_grid(theta, list(patches.shape), align_corners=False)
-    return F.grid_sample(patches, grid, mode="bilinear", padding_mode="border", align_corners=False)
+    grid = F.affine_grid(theta, list(patches.shape), align_corners=align_corners)
+    return F.grid_sample(patches, grid, mode="bilinear", padding_mode="border", align_corners=align_corners)

@@ -25,7 +25,7 @@ from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
 from holdfast.methods.noise2net import noise2net
 from holdfast.methods.objective import Loss, TaskLoss
-from holdfast.methods.patch_augment import patch_augment
+from holdfast.methods.patch_augment import Crops, patch_augment
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,21 @@ class PatchAugmentation:
     Attributes:
         weight: factor in the objective.
         patch_size: pixels per patch side.
-        probability: of each operation on each patch.
-        discard_gradient: as RVT and RSPC released it: the augmented pass moves BatchNorm's statistics and nothing else.
+        probability: of each operation, on each patch or (released crops) on all of them.
+        crops: ``released``: one coin for all patches and whole pixels, or ``per-patch``: a coin each and any size.
+        discard_gradient: as RVT and RSPC released it: the augmented pass moves BatchNorm's statistics and nothing else;
+            with AFAT it is a joint batch too.
     """
 
     weight: float = 1.0
     patch_size: int = 16
     probability: float = 0.1
+    crops: Crops = "released"
     discard_gradient: bool = False
+
+    def __post_init__(self) -> None:
+        if self.crops not in Crops.__args__:  # type: ignore[attr-defined]
+            raise HoldfastError(f"crops of patches must be 'released' or 'per-patch', got {self.crops!r}")
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,7 @@ class RobustObjective:
         """The loss of a batch of normalised images with hard or soft targets."""
         if self.noise2net_share > 0:
             images = noise2net(images, share=self.noise2net_share, **self._range())
+        augmented = None if self.patches is None else self._patch_loss(model, images, targets)  # first, as released
         batch = images if self.afat is None else torch.cat([self.afat.corrupt(images), images])
         with watch(model) if self.adl or self.afat else nullcontext(Seen()) as seen:
             logits = model(batch)
@@ -119,12 +127,13 @@ class RobustObjective:
             handles = [_clean_half(h) for h in seen.attention] if self.afat else seen.attention
             loss, figures = self.adl(handles)
             total, parts = total + self.adl.weight * loss, parts | figures
-        if self.patches is not None:
-            loss = self._patch_loss(model, images, targets)
-            total, parts = total + self.patches.weight * loss, parts | {"patch_cross_entropy": loss.detach()}
+        if self.patches is not None and augmented is not None:
+            total, parts = total + self.patches.weight * augmented, parts | {"patch_cross_entropy": augmented.detach()}
         if self.adversarial is not None:
             loss = self._adversarial_loss(model, images, targets)
             total, parts = total + self.adversarial.weight * loss, parts | {"adversarial_cross_entropy": loss.detach()}
+        if self.afat is not None:
+            self.afat.listen(total)
         return Loss(total, parts)
 
     def _range(self) -> dict[str, Tensor]:
@@ -134,10 +143,17 @@ class RobustObjective:
     def _patch_loss(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         settings = self.patches or PatchAugmentation()
         augmented = patch_augment(
-            images, patch_size=settings.patch_size, probability=settings.probability, **self._range()
+            images,
+            patch_size=settings.patch_size,
+            probability=settings.probability,
+            crops=settings.crops,
+            **self._range(),
         )
-        with torch.no_grad() if settings.discard_gradient else nullcontext():
+        if not settings.discard_gradient:
             return self.task_loss(model(augmented), targets)
+        with torch.no_grad():  # RSPC occludes these images as well: BatchNorm sees both halves
+            batch = augmented if self.afat is None else torch.cat([self.afat.corrupt(augmented), augmented])
+            return self.task_loss(model(batch)[-len(images) :], targets)
 
     def _adversarial_loss(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         settings = self.adversarial or AdversarialTraining()

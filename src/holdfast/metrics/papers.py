@@ -18,6 +18,11 @@ COLUMNS = {
     "mfr": "mfr",
     "imagenet_a": "imagenet_a",
     "imagenet_r": "imagenet_r",
+    "fgsm": "attack/fgsm",
+    "pgd5": "attack/pgd5",
+    "patch_fool": "attack/patch-fool",
+    "occlusion_random": "attack/occlusion-random",
+    "occlusion_learned": "attack/occlusion-learned",
 }
 
 
@@ -37,7 +42,7 @@ class Printed:
 def paper_says(architecture: str) -> list[Printed]:
     """All that the papers print of an architecture: no row is preferred, since papers do not agree on one model."""
     tables = published("scores")
-    found = [_headline(row) for row in tables["scores"]]
+    found = [_headline(row) for row in (*tables["scores"], *tables["tora"])]
     found += [_by_kind(row, "ce", mean="mce") for row in tables["corruption_errors"]]
     found += [_by_kind(row, "accuracy", mean="fan_accuracy") for row in tables["corruption_accuracies"]]
     return [row for row in found if row.model == architecture]
@@ -69,5 +74,7 @@ def _where(row: Mapping[str, Any]) -> str:
 
 
 def _how(row: Mapping[str, Any]) -> str:
-    trained = [f"trained with {row['trained_with']}"] if "trained_with" in row else []
-    return ", ".join(trained + ([f"from {row['pretrained_on']}"] if "pretrained_on" in row else []))
+    """Training, start, resolution, λ and prediction, as far as the row names them."""
+    words = {"trained_with": "trained with {}", "pretrained_on": "from {}", "size": "at {} px", "lambda": "λ = {}"}
+    words["view"] = "prediction {}"
+    return ", ".join(phrase.format(row[key]) for key, phrase in words.items() if key in row)

@@ -5,8 +5,10 @@ timm's loader, which never runs code from a file.
 """
 
 import logging
+import pickle
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +108,15 @@ def read_weights(path: str | Path, *, ema: bool | None = None) -> State:
         if ema and not _has_ema(path):
             raise HoldfastError(f"{path.name} holds no averaged (EMA) weights; leave out ema=True or --ema")
         state = load_state_dict(str(path), use_ema=ema is not False)
-    except (RuntimeError, EOFError, OSError, SafetensorError, KeyError, AttributeError) as error:
+    except (
+        RuntimeError,
+        EOFError,
+        OSError,
+        SafetensorError,
+        KeyError,
+        AttributeError,
+        pickle.UnpicklingError,
+    ) as error:
         if "weights_only" in str(error):
             raise HoldfastError(
                 f"{path.name} was refused: it holds Python objects beside weights, and reading those could run code"
@@ -123,7 +133,8 @@ def read_weights(path: str | Path, *, ema: bool | None = None) -> State:
 def _has_ema(path: Path) -> bool:
     if path.suffix == ".safetensors":
         return False
-    content = torch.load(path, map_location="meta", weights_only=True)
+    with torch.serialization.safe_globals([Namespace]):  # the arguments that timm's saver adds, as timm's loader does
+        content = torch.load(path, map_location="meta", weights_only=True)
     return isinstance(content, dict) and any(content.get(name) is not None for name in EMA_CONTAINERS)
 
 

@@ -295,7 +295,7 @@ class FAN(Backbone):
                 x, height, width = block.downsample(x, height, width)
 
         if self.cls_token is not None and not wanted.complete:
-            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1)
+            x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)
             for index, block in enumerate(self.cls_attn_blocks):
                 x = self._run(block, x)
                 wanted.note(f"cls_attn_blocks.{index}", x[:, 1:], (height, width))

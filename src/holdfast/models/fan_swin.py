@@ -77,7 +77,7 @@ class FANSwin(Backbone):
         window_size: int = 7,
         mlp_ratio: float = 4.0,
         drop_rate: float = 0.0,
-        drop_path_rate: float = 0.0,
+        drop_path_rate: float = 0.1,
     ) -> None:
         """Build the network.
 
@@ -92,7 +92,7 @@ class FANSwin(Backbone):
             window_size: tokens per window side.
             mlp_ratio: widening of the value path.
             drop_rate: dropout in front of the head.
-            drop_path_rate: stochastic depth of the last block, rising linearly from 0.
+            drop_path_rate: stochastic depth of the last block, rising linearly from 0; 0.1 is the release's default.
         """
         super().__init__()
         self.img_size = as_pair(img_size)

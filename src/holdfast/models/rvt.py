@@ -30,6 +30,7 @@ from holdfast.models.backbone import (
 
 LayerNorm = partial(nn.LayerNorm, eps=1e-6)
 Grid = tuple[int, int]
+MASK_STD = 0.02  # of the masks' start
 
 
 def resize_mask(mask: Tensor, *, old: Grid, new: Grid) -> Tensor:
@@ -69,7 +70,9 @@ class Stem(nn.Module):
 class RVTAttention(nn.Module):
     """Self-attention; with ``mask_grid`` its scores are multiplied by a learned mask before the softmax (PAAS)."""
 
-    def __init__(self, dim: int, heads: int, *, mask_grid: Grid | None = None, conv_qkv: bool = False) -> None:
+    def __init__(
+        self, dim: int, heads: int, *, mask_grid: Grid | None = None, mask_bound: float = 2.0, conv_qkv: bool = False
+    ) -> None:
         super().__init__()
         self.num_heads = heads
         self.scale = (dim // heads) ** -0.5
@@ -83,7 +86,8 @@ class RVTAttention(nn.Module):
         self.att_mask: nn.Parameter | None = None
         if mask_grid is not None:
             tokens = mask_grid[0] * mask_grid[1]
-            self.att_mask = nn.Parameter(trunc_normal_(torch.empty(heads, tokens, tokens), std=0.02))
+            mask = trunc_normal_(torch.empty(heads, tokens, tokens), std=MASK_STD, a=-mask_bound, b=mask_bound)
+            self.att_mask = nn.Parameter(mask)
 
     def multiplier(self, grid: Grid) -> Tensor | None:
         """What the scaled scores are multiplied by on this grid, (h, N, N)."""
@@ -142,7 +146,8 @@ class RVTBlock(nn.Module):
         super().__init__()
         self.dilation_predictor = local_pooling(tap, dim, tap_branches) if tap else None
         self.norm1 = LayerNorm(dim)
-        self.attn = RVTAttention(dim, heads, mask_grid=mask_grid, conv_qkv=conv_qkv)
+        bound = MASK_STD if tap else 2.0  # TAP+ADL's code cuts the masks' start at one deviation, RSPC's hardly
+        self.attn = RVTAttention(dim, heads, mask_grid=mask_grid, mask_bound=bound, conv_qkv=conv_qkv)
         self.norm2 = LayerNorm(dim)
         hidden = int(dim * mlp_ratio)
         self.mlp: nn.Module = ConvMlp(dim, hidden) if mlp == "conv" else Mlp(dim, hidden)

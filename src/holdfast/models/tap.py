@@ -6,9 +6,10 @@ report numbers but released no code: there, the same place (before norm1, attent
 
 from typing import Any, TypeVar
 
+import timm
 import torch
 from timm.models import generate_default_cfgs, register_model
-from timm.models.swin_transformer import SwinTransformerBlock
+from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock
 from timm.models.vision_transformer import Block as ViTBlock
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from holdfast.errors import HoldfastError
 from holdfast.layers.tap import local_pooling
 from holdfast.models import fan, rvt
+from holdfast.models.backbone import build
 from holdfast.models.fan import FANBlock
 from holdfast.models.rvt import RVTBlock
 
@@ -104,23 +106,51 @@ class _PoolMap:
 def _register(name: str, create: Any, **extra: Any) -> None:
     """``tap_<name>``: the published combination of TAP with one of our models."""
 
-    def build(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+    def entry_point(pretrained: bool = False, **kwargs: Any) -> nn.Module:
         return create(f"tap_{name}", pretrained, kwargs, tap="tap", **extra)
 
-    build.__name__ = build.__qualname__ = f"tap_{name}"
-    build.__doc__ = f"{name} with token-aware average pooling."
-    register_model(build)
+    entry_point.__name__ = entry_point.__qualname__ = f"tap_{name}"
+    entry_point.__doc__ = f"{name} with token-aware average pooling."
+    register_model(entry_point)
 
 
 _FAN = [name for name in fan.SIZES if "nano" not in name and not name.endswith("_se_attn")]
 _RVT = ["rvt_tiny_plus", "rvt_small_plus", "rvt_base_plus"]
+_TIMM = ["deit_base_patch16_224", "swin_base_patch4_window7_224"]
 
-default_cfgs = generate_default_cfgs(
-    {f"tap_{name}": {**fan.default_cfgs, **rvt.default_cfgs}[name].default.to_dict() for name in [*_FAN, *_RVT]}
-)
+
+def _cfg(name: str) -> dict[str, Any]:
+    if name in _TIMM:  # how images are prepared, without the address of weights that have no TAP
+        return {**timm.get_pretrained_cfg(name).to_dict(), "url": "", "hf_hub_id": None, "tag": None}
+    return {**fan.default_cfgs, **rvt.default_cfgs}[name].default.to_dict()
+
+
+default_cfgs = generate_default_cfgs({f"tap_{name}": _cfg(name) for name in [*_FAN, *_RVT, *_TIMM]})
 
 for _name in _FAN:
     _register(_name, fan.create_fan)
 for _name in _RVT:
     # as released: TAP-RVT-B has the convolutional MLP, unlike RVT-B
     _register(_name, rvt.create_rvt, **({"mlp": "conv"} if _name == "rvt_base_plus" else {}))
+
+
+def _with_tap(stock: type[nn.Module]) -> Any:
+    def construct(tap_branches: int = 4, **kwargs: Any) -> nn.Module:
+        return add_tap(stock(**kwargs), tap_branches)
+
+    return construct
+
+
+@register_model
+def tap_deit_base_patch16_224(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+    """DeiT-B with TAP (TAP+ADL, Table 5); no code was released, so that the place of TAP is our reading."""
+    size = {"patch_size": 16, "embed_dim": 768, "depth": 12, "num_heads": 12}
+    return build(_with_tap(VisionTransformer), "tap_deit_base_patch16_224", pretrained, {**size, **kwargs}, features=3)
+
+
+@register_model
+def tap_swin_base_patch4_window7_224(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+    """Swin-B with TAP (TAP+ADL, Table 5); no code was released, so that the place of TAP is our reading."""
+    size = {"window_size": 7, "embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
+    name = "tap_swin_base_patch4_window7_224"
+    return build(_with_tap(SwinTransformer), name, pretrained, {**size, **kwargs}, features=(0, 1, 2, 3))

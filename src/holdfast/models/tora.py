@@ -196,7 +196,7 @@ class ToraViT(nn.Module):
 
     def streams(self, images: Tensor) -> tuple[Tensor, Streams]:
         """The class token that leaves the last block, (B, D), and the streams [ACC]_L and [ROB]_L, (B, D)."""
-        vit, count = self.backbone, len(images)
+        vit, count = self.backbone, images.shape[0]  # len() would freeze an exported batch
         z = vit.norm_pre(vit.patch_drop(vit._pos_embed(vit.patch_embed(images))))
         streams = {name: token.expand(count, 1, -1) for name, token in self.tokens.items()}
         for number, block in enumerate(vit.blocks):

@@ -17,6 +17,11 @@ LABELS = {
     "mfr": "mFR",
     "imagenet_a": "ImageNet-A",
     "imagenet_r": "ImageNet-R",
+    "fgsm": "FGSM",
+    "pgd5": "PGD-5",
+    "patch_fool": "Patch-Fool",
+    "occlusion_random": "random occlusion",
+    "occlusion_learned": "learned occlusion",
 }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from PIL import Image, ImageOps
 from timm.data import Mixup, create_transform
+from timm.data.random_erasing import RandomErasing
 from timm.data.transforms import str_to_pil_interp
 from torch import Tensor
 from torch.nn import functional as F
@@ -42,7 +43,7 @@ def training_transform(recipe: AugmentRecipe, image: ImageFormat) -> Transform:
         interpolation=recipe.interpolation,
         mean=image.mean,
         std=image.std,
-        re_prob=recipe.erasing,
+        re_prob=recipe.erasing if recipe.erasing_order == "before" else 0.0,
         re_mode=recipe.erasing_mode,
     )
     steps = list(transform.transforms)
@@ -67,7 +68,11 @@ def validation_transform(image: ImageFormat) -> Transform:
 
 
 def batch_mixer(recipe: AugmentRecipe, *, classes: int) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]:
-    """(images, labels, epoch) → (images, soft targets): mixup or cutmix where the recipe asks for it, and smoothing."""
+    """(images, labels, epoch) → (images, soft targets): mixup or cutmix where the recipe asks for it, and smoothing.
+
+    Then every image loses a rectangle of its own, where the recipe's order is erasing after mixing.
+    """
+    erasing = recipe.erasing if recipe.erasing_order == "after" else 0.0
     mixup = (
         Mixup(
             mixup_alpha=recipe.mixup,
@@ -84,8 +89,12 @@ def batch_mixer(recipe: AugmentRecipe, *, classes: int) -> Callable[[Tensor, Ten
 
     def mix(images: Tensor, labels: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
         if mixup is not None and not 0 < recipe.mix_off_epoch <= epoch:
-            return mixup(images, labels)
-        return images, soft_targets(labels, classes=classes, smoothing=recipe.smoothing)
+            images, targets = mixup(images, labels)
+        else:
+            targets = soft_targets(labels, classes=classes, smoothing=recipe.smoothing)
+        if erasing > 0:
+            images = RandomErasing(erasing, mode=recipe.erasing_mode, device=images.device)(images)
+        return images, targets
 
     return mix
 

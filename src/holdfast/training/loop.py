@@ -174,12 +174,11 @@ def train_step(stage: Stage, batches: list[Batch], *, step: int, epoch: int) -> 
 
 
 def share_gradients(stage: Stage, player: Player) -> None:
-    """Average an objective's own gradients over the processes, and take fp16's loss scale out of them."""
-    scale = stage.accelerator.scaler.get_scale() if stage.accelerator.scaler is not None else 1.0
+    """Average an objective's own gradients over the processes."""
     for module in player.modules.values():
         for parameter in module.parameters():
             if parameter.grad is not None:
-                parameter.grad = stage.accelerator.reduce(parameter.grad / scale, reduction="mean")
+                parameter.grad = stage.accelerator.reduce(parameter.grad, reduction="mean")
 
 
 def validate(stage: Stage, unreadable: Unreadable) -> tuple[float, dict[str, float]]:

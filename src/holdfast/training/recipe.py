@@ -74,6 +74,7 @@ class AugmentRecipe:
         corruption: arguments of holdfast.corruptions.RandomCorruption; null for none.
         erasing: probability of erasing a rectangle.
         erasing_mode: what it is filled with: pixel noise, one random colour, or the mean.
+        erasing_order: every image before mixing (RVT), or the mixed batch after it (FAN).
         mixup: mixup's alpha; 0 for none.
         cutmix: cutmix' alpha; 0 for none.
         mix_probability: probability that a batch is mixed at all.
@@ -96,6 +97,7 @@ class AugmentRecipe:
     corruption: dict[str, Any] | None = None
     erasing: float = 0.0
     erasing_mode: Literal["pixel", "rand", "const"] = "pixel"
+    erasing_order: Literal["before", "after"] = "before"
     mixup: float = 0.0
     cutmix: float = 0.0
     mix_probability: float = 1.0
