@@ -106,7 +106,7 @@ def available(results: Mapping[str, Sequence[RunResult]]) -> dict[str, Column]:
 
 def scores(column: Column, runs: Sequence[RunResult]) -> Spread:
     """A column's mean and deviation over the seeds of a row; NaN where a score is undefined."""
-    values = [float(_statistics(column, run)(_matrix(run, column).mean(axis=0))) for run in runs]
+    values = [float(_statistics(column, run)(_means(run, column))) for run in runs]
     if not np.isfinite(values).all():
         return Spread(float("nan"), float("nan"), len(values))
     return over_seeds(values)
@@ -151,6 +151,10 @@ def _statistics(column: Column, run: RunResult) -> Callable[[np.ndarray], np.nda
         return lambda means: means[..., 0]
     keys = [column_key(cell, RIGHT) for cell in formula.cells]
     return lambda means: np.asarray(formula.compute({key: means[..., place] for place, key in enumerate(keys)}))
+
+
+def _means(run: RunResult, column: Column) -> np.ndarray:
+    return np.array([np.ascontiguousarray(values).mean() for values in _matrix(run, column).T], dtype=np.float64)
 
 
 def _matrix(run: RunResult, column: Column) -> np.ndarray:

@@ -19,6 +19,7 @@ from holdfast.names import file_name
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, spec_of
 from holdfast.records.header import CLASSIFICATION
 from holdfast.studies.plan import Study
+from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import as_values
 
 
@@ -66,9 +67,21 @@ def fingerprint(study: Study, row: str, seed: int) -> str:
     recipe = as_values(study.recipe_of(row, seed))
     for harmless in ("workers", "download"):
         recipe["data"].pop(harmless)
+    _drop_defaults_of_later_values(recipe)
     measured = [study.test, study.limit, study.suites, study.analyses]
     starts = [[fingerprint(study, other, seed) for other in needed]] if (needed := study.needs(row)) else []
     return hashlib.sha256(json.dumps([recipe, measured, *starts], sort_keys=True).encode()).hexdigest()[:16]
+
+
+# what recipes learnt to say after results were published; at its default such a value changes nothing
+LATER_VALUES = (("augment", "erasing_order"),)
+
+
+def _drop_defaults_of_later_values(recipe: dict[str, Any]) -> None:
+    defaults = as_values(Recipe())
+    for section, name in LATER_VALUES:
+        if recipe[section].get(name) == defaults[section][name]:
+            recipe[section].pop(name, None)
 
 
 def result_path(folder: Path, row: str, seed: int) -> Path:
