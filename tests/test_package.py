@@ -29,6 +29,30 @@ def test_import_alone_loads_no_torch():
     assert "watch" in done.stdout
 
 
+def test_the_packages_are_attributes_and_nothing_else_leaks():
+    import holdfast
+
+    assert holdfast.corruptions.corrupt
+    assert holdfast.tasks.register_task
+    assert holdfast.metrics.compare
+    assert not {"Any", "importlib", "register_models", "TYPE_CHECKING"} & set(dir(holdfast))
+
+
+def test_reading_records_and_their_scores_needs_no_torch():
+    folder = ROOT / "tests" / "records" / "format1"
+    script = f"""
+import sys
+from holdfast.records import load_records
+from holdfast.reporting.export import export
+records = load_records({str(folder)!r})
+assert "clean" in export(records, "md")
+assert records[0].cells["clean"].accuracy == 1.0
+assert not {{"torch", "timm"}} & set(sys.modules)
+"""
+    done = python(script)
+    assert done.returncode == 0, done.stderr
+
+
 def test_unknown_attribute_is_an_attribute_error():
     import holdfast
 

@@ -33,6 +33,8 @@ _HOME = {
     "report": "holdfast.reporting.page",
 }
 
+_PACKAGES = ("attacks", "corruptions", "data", "methods", "metrics", "models", "records", "reporting", "tasks")
+
 __all__ = [
     "HoldfastError",
     "__version__",
@@ -51,11 +53,13 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
+    if name in _PACKAGES:
+        return importlib.import_module(f"holdfast.{name}")
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*__all__, *_PACKAGES})
 
 
 register_models()
