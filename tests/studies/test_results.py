@@ -11,7 +11,6 @@ from holdfast.studies.results import (
     RunResult,
     all_results,
     fingerprint,
-    finished,
     read_result,
     result_path,
     row_file_name,
@@ -45,9 +44,9 @@ def test_a_result_belongs_to_its_study_only(tmp_path):
     other = load_study("cifar10/main", overrides={"train": {"epochs": 99}})
     header = {"fingerprint": fingerprint(study, "TAP", 1)}
     write_result(result_path(tmp_path, "TAP", 1), result("TAP", 1, header=header))
-    assert finished(tmp_path, study, "TAP", 1) is not None
-    assert finished(tmp_path, other, "TAP", 1) is None
-    assert finished(tmp_path, study, "TAP", 0) is None
+    assert result_of(tmp_path, study, "TAP", 1) is not None
+    assert result_of(tmp_path, other, "TAP", 1) is None
+    assert result_of(tmp_path, study, "TAP", 0) is None
     assert list(all_results(tmp_path, study)) == ["TAP"]
 
 

@@ -288,10 +288,9 @@ def _tell(watcher: Watcher, work: Work, key: Key, unit: Unit) -> None:
     plan, view = work.plan, unit.header["views"][0]
     cell: Cell = plan.cells[key[1]]
     fields = {name: unit.arrays[field_name(view, name)] for name in fields_of(unit, view)}
-    ids = np.asarray([plan.ids[row] for row in unit.rows])
     right = plan.task.right(
         CellRecord(
-            ids,
+            unit.rows,  # nobody asks for names here
             plan.truth[unit.rows],
             fields,
             header={"cell": cell.name, **cell.described},

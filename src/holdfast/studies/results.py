@@ -142,7 +142,7 @@ def _unpacked(bits: np.ndarray, images: int) -> np.ndarray:
     return np.unpackbits(bits, count=images).astype(np.float64)
 
 
-def finished(folder: Path, study: Study, row: str, seed: int) -> RunResult | None:
+def result_of(folder: Path, study: Study, row: str, seed: int) -> RunResult | None:
     """The result of a run if it is there and of this very study."""
     path = result_path(folder, row, seed)
     if not path.is_file():
@@ -170,5 +170,5 @@ def adopt(folder: Path, study: Study, missing: Sequence[tuple[str, int]]) -> lis
 
 def all_results(folder: Path, study: Study) -> dict[str, list[RunResult]]:
     """Every finished run by row, seeds in order; rows without any are left out."""
-    found = {row: [finished(folder, study, row, seed) for seed in study.seeds] for row in study.rows}
+    found = {row: [result_of(folder, study, row, seed) for seed in study.seeds] for row in study.rows}
     return {row: kept for row, results in found.items() if (kept := [r for r in results if r is not None])}

@@ -27,7 +27,6 @@ from holdfast.studies.results import (
     adopt,
     all_results,
     fingerprint,
-    finished,
     result_path,
     row_file_name,
     write_result,
@@ -85,7 +84,7 @@ def run_study(
 
 def missing_runs(study: Study, out: Path) -> list[Run]:
     """The runs that have no result yet, seed by seed, so that a study that is cut has compared all rows."""
-    return [(row, seed) for seed in study.seeds for row in study.rows if finished(out, study, row, seed) is None]
+    return [(row, seed) for seed in study.seeds for row in study.rows if result_of(out, study, row, seed) is None]
 
 
 def with_starts(study: Study, runs: Sequence[Run], out: Path) -> list[Run]:
@@ -169,7 +168,7 @@ def do_run(study: Study, name: str, seed: int, *, out: Path, show: bool = False)
             result = train(recipe, out=folder, resume=True, show=show)
         if result.stopped_by:
             raise KeyboardInterrupt
-    if name not in study.rows or finished(out, study, name, seed) is not None:
+    if name not in study.rows or result_of(out, study, name, seed) is not None:
         return sum(_read_cost(folder).values())
     with _cost(folder, "measure"):
         right, measures, facts = measure(study, folder, show=show)
