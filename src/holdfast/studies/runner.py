@@ -27,6 +27,7 @@ from holdfast.studies.results import (
     adopt,
     all_results,
     fingerprint,
+    result_of,
     result_path,
     row_file_name,
     write_result,
