@@ -12,6 +12,7 @@ from holdfast.studies.results import (
     all_results,
     fingerprint,
     read_result,
+    result_of,
     result_path,
     row_file_name,
     write_result,
