@@ -3,7 +3,7 @@
 ``open_official("imagenet-c:DIR")`` finds the cells of the official test sets.
 """
 
-from holdfast.data.combine import Joined, Subset, stratified_subset
+from holdfast.data.combine import Joined, Subset, stratified_subset, turned_images
 from holdfast.data.source import ArraySource, Source, UnreadableImage, check_same_classes
 from holdfast.data.specs import SOURCES, open_data
 from holdfast.data.stored import OFFICIAL, OfficialSet, SequenceSource, is_official, open_official
@@ -23,4 +23,5 @@ __all__ = [
     "open_data",
     "open_official",
     "stratified_subset",
+    "turned_images",
 ]

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from holdfast.corruptions import recorded_name
-from holdfast.data import Source
+from holdfast.data import Source, turned_images
+from holdfast.decoding import check_exif, turned_warning
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attacking import fitted_corruptors
 from holdfast.evaluation.cells import Plan
@@ -58,6 +59,7 @@ def evaluate(
     interpolation: str | None = None,
     attack_batch_size: int = 64,
     shard_size: int | None = None,
+    exif: str = "ignore",
     show: bool | None = None,
 ) -> Records:
     """Measure a model on every cell of some suites and return what it said of every image.
@@ -87,11 +89,12 @@ def evaluate(
         interpolation: brings protocol images to ``size``.
         attack_batch_size: images that are attacked together; attacks are exact for a fixed one.
         shard_size: images per unit of work; None for 256, or fewer where they are large.
+        exif: ``ignore`` rotations that EXIF data of a folder's images ask for, or ``apply`` them.
         show: show progress; None shows it on a terminal.
     """
     names = parse_suites(suites)
     _check_counts(batch_size=batch_size, attack_batch_size=attack_batch_size, shard_size=shard_size, workers=workers)
-    opened = open_evaluation_data(data, limit=limit)
+    opened = open_evaluation_data(data, limit=limit, exif=check_exif(exif))
     check_suites(names, opened)
     loaded = load_model(model)
     wanted = model_input(loaded.model, size=size, mean=mean, std=std, interpolation=interpolation)
@@ -109,6 +112,7 @@ def evaluate(
             "amp": precision,
             "shard_size": shard_size or fitting_shard(steps.size or largest_size(opened.pictures)),
             "attack_batch_size": attack_batch_size,
+            **({"exif": exif} if exif != "ignore" else {}),
         }
         header = _header(loaded, opened, plan, judge, steps=steps, settings=settings)
         with _folder(out, loaded, header, processes) as folder:
@@ -123,6 +127,8 @@ def evaluate(
                 workers=_workers(workers, where, processes),
             )
             records = _measure(_Errand(work, header, judge, steps), processes, fresh=fresh, show=show)
+        if opened.source is not None and (warning := turned_warning(turned_images(opened.source), exif=exif)):
+            logger.warning(warning)
     return records if records.folder and records.folder.exists() else replace(records, folder=None)
 
 
@@ -141,6 +147,7 @@ FINGERPRINTED = (
     "attack_batch_size",
     "shard_size",
     "versions",
+    "exif",  # only where it is applied
 )
 
 
@@ -257,7 +264,7 @@ def _header(
         "versions": versions(),
         **settings,
     }
-    return {**header, "fingerprint": fingerprint({key: header[key] for key in FINGERPRINTED})}
+    return {**header, "fingerprint": fingerprint({key: header[key] for key in FINGERPRINTED if key in header})}
 
 
 @contextmanager

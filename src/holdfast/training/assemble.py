@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
@@ -46,6 +46,11 @@ class Stage:
     classes: tuple[str, ...]
     steps_per_epoch: int
     epochs: int
+
+    @property
+    def val_images(self) -> TransformedImages:
+        """The validation images."""
+        return cast(TransformedImages, self.val_batches.dataset)
 
     @property
     def steps(self) -> int:
@@ -129,8 +134,8 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
 
 def open_sources(recipe: DataRecipe, *, seed: int) -> tuple[Source, Source]:
     """The training and validation images of a recipe, of the same classes."""
-    train = open_data(recipe.train, split="train", download=recipe.download)
-    val = open_data(recipe.val, split="val", download=recipe.download)
+    train = open_data(recipe.train, split="train", download=recipe.download, exif=recipe.exif)
+    val = open_data(recipe.val, split="val", download=recipe.download, exif=recipe.exif)
     check_same_classes(train, val)
     if recipe.train_subset is not None:
         train = stratified_subset(train, recipe.train_subset, seed=seed)

@@ -12,6 +12,8 @@ from timm.utils import distribute_bn
 from torch import Tensor, nn
 
 from holdfast import atomic
+from holdfast.data import turned_images
+from holdfast.decoding import turned_warning
 from holdfast.errors import HoldfastError
 from holdfast.methods import Objective, Player
 from holdfast.models.corruptor import Corruptor, save_corruptor
@@ -234,11 +236,15 @@ def finish(stage: Stage, run: RunFolder, position: Position, *, journal: Journal
         if isinstance(stage.objective, Player) and "corruptor" in stage.objective.modules:
             with atomic.replacing(run.path / "corruptor.safetensors") as unfinished:
                 save_corruptor(cast(Corruptor, stage.objective.modules["corruptor"]), unfinished)
+    turned = turned_images(stage.train_images.source) + turned_images(stage.val_images.source)
+    if warning := turned_warning(turned, exif=stage.recipe.data.exif):
+        journal.say(warning)
     journal.write(
         "end",
         step=position.step,
         epoch=stage.epochs - 1,
         best=position.best,
+        **({"turned_images": turned} if turned else {}),
         processes=stage.accelerator.num_processes,
         processes_agree=len(set(everyones)) == 1,
     )
