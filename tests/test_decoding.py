@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holdfast.corruptions.folders import Cell, Settings, corrupt_folder
+from holdfast.corruptions.folders import KindAtSeverity, Settings, corrupt_folder
 from holdfast.data import open_data, turned_images
 from holdfast.decoding import FORMATS, UnreadableFile, decode, turned_warning
 from holdfast.errors import HoldfastError
@@ -58,7 +58,7 @@ def test_training_evaluation_and_corrupt_see_the_same_pixels(tmp_path):
     (tmp_path / "in" / "a").mkdir(parents=True)
     Image.fromarray(SIXTEEN_BITS.repeat(2, 0).repeat(2, 1)).save(tmp_path / "in" / "a" / "0.png")
     source = open_data(f"folder:{tmp_path / 'in'}")
-    cell = Cell("brightness", 1)
+    cell = KindAtSeverity("brightness", 1)
     corrupt_folder(tmp_path / "in", tmp_path / "out", cells=[cell], settings=Settings())
     from holdfast.corruptions import corrupt_batch
 
