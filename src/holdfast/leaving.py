@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from multiprocessing.connection import wait
 from types import FrameType
 
+from holdfast.errors import HoldfastError
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM: whoever handles Ctrl-C handles it likewise; the exit code is 143 instead of 130."""
@@ -25,6 +27,17 @@ def hearing_sigterm() -> Iterator[None]:
     finally:
         if ours:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def worker_deaths(*, way_on: str) -> Iterator[None]:
+    """The death of a data loader's worker, which torch raises wherever the main process is just then, as a sentence."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise HoldfastError(f"a worker died, most likely for want of memory; {way_on}") from error
 
 
 def leave_with_parent() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.exit_codes import EXIT_INTERRUPTED
+from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
 from holdfast.cli.run_folders import model_file_name, own_data, run_folder
 from holdfast.errors import HoldfastError
 
@@ -65,9 +65,9 @@ def run(arguments: Namespace) -> int:
     try:
         served = assign(parse_suites(arguments.suite), data)
         records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         console.print("stopped; the same command goes on where it was")
-        return EXIT_INTERRUPTED
+        return EXIT_SIGNAL + stopped_by(stop)
     if first:
         _show(records, console)
     return 0

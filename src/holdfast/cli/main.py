@@ -1,5 +1,6 @@
 """The ``holdfast`` command: finds the subcommand's file, runs it, turns errors into one sentence."""
 
+import contextlib
 import importlib
 import os
 import sys
@@ -9,8 +10,9 @@ from types import ModuleType
 import jsonargparse
 
 from holdfast._version import __version__
-from holdfast.cli.exit_codes import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK
+from holdfast.cli.exit_codes import EXIT_BAD_INPUT, EXIT_OK, EXIT_SIGNAL, stopped_by
 from holdfast.errors import HoldfastError, nearest
+from holdfast.leaving import hearing_sigterm
 
 # name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and
 # `run(arguments)`, and imports torch only inside `run`.
@@ -52,19 +54,35 @@ def build_parser(command: str | None = None) -> jsonargparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, or 2 after one sentence about what was wrong."""
+    for stream in (sys.stdout, sys.stderr):  # names of files need not be UTF-8
+        with contextlib.suppress(AttributeError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    with hearing_sigterm():
+        return _guarded(list(sys.argv[1:] if argv is None else argv))
+
+
+def _guarded(argv: list[str]) -> int:
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        return _run(argv)
     except (HoldfastError, jsonargparse.ArgumentError) as error:
-        print(f"holdfast: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return EXIT_BAD_INPUT
-    except KeyboardInterrupt:  # a command that can go on later says so itself
+        return _refused(str(error))
+    except KeyboardInterrupt as stop:  # a command that can go on later says so itself
         print("holdfast: stopped", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return EXIT_SIGNAL + stopped_by(stop)
     except SystemExit as leaving:  # argparse leaves this way after --help
         return int(leaving.code or EXIT_OK)
     except BrokenPipeError:  # `holdfast list … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+    except OSError as error:  # a full disk, a folder that may not be read or written
+        return _refused(f"{error.strerror or error}{f': {error.filename!r}' if error.filename else ''}")
+    except MemoryError:
+        return _refused("the memory does not suffice; smaller batches, images or models need less")
+
+
+def _refused(sentence: str) -> int:
+    print(f"holdfast: error: {' '.join(sentence.split())}", file=sys.stderr)
+    return EXIT_BAD_INPUT
 
 
 def _run(argv: list[str]) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.exit_codes import EXIT_INTERRUPTED
+from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
 from holdfast.cli.train import add_recipe_values, recipe_values
 from holdfast.errors import HoldfastError
 from holdfast.names import comma_list
@@ -48,9 +48,9 @@ def run(arguments: Namespace) -> int:
 
         try:
             run_study(study, out=out, processes=arguments.processes)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             print("stopped; the same command goes on where it was", file=sys.stderr)
-            return EXIT_INTERRUPTED
+            return EXIT_SIGNAL + stopped_by(stop)
     results = all_results(out, study)
     if not results:
         raise HoldfastError(

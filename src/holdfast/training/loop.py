@@ -15,6 +15,7 @@ from holdfast import atomic
 from holdfast.data import turned_images
 from holdfast.decoding import turned_warning
 from holdfast.errors import HoldfastError
+from holdfast.leaving import worker_deaths
 from holdfast.methods import Objective, Player
 from holdfast.models.corruptor import Corruptor, save_corruptor
 from holdfast.models.fingerprint import weights_fingerprint
@@ -75,7 +76,12 @@ def train(
         position = restore_checkpoint(run.checkpoints, stage.moving()) if resume else Position()
         if recipe.train.trackers:
             accelerator.init_trackers("holdfast", config=flat_values(recipe))
-        with Journal(accelerator, run.path, steps=stage.steps, show=show) as journal, StopRequest() as stop:
+        way_on = "the last checkpoint is kept: go on with --resume, with fewer --data.workers if need be"
+        with (
+            Journal(accelerator, run.path, steps=stage.steps, show=show) as journal,
+            StopRequest() as stop,
+            worker_deaths(way_on=way_on),
+        ):
             journal.continue_from(position.step)
             return run_steps(stage, run, position, journal=journal, stop=stop)
 
