@@ -1,4 +1,4 @@
-"""Commands in processes of their own that can be killed: forked after the imports, which cost more than the commands."""
+"""Commands in processes of their own that can be killed: forked after the imports, which cost most."""
 
 import contextlib
 import os

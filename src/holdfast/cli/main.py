@@ -74,10 +74,14 @@ def _guarded(argv: list[str]) -> int:
     except BrokenPipeError:  # `holdfast list … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
-    except OSError as error:  # a full disk, a folder that may not be read or written
-        return _refused(f"{error.strerror or error}{f': {error.filename!r}' if error.filename else ''}")
-    except MemoryError:
-        return _refused("the memory does not suffice; smaller batches, images or models need less")
+    except (OSError, MemoryError) as error:  # a full disk, a folder that may not be read or written
+        return _refused(_machine_limit(error))
+
+
+def _machine_limit(error: OSError | MemoryError) -> str:
+    if isinstance(error, MemoryError):
+        return "the memory does not suffice; smaller batches, images or models need less"
+    return f"{error.strerror or error}{f': {error.filename!r}' if error.filename else ''}"
 
 
 def _refused(sentence: str) -> int:
@@ -104,6 +108,10 @@ def _run(argv: list[str]) -> int:
 
 def _known_options(parser: jsonargparse.ArgumentParser, argv: list[str]) -> list[str]:
     """The arguments as they are, unless an option is misspelt: that is answered with the nearest ones."""
+    for argument, following in zip(argv, [*argv[1:], None], strict=True):
+        option, sign, value = argument.partition("=")
+        if option.startswith("--") and option != "--title" and (value if sign else following) == "":
+            raise HoldfastError(f"option {option!r} must not be empty, got ''")
     known = [option for action in parser._actions for option in action.option_strings]
     for argument in argv:
         option = argument.split("=", maxsplit=1)[0]

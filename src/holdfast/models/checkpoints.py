@@ -159,7 +159,7 @@ def _rename(state: Mapping[str, Tensor]) -> State:
 def architecture_arguments(state: Mapping[str, Tensor], model: str) -> dict[str, Any]:
     """What a file's keys say about the architecture, as keyword arguments of the model of that name."""
     arguments: dict[str, Any] = {}
-    if "head.weight" in state:
+    if "head.weight" in state and state["head.weight"].ndim:
         arguments["num_classes"] = len(state["head.weight"])
     if any(".patch_reasoning." in key or key.endswith(".attn.fc.weight") for key in state):
         arguments["conv_qkv"] = True

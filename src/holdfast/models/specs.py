@@ -15,6 +15,7 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.model_names import FORMS, model_spec
 from holdfast.models import create_model, model_names
 from holdfast.models.checkpoints import architecture_arguments, load_checkpoint, read_weights
+from holdfast.models.hub import quick_hub
 from holdfast.models.tora_files import DESCRIPTION, load_tora
 from holdfast.models.wrappers import without_wrappers
 
@@ -83,7 +84,8 @@ def _of_timm(rest: str) -> LoadedModel:
     level = hub.level
     hub.setLevel(logging.ERROR)  # it tells of every attempt; one sentence at the end is enough
     try:
-        return LoadedModel(create_model(name, pretrained=True), f"timm:{name}")
+        with quick_hub():
+            return LoadedModel(create_model(name, pretrained=True), f"timm:{name}")
     except HoldfastError:
         raise
     except Exception as error:  # every transport of huggingface_hub has exceptions of its own
@@ -102,7 +104,7 @@ def _told_by(path: Path, name: str) -> dict[str, Any]:
     config = timm.get_pretrained_cfg(name)
     classifier = (config.classifier if config is not None else None) or "head"
     head = f"{classifier if isinstance(classifier, str) else classifier[0]}.weight"
-    return {"num_classes": len(state[head])} if head in state else {}
+    return {"num_classes": len(state[head])} if head in state and state[head].ndim else {}
 
 
 def _of_python(rest: str) -> LoadedModel:
@@ -110,7 +112,10 @@ def _of_python(rest: str) -> LoadedModel:
     if not function:
         raise HoldfastError(f"model python:{rest} must name a module and a function, as in python:my_models:build")
     make = _imported(module, function)
-    model = make()
+    try:
+        model = make()
+    except (Exception, SystemExit) as error:  # whatever somebody else's code raises
+        raise HoldfastError(f"python:{rest} has raised {type(error).__name__} ({_line(error)})") from error
     if not isinstance(model, nn.Module):
         raise HoldfastError(f"python:{rest} must return a torch module, got {type(model).__name__}")
     return LoadedModel(model, f"python:{rest}")
@@ -120,7 +125,7 @@ def _imported(module: str, function: str) -> Callable[[], object]:
     sys.path.insert(0, "")  # modules of the working folder count, as for python itself
     try:
         found = getattr(importlib.import_module(module), function, None)
-    except ImportError as error:
+    except (Exception, SystemExit) as error:  # a missing module, or whatever it raises
         raise HoldfastError(f"python:{module}:{function} cannot be imported ({_line(error)})") from error
     finally:
         sys.path.remove("")
@@ -135,7 +140,7 @@ def architecture_of(model: nn.Module) -> str:
     return str(config.get("architecture") or type(without_wrappers(model)).__name__)
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

@@ -15,10 +15,9 @@ from safetensors.numpy import save_file
 from holdfast import atomic
 from holdfast.corruptions.catalog import ALL, SEVERITIES
 from holdfast.errors import HoldfastError
-from holdfast.names import file_name
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, spec_of
 from holdfast.records.header import CLASSIFICATION
-from holdfast.studies.plan import Study
+from holdfast.studies.plan import Study, row_file_name
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import as_values
 
@@ -87,11 +86,6 @@ def _drop_defaults_of_later_values(recipe: dict[str, Any]) -> None:
 def result_path(folder: Path, row: str, seed: int) -> Path:
     """Where a run's result is kept."""
     return folder / "results" / f"{row_file_name(row)}-seed{seed}.safetensors"
-
-
-def row_file_name(row: str) -> str:
-    """A row's name as a file's."""
-    return file_name(row, allowed="=.+-") or "run"
 
 
 def write_result(path: Path, result: RunResult) -> None:

@@ -22,8 +22,9 @@ from holdfast import atomic
 from holdfast._version import __version__
 from holdfast.errors import HoldfastError
 from holdfast.leaving import Terminated, leave_with_parent
+from holdfast.studies.checks import check_study
 from holdfast.studies.measures import measure, traces
-from holdfast.studies.plan import Study
+from holdfast.studies.plan import Study, row_file_name
 from holdfast.studies.results import (
     RunResult,
     adopt,
@@ -31,7 +32,6 @@ from holdfast.studies.results import (
     fingerprint,
     finished,
     result_path,
-    row_file_name,
     write_result,
 )
 from holdfast.training.run_folder import RunFolder
@@ -55,6 +55,8 @@ def run_study(
     if processes < 1:
         raise HoldfastError(f"processes must be at least 1, got {processes}")
     missing = missing_runs(study, out)
+    if missing:
+        check_study(study)
     if adopted := adopt(out, study, missing):
         console.print(f"{len(adopted)} of the runs were done by other studies beside this one", highlight=False)
         missing = [run for run in missing if run not in adopted]
