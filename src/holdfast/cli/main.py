@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, or 2 after one sentence about what was wrong."""
     for stream in (sys.stdout, sys.stderr):  # names of files need not be UTF-8
         with contextlib.suppress(AttributeError):
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+            stream.reconfigure(errors="backslashreplace")
     with hearing_sigterm():
         return _guarded(list(sys.argv[1:] if argv is None else argv))
 

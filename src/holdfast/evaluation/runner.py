@@ -20,6 +20,7 @@ from holdfast.evaluation.cells import Cell, Plan
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.loader import Chunk, Chunks, Failure, Job, chunk_loader
 from holdfast.evaluation.protocol import Steps
+from holdfast.leaving import worker_deaths
 from holdfast.models.corruptor import Corruptor
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
@@ -34,7 +35,6 @@ from holdfast.records.units import (
     unit_name,
     write_unit,
 )
-from holdfast.leaving import worker_deaths
 
 logger = logging.getLogger(__name__)
 

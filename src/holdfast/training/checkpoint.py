@@ -7,6 +7,7 @@ end. Randomness needs no entry: it follows from seed and step.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import re
