@@ -46,6 +46,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--preset", help="the protocol: imagenet, cifar, tiny, inception or any (default: by the images)"
     )
     parser.add_argument("--exif", default="ignore", help="ignore or apply the rotations of a folder's images")
+    parser.add_argument(
+        "--classes-differ", action="store_true", help="measure although the data's classes have other names"
+    )
     parser.add_argument("--fresh", action="store_true", help="start over instead of going on")
     parser.usage = "holdfast evaluate [RUN] [--model MODEL] [--data DATA] [--suite SUITES] [OPTIONS]"
 
@@ -60,7 +63,10 @@ def run(arguments: Namespace) -> int:
     model = _model(arguments)
     data = arguments.data or [_own_data(model, console)]
     options = ("limit", "seed", "device", "amp", "batch_size", "attack_batch_size", "workers", "extra")
-    given = {name: getattr(arguments, name) for name in (*options, "stored_jpeg", "preset", "exif", "fresh")}
+    given = {
+        name: getattr(arguments, name)
+        for name in (*options, "stored_jpeg", "preset", "exif", "classes_differ", "fresh")
+    }
     out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
     try:
         served = assign(parse_suites(arguments.suite), data)

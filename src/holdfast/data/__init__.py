@@ -4,7 +4,7 @@
 """
 
 from holdfast.data.combine import Joined, Subset, stratified_subset, turned_images
-from holdfast.data.source import ArraySource, Source, UnreadableImage, check_same_classes
+from holdfast.data.source import ArraySource, Source, UnreadableImage, check_known_classes, check_same_classes
 from holdfast.data.specs import SOURCES, open_data
 from holdfast.data.stored import OFFICIAL, OfficialSet, SequenceSource, is_official, open_official
 
@@ -18,6 +18,7 @@ __all__ = [
     "Source",
     "Subset",
     "UnreadableImage",
+    "check_known_classes",
     "check_same_classes",
     "is_official",
     "open_data",

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from holdfast import atomic
 from holdfast.corruptions import recorded_name
-from holdfast.data import Source, turned_images
+from holdfast.data import Source, check_known_classes, turned_images
 from holdfast.decoding import check_exif, turned_warning
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attacking import fitted_corruptors
@@ -60,6 +61,7 @@ def evaluate(
     attack_batch_size: int = 64,
     shard_size: int | None = None,
     exif: str = "ignore",
+    classes_differ: bool = False,
     show: bool | None = None,
 ) -> Records:
     """Measure a model on every cell of some suites and return what it said of every image.
@@ -90,6 +92,7 @@ def evaluate(
         attack_batch_size: images that are attacked together; attacks are exact for a fixed one.
         shard_size: images per unit of work; None for 256, or fewer where they are large.
         exif: ``ignore`` rotations that EXIF data of a folder's images ask for, or ``apply`` them.
+        classes_differ: measure a run also on data whose classes have other names than those it was trained on.
         show: show progress; None shows it on a terminal.
     """
     names = parse_suites(suites)
@@ -105,6 +108,8 @@ def evaluate(
         precision = _precision(amp, where)
         judge = Judge(loaded.model, steps=steps, device=where, amp=precision)
         restricted = any(cell.restricted_to for cell in plan.cells)
+        if not classes_differ:
+            check_known_classes(loaded.classes, opened.pictures, data=opened.spec)
         plan.task.check_model(judge.probe, classes=plan.classes, restricted=restricted, data=opened.spec)
         settings: dict[str, Any] = {
             "seed": seed,
@@ -115,7 +120,10 @@ def evaluate(
             **({"exif": exif} if exif != "ignore" else {}),
         }
         header = _header(loaded, opened, plan, judge, steps=steps, settings=settings)
-        with _folder(out, loaded, header, processes) as folder:
+        with (
+            _folder(out, loaded, header, processes) as folder,
+            atomic.leaving_nothing(folder, unless=lambda: any(folder.glob("*.[0-9]*.safetensors"))),
+        ):
             work = Work(
                 plan,
                 folder,
@@ -313,6 +321,8 @@ def choose_device(asked: str, model: nn.Module, *, fixed: bool) -> torch.device:
     try:
         device = torch.device(asked)
         torch.empty(1, device=device)
+        if device.type == "meta":
+            raise RuntimeError("it computes nothing")
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise HoldfastError(f"device must be one that torch can use here, got {asked!r} ({reason})") from error

@@ -92,8 +92,8 @@ class EvaluationData:
 
     @property
     def protocol(self) -> str:
-        """``official`` or ``on-the-fly``."""
-        return OFFICIAL if self.stored is not None else ON_THE_FLY
+        """``official``, how our own ``holdfast corrupt`` made it, or ``on-the-fly``."""
+        return (self.stored.made or OFFICIAL) if self.stored is not None else ON_THE_FLY
 
 
 def open_evaluation_data(data: Source | str, *, limit: int | None = None, exif: str = "ignore") -> EvaluationData:

@@ -136,9 +136,11 @@ def load_corruptor(path: str | Path) -> Corruptor:
             weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
         shape = json.loads(metadata["corruptor"]) if "corruptor" in metadata else metadata
         rows, columns, patch_size = (int(shape[name]) for name in ("rows", "columns", "patch_size"))
-        channels, scores = weights["patch_embed.weight"].shape[1], weights["fc.weight"].shape[0]
-        if rows * columns != scores or not 0 < patch_size <= 1024:
-            raise ValueError(f"{rows}×{columns} patches and {scores} scores")
+        channels, patches = weights["patch_embed.weight"].shape[1], rows * columns
+        held = {key: tuple(value.shape) for key, value in weights.items()}
+        # before anything is built: a file of 200 bytes could ask for any amount of memory
+        if held != {"patch_embed.weight": (1, channels, patch_size, patch_size), "fc.weight": (patches, patches)}:
+            raise ValueError(f"{rows}×{columns} patches of {patch_size} pixels, but weights {held}")
         corruptor = Corruptor((rows, columns), patch_size=patch_size, channels=channels)
         corruptor.load_state_dict(weights)
     except (OSError, SafetensorError, ValueError, TypeError, KeyError, IndexError, RuntimeError) as error:

@@ -1,6 +1,7 @@
 """Any model by a short text: ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``."""
 
 import importlib
+import json
 import logging
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from holdfast.model_names import FORMS, model_spec
 from holdfast.models import create_model, model_names
 from holdfast.models.checkpoints import architecture_arguments, load_checkpoint, read_weights
 from holdfast.models.hub import quick_hub
-from holdfast.models.tora_files import DESCRIPTION, load_tora
+from holdfast.models.tora_files import BACKBONE, DESCRIPTION, load_tora
 from holdfast.models.wrappers import without_wrappers
 
 
@@ -28,11 +29,13 @@ class LoadedModel:
         model: the module.
         name: how records name it.
         folder: the run it comes from, where its records belong; None for all other models.
+        classes: what its answers mean, where its files tell.
     """
 
     model: nn.Module
     name: str
     folder: Path | None = None
+    classes: tuple[str, ...] | None = None
 
 
 def load_model(model: nn.Module | str | Path) -> LoadedModel:
@@ -51,12 +54,25 @@ def load_model(model: nn.Module | str | Path) -> LoadedModel:
 def _of_run(rest: str) -> LoadedModel:
     folder = Path(rest).expanduser()
     if (folder / DESCRIPTION).is_file():  # a ViT with adapters
-        return LoadedModel(load_tora(folder), f"run:{folder}", folder)
-    return LoadedModel(_of_folder(folder, what="a finished run's folder"), f"run:{folder}", folder)
+        return LoadedModel(load_tora(folder), f"run:{folder}", folder, _class_names(folder / BACKBONE))
+    model = _of_folder(folder, what="a finished run's folder")
+    return LoadedModel(model, f"run:{folder}", folder, _class_names(folder))
 
 
 def _of_local_dir(rest: str) -> LoadedModel:
-    return LoadedModel(_of_folder(Path(rest).expanduser(), what="a converted model's folder"), f"local-dir:{rest}")
+    folder = Path(rest).expanduser()
+    model = _of_folder(folder, what="a converted model's folder")
+    return LoadedModel(model, f"local-dir:{rest}", classes=_class_names(folder))
+
+
+def _class_names(folder: Path) -> tuple[str, ...] | None:
+    """The names that training wrote beside the model; none for plain numbers, which name nothing."""
+    try:
+        names = json.loads((folder / "config.json").read_text(encoding="utf-8"))["label_names"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    whole = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return tuple(names) if whole and names else None
 
 
 def _of_folder(folder: Path, *, what: str) -> nn.Module:

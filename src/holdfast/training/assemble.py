@@ -97,7 +97,7 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
             context |= {"task_loss": task.loss, "goal": task.goal}
             context |= phase_context(recipe.tora)
             objective = build_objective(recipe.objective.name, recipe.objective.options, context)
-    check_model(bare, image, classes=len(train.classes))
+    check_model(bare, image, task=task, classes=len(train.classes), data=recipe.data.train)
     if recipe.train.grad_checkpointing:
         bare.set_grad_checkpointing(True)
     bare.to(accelerator.device)
@@ -145,11 +145,11 @@ def player_starts(objective: Objective) -> dict[str, dict[str, Tensor]]:
 
 
 @torch.no_grad()
-def check_model(model: nn.Module, image: ImageFormat, *, classes: int) -> None:
+def check_model(model: nn.Module, image: ImageFormat, *, task: Task, classes: int, data: str) -> None:
     """Refuse a model that cannot look at the recipe's images or has other classes, before anything is written."""
     modes = {module: module.training for module in model.modules()}
     try:
-        logits = model.eval()(torch.zeros(1, 3, image.size, image.size))
+        answer = model.eval()(torch.zeros(1, 3, image.size, image.size))
     except HoldfastError:
         raise
     except Exception as error:  # whatever a foreign model raises when its input does not suit it
@@ -160,9 +160,7 @@ def check_model(model: nn.Module, image: ImageFormat, *, classes: int) -> None:
     finally:
         for module, training in modes.items():
             module.training = training
-    if not isinstance(logits, Tensor) or tuple(logits.shape) != (1, classes):
-        came = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise HoldfastError(f"the model must return logits of shape (images, {classes}), got {came} for one image")
+    task.check_model({"": answer}, classes=classes, restricted=False, data=data)
 
 
 def open_sources(recipe: DataRecipe, *, seed: int) -> tuple[Source, Source]:
