@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from holdfast.cli.main import COMMANDS, main
 from holdfast.training.recipe_checks import RULES
@@ -16,9 +17,13 @@ TINY = ["--data.train_subset=64", "--data.val_subset=20", "--data.workers=0", "-
 TINY += ["--train.batch_size=16", "--model.kwargs.depth=1", "--train.device=cpu"]
 
 
-def all_lines(folder: Path) -> list[list[str]]:
-    """Every bad command line; the files that they name are made in the folder."""
-    files = bad_files(folder)
+def all_lines(folder: Path, *, run: str) -> list[list[str]]:
+    """Every bad command line; the files that they name are made in the folder, and ``run`` is a finished run."""
+    files = bad_files(folder) | {"run": run}
+    (folder / "photos").mkdir(exist_ok=True)
+    Image.new("RGB", (40, 40)).save(folder / "photos" / "x.png")
+    (folder / "good.yaml").write_text("recipe: digits/vit_nano\ntest: digits:test\nrows: {a: {}}\n")
+    files |= {"photos": str(folder / "photos"), "good": str(folder / "good.yaml")}
     lines = [*_general(), *_recipe_values(), *_train(files), *_evaluate(files), *_corrupt(files), *_study(files)]
     return [*lines, *_analyze(files), *_report(files), *_convert(files), *_lists()]
 
@@ -34,7 +39,11 @@ def refused(argv: list[str], *, folder: Path) -> str:
     if code != 2:
         return f"exit code {code}; it said {told.getvalue()[-300:]!r}"
     sentence = told.getvalue().strip()
-    if "Traceback" in sentence or not sentence.splitlines()[-1:] or "holdfast: error: " not in sentence.splitlines()[-1]:
+    if (
+        "Traceback" in sentence
+        or not sentence.splitlines()[-1:]
+        or "holdfast: error: " not in sentence.splitlines()[-1]
+    ):
         return f"no sentence: {sentence[-300:]!r}"
     left = _listed(folder) - before
     return f"left behind: {sorted(left)[:3]}" if left else ""
@@ -67,6 +76,10 @@ def bad_files(folder: Path) -> dict[str, str]:
     for name, content in (("config.json", b"[]"), ("model.safetensors", b"")):
         (folder / "hollow" / name).write_bytes(content)
     return {name: str(folder / name) for name in (*contents, "hollow", "nothing")}
+
+
+def _bad(files: dict[str, str]) -> list[str]:
+    return [path for name, path in files.items() if name not in ("run", "photos", "good")]
 
 
 def _laughs() -> bytes:
@@ -163,21 +176,29 @@ def _train(files: dict[str, str]) -> Iterator[list[str]]:
     yield [*base[:-1], f"--out={files['empty']}"]
     yield [*base[:-1], f"--out={files['empty']}/x"]
     yield from (["train", name, "--out=run"] for name in ("digits/vit_nan", "nowhere.yaml", "/", "x" * 300, ""))
-    yield from (["train", path, "--out=run"] for path in files.values())
-    yield from ([*base, f"--init={path}"] for path in files.values())
-    yield from ([*base, f"--data.train={kind}:{path}"] for kind in ("npz", "folder") for path in files.values())
+    yield from (["train", path, "--out=run"] for path in _bad(files))
+    yield from ([*base, f"--init={path}"] for path in _bad(files))
+    yield from ([*base, f"--data.train={kind}:{path}"] for kind in ("npz", "folder") for path in _bad(files))
     yield from (["train"], ["train", "--resume"], ["train", "--resume", "--out=nowhere"])
 
 
 def _evaluate(files: dict[str, str]) -> Iterator[list[str]]:
     yield from (["evaluate"], ["evaluate", "nowhere"], ["evaluate", "a", "b"], ["evaluate", "a", "--model=timm:b"])
     base = ["evaluate", "--data=digits:test", "--out=out", "--workers=0"]
-    for model in ("nowhere:x", "timm:nothing", "run:nowhere", "local-dir:nowhere", "python:x", "python:nowhere:x", "timm:"):
+    for model in (
+        "nowhere:x",
+        "timm:nothing",
+        "run:nowhere",
+        "local-dir:nowhere",
+        "python:x",
+        "python:nowhere:x",
+        "timm:",
+    ):
         yield [*base, f"--model={model}"]
-    yield from ([*base, f"--model=run:{path}"] for path in files.values())
-    yield from ([*base, f"--model=timm:vit_nano@{path}"] for path in files.values())
-    yield from (["evaluate", path] for path in files.values())
-    known = ["evaluate", "--model=timm:vit_nano@nowhere.pth", "--out=out", "--workers=0"]
+    yield from ([*base, f"--model=run:{path}"] for path in _bad(files))
+    yield from ([*base, f"--model=timm:vit_nano@{path}"] for path in _bad(files))
+    yield from (["evaluate", path] for path in _bad(files))
+    known = ["evaluate", files["run"], "--out=out", "--workers=0"]
     for option in (
         "--suite=clan",
         "--suite=",
@@ -203,7 +224,7 @@ def _evaluate(files: dict[str, str]) -> Iterator[list[str]]:
 
 def _corrupt(files: dict[str, str]) -> Iterator[list[str]]:
     yield from (["corrupt"], ["corrupt", "a"], ["corrupt", "nowhere", "out"], ["corrupt", files["nothing"], "out"])
-    yield from (["corrupt", path, "out"] for path in files.values())
+    yield from (["corrupt", path, "out"] for path in _bad(files))
     for option in (
         "--kinds=fogg",
         "--kinds=",
@@ -220,12 +241,12 @@ def _corrupt(files: dict[str, str]) -> Iterator[list[str]]:
         "--frost=nowhere",
         "--exif=rotate",
     ):
-        yield ["corrupt", files["hollow"], "out", option]
+        yield ["corrupt", files["photos"], "out", option]
 
 
 def _study(files: dict[str, str]) -> Iterator[list[str]]:
     yield from (["study"], ["study", "nowhere"], ["study", "cifar10/mian"])
-    yield from (["study", path, "--out=out"] for path in files.values())
+    yield from (["study", path, "--out=out"] for path in _bad(files))
     for option in (
         "--rows=",
         "--rows=,",
@@ -244,32 +265,65 @@ def _study(files: dict[str, str]) -> Iterator[list[str]]:
         "--optimizer.lr=.inf",
         "--table-only",
     ):
-        yield ["study", "cifar10/main", "--out=out", option]
+        yield ["study", files["good"], "--out=out", option]
 
 
 def _analyze(files: dict[str, str]) -> Iterator[list[str]]:
     yield from (["analyze"], ["analyze", "nowhere"], ["analyze", "nowhere", "--redraw"])
-    yield from (["analyze", path, "--data=digits:test", "--out=out"] for path in files.values())
-    for option in ("--only=nothing", "--query=x", "--query=1", "--limit=x", "--masks=x", "--size=x", "--cells=fogg/9"):
-        yield ["analyze", "timm:vit_nano@nowhere.pth", "--data=digits:test", "--out=out", option]
+    yield from (["analyze", path, "--data=digits:test", "--out=out"] for path in _bad(files))
+    for option in (
+        "--only=nothing",
+        "--query=x",
+        "--query=1",
+        "--query=2,2",
+        "--limit=x",
+        "--limit=-1",
+        "--masks=x",
+        "--masks=0",
+        "--size=x",
+        "--size=1000000",
+        "--cells=fogg/9",
+        "--cells=fog/9",
+        "--ratio=2",
+        "--ratio=.nan",
+        "--patch-size=0",
+        "--top=0",
+        "--clusters=0",
+        "--epsilon=-1",
+        "--noise-std=-1",
+        "--modules=nothing",
+        "--batch-size=0",
+        "--device=meta",
+        "--pictures=-1",
+        "--seed=x",
+        f"--corruptor={files['noise']}",
+        f"--corruptor={files['empty']}",
+        "--corruptor=nowhere",
+    ):
+        yield ["analyze", files["run"], "--out=out", option]
 
 
 def _report(files: dict[str, str]) -> Iterator[list[str]]:
-    yield from (["report"], ["report", "nowhere"], ["report", files["nothing"]], ["report", files["nothing"], "--names=a,a"])
-    yield from (["report", path, "--out=report.html"] for path in files.values())
+    yield from (
+        ["report"],
+        ["report", "nowhere"],
+        ["report", files["nothing"]],
+        ["report", files["nothing"], "--names=a,a"],
+    )
+    yield from (["report", path, "--out=report.html"] for path in _bad(files))
     for option in ("--format=pdf", "--names=", "--names=a,,b", "--names=a,a", "--out=nowhere/x.html", "--out="):
-        yield ["report", files["hollow"], files["nothing"], option]
+        yield ["report", files["run"], files["run"], option]
 
 
 def _convert(files: dict[str, str]) -> Iterator[list[str]]:
     yield from (["convert"], ["convert", "nowhere.pth", "out", "--model=fan_nano"])
-    yield from (["convert", path, "out", "--model=vit_nano"] for path in files.values())
+    yield from (["convert", path, "out", "--model=vit_nano"] for path in _bad(files))
     yield from (["convert", path, "out", "--model=nothing"] for path in (files["noise"], files["pickle.pth"]))
     yield ["convert", files["noise"], files["hollow"], "--model=vit_nano"]
 
 
 def _lists() -> Iterator[list[str]]:
-    yield from (["list", word] for word in ("nothing", "--cost", "modelss", ""))
+    yield from (["list", word] for word in ("nothing", "modelss", ""))
     yield from (["demo", option] for option in ("--out=", "--quick=3", "--nonsense", "--out=" + "x" * 300))
 
 

@@ -2,7 +2,9 @@
 
 import contextlib
 import importlib
+import itertools
 import os
+import re
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -74,12 +76,14 @@ def _guarded(argv: list[str]) -> int:
     except BrokenPipeError:  # `holdfast list … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
-    except (OSError, MemoryError) as error:  # a full disk, a folder that may not be read or written
+    except (OSError, MemoryError, RuntimeError) as error:  # a full disk, a folder that may not be read or written
+        if isinstance(error, RuntimeError) and not re.search("allocate memory|out of memory", str(error)):
+            raise
         return _refused(_machine_limit(error))
 
 
-def _machine_limit(error: OSError | MemoryError) -> str:
-    if isinstance(error, MemoryError):
+def _machine_limit(error: OSError | MemoryError | RuntimeError) -> str:
+    if not isinstance(error, OSError):
         return "the memory does not suffice; smaller batches, images or models need less"
     return f"{error.strerror or error}{f': {error.filename!r}' if error.filename else ''}"
 
@@ -108,7 +112,8 @@ def _run(argv: list[str]) -> int:
 
 def _known_options(parser: jsonargparse.ArgumentParser, argv: list[str]) -> list[str]:
     """The arguments as they are, unless an option is misspelt: that is answered with the nearest ones."""
-    for argument, following in zip(argv, [*argv[1:], None], strict=True):
+    for argument, following in itertools.pairwise([*argv, None]):
+        assert argument is not None
         option, sign, value = argument.partition("=")
         if option.startswith("--") and option != "--title" and (value if sign else following) == "":
             raise HoldfastError(f"option {option!r} must not be empty, got ''")
