@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from holdfast import atomic
 from holdfast.corruptions.catalog import ALL, SEVERITIES
@@ -94,12 +94,12 @@ def write_result(path: Path, result: RunResult) -> None:
     arrays |= {f"measure/{name}": values.astype(np.float32) for name, values in result.measures.items()}
     arrays |= {f"trace/{name}": values.astype(np.float32) for name, values in result.traces.items()}
     images = len(next(iter(result.right.values()), ()))
-    header = {"row": result.row, "seed": result.seed, "images": images, **result.header}
+    header = {"row": result.row, "seed": result.seed, "images": images, **result.header, "checksum": _checksum(arrays)}
     metadata = {"holdfast": json.dumps(header, sort_keys=True, ensure_ascii=False)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic.replacing(path) as unfinished:
-            save_file(arrays, unfinished, metadata=metadata)
+            unfinished.write_bytes(save(arrays, metadata=metadata))
     except OSError as error:
         out = str(path.parent.parent)
         raise HoldfastError(f"out must be a folder we can write to, got {out!r} ({error.strerror})") from error
@@ -111,8 +111,14 @@ def read_result(path: Path) -> RunResult:
         with safe_open(path, framework="numpy") as file:
             header = json.loads(file.metadata()["holdfast"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        if header.pop("checksum", None) not in (None, _checksum(arrays)):
+            raise ValueError("its content does not match its checksum")
+        return _result(header, arrays)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise HoldfastError(f"{str(path)!r} cannot be read as a result of a study; delete it to do it again") from error
+
+
+def _result(header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> RunResult:
     right = {
         name.partition("/")[2]: _unpacked(values, header["images"]) if name.startswith("bits/") else values
         for name, values in arrays.items()
@@ -122,7 +128,15 @@ def read_result(path: Path) -> RunResult:
         {name.removeprefix(kind): values for name, values in arrays.items() if name.startswith(kind)}
         for kind in ("measure/", "trace/")
     )
-    return RunResult(header.pop("row"), header.pop("seed"), right, measures, header, traces)
+    return RunResult(str(header.pop("row")), int(header.pop("seed")), right, measures, header, traces)
+
+
+def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        digest.update(f"{name}\0{arrays[name].dtype.str}\0{arrays[name].shape}".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
 
 
 def _packed(cell: str, values: np.ndarray) -> tuple[str, np.ndarray]:

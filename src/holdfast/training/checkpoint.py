@@ -171,7 +171,7 @@ def _read_state(path: Path) -> dict[str, Any] | None:
     """What ``state.json`` says, if it and the files beside it are intact."""
     try:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
-        if "checksums" not in state:  # written before there were any
+        if not {"checksums", SEAL} & {*state}:  # written before there were any
             return state if Position(**state["position"]).step == _step(path) else None
         if _sealed({key: value for key, value in state.items() if key != SEAL}) != state:
             return None
