@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from safetensors.numpy import save
 
 from holdfast.cli.main import COMMANDS, main
 from holdfast.training.recipe_checks import RULES
@@ -68,6 +69,8 @@ def bad_files(folder: Path) -> dict[str, str]:
         "header.safetensors": (10**15).to_bytes(8, "little") + b"{}",
         "cut.safetensors": (40).to_bytes(8, "little") + b'{"x":{"dtype":"F32","shape":[1000000],"da',
         "list.json": b"[]",
+        "scalar.safetensors": save({"head.weight": np.zeros((), np.float32)}),
+        "hollow.safetensors": save({"head.weight": np.zeros((10**9, 0), np.float32)}),
     }
     for name, content in contents.items():
         (folder / name).write_bytes(content)

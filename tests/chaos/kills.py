@@ -176,9 +176,7 @@ def _of_no_interest(path: Path) -> bool:
 
 def _content(path: Path) -> bytes:
     if path.name == "log.jsonl":
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        kept = [{key: value for key, value in line.items() if key not in TIMED} for line in lines]
-        return json.dumps(kept).encode()
+        return json.dumps([_untimed(json.loads(line)) for line in path.read_text().splitlines()]).encode()
     if path.parent.name == "results" and path.suffix == ".safetensors":
         from holdfast.studies.results import read_result
 
@@ -186,6 +184,12 @@ def _content(path: Path) -> bytes:
         arrays = {**result.right, **result.measures}
         return b"".join(name.encode() + array.tobytes() for name, array in sorted(arrays.items()))
     return path.read_bytes()
+
+
+def _untimed(line: dict) -> dict:
+    """A line of a log without what depends on when the run was cut: speeds, and means since the last look."""
+    kept = ("event", "step", "epoch", "lr") if line["event"] == "step" else [key for key in line if key not in TIMED]
+    return {key: line[key] for key in kept}
 
 
 def _difference(found: dict[str, str], wanted: dict[str, str]) -> str:
