@@ -9,7 +9,7 @@ from holdfast.methods.robust import RobustObjective
 
 model = timm.create_model("vit_nano", num_classes=10)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-# an untrained model attends evenly, and a short run needs a quick corruption model: the papers' values come to life later
+# an untrained model attends evenly, and a short run needs a quick corruption model: so not the papers' values
 adl = AttentionDiversification(tau=1.0, variant="paper")
 afat = FeatureAlignment(corruptor_for(model, (32, 32)), AfatSettings(lr=0.01))
 objective = RobustObjective(adl=adl, afat=afat)

@@ -5,7 +5,6 @@ timm's loader, which never runs code from a file.
 """
 
 import logging
-import pickle
 import re
 import sys
 from argparse import Namespace
