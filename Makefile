@@ -1,10 +1,11 @@
 # Every target sets up what it needs on a fresh machine and is quick when repeated.
 PYTHON ?= python3
 VENV   := .venv
+MINUTES ?= 60
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-all lint bench docs clean
+.PHONY: demo test test-all chaos lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/holdfast demo
@@ -14,6 +15,9 @@ test: $(READY)
 
 test-all: $(READY)
 	$(BIN)/pytest -n 2 --timeout 3600
+
+chaos: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos.campaign --minutes $(MINUTES)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
@@ -43,6 +43,26 @@ def new_folder(path: Path) -> Iterator[Path]:
         _sync(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def leaving_nothing(folder: Path, *, unless: Callable[[], bool]) -> Iterator[None]:
+    """Remove what a refused command has begun: the folder, and folders above that are empty, as far as they are new.
+
+    Args:
+        folder: what the block makes; one that is there already is left alone.
+        unless: whether it holds something worth keeping after all.
+    """
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        yield
+    except Exception:
+        if folder in new and not unless():
+            shutil.rmtree(folder, ignore_errors=True)
+            for place in new[1:]:
+                with contextlib.suppress(OSError):  # not empty
+                    place.rmdir()
+        raise
 
 
 def point(link: Path, target: str) -> None:

@@ -103,21 +103,75 @@ def test_a_killed_run_ends_with_the_bytes_of_an_undisturbed_one(source, tmp_path
     assert json.loads((tmp_path / "killed/manifest.json").read_text())["finished"] is True
 
 
+@pytest.mark.parametrize("options", [["--format=png"], ["--format=jpeg:85"]])
+def test_files_that_a_power_cut_left_empty_or_short_are_done_again(source, tmp_path, options):
+    for name in ("out", "whole"):
+        assert run(source, tmp_path / name, "--workers=1", *options) == 0
+    first, second, *_ = sorted(path for path in (tmp_path / "out").rglob("*.*") if path.name != "manifest.json")
+    first.write_bytes(b"")
+    second.write_bytes(second.read_bytes()[:-5])
+    assert run(source, tmp_path / "out", "--workers=1", *options) == 0
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("workers", ["--workers=1", "--workers=2"])
+def test_a_full_disk_is_one_sentence_and_leaves_no_unfinished_file(source, tmp_path, capfd, workers):
+    """No file may grow beyond 4 kB, as if the disk were full then."""
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000)); "
+        "from holdfast.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = ["corrupt", str(source), str(tmp_path / "out"), "--kinds=gaussian_noise", workers]
+    assert subprocess.run([sys.executable, "-c", code, *command], check=False).returncode == 2
+    told = capfd.readouterr().err
+    assert told.count("\n") == 1
+    assert "cannot be written (File too large); the same command goes on from there" in told
+    assert not list((tmp_path / "out").rglob(".*.part"))
+    assert main(command) == 0
+
+
+def test_a_target_that_cannot_be_written_or_read_is_one_sentence(source, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for target, reason in [(tmp_path / "file", "File exists"), (tmp_path / "file" / "x", "Not a directory")]:
+        assert run(source, target, "--workers=1") == 2
+        assert f"cannot be written ({reason})" in capsys.readouterr().err
+    for number, content in enumerate([b"", b"[]", b'{"cells": 3}', b"\xff", b"[" * 100_000]):
+        target = tmp_path / str(number)
+        target.mkdir()
+        (target / "manifest.json").write_bytes(content)
+        assert run(source, target, "--workers=1") == 2
+        assert "manifest" in capsys.readouterr().err
+        assert [path.name for path in target.iterdir()] == ["manifest.json"]
+
+
+def test_rotated_photographs_are_counted_once_and_turned_when_asked(source, tmp_path, capsys):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(photograph(40, 60)).save(source / "turned.jpg", exif=exif)
+    assert run(source, tmp_path / "out", "--workers=2") == 0
+    assert "1 image asks to be rotated by EXIF" in capsys.readouterr().err
+    assert Image.open(tmp_path / "out/fog/2/turned.png").size == (60, 40)
+    assert run(source, tmp_path / "upright", "--workers=1", "--exif=apply") == 0
+    assert Image.open(tmp_path / "upright/fog/2/turned.png").size == (40, 60)
+    assert run(source, tmp_path / "upright", "--workers=1") == 2
+    assert "was made with exif apply, not ignore" in capsys.readouterr().err
+
+
 def test_unreadable_images_are_listed_and_the_rest_is_done(source, tmp_path, capsys):
     (source / "broken.png").write_bytes(b"\x89PNG not really")
     (source / "cut.jpg").write_bytes((source / "deep/c.jpg").read_bytes()[:300])
     Image.fromarray(photograph(64, 64)[:20]).save(source / "small.png")
-    Image.fromarray(np.zeros((40, 40), np.uint16)).save(source / "sixteen.png")
+    Image.fromarray(np.zeros((40, 40), np.float32)).save(source / "floats.tiff")
     for workers in ("--workers=1", "--workers=2"):
         assert run(source, tmp_path / "out", workers) == 1
         told = capsys.readouterr()
         assert "4 of 8 images could not be corrupted" in told.err
         assert "  small.png: image: expected at least 32 pixels on each side, got 20×64" in told.err
-        assert "  sixteen.png: image: expected 8 bits per channel, got mode 'I;16'" in told.err
-        assert "  broken.png: not an image that Pillow can read" in told.err
+        assert "  floats.tiff: expected 8 or 16 bits per channel, got floats" in told.err
+        assert "  broken.png: not an image of the formats JPEG, PNG" in told.err
         assert len(list((tmp_path / "out").rglob("*.png"))) == 16
     failed = json.loads((tmp_path / "out/manifest.json").read_text())["failed"]
-    assert set(failed) == {"broken.png", "cut.jpg", "small.png", "sixteen.png"}
+    assert set(failed) == {"broken.png", "cut.jpg", "small.png", "floats.tiff"}
 
 
 def test_manifest_says_how_the_folder_was_made(source, tmp_path, capsys):
@@ -162,6 +216,7 @@ def test_presets_bring_photographs_to_their_size(preset, side, tmp_path):
         (["--workers=-1"], "workers: expected 1 or more, got -1"),
         (["--kinds=frost", "--frost=nowhere"], "frost textures: expected the published frost1.png"),
         (["--seed=x"], "seed"),
+        (["--exif=rotate"], "exif must be ignore or apply, got 'rotate'"),
     ],
 )
 def test_bad_options_are_one_sentence_and_exit_code_2(options, sentence, source, tmp_path, capsys):
@@ -169,7 +224,7 @@ def test_bad_options_are_one_sentence_and_exit_code_2(options, sentence, source,
     told = capsys.readouterr().err
     assert sentence in told
     assert "Traceback" not in told
-    assert not list((tmp_path / "out").rglob("*.png"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_bad_folders_are_one_sentence(source, tmp_path, capsys):

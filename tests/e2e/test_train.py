@@ -62,6 +62,7 @@ def test_two_processes_equal_one_with_the_doubled_batch(tmp_path):
     recipe = recipe_file(tmp_path / "recipe.yaml", **values)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = ["-m", "holdfast", "train", str(recipe), "--out", str(tmp_path / "two"), "--train.batch_size=8"]
+    command += ["--train.device=auto"]  # the group must be joined without being told that it is one of CPUs
     process = start([*launcher, *command])
     _, errors = process.communicate(timeout=180)
     assert process.returncode == 0, errors.decode()

@@ -90,3 +90,14 @@ def test_an_unwritable_folder_gets_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(HoldfastError, match="out must be a folder we can write to"):
         write_page(load_study("cifar10/main"), {"baseline": results()["baseline"]}, out=tmp_path / "file")
+
+
+def test_names_of_rows_are_text_and_never_formulas_or_html():
+    from holdfast.studies.page import _plain, _quoted
+
+    assert _quoted("=1+2") == "'=1+2"
+    assert _quoted('@x,"y"') == '"\'@x,""y"""'
+    assert [_quoted(name)[0] for name in ("+a", "-a", "\ta")] == ["'"] * 3
+    assert _quoted("TAP+ADL") == "TAP+ADL"
+    assert _plain("<img src=x onerror=alert(1)>") == "&lt;img src=x onerror=alert(1)&gt;"
+    assert _plain("[x](javascript:alert(1)) | b\nc") == r"\[x](javascript:alert(1)) \| b c"

@@ -138,3 +138,85 @@ def test_what_a_run_starts_from_is_part_of_its_fingerprint(tmp_path):
     other = load_study(write(tmp_path / "other.yaml", STEPS.replace("first: {}", "first: {train: {epochs: 7}}")))
     assert fingerprint(study, "fourth", 0) == fingerprint(other, "fourth", 0)
     assert fingerprint(study, "third", 0) != fingerprint(other, "third", 0)
+
+
+BASE = "recipe: digits/fan_nano\ntest: digits:test\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("rows: {a: {}}\nseeds: [0, 0]", "must differ, got [0, 0]"),
+        ("rows: {a: {}}\nseeds: []", "must be whole numbers from 0, got []"),
+        ("rows: {a: {}}\nseeds: [-1]", "must be whole numbers from 0, got [-1]"),
+        ("rows: {a: {}}\nseeds: [0.5]", "must be whole numbers from 0, got [0.5]"),
+        ("rows: {a: {}}\nseeds: [true]", "must be whole numbers from 0, got [True]"),
+        ("rows: {a: {}}\nseeds: 3", "seeds of study"),
+        ("rows: {a: {}}\nlimit: .nan", "must be a whole number, got nan"),
+        ("rows: {a: {}}\nlimit: true", "must be at least 1 test image, got True"),
+        ("rows: {a: {}}\nclaims: 3", "must be a list of claims, got 3"),
+        ("rows: {a: {}}\nclaims: [3]", "must hold texts such as says and row, got 3"),
+        ("rows: {a: {}}\nclaims: [{says: x}]", "must hold says, row, against and column"),
+        ("rows: {a: {}}\nclaims: [{says: x, row: a, against: b, column: clean}]", "names no row of it: 'b'"),
+        ("rows: {a/b: {}, a-b: {}}", "'a/b' and 'a-b' of study"),
+        ("rows: {A: {}, a: {}}", "would share the folder"),
+        ("rows: {..: {}, '...': {}}", "would share the folder 'run'"),
+        ("rows: {1: {}}", "must have texts as names, got 1"),
+        ("rows: [a]", "must be recipe values by name, got ['a']"),
+        ("rows: {a: 3}", "must hold recipe values"),
+        ("rows: {a: {}}\nsuites: clean", "must be a list of names, got 'clean'"),
+        ("rows: {a: {}}\nsuites: [3]", "must be a list of names, got [3]"),
+        ("sweep: {train.epochs: 3}", "must be a list of choices"),
+        ("rows: &a {a: *a}", "aliases that repeat without end"),
+        ("rows: {a: {}}\ncommon: 3", "must be recipe values, got 3"),
+        ("rows: {a: !!python/object/apply:os.getcwd []}", "must be YAML"),
+        ("rows: " + "[" * 5000, "must be YAML"),
+    ],
+)
+def test_a_file_that_no_study_can_have_gets_one_sentence(tmp_path, text, sentence):
+    with pytest.raises(HoldfastError) as refused:
+        load_study(write(tmp_path / "study.yaml", f"{BASE}{text}\n"))
+    assert sentence in str(refused.value)
+
+
+def test_studies_that_extend_each_other_or_are_not_text_get_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.yaml", "extends: b.yaml\n")
+    write(tmp_path / "b.yaml", "extends: a.yaml\n")
+    with pytest.raises(HoldfastError, match="extends itself in the end"):
+        load_study("a.yaml")
+    (tmp_path / "c.yaml").write_bytes(b"recipe: \xff")
+    with pytest.raises(HoldfastError, match="cannot be read"):
+        load_study("c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ("suites: [clean, corruption]", "unknown suite 'corruption'; did you mean 'corruptions'"),
+        ("analyses: [overfokus]", "unknown analysis 'overfokus'; did you mean 'overfocus'"),
+        ("test: npz:nowhere.npz", "npz:nowhere.npz cannot be opened"),
+        ("test: 'imagenet-c:nowhere'", "must be a folder"),
+        ("claims: [{says: x, row: a, against: a, column: cleen}]", "must name a column, got 'cleen'"),
+        ("claims: [{says: x, row: a, against: a, column: pgd5}]", "needs 'pgd5' among the suites or analyses"),
+        ("claims: [{says: x, row: a, against: a, column: stability}]", "needs 'stability' among the suites"),
+    ],
+)
+def test_what_would_fail_after_the_first_training_is_refused_before_it(tmp_path, values, sentence, capsys):
+    from holdfast.cli.main import main
+
+    key = values.partition(":")[0]
+    base = "".join(line for line in BASE.splitlines(True) if not line.startswith(key))
+    file = write(tmp_path / "study.yaml", f"{base}rows: {{a: {{}}}}\n{values}\n")
+    assert main(["study", str(file), "--out", str(tmp_path / "out")]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_shipped_studies_do_not_change_with_the_recipe_that_they_name(name, tmp_path):
+    from dataclasses import replace
+
+    study, empty = load_study(name), write(tmp_path / "empty.yaml", "seed: 0\n")
+    for run in (*study.steps, *study.rows):
+        assert replace(study, recipe=str(empty)).recipe_of(run, 0) == study.recipe_of(run, 0)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from holdfast import atomic
 from holdfast.analysis.plugin import Tick
 from holdfast.analysis.registry import ANALYSES
 from holdfast.analysis.results import Result, load_result, result_folder, save_result
@@ -22,7 +23,7 @@ from holdfast.data import Source
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import choose_device
 from holdfast.evaluation.judge import Judge
-from holdfast.evaluation.protocol import choose_preset, model_input, preprocessing
+from holdfast.evaluation.protocol import check_side, choose_preset, model_input, preprocessing
 from holdfast.evaluation.suites import EvaluationData, open_evaluation_data
 from holdfast.model_names import model_spec
 from holdfast.models.cost import count_model
@@ -104,6 +105,8 @@ def analyze(
         raise HoldfastError(f"batch_size must be at least 1, got {batch_size}")
     opened, source = _open(data, limit)
     loaded = load_model(model)
+    if size is not None:
+        check_side(size)
     if size is not None and not isinstance(model, nn.Module):
         _set_size(loaded.model, size)
     wanted = model_input(loaded.model, size=size)
@@ -123,7 +126,8 @@ def analyze(
             **_described(subject),
         }
         folder = _folder(Path(out).expanduser() if out is not None else loaded.folder, opened.label, header)
-        return _run_all(names, subject, settings, header=header, folder=folder, fresh=fresh, show=show)
+        with atomic.leaving_nothing(folder, unless=lambda: False) if folder is not None else nullcontext():
+            return _run_all(names, subject, settings, header=header, folder=folder, fresh=fresh, show=show)
 
 
 def parse_analyses(analyses: str | Sequence[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
@@ -57,7 +57,9 @@ def save_result(folder: Path, result: Result) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with atomic.replacing(path) as temporary:
-            save_file(arrays, temporary, metadata={"kind": result.kind, "header": json.dumps(dict(result.header))})
+            told = json.dumps({"kind": result.kind, "header": dict(result.header)}, sort_keys=True)
+            # a single entry: safetensors writes several in any order, and equal results should be equal files
+            temporary.write_bytes(save(arrays, metadata={"result": told}))
     except OSError as error:
         raise HoldfastError(f"out must be a folder we can write to, got {str(folder)!r} ({error.strerror})") from error
     return path
@@ -67,10 +69,10 @@ def load_result(path: Path) -> Result:
     """Read one result."""
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
+            told = json.loads((file.metadata() or {})["result"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        return Result(metadata["kind"], json.loads(metadata["header"]), arrays)
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        return Result(str(told["kind"]), dict(told["header"]), arrays)
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
         raise HoldfastError(f"{str(path)!r} must be a result of holdfast analyze; it cannot be read as one") from error
 
 

@@ -27,7 +27,9 @@ def image_ids(ids: Ids | None, count: int) -> list[int | str]:
 
 def generator(seed: int, image_id: int | str, purpose: str) -> np.random.Generator:
     """A Philox stream (Salmon et al. 2011) whose key is a BLAKE2b digest of the three arguments."""
-    digest = hashlib.blake2b(f"{seed}\0{image_id}\0{purpose}".encode(), digest_size=16).digest()
+    digest = hashlib.blake2b(
+        f"{seed}\0{image_id}\0{purpose}".encode("utf-8", "surrogateescape"), digest_size=16
+    ).digest()
     key = np.frombuffer(digest, "<u8").astype(np.uint64)
     return np.random.Generator(np.random.Philox(key=key))
 

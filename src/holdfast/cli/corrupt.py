@@ -32,6 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=0, help="processes; 0 is one per core")
     parser.add_argument("--seed", type=int, default=0, help="with each file's path it decides all draws")
     parser.add_argument("--frost", metavar="FOLDER", help="folder of the published frost photographs, or 'procedural'")
+    parser.add_argument("--exif", default="ignore", help="ignore or apply the rotations that EXIF data ask for")
 
 
 def run(arguments: Namespace) -> int:
@@ -42,7 +43,7 @@ def run(arguments: Namespace) -> int:
     severities = parse_severities(arguments.severity)
     cells = [KindAtSeverity(kind, severity) for kind in select(arguments.kinds) for severity in severities]
     quality = parse_format(arguments.format)
-    settings = Settings(arguments.seed, preset_of(arguments.preset).name, quality, arguments.frost)
+    settings = Settings(arguments.seed, preset_of(arguments.preset).name, quality, arguments.frost, arguments.exif)
     source, target = Path(arguments.source), Path(arguments.target)
     if arguments.workers < 0:
         raise HoldfastError(f"workers: expected 1 or more, got {arguments.workers}")
@@ -55,7 +56,7 @@ def run(arguments: Namespace) -> int:
             progress.advance(task, len(cells))
 
         outcomes = corrupt_folder(source, target, cells=cells, settings=settings, workers=workers, on_outcome=advance)
-    return _report(outcomes, target)
+    return _report(outcomes, target, exif=arguments.exif)
 
 
 def parse_severities(text: str) -> list[int]:
@@ -84,14 +85,19 @@ def _progress() -> "Progress":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
-def _report(outcomes: "list[Outcome]", target: Path) -> int:
+def _report(outcomes: "list[Outcome]", target: Path, *, exif: str) -> int:
+    from holdfast.decoding import turned_warning
+
     failed = [outcome for outcome in outcomes if outcome.error]
     written, found = (sum(getattr(outcome, name) for outcome in outcomes) for name in ("written", "found"))
     already = f", {found} were already there" if found else ""
     print(f"{written} files written to {target}{already}")
+    if warning := turned_warning(sum(outcome.turned for outcome in outcomes), exif=exif):
+        print(warning, file=sys.stderr)
     if failed:
         print(f"{len(failed)} of {len(outcomes)} images could not be corrupted:", file=sys.stderr)
         for outcome in failed:

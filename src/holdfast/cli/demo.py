@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.exit_codes import EXIT_SIGNAL
+from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def run(arguments: Namespace) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         return _demo(out, QUICK if arguments.quick else FULL, console)
-    except KeyboardInterrupt:
-        return _stopped(signal.SIGINT, console)
+    except KeyboardInterrupt as stop:
+        return _stopped(stopped_by(stop), console)
 
 
 def _demo(out: Path, effort: Effort, console: Console) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.exit_codes import EXIT_INTERRUPTED
+from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
 from holdfast.cli.run_folders import model_file_name, own_data, run_folder
 from holdfast.errors import HoldfastError
 
@@ -45,6 +45,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--preset", help="the protocol: imagenet, cifar, tiny, inception or any (default: by the images)"
     )
+    parser.add_argument("--exif", default="ignore", help="ignore or apply the rotations of a folder's images")
+    parser.add_argument(
+        "--classes-differ", action="store_true", help="measure although the data's classes have other names"
+    )
     parser.add_argument("--fresh", action="store_true", help="start over instead of going on")
     parser.usage = "holdfast evaluate [RUN] [--model MODEL] [--data DATA] [--suite SUITES] [OPTIONS]"
 
@@ -59,14 +63,17 @@ def run(arguments: Namespace) -> int:
     model = _model(arguments)
     data = arguments.data or [_own_data(model, console)]
     options = ("limit", "seed", "device", "amp", "batch_size", "attack_batch_size", "workers", "extra")
-    given = {name: getattr(arguments, name) for name in (*options, "stored_jpeg", "preset", "fresh")}
+    given = {
+        name: getattr(arguments, name)
+        for name in (*options, "stored_jpeg", "preset", "exif", "classes_differ", "fresh")
+    }
     out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
     try:
         served = assign(parse_suites(arguments.suite), data)
         records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         console.print("stopped; the same command goes on where it was")
-        return EXIT_INTERRUPTED
+        return EXIT_SIGNAL + stopped_by(stop)
     if first:
         _show(records, console)
     return 0

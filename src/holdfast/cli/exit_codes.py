@@ -2,6 +2,13 @@
 
 import signal
 
+from holdfast.leaving import Terminated
+
 EXIT_OK, EXIT_BAD_INPUT = 0, 2
 EXIT_SIGNAL = 128  # plus the signal's number, as shells count
 EXIT_INTERRUPTED = EXIT_SIGNAL + signal.SIGINT
+
+
+def stopped_by(stop: KeyboardInterrupt) -> int:
+    """The signal behind an interruption: Ctrl-C, or SIGTERM."""
+    return signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT

@@ -1,7 +1,10 @@
 """The ``holdfast`` command: finds the subcommand's file, runs it, turns errors into one sentence."""
 
+import contextlib
 import importlib
+import itertools
 import os
+import re
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -9,8 +12,9 @@ from types import ModuleType
 import jsonargparse
 
 from holdfast._version import __version__
-from holdfast.cli.exit_codes import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK
+from holdfast.cli.exit_codes import EXIT_BAD_INPUT, EXIT_OK, EXIT_SIGNAL, stopped_by
 from holdfast.errors import HoldfastError, nearest
+from holdfast.leaving import hearing_sigterm
 
 # name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and
 # `run(arguments)`, and imports torch only inside `run`.
@@ -52,19 +56,41 @@ def build_parser(command: str | None = None) -> jsonargparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, or 2 after one sentence about what was wrong."""
+    for stream in (sys.stdout, sys.stderr):  # names of files need not be UTF-8
+        with contextlib.suppress(AttributeError):
+            stream.reconfigure(errors="backslashreplace")
+    with hearing_sigterm():
+        return _guarded(list(sys.argv[1:] if argv is None else argv))
+
+
+def _guarded(argv: list[str]) -> int:
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        return _run(argv)
     except (HoldfastError, jsonargparse.ArgumentError) as error:
-        print(f"holdfast: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return EXIT_BAD_INPUT
-    except KeyboardInterrupt:  # a command that can go on later says so itself
+        return _refused(str(error))
+    except KeyboardInterrupt as stop:  # a command that can go on later says so itself
         print("holdfast: stopped", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return EXIT_SIGNAL + stopped_by(stop)
     except SystemExit as leaving:  # argparse leaves this way after --help
         return int(leaving.code or EXIT_OK)
     except BrokenPipeError:  # `holdfast list … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+    except (OSError, MemoryError, RuntimeError) as error:  # a full disk, a folder that may not be read or written
+        if isinstance(error, RuntimeError) and not re.search("allocate memory|out of memory", str(error)):
+            raise
+        return _refused(_machine_limit(error))
+
+
+def _machine_limit(error: OSError | MemoryError | RuntimeError) -> str:
+    if not isinstance(error, OSError):
+        return "the memory does not suffice; smaller batches, images or models need less"
+    return f"{error.strerror or error}{f': {error.filename!r}' if error.filename else ''}"
+
+
+def _refused(sentence: str) -> int:
+    print(f"holdfast: error: {' '.join(sentence.split())}", file=sys.stderr)
+    return EXIT_BAD_INPUT
 
 
 def _run(argv: list[str]) -> int:
@@ -86,6 +112,11 @@ def _run(argv: list[str]) -> int:
 
 def _known_options(parser: jsonargparse.ArgumentParser, argv: list[str]) -> list[str]:
     """The arguments as they are, unless an option is misspelt: that is answered with the nearest ones."""
+    for argument, following in itertools.pairwise([*argv, None]):
+        assert argument is not None
+        option, sign, value = argument.partition("=")
+        if option.startswith("--") and option != "--title" and (value if sign else following) == "":
+            raise HoldfastError(f"option {option!r} must not be empty, got ''")
     known = [option for action in parser._actions for option in action.option_strings]
     for argument in argv:
         option = argument.split("=", maxsplit=1)[0]

@@ -29,6 +29,8 @@ def run(arguments: Namespace) -> None:
     names = [name.strip() for name in arguments.names.split(",")] if arguments.names else []
     if not all(names):
         raise HoldfastError(f"--names must be names separated by commas, got {arguments.names!r}")
+    if len(set(names)) < len(names):
+        raise HoldfastError(f"--names must differ, got {arguments.names!r}")
     out = arguments.out or (DEFAULT if arguments.format == "html" else None)
     text = report(arguments.runs, out=out, format=arguments.format, names=names, title=arguments.title)
     if out is None:

@@ -20,15 +20,15 @@ def model_file_name(model: str) -> str:
 
 def own_data(model: str, *, command: str) -> str:
     """The validation data of a run's recipe; of the digits the test split, which no recipe trains or selects on."""
-    import yaml
+    from holdfast.yaml_files import read_yaml
 
     folder = run_folder(model)
     if folder is None:
         raise HoldfastError(f"holdfast {command} needs --data, such as folder:DIR, for {model!r}, which is not a run")
     path = folder / "recipe.yaml"
     try:
-        recipe: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        recipe: Any = read_yaml(path.read_text(encoding="utf-8"), name=repr(str(path)))
         data = str(recipe["data"].get("val") or recipe["data"]["train"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise HoldfastError(f"holdfast {command} needs --data: {str(path)!r} cannot be read or names none") from error
     return "digits:test" if data in ("digits", "digits:val", "digits:train") else data

@@ -8,7 +8,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.exit_codes import EXIT_INTERRUPTED
+from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
 from holdfast.cli.train import add_recipe_values, recipe_values
 from holdfast.errors import HoldfastError
 from holdfast.names import comma_list
@@ -37,7 +37,7 @@ def run(arguments: Namespace) -> int:
     study = load_study(
         arguments.study,
         overrides=recipe_values(arguments),
-        rows=comma_list(arguments.rows or ""),
+        rows=_rows(arguments.rows),
         seeds=_numbers(arguments.seeds),
         test=arguments.test,
         limit=arguments.limit,
@@ -48,9 +48,9 @@ def run(arguments: Namespace) -> int:
 
         try:
             run_study(study, out=out, processes=arguments.processes)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             print("stopped; the same command goes on where it was", file=sys.stderr)
-            return EXIT_INTERRUPTED
+            return EXIT_SIGNAL + stopped_by(stop)
     results = all_results(out, study)
     if not results:
         raise HoldfastError(
@@ -64,7 +64,16 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
+def _rows(text: str | None) -> tuple[str, ...]:
+    rows = comma_list(text or "")
+    if text is not None and not rows:
+        raise HoldfastError(f"--rows must be names of rows with commas between, got {text!r}")
+    return rows
+
+
 def _numbers(text: str | None) -> list[int]:
+    if text is not None and not comma_list(text):
+        raise HoldfastError(f"--seeds must be whole numbers with commas between, got {text!r}")
     try:
         return [int(number) for number in comma_list(text or "")]
     except ValueError as error:

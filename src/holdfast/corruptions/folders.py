@@ -12,26 +12,30 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 from PIL import Image as Pillow
-from PIL import UnidentifiedImageError
 
 from holdfast._version import __version__
 from holdfast.corruptions.api import corrupt_batch
 from holdfast.corruptions.filters import Image
 from holdfast.corruptions.prepare import prepare
-from holdfast.corruptions.textures import recorded_name
+from holdfast.corruptions.textures import recorded_name, texture_source
+from holdfast.decoding import check_exif, decode
 from holdfast.errors import HoldfastError
+from holdfast.leaving import leave_with_parent
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 MANIFEST = "manifest.json"
 _STALE_SECONDS = 60
+_ENDINGS = {".png": b"IEND\xaeB`\x82", ".jpg": b"\xff\xd9"}  # the last bytes of a complete file
 _HERE = re.sub(r"\W", "_", platform.node())
 
 
@@ -43,6 +47,7 @@ class Settings:
     preset: str = "any"
     quality: int | None = None
     textures: str | None = None
+    exif: str = "ignore"
 
     @property
     def suffix(self) -> str:
@@ -72,6 +77,11 @@ class Outcome:
     written: int = 0
     found: int = 0
     error: str | None = None
+    turned: bool = False  # its EXIF data ask to rotate it
+
+
+class CannotWrite(HoldfastError):
+    """The target takes no more files, so that no image can be done."""
 
 
 def find_images(source: Path) -> list[str]:
@@ -99,15 +109,20 @@ def corrupt_folder(
         raise HoldfastError(f"target: expected a folder outside of {str(source)!r}, got {str(target)!r}")
     images = find_images(source)
     _check_names(images, settings)
-    target.mkdir(parents=True, exist_ok=True)
-    _begin_manifest(target, cells, settings)
-    _remove_stale_parts(target)
+    check_exif(settings.exif)
+    texture_source(settings.textures)  # a folder without the photographs is refused before anything is made
+    with _writing(target):
+        manifest = _first_manifest(target, cells, settings)
+        target.mkdir(parents=True, exist_ok=True)
+        _save_manifest(target / MANIFEST, manifest)
+        _remove_stale_parts(target)
     outcomes = []
     for outcome in _run(source, target, images, tuple(cells), settings, workers):
         outcomes.append(outcome)
         on_outcome(outcome)
     outcomes.sort(key=lambda outcome: outcome.relative)
-    _end_manifest(target, outcomes)
+    with _writing(target):
+        _save_manifest(target / MANIFEST, read_manifest(target) | _ended(outcomes))
     return outcomes
 
 
@@ -117,22 +132,43 @@ def corrupt_file(
     """Decode one image once and write all its cells that are not there yet."""
     places = {cell: target / recorded_name(cell.kind, settings.textures) / str(cell.severity) for cell in cells}
     missing = {cell: place / settings.name(relative) for cell, place in places.items()}
-    missing = {cell: path for cell, path in missing.items() if not path.exists()}
+    missing = {cell: path for cell, path in missing.items() if not _complete(path, settings)}
+    turned = False
     try:
         if missing:
-            with Pillow.open(source / relative) as picture:
-                image = prepare(picture, settings.preset)
+            picture, turned = decode(source / relative, exif=settings.exif)
+            image = prepare(picture, settings.preset)
         for cell, path in missing.items():
-            _write(_corrupted(image, relative, cell, settings), path, settings)
-    except (OSError, HoldfastError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
-        return Outcome(relative, error=_reason(error))
-    return Outcome(relative, written=len(missing), found=len(cells) - len(missing))
+            corrupted = _corrupted(image, relative, cell, settings)
+            with _writing(target):
+                _write(corrupted, path, settings)
+    except CannotWrite:
+        raise
+    except HoldfastError as error:
+        return Outcome(relative, error=str(error).splitlines()[0])
+    return Outcome(relative, written=len(missing), found=len(cells) - len(missing), turned=turned)
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnidentifiedImageError):  # Pillow's own sentence names the whole path
-        return "not an image that Pillow can read"
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def _complete(path: Path, settings: Settings) -> bool:
+    """Whether a file is there to its last byte: after a power cut, a file that was renamed in time may be cut short."""
+    ending = _ENDINGS[settings.suffix]
+    try:
+        with path.open("rb") as file:
+            file.seek(-len(ending), os.SEEK_END)
+            return file.read() == ending
+    except OSError:  # not there, or shorter than that
+        return False
+
+
+@contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise CannotWrite(
+            f"target: {str(target)!r} cannot be written ({reason}); the same command goes on from there"
+        ) from error
 
 
 def _corrupted(image: Image, relative: str, cell: KindAtSeverity, settings: Settings) -> Image:
@@ -149,12 +185,21 @@ def _corrupted(image: Image, relative: str, cell: KindAtSeverity, settings: Sett
 
 def _write(image: Image, path: Path, settings: Settings) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    with _replacing(path) as part:
+        if settings.quality is None:
+            Pillow.fromarray(image).save(part, "PNG", compress_level=1)
+        else:
+            Pillow.fromarray(image).save(part, "JPEG", quality=settings.quality, optimize=True)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
     part = _part_of(path)
-    if settings.quality is None:
-        Pillow.fromarray(image).save(part, "PNG", compress_level=1)
-    else:
-        Pillow.fromarray(image).save(part, "JPEG", quality=settings.quality, optimize=True)
-    part.replace(path)
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _run(
@@ -164,7 +209,7 @@ def _run(
         for relative in images:
             yield corrupt_file(source, target, relative, cells, settings)
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin_worker) as pool:
         waiting: set[Future[Outcome]] = set()
         try:
             for relative in images:
@@ -181,8 +226,9 @@ def _run(
             pool.shutdown(cancel_futures=True)
 
 
-def _one_thread() -> None:
+def _begin_worker() -> None:
     cv2.setNumThreads(1)  # the workers are the parallelism
+    leave_with_parent()
 
 
 def _check_names(images: list[str], settings: Settings) -> None:
@@ -198,38 +244,53 @@ def _versions() -> dict[str, str]:
     return {"holdfast": __version__, **libraries, "opencv": cv2.__version__}
 
 
-def _begin_manifest(target: Path, cells: Sequence[KindAtSeverity], settings: Settings) -> None:
-    """Write what the folder holds, or refuse if it holds something made in another way."""
+def _first_manifest(target: Path, cells: Sequence[KindAtSeverity], settings: Settings) -> dict[str, Any]:
+    """What the folder will hold; refuses one that holds something made in another way."""
     path = target / MANIFEST
     ours = asdict(settings)
+    if settings.exif == "ignore":
+        del ours["exif"]
     ours.pop("textures")  # where the photographs are does not matter, only whether they are the published ones
     if any(cell.kind == "frost" for cell in cells):
         ours["frost"] = recorded_name("frost", settings.textures)
     names = sorted({f"{recorded_name(cell.kind, settings.textures)}/{cell.severity}" for cell in cells})
     if path.exists():
-        before = json.loads(path.read_text())
-        wrong = {name: before[name] for name in ours if name in before and before[name] != ours[name]}
+        before = read_manifest(target)
+        asked = {"exif": "ignore", **ours}
+        wrong = {name: before[name] for name in asked if name in before and before[name] != asked[name]}
         if wrong:
             name, value = next(iter(wrong.items()))
             raise HoldfastError(
-                f"target: {str(target)!r} was made with {name} {value}, not {ours[name]}; name another folder"
+                f"target: {str(target)!r} was made with {name} {value}, not {asked[name]}; name another folder"
             )
         names = sorted({*before.get("cells", []), *names})
         ours = {**before, **ours}
-    _save_manifest(path, {**ours, "cells": names, "versions": _versions(), "finished": False})
+    return {**ours, "cells": names, "versions": _versions(), "finished": False}
 
 
-def _end_manifest(target: Path, outcomes: Sequence[Outcome]) -> None:
+def read_manifest(target: Path) -> dict[str, Any]:
+    """What a folder made by ``holdfast corrupt`` says about itself."""
     path = target / MANIFEST
+    try:
+        content = json.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise HoldfastError(
+            f"target: {str(path)!r} is damaged; delete it if the folder's settings are known"
+        ) from error
+    if not isinstance(content, dict) or not isinstance(content.get("cells", []), list):
+        raise HoldfastError(f"target: {str(path)!r} is not the manifest of a corrupted folder; name another folder")
+    return content
+
+
+def _ended(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     failed = {outcome.relative: outcome.error for outcome in outcomes if outcome.error}
-    done = {"images": len(outcomes), "failed": failed, "finished": True}
-    _save_manifest(path, json.loads(path.read_text()) | done)
+    return {"images": len(outcomes), "failed": failed, "finished": True}
 
 
-def _save_manifest(path: Path, content: dict[str, object]) -> None:
-    part = _part_of(path)
-    part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    part.replace(path)
+def _save_manifest(path: Path, content: dict[str, Any]) -> None:
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    with _replacing(path) as part:
+        part.write_bytes(text.encode("utf-8", "surrogateescape"))  # names of files need not be UTF-8
 
 
 def _part_of(path: Path) -> Path:

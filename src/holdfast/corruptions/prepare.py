@@ -14,7 +14,7 @@ def prepare(picture: Pillow.Image, preset: str = "any") -> Image:
     ImageNet-C: short side to 256, centre 224. Inception: centre 87.5 % to 299. Tiny: all of it to 64, as ImageNet-64-C.
     Bilinear. ``cifar`` and ``any`` leave the size alone, and so does every preset if the size is already right.
     """
-    if picture.mode in ("I", "F") or picture.mode.startswith("I;"):
+    if picture.mode in ("I", "F") or picture.mode.startswith("I;"):  # a decoder's business, see holdfast.decoding
         raise HoldfastError(f"image: expected 8 bits per channel, got mode {picture.mode!r}")
     side, rgb = preset_of(preset).side, picture.convert("RGB")
     if side is None or preset == "cifar" or rgb.size == (side, side):

@@ -3,8 +3,8 @@
 ``open_official("imagenet-c:DIR")`` finds the cells of the official test sets.
 """
 
-from holdfast.data.combine import Joined, Subset, stratified_subset
-from holdfast.data.source import ArraySource, Source, UnreadableImage, check_same_classes
+from holdfast.data.combine import Joined, Subset, stratified_subset, turned_images
+from holdfast.data.source import ArraySource, Source, UnreadableImage, check_known_classes, check_same_classes
 from holdfast.data.specs import SOURCES, open_data
 from holdfast.data.stored import OFFICIAL, OfficialSet, SequenceSource, is_official, open_official
 
@@ -18,9 +18,11 @@ __all__ = [
     "Source",
     "Subset",
     "UnreadableImage",
+    "check_known_classes",
     "check_same_classes",
     "is_official",
     "open_data",
     "open_official",
     "stratified_subset",
+    "turned_images",
 ]

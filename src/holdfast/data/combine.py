@@ -58,6 +58,13 @@ class Subset:
         return self.source.image(int(self.indices[index]))
 
 
+def turned_images(source: Source) -> int:
+    """How many of the images decoded so far ask to be rotated by EXIF, over all parts of a source."""
+    if isinstance(source, Joined):
+        return sum(map(turned_images, source.parts))
+    return turned_images(source.source) if isinstance(source, Subset) else getattr(source, "turned", 0)
+
+
 def stratified_subset(source: Source, size: float, *, seed: int) -> Subset:
     """A seeded random subset with every class in its share: a count (≥ 1), or a fraction (< 1)."""
     total = len(source)

@@ -3,12 +3,17 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
 from holdfast.data.source import UnreadableImage
+from holdfast.decoding import UnreadableFile, check_exif, decode
 from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"})
 
@@ -16,8 +21,8 @@ EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif",
 class FolderSource:
     """One folder per class, sorted by name; the id of an image is its path below the root."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, *, exif: str = "ignore") -> None:
+        self.root, self.exif = root, check_exif(exif)
         self.classes = tuple(sorted(entry.name for entry in _entries(root) if entry.is_dir()))
         if not self.classes:
             raise HoldfastError(f"folder:{root} must hold one folder per class, got no folder at all")
@@ -25,6 +30,12 @@ class FolderSource:
         # one array of fixed-width text instead of a list: forked workers then share its memory
         self._paths = np.array([path for path, _ in found], dtype=np.str_)
         self.targets = np.array([label for _, label in found], dtype=np.int64)
+        self._turned = _shared_bytes(len(found))  # workers note it, others read it
+
+    @property
+    def turned(self) -> int:
+        """How many of the images decoded so far, in this process and its workers, ask to be rotated by EXIF."""
+        return int(self._turned.sum())
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -36,21 +47,26 @@ class FolderSource:
     def image(self, index: int) -> Image.Image:
         """Decode one file."""
         id = self.id(index)
-        return decoded(self.root / id, id=id)
+        try:
+            found = decode(self.root / id, exif=self.exif)
+        except UnreadableFile as error:
+            raise UnreadableImage(id, str(error)) from error
+        if found.turned:
+            self._turned[index] = 1
+        return found.image
 
 
 def decoded(path: Path, *, id: str) -> Image.Image:
     """One file as an RGB image; raises :class:`UnreadableImage` with that id."""
     try:
-        with Image.open(path) as image:
-            return image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise UnreadableImage(id, str(error) or type(error).__name__) from error
+        return decode(path).image
+    except UnreadableFile as error:
+        raise UnreadableImage(id, str(error)) from error
 
 
-def open_folder(rest: str, *, split: str) -> FolderSource:
+def open_folder(rest: str, *, split: str, exif: str = "ignore") -> FolderSource:
     """``folder:DIR``. The split is the folder's business: name another folder for validation."""
-    return FolderSource(Path(rest).expanduser())
+    return FolderSource(Path(rest).expanduser(), exif=exif)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -62,8 +78,25 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _images_below(root: Path, name: str) -> Iterator[str]:
+    """Links are followed, but each folder is read once, and never a folder above: loops would repeat its images."""
+    seen = {_place(folder) for folder in (root.resolve(), *root.resolve().parents)}
     for folder, subfolders, files in os.walk(root / name, followlinks=True):
+        if _place(folder) in seen:
+            subfolders.clear()
+            continue
+        seen.add(_place(folder))
         subfolders.sort()
         for file in sorted(files):
             if os.path.splitext(file)[1].lower() in EXTENSIONS:
                 yield Path(folder, file).relative_to(root).as_posix()
+
+
+def _place(folder: str | Path) -> tuple[int, int]:
+    found = os.stat(folder)
+    return found.st_dev, found.st_ino
+
+
+def _shared_bytes(count: int) -> "Tensor":
+    import torch
+
+    return torch.zeros(count, dtype=torch.uint8).share_memory_()

@@ -73,6 +73,18 @@ def check_not_empty(source: Source, *, spec: str) -> None:
         raise HoldfastError(f"data {spec!r} must hold at least one image, got none")
 
 
+def check_known_classes(known: tuple[str, ...] | None, source: Source, *, data: str) -> None:
+    """Refuse data with as many classes as a model knows but other names; numbers name nothing and fit everything."""
+    named = [names for names in (known, source.classes) if names and names != tuple(map(str, range(len(names))))]
+    if len(named) < 2 or len(named[0]) != len(named[1]) or named[0] == named[1]:
+        return
+    first = next(number for number, (ours, theirs) in enumerate(zip(*named, strict=True)) if ours != theirs)
+    raise HoldfastError(
+        f"the model's classes must be those of {data!r}, but number {first} is {named[0][first]!r} for the model and "
+        f"{named[1][first]!r} in the data; --classes-differ measures all the same"
+    )
+
+
 def check_same_classes(train: Source, val: Source) -> None:
     """Refuse a validation source whose classes are not those of the training source."""
     if train.classes == val.classes:

@@ -25,6 +25,7 @@ class Kind(NamedTuple):
     open: Callable[..., Source]
     needs_path: bool = False
     downloads: bool = False
+    turns: bool = False  # knows EXIF rotations
 
 
 def _open_cifar_training_images(rest: str, *, split: str, kind: str, download: bool = False) -> Source:
@@ -34,7 +35,7 @@ def _open_cifar_training_images(rest: str, *, split: str, kind: str, download: b
 SOURCES: dict[str, Kind] = {
     "digits": Kind("digits[:SPLIT]", "1797 digits of scikit-learn, 32 px, embedded; train, val or test", open_digits),
     "npz": Kind("npz:FILE", "arrays x (uint8, N×H×W×3) and y, optionally classes", open_npz, needs_path=True),
-    "folder": Kind("folder:DIR", "one folder of images per class", open_folder, needs_path=True),
+    "folder": Kind("folder:DIR", "one folder of images per class", open_folder, needs_path=True, turns=True),
     "cifar10": Kind("cifar10:[DIR]", "CIFAR-10; --data.download=true fetches it", open_cifar10, downloads=True),
     "cifar100": Kind("cifar100:[DIR]", "CIFAR-100, likewise", open_cifar100, downloads=True),
     "cifar10-train": Kind(
@@ -50,7 +51,7 @@ _SLICE = re.compile(r"^(?P<spec>.*)\[(?P<start>\d*):(?P<stop>\d*)\]$")
 _JOINT = re.compile(r"\+(?=(?:" + "|".join(SOURCES) + r")(?::|\+|\[|$))")
 
 
-def open_data(spec: str, *, split: str = "val", download: bool = False) -> Source:
+def open_data(spec: str, *, split: str = "val", download: bool = False, exif: str = "ignore") -> Source:
     """Open a data source.
 
     Args:
@@ -58,15 +59,17 @@ def open_data(spec: str, *, split: str = "val", download: bool = False) -> Sourc
             ``[START:STOP]`` behind any of them takes a stretch of its images.
         split: which part to take of sources that have several and do not say.
         download: let torchvision fetch what is missing.
+        exif: ``ignore`` rotations that the EXIF data of a folder's images ask for, or ``apply`` them.
     """
-    parts = [_open_one(part, split=split, download=download) for part in _JOINT.split(spec)]
+    parts = [_open_one(part, split=split, download=download, exif=exif) for part in _JOINT.split(spec)]
     return parts[0] if len(parts) == 1 else Joined(parts)
 
 
-def _open_one(spec: str, *, split: str, download: bool) -> Source:
+def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:
     stretch = _SLICE.match(spec)
     if stretch:
-        return _stretch(_open_one(stretch["spec"], split=split, download=download), stretch, spec=spec)
+        whole = _open_one(stretch["spec"], split=split, download=download, exif=exif)
+        return _stretch(whole, stretch, spec=spec)
     name, _, rest = spec.partition(":")
     if name not in SOURCES:
         if is_official(spec):
@@ -76,7 +79,7 @@ def _open_one(spec: str, *, split: str, download: bool) -> Source:
     kind = SOURCES[name]
     if kind.needs_path and not rest:
         raise HoldfastError(f"data {spec!r} must name a path, as in {kind.form}")
-    options = {"download": download} if kind.downloads else {}
+    options = ({"download": download} if kind.downloads else {}) | ({"exif": exif} if kind.turns else {})
     source = kind.open(rest, split=split, **options)
     check_not_empty(source, spec=spec)
     return source

@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from holdfast.corruptions.catalog import ALL, SEVERITIES, STANDARD
+from holdfast.corruptions.folders import MANIFEST, read_manifest
 from holdfast.corruptions.sequences import SEQUENCES, TEST_SEQUENCES
 from holdfast.data import official
 from holdfast.data.films import Frames, open_cifar_p, open_imagenet_p
@@ -79,6 +80,19 @@ class OfficialSet:
     reader: Callable[[CellSpec], Source | SequenceSource] = field(repr=False, compare=False)
     missing: tuple[str, ...] = ()
     restricted_to: str | None = None
+
+    @property
+    def made(self) -> str | None:
+        """How ``holdfast corrupt`` made it, as its manifest says; None for a set as it is distributed."""
+        if not (self.root / MANIFEST).is_file():
+            return None
+        try:
+            manifest = read_manifest(self.root)
+            quality = manifest["quality"]
+            form = "png" if quality is None else f"jpeg:{quality}"
+            return f"made by holdfast corrupt, seed {manifest['seed']}, preset {manifest['preset']}, {form}"
+        except (HoldfastError, KeyError):
+            return "of unknown making, its manifest.json cannot be read"
 
     @property
     def names(self) -> tuple[str, ...]:

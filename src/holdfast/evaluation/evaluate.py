@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from holdfast import atomic
 from holdfast.corruptions import recorded_name
-from holdfast.data import Source
+from holdfast.data import Source, check_known_classes, turned_images
+from holdfast.decoding import check_exif, turned_warning
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attacking import fitted_corruptors
 from holdfast.evaluation.cells import Plan
@@ -58,6 +60,8 @@ def evaluate(
     interpolation: str | None = None,
     attack_batch_size: int = 64,
     shard_size: int | None = None,
+    exif: str = "ignore",
+    classes_differ: bool = False,
     show: bool | None = None,
 ) -> Records:
     """Measure a model on every cell of some suites and return what it said of every image.
@@ -87,11 +91,13 @@ def evaluate(
         interpolation: brings protocol images to ``size``.
         attack_batch_size: images that are attacked together; attacks are exact for a fixed one.
         shard_size: images per unit of work; None for 256, or fewer where they are large.
+        exif: ``ignore`` rotations that EXIF data of a folder's images ask for, or ``apply`` them.
+        classes_differ: measure a run also on data whose classes have other names than those it was trained on.
         show: show progress; None shows it on a terminal.
     """
     names = parse_suites(suites)
     _check_counts(batch_size=batch_size, attack_batch_size=attack_batch_size, shard_size=shard_size, workers=workers)
-    opened = open_evaluation_data(data, limit=limit)
+    opened = open_evaluation_data(data, limit=limit, exif=check_exif(exif))
     check_suites(names, opened)
     loaded = load_model(model)
     wanted = model_input(loaded.model, size=size, mean=mean, std=std, interpolation=interpolation)
@@ -102,6 +108,8 @@ def evaluate(
         precision = _precision(amp, where)
         judge = Judge(loaded.model, steps=steps, device=where, amp=precision)
         restricted = any(cell.restricted_to for cell in plan.cells)
+        if not classes_differ:
+            check_known_classes(loaded.classes, opened.pictures, data=opened.spec)
         plan.task.check_model(judge.probe, classes=plan.classes, restricted=restricted, data=opened.spec)
         settings: dict[str, Any] = {
             "seed": seed,
@@ -109,9 +117,13 @@ def evaluate(
             "amp": precision,
             "shard_size": shard_size or fitting_shard(steps.size or largest_size(opened.pictures)),
             "attack_batch_size": attack_batch_size,
+            **({"exif": exif} if exif != "ignore" else {}),
         }
         header = _header(loaded, opened, plan, judge, steps=steps, settings=settings)
-        with _folder(out, loaded, header, processes) as folder:
+        with (
+            _folder(out, loaded, header, processes) as folder,
+            atomic.leaving_nothing(folder, unless=lambda: any(folder.glob("*.[0-9]*.safetensors"))),
+        ):
             work = Work(
                 plan,
                 folder,
@@ -123,6 +135,8 @@ def evaluate(
                 workers=_workers(workers, where, processes),
             )
             records = _measure(_Errand(work, header, judge, steps), processes, fresh=fresh, show=show)
+        if opened.source is not None and (warning := turned_warning(turned_images(opened.source), exif=exif)):
+            logger.warning(warning)
     return records if records.folder and records.folder.exists() else replace(records, folder=None)
 
 
@@ -141,6 +155,7 @@ FINGERPRINTED = (
     "attack_batch_size",
     "shard_size",
     "versions",
+    "exif",  # only where it is applied
 )
 
 
@@ -257,7 +272,7 @@ def _header(
         "versions": versions(),
         **settings,
     }
-    return {**header, "fingerprint": fingerprint({key: header[key] for key in FINGERPRINTED})}
+    return {**header, "fingerprint": fingerprint({key: header[key] for key in FINGERPRINTED if key in header})}
 
 
 @contextmanager
@@ -306,6 +321,8 @@ def choose_device(asked: str, model: nn.Module, *, fixed: bool) -> torch.device:
     try:
         device = torch.device(asked)
         torch.empty(1, device=device)
+        if device.type == "meta":
+            raise RuntimeError("it computes nothing")
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise HoldfastError(f"device must be one that torch can use here, got {asked!r} ({reason})") from error

@@ -30,7 +30,11 @@ class Judge:
         """The answers of every view for byte images (n, 3, H, W)."""
         with self._autocast():
             pixels = self.on_device(images)  # ours alone, so it is normalised in place
-            return self._seen(pixels.sub_(self.pixels.mean).div_(self.pixels.std))
+            answers = self._seen(pixels.sub_(self.pixels.mean).div_(self.pixels.std))
+        for answer in answers.values():
+            if isinstance(answer, Tensor | list | tuple) and len(answer) != len(images):
+                raise HoldfastError(f"the model must answer every image, got {len(answer)} answers to {len(images)}")
+        return answers
 
     def on_device(self, images: Tensor) -> Tensor:
         """Byte images as [0,1] pixels on the model's device."""

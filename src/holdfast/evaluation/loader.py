@@ -117,6 +117,7 @@ def bytes_of(size: tuple[int, int]) -> int:
 
 
 def _begin_worker(number: int) -> None:
-    """One thread per worker, and Ctrl-C is the main process' business."""
+    """One thread per worker, and signals are the main process' business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     cv2.setNumThreads(0)

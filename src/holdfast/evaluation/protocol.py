@@ -131,6 +131,9 @@ class Preprocessing:
         return at_model_size(image, self, corrupted=corrupted)
 
 
+LARGEST_SIDE = 4096
+
+
 def model_input(
     model: nn.Module,
     *,
@@ -152,9 +155,16 @@ def model_input(
     )
     if len(chosen.mean) != 3 or len(chosen.std) != 3 or min(chosen.std) <= 0:
         raise HoldfastError(f"mean and std must be three values, std positive, got {chosen.mean} and {chosen.std}")
-    if chosen.size is not None and min(chosen.size) < 1:
-        raise HoldfastError(f"size must be positive, got {chosen.size}")
+    if chosen.size is not None:
+        check_side(chosen.size)
     return chosen
+
+
+def check_side(size: int | tuple[int, ...]) -> None:
+    """Refuse an image size that no model has."""
+    sides = (size,) if isinstance(size, int) else size
+    if not all(1 <= side <= LARGEST_SIDE for side in sides):
+        raise HoldfastError(f"size must be positive and at most {LARGEST_SIDE} pixels, got {size}")
 
 
 def choose_preset(images: Any, wanted: ModelInput) -> str:

@@ -20,6 +20,7 @@ from holdfast.evaluation.cells import Cell, Plan
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.loader import Chunk, Chunks, Failure, Job, chunk_loader
 from holdfast.evaluation.protocol import Steps
+from holdfast.leaving import worker_deaths
 from holdfast.models.corruptor import Corruptor
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
@@ -117,7 +118,13 @@ def run_units(
     chunks = Chunks(work.plan, jobs, steps=steps, seed=work.seed, shard_size=work.shard_size)
     loader = chunk_loader(chunks, workers=work.workers, pin=judge.device.type == "cuda")
     desk = _Desk(work, judge, watcher, corruptors or {})
-    batch: list[Chunk] = []
+    way_on = "what is recorded stays, and the same command goes on from it, with fewer --workers if need be"
+    with worker_deaths(way_on=way_on):
+        _look_at_all(loader, desk)
+
+
+def _look_at_all(loader: Iterable[Chunk | Failure], desk: "_Desk") -> None:
+    work, batch = desk.work, list[Chunk]()
     batch_size = work.batch_size if work.plan.task.together else 1
     for chunk in _safely(loader):
         if work.plan.cells[chunk.cell].attack is not None or chunk.images is None:
@@ -133,19 +140,11 @@ def run_units(
 
 
 def _safely(loader: Iterable[Chunk | Failure]) -> Iterator[Chunk]:
-    """The chunks; a worker's failure or death is one sentence."""
-    try:
-        for chunk in loader:
-            if isinstance(chunk, Failure):
-                raise HoldfastError(chunk.sentence)
-            yield chunk
-    except RuntimeError as error:
-        if "DataLoader worker" not in str(error):
-            raise
-        raise HoldfastError(
-            "a worker died, most likely for want of memory; what is recorded stays, and the same command goes on "
-            "from it, with fewer --workers if need be"
-        ) from error
+    """The chunks; a worker's failure is one sentence."""
+    for chunk in loader:
+        if isinstance(chunk, Failure):
+            raise HoldfastError(chunk.sentence)
+        yield chunk
 
 
 @dataclass

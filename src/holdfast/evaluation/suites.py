@@ -92,18 +92,18 @@ class EvaluationData:
 
     @property
     def protocol(self) -> str:
-        """``official`` or ``on-the-fly``."""
-        return OFFICIAL if self.stored is not None else ON_THE_FLY
+        """``official``, how our own ``holdfast corrupt`` made it, or ``on-the-fly``."""
+        return (self.stored.made or OFFICIAL) if self.stored is not None else ON_THE_FLY
 
 
-def open_evaluation_data(data: Source | str, *, limit: int | None = None) -> EvaluationData:
+def open_evaluation_data(data: Source | str, *, limit: int | None = None, exif: str = "ignore") -> EvaluationData:
     """Open a data spec, or take a source as it is; of data with several splits the test split, unless it says."""
     if not isinstance(data, str):
         name = str(getattr(data, "name", type(data).__name__))
         return EvaluationData(name, _slug(name), source=_first(data, limit))
     if is_official(data):
         return EvaluationData(data, _slug(data), stored=open_official(data))
-    source = open_data(data, split="test")
+    source = open_data(data, split="test", exif=exif)
     if all(WNID.fullmatch(name) for name in source.classes):  # ImageNet's own folders: their ranks must be its classes
         check_imagenet_order(source.classes, name=data)
     return EvaluationData(data, _slug(data), source=_first(source, limit))

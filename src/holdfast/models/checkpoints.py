@@ -5,7 +5,6 @@ timm's loader, which never runs code from a file.
 """
 
 import logging
-import pickle
 import re
 import sys
 from argparse import Namespace
@@ -94,8 +93,9 @@ def convert_checkpoint(path: str | Path, out: str | Path, *, model: str, ema: bo
     try:
         with atomic.new_folder(out) as unfinished:
             save_for_hf(built, str(unfinished), model_args=arguments or None, safe_serialization=True)
-    except OSError as error:
-        raise HoldfastError(f"cannot write OUT {str(out)!r}: {error.strerror}") from error
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise HoldfastError(f"OUT {str(out)!r} cannot be written ({reason})") from error
     return built
 
 
@@ -108,15 +108,9 @@ def read_weights(path: str | Path, *, ema: bool | None = None) -> State:
         if ema and not _has_ema(path):
             raise HoldfastError(f"{path.name} holds no averaged (EMA) weights; leave out ema=True or --ema")
         state = load_state_dict(str(path), use_ema=ema is not False)
-    except (
-        RuntimeError,
-        EOFError,
-        OSError,
-        SafetensorError,
-        KeyError,
-        AttributeError,
-        pickle.UnpicklingError,
-    ) as error:
+    except HoldfastError:
+        raise
+    except Exception as error:  # a broken file can raise anything on its way through zip, pickle and torch
         if "weights_only" in str(error):
             raise HoldfastError(
                 f"{path.name} was refused: it holds Python objects beside weights, and reading those could run code"
@@ -127,6 +121,9 @@ def read_weights(path: str | Path, *, ema: bool | None = None) -> State:
     tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
     if not tensors:
         raise HoldfastError(f"{path.name} holds no weights under state_dict, state_dict_ema or model, nor at its top")
+    empty = next((key for key, value in tensors.items() if value.numel() == 0), None)
+    if empty is not None:  # its shape could be anything, and a model of that shape would take any amount of memory
+        raise HoldfastError(f"{path.name} must hold weights, but {empty} is empty, {tuple(tensors[empty].shape)}")
     return tensors
 
 
@@ -159,7 +156,7 @@ def _rename(state: Mapping[str, Tensor]) -> State:
 def architecture_arguments(state: Mapping[str, Tensor], model: str) -> dict[str, Any]:
     """What a file's keys say about the architecture, as keyword arguments of the model of that name."""
     arguments: dict[str, Any] = {}
-    if "head.weight" in state:
+    if "head.weight" in state and state["head.weight"].ndim:
         arguments["num_classes"] = len(state["head.weight"])
     if any(".patch_reasoning." in key or key.endswith(".attn.fc.weight") for key in state):
         arguments["conv_qkv"] = True

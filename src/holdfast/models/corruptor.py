@@ -3,12 +3,13 @@
 AFAT (Guo et al.), Eq. 1. Pure functions first; `Corruptor` owns the two weights.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -122,22 +123,31 @@ class Corruptor(nn.Module):
 def save_corruptor(corruptor: Corruptor, path: str | Path) -> None:
     """Write the weights and the grid they belong to as one safetensors file."""
     shape = {"rows": corruptor.grid[0], "columns": corruptor.grid[1], "patch_size": corruptor.patch_size}
-    metadata = {name: str(value) for name, value in shape.items()}
-    save_file({key: value.contiguous() for key, value in corruptor.state_dict().items()}, path, metadata=metadata)
+    weights = {key: value.detach().cpu().contiguous() for key, value in corruptor.state_dict().items()}
+    # a single entry: safetensors writes several in any order, and equal weights should be equal files
+    Path(path).write_bytes(save(weights, metadata={"corruptor": json.dumps(shape)}))
 
 
 def load_corruptor(path: str | Path) -> Corruptor:
     """Read what `save_corruptor` wrote."""
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata() or {}
-        weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
-    missing = {"rows", "columns", "patch_size"} - set(metadata)
-    if missing or set(weights) != {"patch_embed.weight", "fc.weight"}:
-        raise HoldfastError(f"{path} must be a corruptor's file (save_corruptor), got entries {sorted(weights)}")
-    grid = (int(metadata["rows"]), int(metadata["columns"]))
-    channels = weights["patch_embed.weight"].shape[1]
-    corruptor = Corruptor(grid, patch_size=int(metadata["patch_size"]), channels=channels)
-    corruptor.load_state_dict(weights)
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+        shape = json.loads(metadata["corruptor"]) if "corruptor" in metadata else metadata
+        rows, columns, patch_size = (int(shape[name]) for name in ("rows", "columns", "patch_size"))
+        channels, patches = weights["patch_embed.weight"].shape[1], rows * columns
+        held = {key: tuple(value.shape) for key, value in weights.items()}
+        # before anything is built: a file of 200 bytes could ask for any amount of memory
+        if held != {"patch_embed.weight": (1, channels, patch_size, patch_size), "fc.weight": (patches, patches)}:
+            raise ValueError(f"{rows}×{columns} patches of {patch_size} pixels, but weights {held}")
+        corruptor = Corruptor((rows, columns), patch_size=patch_size, channels=channels)
+        corruptor.load_state_dict(weights)
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError, IndexError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or (str(error).splitlines() or [""])[0]
+        raise HoldfastError(
+            f"{str(path)!r} must be a corruptor's file (save_corruptor); it is none ({reason})"
+        ) from error
     return corruptor
 
 

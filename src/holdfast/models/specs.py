@@ -1,6 +1,7 @@
 """Any model by a short text: ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``."""
 
 import importlib
+import json
 import logging
 import sys
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.model_names import FORMS, model_spec
 from holdfast.models import create_model, model_names
 from holdfast.models.checkpoints import architecture_arguments, load_checkpoint, read_weights
-from holdfast.models.tora_files import DESCRIPTION, load_tora
+from holdfast.models.hub import quick_hub
+from holdfast.models.tora_files import BACKBONE, DESCRIPTION, load_tora
 from holdfast.models.wrappers import without_wrappers
 
 
@@ -27,11 +29,13 @@ class LoadedModel:
         model: the module.
         name: how records name it.
         folder: the run it comes from, where its records belong; None for all other models.
+        classes: what its answers mean, where its files tell.
     """
 
     model: nn.Module
     name: str
     folder: Path | None = None
+    classes: tuple[str, ...] | None = None
 
 
 def load_model(model: nn.Module | str | Path) -> LoadedModel:
@@ -50,12 +54,25 @@ def load_model(model: nn.Module | str | Path) -> LoadedModel:
 def _of_run(rest: str) -> LoadedModel:
     folder = Path(rest).expanduser()
     if (folder / DESCRIPTION).is_file():  # a ViT with adapters
-        return LoadedModel(load_tora(folder), f"run:{folder}", folder)
-    return LoadedModel(_of_folder(folder, what="a finished run's folder"), f"run:{folder}", folder)
+        return LoadedModel(load_tora(folder), f"run:{folder}", folder, _class_names(folder / BACKBONE))
+    model = _of_folder(folder, what="a finished run's folder")
+    return LoadedModel(model, f"run:{folder}", folder, _class_names(folder))
 
 
 def _of_local_dir(rest: str) -> LoadedModel:
-    return LoadedModel(_of_folder(Path(rest).expanduser(), what="a converted model's folder"), f"local-dir:{rest}")
+    folder = Path(rest).expanduser()
+    model = _of_folder(folder, what="a converted model's folder")
+    return LoadedModel(model, f"local-dir:{rest}", classes=_class_names(folder))
+
+
+def _class_names(folder: Path) -> tuple[str, ...] | None:
+    """The names that training wrote beside the model; none for plain numbers, which name nothing."""
+    try:
+        names = json.loads((folder / "config.json").read_text(encoding="utf-8"))["label_names"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    whole = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return tuple(names) if whole and names else None
 
 
 def _of_folder(folder: Path, *, what: str) -> nn.Module:
@@ -83,7 +100,8 @@ def _of_timm(rest: str) -> LoadedModel:
     level = hub.level
     hub.setLevel(logging.ERROR)  # it tells of every attempt; one sentence at the end is enough
     try:
-        return LoadedModel(create_model(name, pretrained=True), f"timm:{name}")
+        with quick_hub():
+            return LoadedModel(create_model(name, pretrained=True), f"timm:{name}")
     except HoldfastError:
         raise
     except Exception as error:  # every transport of huggingface_hub has exceptions of its own
@@ -102,7 +120,7 @@ def _told_by(path: Path, name: str) -> dict[str, Any]:
     config = timm.get_pretrained_cfg(name)
     classifier = (config.classifier if config is not None else None) or "head"
     head = f"{classifier if isinstance(classifier, str) else classifier[0]}.weight"
-    return {"num_classes": len(state[head])} if head in state else {}
+    return {"num_classes": len(state[head])} if head in state and state[head].ndim else {}
 
 
 def _of_python(rest: str) -> LoadedModel:
@@ -110,7 +128,10 @@ def _of_python(rest: str) -> LoadedModel:
     if not function:
         raise HoldfastError(f"model python:{rest} must name a module and a function, as in python:my_models:build")
     make = _imported(module, function)
-    model = make()
+    try:
+        model = make()
+    except (Exception, SystemExit) as error:  # whatever somebody else's code raises
+        raise HoldfastError(f"python:{rest} has raised {type(error).__name__} ({_line(error)})") from error
     if not isinstance(model, nn.Module):
         raise HoldfastError(f"python:{rest} must return a torch module, got {type(model).__name__}")
     return LoadedModel(model, f"python:{rest}")
@@ -120,7 +141,7 @@ def _imported(module: str, function: str) -> Callable[[], object]:
     sys.path.insert(0, "")  # modules of the working folder count, as for python itself
     try:
         found = getattr(importlib.import_module(module), function, None)
-    except ImportError as error:
+    except (Exception, SystemExit) as error:  # a missing module, or whatever it raises
         raise HoldfastError(f"python:{module}:{function} cannot be imported ({_line(error)})") from error
     finally:
         sys.path.remove("")
@@ -135,7 +156,7 @@ def architecture_of(model: nn.Module) -> str:
     return str(config.get("architecture") or type(without_wrappers(model)).__name__)
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

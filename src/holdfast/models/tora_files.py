@@ -53,7 +53,11 @@ def attach_tora(model: nn.Module, folder: str | Path, *, other_weights: bool = F
     """
     folder = Path(folder)
     described = read_description(folder)
-    adapted = tora(model, **described["settings"])
+    try:
+        adapted = tora(model, **described["settings"])
+    except (TypeError, ValueError, KeyError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise HoldfastError(f"{str(folder / DESCRIPTION)!r} must describe a TORA of this ViT ({reason})") from error
     shape = _shape(adapted.backbone)
     if any(described[name] != shape[name] for name in SHAPE):
         theirs, ours = (", ".join(f"{name} {of[name]}" for name in SHAPE) for of in (described, shape))
@@ -98,9 +102,14 @@ def load_added(model: ToraViT, folder: str | Path) -> None:
 def read_description(folder: Path) -> dict[str, Any]:
     """What ``tora.json`` says."""
     try:
-        return json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        kinds = {"settings": dict, "backbone_fingerprint": str, **dict.fromkeys(SHAPE, int)}
+        whole = all(isinstance(described[name], kind) for name, kind in kinds.items())
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise HoldfastError(f"{str(folder)!r} must hold {DESCRIPTION} and {WEIGHTS} of a finished TORA run") from error
+    if not whole:
+        raise HoldfastError(f"{str(folder / DESCRIPTION)!r} is damaged: it does not describe a TORA run")
+    return described
 
 
 def added_state(model: ToraViT) -> dict[str, torch.Tensor]:

@@ -14,12 +14,19 @@ from holdfast.errors import HoldfastError
 
 HEADER, IMAGES, FOLDER = "evaluation.json", "images.safetensors", "records"
 FORMAT = 2  # of what is written; another number never mixes with this one. Format 1 is read
+KINDS: dict[str, type] = {
+    **dict.fromkeys(("format", "shard_size", "images", "classes", "limit", "seed", "attack_batch_size"), int),
+    **dict.fromkeys(("fingerprint", "task", "model", "architecture", "model_fingerprint", "data", "data_label"), str),
+    **dict.fromkeys(("data_fingerprint", "label", "preset", "frost", "amp", "exif"), str),
+    **dict.fromkeys(("views", "partial"), list),
+    **dict.fromkeys(("preprocessing", "versions"), dict),
+}
 CLASSIFICATION = "classification"  # what records without a task are of
 
 
 def write_header(folder: Path, header: Mapping[str, Any]) -> None:
     """Write ``evaluation.json``."""
-    atomic.write_text(folder / HEADER, json.dumps(dict(header), indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    atomic.write_text(folder / HEADER, json.dumps(dict(header), indent=2, sort_keys=True) + "\n")
 
 
 def read_header(folder: Path) -> dict[str, Any]:
@@ -27,13 +34,27 @@ def read_header(folder: Path) -> dict[str, Any]:
     try:
         header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
         missing = [key for key in ("fingerprint", "shard_size", "views") if key not in header]
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise HoldfastError(f"{str(folder / HEADER)!r} cannot be read as the header of records") from error
+    if not isinstance(header, dict):
+        raise HoldfastError(f"{str(folder / HEADER)!r} cannot be read as the header of records")
     if missing:
         raise HoldfastError(f"{str(folder / HEADER)!r} must name {', '.join(missing)}, but does not")
+    _check_kinds(header, folder)
     if header.get("format", FORMAT) > FORMAT:
         raise HoldfastError(f"{str(folder / HEADER)!r} was written by a later Holdfast; update to read it")
     return {"task": CLASSIFICATION, **header}
+
+
+def _check_kinds(header: Mapping[str, Any], folder: Path) -> None:
+    """Refuse a header that holds something else than we write, before anybody counts on it."""
+    for key, kind in KINDS.items():
+        value = header.get(key)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise HoldfastError(f"{str(folder / HEADER)!r} must hold {key} as {kind.__name__}, got {value!r:.60}")
+    texts = [*header["views"], *(header.get("partial") or [])]
+    if not header["views"] or not all(isinstance(text, str) for text in texts) or header["shard_size"] < 1:
+        raise HoldfastError(f"{str(folder / HEADER)!r} is damaged: views, partial and shard_size are not what we write")
 
 
 def write_images(folder: Path, ids: Sequence[str], targets: np.ndarray) -> None:

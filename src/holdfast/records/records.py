@@ -181,7 +181,7 @@ def read_records(folder: Path, *, cells: Sequence[str] | None = None) -> Records
     found: dict[str, list[Unit]] = {}
     unread: list[str] = []
     incomplete = {}
-    for name, units in _units(folder, shards=shards, fingerprint=header["fingerprint"], wanted=cells, unread=unread):
+    for name, units in _units(folder, header, shards=shards, wanted=cells, unread=unread):
         if len(units) == shards:
             found[name] = units
         else:
@@ -202,7 +202,7 @@ def read_records(folder: Path, *, cells: Sequence[str] | None = None) -> Records
 
 
 def _units(
-    folder: Path, *, shards: int, fingerprint: str, wanted: Sequence[str] | None, unread: list[str]
+    folder: Path, header: Mapping[str, Any], *, shards: int, wanted: Sequence[str] | None, unread: list[str]
 ) -> Iterator[tuple[str, list[Unit]]]:
     """The readable units of every cell, by the cell's name: what a file's name says, its header confirms."""
     for name, paths in shard_paths(folder, wanted=wanted).items():
@@ -213,7 +213,7 @@ def _units(
             except DamagedUnit as error:
                 unread.append(str(error))
                 continue
-            if unit.header["fingerprint"] != fingerprint:
+            if any(unit.header.get(key) != header[key] for key in ("fingerprint", "views")):
                 unread.append(f"{path.name} belongs to other records")
             elif units and set(unit.arrays) != set(units[0].arrays):
                 unread.append(f"{path.name} is damaged: it holds other fields than its neighbours")

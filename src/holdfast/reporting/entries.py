@@ -128,7 +128,7 @@ def _key(records: Records) -> tuple[str, ...]:
     header = records.header
     content = str(header.get("data_fingerprint", ""))
     spec = str(header.get("data", "data"))
-    stored = header.get("label") == "official"  # the fingerprint of stored sets knows names and classes only
+    stored = header.get("label") != "on-the-fly"  # the fingerprint of stored sets knows names and classes only
     return (
         spec.partition(":")[0] if stored else "" if content else spec,
         str(header.get("label", "")),

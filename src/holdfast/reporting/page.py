@@ -12,6 +12,7 @@ from markupsafe import Markup
 from holdfast import atomic
 from holdfast._version import __version__
 from holdfast.errors import HoldfastError, nearest
+from holdfast.idle_parts import idle_parts
 from holdfast.metrics.comparison import Comparison
 from holdfast.records.records import Records
 from holdfast.reporting.analysis_section import analysis_pictures
@@ -126,7 +127,7 @@ def page(runs: Sequence[Run], *, title: str = "", out: Path | None = None) -> st
         lead=lead(runs, sets),
         contents=[*contents, ("reproduce", "Reproduce it"), ("meanings", "Definitions")],
         sentences=[sentence for part in parts for sentence in part.sentences],
-        notes=[*unmeasured(runs), *problems],
+        notes=[*unmeasured(runs), *idle(runs), *problems],
         parts=parts,
         sections=sections,
         origins=[origin(run) for run in runs],
@@ -189,6 +190,11 @@ def unmeasured(runs: Sequence[Run]) -> list[str]:
     without = [run.name for run in runs if not any(records.cells for records in run.records)]
     text = f"Not evaluated yet: {_listed(without)}. Run holdfast evaluate and write the report again."
     return [text] if without else []
+
+
+def idle(runs: Sequence[Run]) -> list[str]:
+    """Parts of the objectives that did nothing while the runs were trained."""
+    return [f"{run.name}: {sentence}." for run in runs for sentence in idle_parts(run.log)]
 
 
 def export(runs: Sequence[Run], *, format: str) -> str:

@@ -8,7 +8,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import yaml
 from safetensors import SafetensorError, safe_open
 
 from holdfast.analysis.results import FOLDER as ANALYSIS
@@ -17,6 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model_names import model_spec
 from holdfast.records.records import HEADER, Records, load_records
 from holdfast.reporting.text import clean_name, distinct
+from holdfast.yaml_files import read_yaml
 
 OWN_FILES = ("recipe.yaml", "records", "log.jsonl", "analysis", HEADER)
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # saved beside the parameters, not trained
@@ -133,8 +133,8 @@ def _read(run: Path | str | Records, *, name: str, number: int) -> Run:
 
 def _recipe(path: Path, notes: list[str]) -> Mapping[str, Any]:
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (OSError, ValueError, yaml.YAMLError):
+        values = read_yaml(path.read_text(encoding="utf-8"), name=path.name) if path.exists() else {}
+    except (OSError, ValueError):
         values = None
     if not isinstance(values, Mapping):
         notes.append(f"{path.name} cannot be read")
@@ -157,9 +157,10 @@ def _log(path: Path, notes: list[str]) -> tuple[Mapping[str, Any], ...]:
 def _entry(line: str) -> Mapping[str, Any] | None:
     try:
         entry = json.loads(line)
-    except ValueError:  # a kill has cut it short
+    except (ValueError, RecursionError):  # a kill has cut it short
         return None
-    return entry if isinstance(entry, Mapping) and "event" in entry and "step" in entry else None
+    whole = isinstance(entry, Mapping) and isinstance(entry.get("event"), str) and isinstance(entry.get("step"), int)
+    return entry if whole else None
 
 
 def _results(folder: Path, notes: list[str]) -> tuple[Result, ...]:

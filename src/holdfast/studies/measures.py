@@ -1,6 +1,5 @@
 """Measures one trained run of a study, through ``holdfast.evaluate`` and ``holdfast.analyze``."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from holdfast.analysis.results import Result
 from holdfast.analysis.settings import Settings
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.studies.plan import Study
+from holdfast.training.journal import read_log
 
 ANALYSED = 256  # images that are looked at for attention: enough for a mean, and attention maps are slow
 SETTINGS = Settings(masks=4, occlusion_images=ANALYSED)
@@ -43,7 +43,6 @@ def measure(
 
 def traces(folder: Path) -> dict[str, np.ndarray]:
     """What the training logged over its steps, (T, 2) by name: whether a method was at work at all."""
-    lines = map(json.loads, (folder / "log.jsonl").read_text(encoding="utf-8").splitlines())
-    steps = [line for line in lines if line["event"] == "step"]
+    steps = [line for line in read_log(folder / "log.jsonl") if line["event"] == "step"]
     found = {name: [(line["step"], line[name]) for line in steps if name in line] for name in TRACED}
     return {name: np.array(points, dtype=np.float64) for name, points in found.items() if points}

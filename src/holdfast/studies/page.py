@@ -1,5 +1,6 @@
 """What people see of a study: one table, plots, and a verdict on every claim, all recomputed from the results."""
 
+import html
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def page(study: Study, results: Results) -> str:
     """The whole page as Markdown."""
     columns = available(results)
     parts = [
-        f"# {study.title or study.name}",
+        f"# {_plain(study.title or study.name)}",
         markdown_table(results),
         "\n".join(f"- **{column.title}**: {column.says}" for column in columns.values()),
         "Mean ± standard deviation over the seeds. " + _images(results),
@@ -165,8 +166,12 @@ def _images(results: Results) -> str:
 
 
 def _plain(text: str) -> str:
-    return text.replace("|", r"\|").replace("\n", " ") or "run"
+    """Text of a table's cell: no raw HTML, no links, no new columns."""
+    safe = html.escape(text, quote=False).replace("|", r"\|").replace("[", r"\[")
+    return " ".join(safe.split()) or "run"
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n') else text
+    """Text of a CSV cell; one that a spreadsheet would take for a formula gets an apostrophe in front."""
+    text = f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n\r') else text

@@ -16,12 +16,26 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from holdfast.errors import HoldfastError, nearest
+from holdfast.names import file_name
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import load_recipe, merge
+from holdfast.yaml_files import read_yaml
 
+SHAPES: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "recipe": (str, "the name of a recipe"),
+    "test": (str, "a data spec"),
+    "extends": (str, "the name of a study"),
+    "common": (Mapping, "recipe values"),
+    "rows": (Mapping, "recipe values by name"),
+    "steps": (Mapping, "recipe values by name"),
+    "sweep": (Mapping, "lists of recipe values by path"),
+    "seeds": (list, "a list of whole numbers"),
+    "suites": (list, "a list of names"),
+    "analyses": (list, "a list of names"),
+    "claims": (list, "a list of claims"),
+    "limit": (int, "a whole number"),
+}
 REFERENCE = re.compile(r"\{([^{}]+)\}")  # {row}: the folder of that row's run with the same seed
 
 
@@ -101,7 +115,7 @@ def study_names() -> list[str]:
 
 def headline(name: str) -> str:
     """The first comment line of a study: what it asks."""
-    return _title(_find(name).read_text(encoding="utf-8"))
+    return _title(_text(_find(name)))
 
 
 def load_study(
@@ -123,22 +137,23 @@ def load_study(
         test: other test data.
         limit: another number of test images.
     """
-    text = _find(name).read_text(encoding="utf-8")
+    text = _text(_find(name))
     path = Path(name)  # sentences name a shipped study as it was asked for
     values = _extended(_read(text, path), path)
     steps, every_row = values.get("steps") or {}, _rows(values, path)
     _check_references(steps | every_row, path)
+    _check_folders([*steps, *every_row], path)
     values["rows"] = _chosen(every_row, rows, path)
     # a row that was not asked for is still there for others to start from
     values["steps"] = {**steps, **{name: row for name, row in every_row.items() if name not in values["rows"]}}
-    claims = [Claim(**claim) for claim in values.get("claims", ())]
+    claims = [_claim(claim, rows=every_row, path=path) for claim in values.get("claims") or ()]
     study = Study(
         name=str(name).removesuffix(".yaml").strip("/").replace("/", "-"),
         title=_title(text),
         **values
         | {
             "common": merge(values.get("common", {}), overrides or {}),
-            "seeds": tuple(seeds or values.get("seeds", Study.seeds)),
+            "seeds": _seeds(seeds or values.get("seeds", Study.seeds), path),
             "test": test or values["test"],
             "limit": values.get("limit") if limit is None else limit,
             "suites": tuple(values.get("suites", Study.suites)),
@@ -146,18 +161,25 @@ def load_study(
             "claims": tuple(claim for claim in claims if {claim.row, claim.against} <= set(values["rows"])),
         },
     )
-    if study.limit is not None and study.limit < 1:
+    if study.limit is not None and (not _is_count(study.limit) or study.limit < 1):
         raise HoldfastError(f"limit of a study must be at least 1 test image, got {study.limit}")
     for run in (*study.steps, *study.rows):
         study.recipe_of(run, study.seeds[0])  # a misspelt key is found before the first run
     return study
 
 
-def _extended(values: dict[str, Any], path: Path) -> dict[str, Any]:
+def row_file_name(row: str) -> str:
+    """A row's name as a file's; never one that leads elsewhere."""
+    return file_name(row, allowed="=.+-").lstrip(".") or "run"
+
+
+def _extended(values: dict[str, Any], path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The study's values, completed by those of the study that it extends."""
     if "extends" in values:
         parent = _find(values.pop("extends"))
-        inherited = _extended(_read(parent.read_text(encoding="utf-8"), parent), parent)
+        if parent.resolve() in above:
+            raise HoldfastError(f"study {str(path)!r} extends itself in the end, by way of {str(parent)!r}")
+        inherited = _extended(_read(_text(parent), parent), parent, (*above, parent.resolve()))
         common = merge(inherited.get("common", {}), values.get("common", {}))
         inherited = {key: value for key, value in inherited.items() if key not in ("rows", "steps", "sweep", "claims")}
         values = {**inherited, **values, "common": common}
@@ -170,22 +192,78 @@ def _extended(values: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _read(text: str, path: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise HoldfastError(f"study {str(path)!r} must be YAML ({' '.join(str(error).split())})") from error
+    values = read_yaml(text, name=f"study {str(path)!r}")
     known = {item.name for item in fields(Study)} - {"name", "title"} | {"sweep", "extends"}
     if not isinstance(values, dict):
         raise HoldfastError(f"study {str(path)!r} must hold keys such as recipe and rows, got {type(values).__name__}")
     for key in values:
         if key not in known:
             raise HoldfastError(f"unknown study key {key!r} in {str(path)!r}{nearest(str(key), known)}")
-    return values
+        kind, words = SHAPES[key]
+        if values[key] is not None and not isinstance(values[key], kind):
+            raise HoldfastError(f"{key} of study {str(path)!r} must be {words}, got {values[key]!r}")
+    for key in ("suites", "analyses"):
+        if not all(isinstance(name, str) for name in values.get(key) or ()):
+            raise HoldfastError(f"{key} of study {str(path)!r} must be a list of names, got {values[key]!r}")
+    return {key: value for key, value in values.items() if value is not None or key == "limit"}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise HoldfastError(f"study {str(path)!r} cannot be read ({' '.join(str(error).split())})") from error
+
+
+def _seeds(seeds: Sequence[Any], path: Path) -> tuple[int, ...]:
+    """At least one, none twice: a seed that is counted twice would narrow every interval for nothing."""
+    if not seeds or not all(_is_count(seed) and seed >= 0 for seed in seeds):
+        raise HoldfastError(f"seeds of study {str(path)!r} must be whole numbers from 0, got {list(seeds)}")
+    if len(set(seeds)) < len(seeds):
+        raise HoldfastError(f"seeds of study {str(path)!r} must differ, got {list(seeds)}")
+    return tuple(seeds)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _claim(values: Any, *, rows: Mapping[str, Any], path: Path) -> Claim:
+    """A claim about rows of the study; whether its column is measured is known to ``studies.checks``."""
+    if not isinstance(values, Mapping) or not all(isinstance(value, str) for value in values.values()):
+        raise HoldfastError(f"every claim of study {str(path)!r} must hold texts such as says and row, got {values!r}")
+    try:
+        claim = Claim(**values)
+    except TypeError as error:
+        raise HoldfastError(
+            f"every claim of study {str(path)!r} must hold says, row, against and column ({error})"
+        ) from error
+    for row in (claim.row, claim.against):
+        if row not in rows:
+            hint = nearest(row, rows) or f"; it has {', '.join(map(repr, rows))}"
+            raise HoldfastError(f"claim {claim.says!r} of study {str(path)!r} names no row of it: {row!r}{hint}")
+    return claim
+
+
+def _check_folders(runs: Sequence[str], path: Path) -> None:
+    """Two rows whose names become the same folder would take each other's runs."""
+    first: dict[str, str] = {}
+    for run in runs:
+        other = first.setdefault(row_file_name(run).casefold(), run)
+        if other != run:
+            raise HoldfastError(
+                f"rows {other!r} and {run!r} of study {str(path)!r} would share the folder {row_file_name(run)!r}"
+            )
 
 
 def _rows(values: dict[str, Any], path: Path) -> dict[str, Mapping[str, Any]]:
     """The rows, times the grid of the sweep."""
     rows, sweep = values.get("rows") or {"": {}}, values.pop("sweep", None) or {}
+    for key in (*rows, *(values.get("steps") or {}), *sweep):
+        if not isinstance(key, str):
+            raise HoldfastError(f"rows, steps and sweeps of study {str(path)!r} must have texts as names, got {key!r}")
+    if not all(isinstance(choices, list) and choices for choices in sweep.values()):
+        raise HoldfastError(f"every value of the sweep of study {str(path)!r} must be a list of choices")
     if not all(isinstance(run, Mapping) for run in (*rows.values(), *(values.get("steps") or {}).values())):
         raise HoldfastError(f"every row and step of study {str(path)!r} must hold recipe values, {{}} for none")
     grid = itertools.product(*([(key, value) for value in choices] for key, choices in sweep.items()))

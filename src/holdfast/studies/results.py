@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from holdfast import atomic
 from holdfast.corruptions.catalog import ALL, SEVERITIES
 from holdfast.errors import HoldfastError
-from holdfast.names import file_name
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, spec_of
 from holdfast.records.header import CLASSIFICATION
-from holdfast.studies.plan import Study
+from holdfast.studies.plan import Study, row_file_name
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import as_values
 
@@ -74,7 +73,7 @@ def fingerprint(study: Study, row: str, seed: int) -> str:
 
 
 # what recipes learnt to say after results were published; at its default such a value changes nothing
-LATER_VALUES = (("augment", "erasing_order"),)
+LATER_VALUES = (("augment", "erasing_order"), ("data", "exif"))
 
 
 def _drop_defaults_of_later_values(recipe: dict[str, Any]) -> None:
@@ -89,23 +88,18 @@ def result_path(folder: Path, row: str, seed: int) -> Path:
     return folder / "results" / f"{row_file_name(row)}-seed{seed}.safetensors"
 
 
-def row_file_name(row: str) -> str:
-    """A row's name as a file's."""
-    return file_name(row, allowed="=.+-") or "run"
-
-
 def write_result(path: Path, result: RunResult) -> None:
     """Write one result, renamed into place."""
     arrays = dict(_packed(cell, values) for cell, values in result.right.items())
     arrays |= {f"measure/{name}": values.astype(np.float32) for name, values in result.measures.items()}
     arrays |= {f"trace/{name}": values.astype(np.float32) for name, values in result.traces.items()}
     images = len(next(iter(result.right.values()), ()))
-    header = {"row": result.row, "seed": result.seed, "images": images, **result.header}
+    header = {"row": result.row, "seed": result.seed, "images": images, **result.header, "checksum": _checksum(arrays)}
     metadata = {"holdfast": json.dumps(header, sort_keys=True, ensure_ascii=False)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic.replacing(path) as unfinished:
-            save_file(arrays, unfinished, metadata=metadata)
+            unfinished.write_bytes(save(arrays, metadata=metadata))
     except OSError as error:
         out = str(path.parent.parent)
         raise HoldfastError(f"out must be a folder we can write to, got {out!r} ({error.strerror})") from error
@@ -117,8 +111,14 @@ def read_result(path: Path) -> RunResult:
         with safe_open(path, framework="numpy") as file:
             header = json.loads(file.metadata()["holdfast"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        if header.pop("checksum", None) not in (None, _checksum(arrays)):
+            raise ValueError("its content does not match its checksum")
+        return _result(header, arrays)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise HoldfastError(f"{str(path)!r} cannot be read as a result of a study; delete it to do it again") from error
+
+
+def _result(header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> RunResult:
     right = {
         name.partition("/")[2]: _unpacked(values, header["images"]) if name.startswith("bits/") else values
         for name, values in arrays.items()
@@ -128,7 +128,15 @@ def read_result(path: Path) -> RunResult:
         {name.removeprefix(kind): values for name, values in arrays.items() if name.startswith(kind)}
         for kind in ("measure/", "trace/")
     )
-    return RunResult(header.pop("row"), header.pop("seed"), right, measures, header, traces)
+    return RunResult(str(header.pop("row")), int(header.pop("seed")), right, measures, header, traces)
+
+
+def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        digest.update(f"{name}\0{arrays[name].dtype.str}\0{arrays[name].shape}".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
 
 
 def _packed(cell: str, values: np.ndarray) -> tuple[str, np.ndarray]:

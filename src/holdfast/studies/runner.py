@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from rich.console import Console
@@ -20,8 +21,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from holdfast import atomic
 from holdfast._version import __version__
 from holdfast.errors import HoldfastError
+from holdfast.leaving import Terminated, leave_with_parent
+from holdfast.studies.checks import check_study
 from holdfast.studies.measures import measure, traces
-from holdfast.studies.plan import Study
+from holdfast.studies.plan import Study, row_file_name
 from holdfast.studies.results import (
     RunResult,
     adopt,
@@ -29,7 +32,6 @@ from holdfast.studies.results import (
     fingerprint,
     result_of,
     result_path,
-    row_file_name,
     write_result,
 )
 from holdfast.training.run_folder import RunFolder
@@ -53,6 +55,8 @@ def run_study(
     if processes < 1:
         raise HoldfastError(f"processes must be at least 1, got {processes}")
     missing = missing_runs(study, out)
+    if missing:
+        check_study(study)
     if adopted := adopt(out, study, missing):
         console.print(f"{len(adopted)} of the runs were done by other studies beside this one", highlight=False)
         missing = [run for run in missing if run not in adopted]
@@ -122,10 +126,15 @@ def _side_by_side(
                 tell(going.values())
                 for future in wait(going, return_when=FIRST_COMPLETED).done:
                     yield going.pop(future), future.result()
-        except BaseException:
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             for child in multiprocessing.active_children():
                 child.terminate()  # a training saves itself first, an evaluation has kept what it finished
+            if isinstance(error, BrokenProcessPool):
+                raise HoldfastError(
+                    "processes: one of them died, perhaps for lack of memory; the same command goes on where it was, "
+                    "with fewer --processes if need be"
+                ) from error
             raise
 
 
@@ -150,6 +159,7 @@ def _share_cores(processes: int) -> None:
     import torch
 
     torch.set_num_threads(max(1, torch.get_num_threads() // processes))
+    leave_with_parent()
 
 
 def run_path(out: Path, name: str, seed: int) -> Path:
@@ -168,7 +178,7 @@ def do_run(study: Study, name: str, seed: int, *, out: Path, show: bool = False)
         with _cost(folder, "train"):
             result = train(recipe, out=folder, resume=True, show=show)
         if result.stopped_by:
-            raise KeyboardInterrupt
+            raise Terminated if result.stopped_by == signal.SIGTERM else KeyboardInterrupt
     if name not in study.rows or result_of(out, study, name, seed) is not None:
         return sum(_read_cost(folder).values())
     with _cost(folder, "measure"):

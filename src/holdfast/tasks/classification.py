@@ -81,6 +81,8 @@ class Classification:
                 came = tuple(logits.shape) if hasattr(logits, "shape") else type(logits).__name__
                 where = f" in view {view!r}" if view else ""
                 raise HoldfastError(f"the model must return logits of shape (images, classes), got {came}{where}")
+            if not bool(logits.max(dim=1).values.isfinite().all()):
+                raise HoldfastError("the model must return numbers, got NaN or infinity for a plain image")
         widths = {view: logits.shape[1] for view, logits in answers.items()}
         if len(set(widths.values())) != 1:
             raise HoldfastError(f"all views of a model must have the same number of classes, got {widths}")

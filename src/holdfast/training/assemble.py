@@ -1,8 +1,8 @@
 """From a recipe to everything that the loop moves. What is wrong with a recipe is said here, before the first step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
@@ -46,6 +46,12 @@ class Stage:
     classes: tuple[str, ...]
     steps_per_epoch: int
     epochs: int
+    player_starts: Mapping[str, Mapping[str, Tensor]]  # the objective's own modules before the first step
+
+    @property
+    def val_images(self) -> TransformedImages:
+        """The validation images."""
+        return cast(TransformedImages, self.val_batches.dataset)
 
     @property
     def steps(self) -> int:
@@ -91,6 +97,7 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
             context |= {"task_loss": task.loss, "goal": task.goal}
             context |= phase_context(recipe.tora)
             objective = build_objective(recipe.objective.name, recipe.objective.options, context)
+    check_model(bare, image, task=task, classes=len(train.classes), data=recipe.data.train)
     if recipe.train.grad_checkpointing:
         bare.set_grad_checkpointing(True)
     bare.to(accelerator.device)
@@ -124,13 +131,42 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
         classes=train.classes,
         steps_per_epoch=steps_per_epoch,
         epochs=epochs,
+        player_starts=player_starts(objective),
     )
+
+
+def player_starts(objective: Objective) -> dict[str, dict[str, Tensor]]:
+    """Copies of an objective's own modules as they begin."""
+    modules = objective.modules if isinstance(objective, Player) else {}
+    return {
+        name: {key: value.detach().cpu().clone() for key, value in module.state_dict().items()}
+        for name, module in modules.items()
+    }
+
+
+@torch.no_grad()
+def check_model(model: nn.Module, image: ImageFormat, *, task: Task, classes: int, data: str) -> None:
+    """Refuse a model that cannot look at the recipe's images or has other classes, before anything is written."""
+    modes = {module: module.training for module in model.modules()}
+    try:
+        answer = model.eval()(torch.zeros(1, 3, image.size, image.size))
+    except HoldfastError:
+        raise
+    except Exception as error:  # whatever a foreign model raises when its input does not suit it
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise HoldfastError(
+            f"the model cannot look at images of {image.size}×{image.size} ({reason}); set data.size"
+        ) from error
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    task.check_model({"": answer}, classes=classes, restricted=False, data=data)
 
 
 def open_sources(recipe: DataRecipe, *, seed: int) -> tuple[Source, Source]:
     """The training and validation images of a recipe, of the same classes."""
-    train = open_data(recipe.train, split="train", download=recipe.download)
-    val = open_data(recipe.val, split="val", download=recipe.download)
+    train = open_data(recipe.train, split="train", download=recipe.download, exif=recipe.exif)
+    val = open_data(recipe.val, split="val", download=recipe.download, exif=recipe.exif)
     check_same_classes(train, val)
     if recipe.train_subset is not None:
         train = stratified_subset(train, recipe.train_subset, seed=seed)

@@ -1,5 +1,6 @@
 """How training images are varied: timm's and torchvision's transforms, put together from a recipe."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from torchvision.transforms import v2
 from holdfast.errors import HoldfastError
 from holdfast.training.recipe import AugmentRecipe
 
+POLICIES = ("rand", "augmix", "original", "originalr", "v0", "v0r", "3a")
 Transform = Callable[[Image.Image], Tensor]
 
 
@@ -31,6 +33,7 @@ class ImageFormat:
 
 def training_transform(recipe: AugmentRecipe, image: ImageFormat) -> Transform:
     """A PIL image → a varied, normalised tensor. Draws from the global generators: call ``reseed`` before it."""
+    _check_policy(recipe.rand_augment, image)
     transform = create_transform(
         input_size=(3, image.size, image.size),
         is_training=True,
@@ -54,6 +57,21 @@ def training_transform(recipe: AugmentRecipe, image: ImageFormat) -> Transform:
         to_tensor = next(i for i, step in enumerate(steps) if type(step).__name__.endswith("ToTensor"))
         steps.insert(to_tensor, _corruption(recipe.corruption))
     return v2.Compose(steps)
+
+
+def _check_policy(policy: str | None, image: ImageFormat) -> None:
+    """timm asserts, raises what its parts raise, or ignores words that it does not know."""
+    try:
+        words = (policy or "rand").split("-")
+        known = words[0] in POLICIES and all(re.fullmatch(r"[a-z]+[\d.]+", word) for word in words[1:])
+        if policy and known:
+            create_transform(image.size, is_training=True, auto_augment=policy)
+    except Exception:
+        known = False
+    if not known:
+        raise HoldfastError(
+            f"augment.rand_augment must be a policy of timm, such as rand-m9-mstd0.5-inc1, got {policy!r}"
+        )
 
 
 def validation_transform(image: ImageFormat) -> Transform:

@@ -2,12 +2,15 @@
 
 Each is a folder ``step-00000120``, written under a temporary name, synced and renamed; ``last`` and ``best`` are links.
 Weights, averaged weights, optimizer state and an objective's own modules are tensors, the rest is JSON: nothing is ever
-unpickled. Randomness needs no entry: it follows from seed and step.
+unpickled. Checksums tell a damaged checkpoint; it is set aside, and the run goes on from the one before to the same
+end. Randomness needs no entry: it follows from seed and step.
 """
 
 import contextlib
+import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -21,6 +24,9 @@ from torch.optim import Optimizer
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
+
+STATE, SEAL = "state.json", "checksum"
+NAME = re.compile(r"step-\d{8,}")
 
 
 @dataclass(frozen=True)
@@ -54,44 +60,65 @@ def save_checkpoint(folder: Path, moving: Moving, position: Position) -> Path:
             for name, optimizer in moving.optimizers.items():
                 tensors, state["numbers"][name] = flatten_state(optimizer)
                 _write_tensors(tensors, temporary / f"{name}.safetensors")
-            (temporary / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
-        atomic.point(folder / "last", path.name)
-        if position.best_step == position.step:
-            atomic.point(folder / "best", path.name)
+            state["checksums"] = {file.name: _checksum(file.read_bytes()) for file in sorted(temporary.iterdir())}
+            (temporary / STATE).write_text(json.dumps(_sealed(state), indent=1), encoding="utf-8")
+        _point(folder, position)
     except (OSError, SafetensorError) as error:
         raise _cannot_write(path, error) from error
     return path
 
 
 def restore_checkpoint(folder: Path, moving: Moving) -> Position:
-    """Load the last checkpoint into ``moving``; the start position if there is none."""
-    path = last_checkpoint(folder)
-    if path is None:
+    """Load the last checkpoint that is intact into ``moving``; the start position if there is none."""
+    found = last_intact(folder)
+    if found is None:
         return Position()
+    path, state = found
     try:
-        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
         for name, module in moving.modules.items():
             module.load_state_dict(load_file(path / f"{name}.safetensors"))
         for name, optimizer in moving.optimizers.items():
             restore_state(optimizer, load_file(path / f"{name}.safetensors"), state["numbers"][name])
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        if moving.scaler is not None and "scaler" in state:
+            moving.scaler.load_state_dict(state["scaler"])
+        return Position(**state["position"])
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, SafetensorError) as error:
         reason = (str(error).splitlines() or [""])[0]
         raise HoldfastError(f"checkpoint {str(path)!r} is damaged or of another recipe ({reason})") from error
-    if moving.scaler is not None and "scaler" in state:
-        moving.scaler.load_state_dict(state["scaler"])
-    return Position(**state["position"])
 
 
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint. A folder has its name only when it is complete, so the highest number is the one."""
-    return max(_checkpoints(folder), default=None)
+def repair(folder: Path) -> list[Path]:
+    """Set damaged checkpoints aside and let ``last`` and ``best`` point to what is there; returns what was set aside.
+
+    A run that was killed between a checkpoint's rename and its links is put in order by this.
+    """
+    aside = []
+    for path in sorted(_checkpoints(folder), reverse=True):
+        state = _read_state(path)
+        if state is not None:
+            _point(folder, Position(**state["position"]))
+            break
+        aside.append(_set_aside(path))
+    for name in ("last", "best"):
+        if (folder / name).is_symlink() and not (folder / name).exists():
+            (folder / name).unlink()
+    return aside
+
+
+def last_intact(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The newest checkpoint whose files are what was written, and its state."""
+    for path in sorted(_checkpoints(folder), reverse=True):
+        state = _read_state(path)
+        if state is not None:
+            return path, state
+    return None
 
 
 def prune(folder: Path, *, position: Position, keep_every: int = 0) -> None:
     """Remove checkpoints that are neither last nor best nor at a multiple of ``keep_every`` steps; and debris."""
     keep = {_name(position.step), _name(position.best_step or position.step)}
     for path in _checkpoints(folder):
-        step = int(path.name.removeprefix("step-"))
+        step = _step(path)
         if path.name not in keep and not (keep_every and step % keep_every == 0):
             shutil.rmtree(path, ignore_errors=True)
     for debris in folder.glob(".*.tmp"):
@@ -134,8 +161,49 @@ def restore_state(optimizer: Optimizer, tensors: Mapping[str, Tensor], numbers: 
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
+def _point(folder: Path, position: Position) -> None:
+    atomic.point(folder / "last", _name(position.step))
+    if position.best_step is not None and (folder / _name(position.best_step)).is_dir():
+        atomic.point(folder / "best", _name(position.best_step))
+
+
+def _read_state(path: Path) -> dict[str, Any] | None:
+    """What ``state.json`` says, if it and the files beside it are intact."""
+    try:
+        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        if not {"checksums", SEAL} & {*state}:  # written before there were any
+            return state if Position(**state["position"]).step == _step(path) else None
+        if _sealed({key: value for key, value in state.items() if key != SEAL}) != state:
+            return None
+        intact = all(_checksum((path / name).read_bytes()) == found for name, found in state["checksums"].items())
+        return state if intact and Position(**state["position"]).step == _step(path) else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _sealed(state: dict[str, Any]) -> dict[str, Any]:
+    return {**state, SEAL: _checksum(json.dumps(state, sort_keys=True).encode())}
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _set_aside(path: Path) -> Path:
+    number = 0
+    while (target := path.with_name(f"damaged-{path.name}{f'-{number}' if number else ''}")).exists():
+        number += 1
+    path.rename(target)
+    return target
+
+
 def _checkpoints(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.glob("step-*") if path.is_dir())
+    """A folder has its name only when it is complete; what is called otherwise is none of ours."""
+    return (path for path in folder.glob("step-*") if NAME.fullmatch(path.name) and path.is_dir())
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
 
 
 def _name(step: int) -> str:

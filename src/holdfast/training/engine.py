@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,12 +42,34 @@ def _start_accelerator(recipe: TrainRecipe, *, folder: Path) -> Accelerator:
     if precision == "fp16" and on_cpu:
         raise HoldfastError("train.precision must be 'no' or 'bf16' on a CPU, got 'fp16'")
     _check_trackers(recipe.trackers)
-    accelerator = Accelerator(
-        cpu=recipe.device == "cpu", mixed_precision=precision, log_with=recipe.trackers or None, project_dir=folder
-    )
+    _check_group()
+    try:
+        accelerator = Accelerator(
+            cpu=on_cpu, mixed_precision=precision, log_with=recipe.trackers or None, project_dir=folder
+        )
+    except (RuntimeError, ValueError, OSError) as error:  # a port in use, a process that never came, a missing backend
+        if "WORLD_SIZE" not in os.environ:
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise HoldfastError(f"the group of {os.environ['WORLD_SIZE']} processes cannot be joined ({reason})") from error
+    wanted = int(os.environ.get("WORLD_SIZE", "1"))
+    if accelerator.num_processes != wanted:  # each would train a model of its own into the same folder
+        raise HoldfastError(f"{wanted} processes were started, but this one is among {accelerator.num_processes}")
     if accelerator.distributed_type not in (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
         raise HoldfastError(f"training runs as one process or with DDP, got {accelerator.distributed_type.value}")
     return accelerator
+
+
+def _check_group() -> None:
+    """``accelerate launch --cpu --num_processes N`` prepares a group but, without MPI, starts a single process."""
+    lonely = "MASTER_PORT" in os.environ and not {"RANK", "WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"} & {
+        *os.environ
+    }
+    if lonely and os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true":
+        raise HoldfastError(
+            "accelerate launch --cpu has started only one process of several; "
+            "start them with: torchrun --nproc-per-node N -m holdfast train …"
+        )
 
 
 def _check_trackers(names: list[str]) -> None:

@@ -87,10 +87,13 @@ class Journal:
     def continue_from(self, step: int) -> None:
         """Forget what was written after the checkpoint that the run continues from."""
         if self._main and self._path.exists():
-            lines = self._path.read_text(encoding="utf-8").splitlines()
-            entries = [line for line in lines if _keeps(line, step)]
-            atomic.write_text(self._path, "".join(f"{line}\n" for line in entries))
+            entries = [entry for entry in read_log(self._path) if entry["step"] <= step and entry["event"] != "end"]
+            atomic.write_text(self._path, "".join(f"{json.dumps(entry)}\n" for entry in entries))
         self._progress.update(self._bar, completed=step)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The whole log, on the main process."""
+        return read_log(self._path) if self._main else []
 
     def advance(self, epoch: int) -> None:
         """One step is done."""
@@ -116,9 +119,19 @@ class Journal:
             self._progress.update(self._bar, figures="  ".join(f"{key} {value:.4g}" for key, value in numbers.items()))
 
 
-def _keeps(line: str, step: int) -> bool:
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The entries of a log; lines that a kill has cut short or a disk has damaged are left out."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise HoldfastError(f"{str(path)!r} cannot be read ({error.strerror})") from error
+    return [entry for line in lines if (entry := _entry(line)) is not None]
+
+
+def _entry(line: str) -> dict[str, Any] | None:
     try:
         entry = json.loads(line)
-    except ValueError:  # a line that a kill has cut short
-        return False
-    return entry["step"] <= step and entry["event"] != "end"
+    except (ValueError, RecursionError):
+        return None
+    whole = isinstance(entry, dict) and isinstance(entry.get("step"), int) and isinstance(entry.get("event"), str)
+    return entry if whole else None

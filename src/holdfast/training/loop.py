@@ -1,7 +1,8 @@
 """The training loop. The engine is Hugging Face accelerate; everything that happens in a step is on this page."""
 
+import logging
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -12,15 +13,20 @@ from timm.utils import distribute_bn
 from torch import Tensor, nn
 
 from holdfast import atomic
+from holdfast.data import turned_images
+from holdfast.decoding import turned_warning
 from holdfast.errors import HoldfastError
+from holdfast.idle_parts import idle_parts
+from holdfast.leaving import worker_deaths
 from holdfast.methods import Objective, Player
 from holdfast.models.corruptor import Corruptor, save_corruptor
 from holdfast.models.fingerprint import weights_fingerprint
 from holdfast.training.assemble import Stage, assemble
-from holdfast.training.checkpoint import Position, prune, restore_checkpoint, save_checkpoint
+from holdfast.training.checkpoint import Position, prune, repair, restore_checkpoint, save_checkpoint
 from holdfast.training.engine import engine
 from holdfast.training.journal import Journal, Meter
 from holdfast.training.loading import Batch, Unreadable
+from holdfast.training.lock import check_free
 from holdfast.training.randomness import For, reseed, seeded
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import flat_values, load_recipe, to_yaml
@@ -28,6 +34,8 @@ from holdfast.training.run_folder import RunFolder, export_model
 from holdfast.training.starting import train_mode
 from holdfast.training.stopping import StopRequest
 from holdfast.training.tora import parts_of
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,15 +73,29 @@ def train(
         return train_parts(recipe, Path(out), resume=resume, show=show)
     run = RunFolder(Path(out))
     run.check(recipe, resume=resume)
-    with seeded(For.WEIGHTS, recipe.seed), engine(recipe.train, folder=run.path) as accelerator:
+    with (
+        seeded(For.WEIGHTS, recipe.seed),
+        engine(recipe.train, folder=run.path) as accelerator,
+        ExitStack() as for_the_run,
+    ):
+        if accelerator.is_main_process:
+            check_free(run.path)
         stage = assemble(recipe, accelerator, objective=objective)
         accelerator.wait_for_everyone()  # all have checked the folder before one writes into it
         if accelerator.is_main_process:
-            run.create(recipe)
+            for_the_run.enter_context(run.held(recipe, resume=resume))
+            for path in repair(run.checkpoints):
+                logger.warning("a damaged checkpoint is kept as %s; the run goes on from the one before", path)
+        accelerator.wait_for_everyone()
         position = restore_checkpoint(run.checkpoints, stage.moving()) if resume else Position()
         if recipe.train.trackers:
             accelerator.init_trackers("holdfast", config=flat_values(recipe))
-        with Journal(accelerator, run.path, steps=stage.steps, show=show) as journal, StopRequest() as stop:
+        way_on = "the last checkpoint is kept: go on with --resume, with fewer --data.workers if need be"
+        with (
+            Journal(accelerator, run.path, steps=stage.steps, show=show) as journal,
+            StopRequest() as stop,
+            worker_deaths(way_on=way_on),
+        ):
             journal.continue_from(position.step)
             return run_steps(stage, run, position, journal=journal, stop=stop)
 
@@ -234,14 +256,34 @@ def finish(stage: Stage, run: RunFolder, position: Position, *, journal: Journal
         if isinstance(stage.objective, Player) and "corruptor" in stage.objective.modules:
             with atomic.replacing(run.path / "corruptor.safetensors") as unfinished:
                 save_corruptor(cast(Corruptor, stage.objective.modules["corruptor"]), unfinished)
+    turned = turned_images(stage.train_images.source) + turned_images(stage.val_images.source)
+    if warning := turned_warning(turned, exif=stage.recipe.data.exif):
+        journal.say(warning)
+    moved = how_far(stage)
     journal.write(
         "end",
         step=position.step,
         epoch=stage.epochs - 1,
         best=position.best,
+        **({"turned_images": turned} if turned else {}),
         processes=stage.accelerator.num_processes,
         processes_agree=len(set(everyones)) == 1,
+        **({"moved": moved} if moved else {}),
     )
+    for sentence in idle_parts(journal.lines()):
+        journal.say(sentence)
+
+
+def how_far(stage: Stage) -> dict[str, float]:
+    """How far an objective's own modules are from where they began, relative to their norm."""
+    shares = {}
+    for name, start in stage.player_starts.items():
+        now = cast(Player, stage.objective).modules[name].state_dict()
+        apart = sum(float((now[key].cpu() - value).double().square().sum()) for key, value in start.items())
+        shares[name] = (
+            apart / max(sum(float(value.double().square().sum()) for value in start.values()), 1e-12)
+        ) ** 0.5
+    return shares
 
 
 def learning_rate(stage: Stage) -> float:

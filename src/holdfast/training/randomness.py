@@ -27,7 +27,7 @@ class For(IntEnum):
 
 def image_key(id: str) -> int:
     """A number for an image's stable id."""
-    return int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(id.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
 
 
 def reseed(*key: int) -> None:

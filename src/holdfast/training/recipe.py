@@ -23,6 +23,7 @@ class DataRecipe:
         crop_pct: share of the resized image that the validation crop keeps; null for the model's own.
         workers: loader processes of each process; the result does not depend on it.
         skip_bad: replace unreadable images by their neighbours and go on, instead of stopping.
+        exif: ignore rotations that EXIF data of a folder's images ask for, as torchvision and timm, or apply them.
     """
 
     train: str = "digits"
@@ -36,6 +37,7 @@ class DataRecipe:
     crop_pct: float | None = None
     workers: int = 2
     skip_bad: bool = False
+    exif: Literal["ignore", "apply"] = "ignore"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Values that no run can have, said before anything is opened. Without torch."""
 
-from collections.abc import Callable
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError
@@ -22,11 +24,14 @@ BELOW_1 = Rule(lambda value: 0 <= value < 1, "at least 0 and below 1")
 SHARE = Rule(lambda value: 0 < value <= 1, "above 0 and at most 1")
 RANGE = Rule(lambda value: 0 < value[0] <= value[1], "two positive numbers, the smaller one first")
 
+SIDE = Rule(lambda value: 1 <= value <= 4096, "from 1 to 4096 pixels")
+DEVIATIONS = Rule(lambda values: all(value > 0 for value in values), "three numbers above 0")
 PROBABILITIES = Rule(lambda values: all(0 <= value <= 1 for value in values), "a list of weights between 0 and 1")
 
 RULES: dict[str, Rule] = {
     "seed": AT_LEAST_0,
-    "data.size": AT_LEAST_1,
+    "data.size": SIDE,
+    "data.std": DEVIATIONS,
     "data.crop_pct": SHARE,
     "data.workers": AT_LEAST_0,
     "augment.scale": RANGE,
@@ -66,8 +71,15 @@ RULES: dict[str, Rule] = {
 }
 
 
+# what the data, the loop or model.init decide
+NOT_IN_KWARGS = ("num_classes", "pretrained", "checkpoint_path", "pretrained_cfg")
+COUNTS = ("depth", "embed_dim", "num_heads", "patch_size")
+
+
 def check_values(recipe: Recipe) -> None:
     """Refuse the first value that breaks a rule."""
+    _check_finite("", dataclasses.asdict(recipe))
+    _check_kwargs(recipe.model.kwargs)
     for path, rule in RULES.items():
         value: Any = recipe
         for name in path.split("."):
@@ -81,3 +93,27 @@ def check_values(recipe: Recipe) -> None:
     mixes = recipe.augment.mixup > 0 or recipe.augment.cutmix > 0
     if mixes and recipe.train.batch_size % 2:
         raise HoldfastError(f"train.batch_size must be even for mixup and cutmix, got {recipe.train.batch_size}")
+
+
+def _check_finite(path: str, value: Any) -> None:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            _check_finite(f"{path}.{key}" if path else str(key), inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _check_finite(path, inner)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise HoldfastError(f"{path} must be a finite number, got {value}")
+
+
+def _check_kwargs(kwargs: Mapping[str, Any]) -> None:
+    for name, value in kwargs.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if name in NOT_IN_KWARGS:
+            raise HoldfastError(
+                f"model.kwargs must not hold {name!r}, which the data and model.init decide, got {value}"
+            )
+        if name.endswith("_rate") and not (number and 0 <= value < 1):
+            raise HoldfastError(f"model.kwargs: {name} must be at least 0 and below 1, got {value}")
+        if name in COUNTS and number and value < 1:
+            raise HoldfastError(f"model.kwargs: {name} must be at least 1, got {value}")

@@ -15,6 +15,7 @@ from jsonargparse import ArgumentParser
 from holdfast.errors import HoldfastError, nearest
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_checks import check_values
+from holdfast.yaml_files import read_yaml
 
 # the same run may continue with other values of these: they change what is written when, not what is learned
 MAY_CHANGE = frozenset(
@@ -148,10 +149,10 @@ def _shipped() -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise HoldfastError(f"recipe {str(path)!r} cannot be read ({reason})") from error
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise HoldfastError(f"recipe {str(path)!r} cannot be read ({' '.join(str(error).split())})") from error
+    values = read_yaml(text, name=f"recipe {str(path)!r}") or {}
     if not isinstance(values, dict):
         raise HoldfastError(f"recipe {str(path)!r} must hold keys and values, got {type(values).__name__}")
     return values
@@ -160,7 +161,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _typed(values: Mapping[str, Any]) -> Recipe:
     try:
         parsed = _parser().instantiate(_parser().parse_object(dict(values)))
-    except ArgumentError as error:
+    except (ArgumentError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
         raise HoldfastError(f"recipe: {' '.join(str(error).split())}") from error
     return Recipe(**vars(parsed))
 

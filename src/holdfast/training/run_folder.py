@@ -3,6 +3,8 @@
 Of a TORA run the end is tora.safetensors + tora.json, and the pretrained model's two files in backbone/.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from holdfast.models.tora import ToraViT
 from holdfast.models.tora_files import BACKBONE, DESCRIPTION, save_tora
 from holdfast.training.augment import ImageFormat
 from holdfast.training.checkpoint import save_weights
+from holdfast.training.lock import locked
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import differences, load_recipe, to_yaml
 from holdfast.training.starting import named_model, size_argument
@@ -53,14 +56,24 @@ class RunFolder:
             shown = ", ".join(other[:3]) + (f" and {len(other) - 3} more" if len(other) > 3 else "")
             raise HoldfastError(f"{str(self.path)!r} is a run of another recipe: {shown}")
 
-    def create(self, recipe: Recipe) -> None:
-        """Make the folder and write the complete recipe into it."""
-        try:
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
-            atomic.write_text(self.recipe, to_yaml(recipe))
-        except OSError as error:
-            reason = error.strerror
-            raise HoldfastError(f"out must be a folder we can write to, got {str(self.path)!r} ({reason})") from error
+    @contextmanager
+    def held(self, recipe: Recipe, *, resume: bool) -> Iterator[None]:
+        """Make and lock the folder and write the recipe; what fails before the first line of the log leaves none."""
+        with atomic.leaving_nothing(self.path, unless=(self.path / "log.jsonl").exists):
+            try:
+                self.checkpoints.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise self._not_writable(error) from error
+            with locked(self.path):
+                self.check(recipe, resume=resume)  # somebody may have come in between
+                try:
+                    atomic.write_text(self.recipe, to_yaml(recipe))
+                except OSError as error:
+                    raise self._not_writable(error) from error
+                yield
+
+    def _not_writable(self, error: OSError) -> HoldfastError:
+        return HoldfastError(f"out must be a folder we can write to, got {str(self.path)!r} ({error.strerror})")
 
 
 def export_model(

@@ -12,6 +12,7 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.model_names import model_spec
 from holdfast.models import create_model, model_names
 from holdfast.models.checkpoints import load_checkpoint, read_weights
+from holdfast.models.hub import quick_hub
 from holdfast.training.recipe import ModelRecipe
 
 
@@ -21,7 +22,7 @@ def named_model(recipe: ModelRecipe) -> ModelRecipe:
     if start.kind == "timm":
         told = start.rest
     elif start.kind == "run":
-        told = _run_config(Path(start.rest))["architecture"]
+        told = str(_run_config(Path(start.rest)).get("architecture") or "")
     else:
         told = recipe.name or ""
     if not told:
@@ -78,8 +79,11 @@ def train_mode(model: nn.Module) -> None:
 def _build(name: str, **kwargs: Any) -> nn.Module:
     try:
         return create_model(name, **kwargs)
-    except TypeError as error:
-        raise HoldfastError(f"model.kwargs must be arguments of {name} ({error})") from error
+    except HoldfastError:
+        raise
+    except Exception as error:  # whatever a model raises at arguments that do not suit it
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise HoldfastError(f"model.kwargs must be arguments of {name} ({reason})") from error
 
 
 def _pretrained(recipe: ModelRecipe, kwargs: dict[str, Any]) -> nn.Module:
@@ -88,7 +92,8 @@ def _pretrained(recipe: ModelRecipe, kwargs: dict[str, Any]) -> nn.Module:
     if recipe.head == "keep" and known != classes:
         raise _other_classes(f"timm:{recipe.name}", has=known, wanted=classes)
     try:
-        model = create_model(recipe.name, pretrained=True, **kwargs)
+        with quick_hub():
+            model = create_model(recipe.name, pretrained=True, **kwargs)
     except HoldfastError:
         raise
     except Exception as error:  # every transport of huggingface_hub has exceptions of its own
@@ -112,15 +117,16 @@ def _load(model: nn.Module, recipe: ModelRecipe, *, classes: int) -> None:
     head = next((key for key in loaded.left_out if key.endswith(".weight")), None)
     if recipe.head == "keep" and head is not None:
         weights = read_weights(path)
-        raise _other_classes(str(path), has=len(weights[head]) if head in weights else 0, wanted=classes)
+        has = len(weights[head]) if head in weights and weights[head].ndim else 0
+        raise _other_classes(str(path), has=has, wanted=classes)
     if recipe.head == "new":
         model.reset_classifier(classes)
 
 
 def _run_config(run: Path) -> dict[str, Any]:
     try:
-        return json.loads((run / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return dict(json.loads((run / "config.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise HoldfastError(f"init run:{run} must be a finished run with model.safetensors and config.json") from error
 
 

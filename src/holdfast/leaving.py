@@ -1,0 +1,56 @@
+"""Leaving in good order: SIGTERM ends a command as Ctrl-C does, and no process outlives the one that started it."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from multiprocessing.connection import wait
+from types import FrameType
+
+from holdfast.errors import HoldfastError
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: whoever handles Ctrl-C handles it likewise; the exit code is 143 instead of 130."""
+
+
+@contextlib.contextmanager
+def hearing_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into :class:`Terminated` while the block lasts, unless somebody else listens already."""
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def worker_deaths(*, way_on: str) -> Iterator[None]:
+    """The death of a data loader's worker, which torch raises wherever the main process is just then, as a sentence."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise HoldfastError(f"a worker died, most likely for want of memory; {way_on}") from error
+
+
+def leave_with_parent() -> None:
+    """In a child process of multiprocessing: send SIGTERM to oneself as soon as the parent is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_leave_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def _leave_after(sentinel: int) -> None:
+    wait([sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated

@@ -1,0 +1,50 @@
+"""What is wrong with a study, said before its first step: suites, analyses, columns of claims, test data."""
+
+from holdfast.analysis.registry import ANALYSES
+from holdfast.data import open_data
+from holdfast.data.stored import is_official
+from holdfast.errors import HoldfastError, nearest
+from holdfast.evaluation.suites import check_suites, open_evaluation_data, parse_suites
+from holdfast.names import chosen_names
+from holdfast.studies.columns import columns
+from holdfast.studies.plan import Study
+
+CORRUPTED = ("corruptions", "imagenet-c", "cifar-c")
+# the suites of which one must be measured for every ingredient of a score; attacks are suites of their own
+SUITES_OF = {
+    "clean": (("clean",),),
+    "mean_corruption_accuracy": (CORRUPTED,),
+    "retention": (("clean",), CORRUPTED),
+}
+
+
+def check_study(study: Study) -> None:
+    """Refuse a study that would fail, or lose a claim, only after its first training."""
+    names = parse_suites(study.suites)
+    if study.analyses:
+        chosen_names(study.analyses, ANALYSES, one="analysis", several="analyses")
+    _check_claims(study)
+    if not is_official(study.test):  # a download that training would do anyway
+        open_data(study.test, split="test", download=bool(study.common.get("data", {}).get("download")))
+    check_suites(names, open_evaluation_data(study.test, limit=study.limit))
+
+
+def _check_claims(study: Study) -> None:
+    known, measured = columns(), {*study.suites, *study.analyses}
+    for claim in study.claims:
+        if claim.column not in known:
+            hint = nearest(claim.column, known) or f"; known are {', '.join(known)}"
+            raise HoldfastError(f"claim {claim.says!r} must name a column, got {claim.column!r}{hint}")
+        for needed in _needs(claim.column):
+            if not measured & {*needed}:
+                wanted = " or ".join(map(repr, needed))
+                raise HoldfastError(f"claim {claim.says!r} needs {wanted} among the suites or analyses of the study")
+
+
+def _needs(column: str) -> tuple[tuple[str, ...], ...]:
+    """For every ingredient of a column, the suites or analyses that it can come from."""
+    for name, analysis in ANALYSES.items():
+        if any(offered.name == column for offered in analysis.columns):
+            return ((name,),)
+    shows = columns()[column].shows
+    return SUITES_OF.get(shows, ((shows.removeprefix("attack/"),),))

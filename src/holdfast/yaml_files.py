@@ -1,0 +1,34 @@
+"""YAML from people's files: plain data of a sensible size, or one sentence."""
+
+from typing import Any
+
+import yaml
+
+from holdfast.errors import HoldfastError
+
+MOST_VALUES = 100_000  # aliases count as often as they are used
+
+
+def read_yaml(text: str, *, name: str) -> Any:
+    """The plain data of a YAML text; tags that make objects are refused, and so are aliases without an end."""
+    try:
+        values = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise HoldfastError(f"{name} cannot be read, it must be YAML ({reason})") from error
+    _check_size(values, name=name)
+    return values
+
+
+def _check_size(values: Any, *, name: str) -> None:
+    """An alias may stand for something that contains it, or for something that is repeated a billion times."""
+    waiting, count = [values], 0
+    while waiting:
+        value = waiting.pop()
+        count += 1
+        if count > MOST_VALUES:
+            raise HoldfastError(f"{name} must hold at most {MOST_VALUES} values, got aliases that repeat without end")
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list | tuple | set):
+            waiting.extend(value)

@@ -1,0 +1,114 @@
+"""Commands in processes of their own that can be killed: forked after the imports, which cost most."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass
+class Command:
+    """One command in its own session, so that whatever it starts can be found."""
+
+    pid: int
+    output: Path
+    code: int | None = None
+
+    def running(self) -> bool:
+        """Whether the command has not ended yet."""
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+        return self.code is None
+
+    def wait(self, seconds: float = 120) -> int:
+        """The exit code; negative for a signal."""
+        if not until(lambda: not self.running(), seconds):
+            raise AssertionError(f"still running after {seconds} s; it said: {self.told()}")
+        assert self.code is not None
+        return self.code
+
+    def told(self) -> str:
+        """Everything that it printed."""
+        return self.output.read_text(encoding="utf-8", errors="replace")
+
+    def end(self) -> None:
+        """Kill whatever is left of it."""
+        for pid in [*self.family(), *([self.pid] if self.running() else [])]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def __enter__(self) -> "Command":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def family(self) -> list[int]:
+        """The processes of its session that are alive, without itself."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != self.pid:
+                fields = _status(entry)
+                if fields and int(fields[3]) == self.pid and fields[0] != "Z":
+                    found.append(int(entry.name))
+        return found
+
+
+def start(argv: Sequence[str], *, output: Path, folder: Path | None = None, **environment: str) -> Command:
+    """Start ``holdfast ARGV``."""
+    import torch
+
+    from holdfast.cli.main import main
+
+    torch.set_num_threads(1)  # a forked process cannot use the threads of the one it comes from
+    return fork(lambda: main(list(argv)), output=output, folder=folder, **environment)
+
+
+def fork(work: Callable[[], int], *, output: Path, folder: Path | None = None, **environment: str) -> Command:
+    """Run a function in a child process and leave with its result."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return Command(pid, output)
+    code = 70
+    try:
+        os.setsid()
+        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
+        os.environ.update(environment)
+        os.chdir(folder or Path.cwd())
+        code = work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def until(true: Callable[[], bool], seconds: float) -> bool:
+    """Wait for something to become true; whether it did."""
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _status(entry: Path) -> list[str] | None:
+    """State, parent, group, session … as the kernel counts them."""
+    try:
+        return (entry / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None

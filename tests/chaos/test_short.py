@@ -1,0 +1,58 @@
+"""The short part of the campaign, in every test run; all of it is ``make chaos MINUTES=60``."""
+
+import random
+
+import pytest
+
+from tests.chaos.campaign import Line, table
+from tests.chaos.command_lines import all_lines, refused
+from tests.chaos.disks import filled, why_not
+from tests.chaos.disks import scenarios as disk_scenarios
+from tests.chaos.fuzzing import FOREIGN, damage, fuzz_files, fuzz_images
+from tests.chaos.kills import disturbed, scenarios, undisturbed
+from tests.training.helpers import run
+
+
+@pytest.mark.parametrize("name", ["train", "corrupt"])
+def test_a_killed_command_goes_on_to_the_same_bytes(name, tmp_path):
+    scenario, rng = scenarios()[name], random.Random(0)
+    whole = undisturbed(scenario, tmp_path / "whole")
+    assert len(whole.digests) > 5
+    assert disturbed(scenario, tmp_path / "killed", whole, rng=rng)[1] == ""
+
+
+def test_damaged_images_are_images_or_sentences(tmp_path):
+    found = fuzz_images(tmp_path, tries=600, seed=0)
+    assert sum(tries for tries, _ in found.values()) == 600
+    assert {"PNG", "TIFF", "GIF"} <= set(found)
+    assert set(FOREIGN) & set(found)
+    assert [wrong for _, wrong in found.values() if wrong] == []
+
+
+def test_damaged_files_are_values_or_sentences(tmp_path):
+    found = fuzz_files(tmp_path, tries=120, seed=0)
+    assert len(found) >= 20
+    assert [wrong for _, wrong in found.values() if wrong] == []
+
+
+def test_bad_command_lines_are_one_sentence_and_leave_nothing(tmp_path):
+    run(tmp_path / "run")
+    (tmp_path / "empty").mkdir()
+    lines = all_lines(tmp_path / "files", run=str(tmp_path / "run"))
+    assert len(lines) >= 400
+    for argv in random.Random(0).sample(lines, 60):
+        assert refused(argv, folder=tmp_path / "empty") == "", argv
+
+
+def test_a_full_disk_is_one_sentence_and_with_room_it_goes_on(tmp_path):
+    if reason := why_not(tmp_path):
+        pytest.skip(f"no small file system can be mounted: {reason}")
+    assert filled(disk_scenarios()["corrupt"], tmp_path, rng=random.Random(0)) == ""
+
+
+def test_the_campaign_finds_what_it_looks_for(tmp_path):
+    """A line that is no refusal, and damage that damages."""
+    assert refused(["list", "models"], folder=tmp_path).startswith("exit code 0")
+    content, rng = bytes(range(256)), random.Random(0)
+    assert sum(damage(content, "", rng) != content for _ in range(50)) >= 48
+    assert str(table([Line("x", 3, 1, "y")])).endswith("| x | 3 | 2 | y |")

@@ -1,0 +1,108 @@
+"""What a signal does to a command and to the processes it has started."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from holdfast.cli.main import main
+from tests.chaos.processes import start, until
+from tests.studies.test_runner import STUDY
+from tests.training.helpers import assert_same_run, run, tiny
+
+PATIENCE = 240  # seconds, on a machine that others use too
+LONG = {"data": {"workers": 2}, "train": {"epochs": 400, "checkpoint_steps": 1}}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("signals") / "run"
+    run(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photographs")
+    for number in range(60):
+        pixels = np.random.default_rng(number).integers(0, 256, (96, 96, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    return folder
+
+
+def recipe_file(path, **values):
+    from holdfast.training.recipe_files import load_recipe, to_yaml
+
+    path.write_text(to_yaml(load_recipe(tiny(**values))))
+    return str(path)
+
+
+def begun(name, trained, photographs, tmp_path):
+    """A command that lasts for a while, and a sign that it is in the midst of its work."""
+    out = tmp_path / "out"
+    if name == "train":
+        return ["train", recipe_file(tmp_path / "r.yaml", **LONG), "--out", str(out)], out / "checkpoints/last"
+    if name == "evaluate":
+        options = ["--suite=corruptions", "--workers=2", "--out", str(out)]
+        return ["evaluate", str(trained), *options], out / "records"
+    if name == "corrupt":
+        return ["corrupt", str(photographs), str(out), "--workers=2"], out / "brightness"
+    (tmp_path / "study.yaml").write_text(STUDY.replace("epochs: 1", "epochs: 400"))
+    return ["study", str(tmp_path / "study.yaml"), "--out", str(out), "--processes=2"], out / "runs/ADL/seed0/log.jsonl"
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate", "corrupt"])
+def test_sigterm_is_143_one_sentence_and_no_orphan(name, trained, photographs, tmp_path):
+    argv, sign = begun(name, trained, photographs, tmp_path)
+    with start(argv, output=tmp_path / "told") as command:
+        assert until(sign.exists, PATIENCE), command.told()
+        os.kill(command.pid, signal.SIGTERM)
+        assert command.wait(PATIENCE) == 143
+        assert "stopped" in command.told().splitlines()[-1]
+        assert "Traceback" not in command.told()
+        assert until(lambda: not command.family(), 20), command.family()
+
+
+@pytest.mark.parametrize("name", ["corrupt", pytest.param("study", marks=pytest.mark.full)])
+def test_nothing_outlives_a_killed_command(name, trained, photographs, tmp_path):
+    argv, sign = begun(name, trained, photographs, tmp_path)
+    with start(argv, output=tmp_path / "told") as command:
+        assert until(sign.exists, PATIENCE), command.told()
+        os.kill(command.pid, signal.SIGKILL)
+        assert command.wait() == -signal.SIGKILL
+        assert until(lambda: not command.family(), 20), command.family()
+
+
+@pytest.mark.parametrize(
+    ("name", "way_on"),
+    [
+        ("train", "go on with --resume, with fewer --data.workers"),
+        ("evaluate", "the same command goes on from it, with fewer --workers"),
+        ("corrupt", "the same command continues, try fewer --workers"),
+        pytest.param("study", "the same command goes on where it was, with fewer --processes", marks=pytest.mark.full),
+    ],
+)
+def test_a_killed_worker_is_a_sentence_and_a_way_on(name, way_on, trained, photographs, tmp_path):
+    argv, sign = begun(name, trained, photographs, tmp_path)
+    with start(argv, output=tmp_path / "told") as command:
+        assert until(lambda: sign.exists() and bool(command.family()), PATIENCE), command.told()
+        os.kill(max(command.family()), signal.SIGKILL)
+        assert command.wait(PATIENCE) == 2, command.told()
+        assert command.told().splitlines()[-1].startswith("holdfast: error: ")
+        assert way_on in command.told()
+        assert "Traceback" not in command.told()
+        assert until(lambda: not command.family(), 20), command.family()
+
+
+def test_a_run_stopped_by_sigterm_goes_on_to_the_same_bits(tmp_path):
+    values = {"train": {"epochs": 3, "checkpoint_steps": 1}}
+    recipe = recipe_file(tmp_path / "r.yaml", **values)
+    with start(["train", recipe, "--out", str(tmp_path / "stopped")], output=tmp_path / "told") as command:
+        assert until((tmp_path / "stopped" / "checkpoints/last").exists, PATIENCE), command.told()
+        os.kill(command.pid, signal.SIGTERM)
+        assert command.wait(PATIENCE) in (0, 143)
+    assert main(["train", "--out", str(tmp_path / "stopped"), "--resume"]) == 0
+    run(tmp_path / "whole", **values)
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
