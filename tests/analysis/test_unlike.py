@@ -10,6 +10,7 @@ from holdfast.analysis.album import album, alike
 from holdfast.analysis.analyze import analyze
 from holdfast.analysis.features import default_modules, find_grid, layouts, outputs_of, told_layouts
 from holdfast.analysis.occlusion import default_patch
+from holdfast.analysis.queries import place_of, query_map
 from holdfast.analysis.registry import ANALYSES
 from holdfast.analysis.results import Result, save_result
 from holdfast.analysis.settings import Settings
@@ -292,3 +293,45 @@ def test_the_cosine_below_a_picture_is_that_pictures():
 def test_bands_and_whiskers_are_explained():
     figure = overfocus.layers_figure([overfocus_of("a", 5)])
     assert "band: quartiles" in figure.get_supxlabel()
+
+
+# ---------------------------------------------------------------------------------- the families that are new
+
+NEW = {
+    "beit_base_patch16_224": {"embed_dim": 32, "num_heads": 2, "depth": 2},
+    "eva02_tiny_patch14_224": {"patch_size": 16, "depth": 2},
+    "vit_small_patch16_dinov3": {"embed_dim": 64, "num_heads": 2, "depth": 2},
+    "cait_xxs24_224": {"depth": 2},
+    "swinv2_tiny_window8_256": {"embed_dim": 16, "depths": (2, 2), "num_heads": (2, 2)},
+    "hiera_tiny_224": {"embed_dim": 16, "stages": (1, 1, 1, 1)},
+}
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_new_families_have_every_analysis_and_every_figure(name):
+    model = timm.create_model(name, img_size=64, num_classes=2, **NEW[name]).eval()
+    names = ("stability", "occlusion", "overfocus", "diversity", "noise-decay", "grouping", "maps")
+    settings = Settings(masks=1, occlusion_images=2, pictures=1, clusters=2, ratio=0.3)
+    found = analyze(model, photographs((64, 64), count=2), names, settings=settings, size=64, label="new")
+    assert set(found.results) == set(names)
+    flattened = found.results["stability"].arrays["flattened"]
+    assert ((flattened > 0) & (flattened < 1.00001))[~np.isnan(flattened)].all()
+    pages = {page: draw() for page, draw in album(list(found.results.values()))}
+    assert {"query-1", "maps-1", "groups-1", "noise-decay"} <= set(pages)
+
+
+def test_a_pooled_query_of_hiera_looks_at_its_mask_unit():
+    model = timm.create_model("hiera_tiny_224", img_size=64, embed_dim=16, stages=(1, 1, 1, 1), num_classes=2).eval()
+    with torch.no_grad(), watch(model) as inside:
+        model(torch.randn(1, 3, 64, 64))
+    handle = inside.attention[1]  # 8 × 8 queries over 16 × 16 tokens, in four mask units
+    place = place_of(handle, (0.5, 0.5))
+    assert (place.row, place.column, place.grid) == (4, 4, (8, 8))
+    looked_at = query_map(handle, place)[0]
+    assert looked_at.sum() == pytest.approx(1, abs=1e-5)
+    rows, columns = torch.nonzero(looked_at, as_tuple=True)
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (8, 15, 8, 15)
+    whole = inside.attention[3]  # 2 × 2 queries over 4 × 4 tokens of the whole image
+    place = place_of(whole, (0.99, 0.0))
+    assert (whole.kind, place.row, place.column, place.grid) == ("token", 1, 0, (2, 2))
+    assert query_map(whole, place)[0].flatten() == pytest.approx(whole.maps()[0, :, 2].mean(0), abs=1e-6)
