@@ -176,6 +176,17 @@ def test_redrawing_runs_on_other_data_puts_no_image_beside_anothers_map(tmp_path
     assert {path.name for path in (tmp_path / "comparison").iterdir()} == {"maps-1.png", "query-1.png"}
 
 
+def test_redrawn_runs_of_one_name_are_told_apart(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for place in ("x", "y"):
+        save_result(tmp_path / place / "a" / "analysis" / "first", overfocus_of("a", 5))
+    assert main(["analyze", "--redraw", "x/a", "y/a"]) == 0
+    shown = capsys.readouterr().out
+    assert "a (x/a)" in shown
+    assert "a (y/a)" in shown
+    assert (tmp_path / "comparison" / "overfocus-layers.png").exists()
+
+
 def test_a_second_group_of_alike_results_gets_figures_of_its_own():
     mixed = [overfocus_of("a", 5), overfocus_of("b", 5), overfocus_of("a", 9), overfocus_of("c", 9)]
     assert [name for name, _ in album(mixed)] == ["overfocus-layers", "overfocus-layers-b"]

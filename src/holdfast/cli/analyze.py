@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,7 @@ def run(arguments: Namespace) -> None:
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if arguments.redraw:
-        found = [stored for model in arguments.models for stored in _stored(model)]
+        found = _told_apart([stored for model in arguments.models for stored in _stored(model)])
     else:
         found = list(_analyses(arguments, console))
     Console(soft_wrap=True).print(_table(found))
@@ -131,6 +132,20 @@ def _stored(model: str) -> list[Stored]:
     if not folders:
         raise HoldfastError(f"--redraw needs stored results, but there are none below {str(root)!r}")
     return [(folder, load_results(folder)) for folder in folders]
+
+
+def _told_apart(found: list[Stored]) -> list[Stored]:
+    """Results of runs that have the same name get their folder beside it."""
+    runs = {(results[0].label, folder.parent.parent) for folder, results in found}
+    names = [label for label, _ in runs]
+    return [
+        (folder, [_renamed(each, folder.parent.parent) if names.count(each.label) > 1 else each for each in results])
+        for folder, results in found
+    ]
+
+
+def _renamed(result: Result, run: Path) -> Result:
+    return replace(result, header={**result.header, "label": f"{result.label} ({run})"})
 
 
 def _table(found: list[Stored]) -> "Table":
