@@ -39,7 +39,7 @@ ACCEPTED = {
     "vitamin": ("vitamin_small_224", {"img_size": (48, 64), "depth": 2}),
     "xcit": ("xcit_nano_12_p16_224", {"depth": 2}),
 }
-VARIANTS = {  # of the same families
+VARIANTS = {  # of the same families: every pair of attention and block that timm's accepted models are made of
     "BEiT with shared positions": (
         "beit_base_patch16_224",
         {"img_size": 48, "embed_dim": 48, "num_heads": 3, "depth": 2, "use_rel_pos_bias": False}
@@ -55,6 +55,14 @@ VARIANTS = {  # of the same families
     "DINOv2 with registers": ("vit_small_patch14_reg4_dinov2", {"img_size": 42, "embed_dim": 96, "depth": 2}),
     "ViT with mixed rotary codes": ("vit_small_patch16_rope_mixed_224", {"img_size": 48, "embed_dim": 96, "depth": 2}),
     "ViT with norms of queries and keys": ("vit_tiny_patch16_224", {"img_size": 48, "depth": 2, "qk_norm": True}),
+    "EVA-02 with norms behind": (
+        "eva02_enormous_patch14_clip_224",
+        {"img_size": 42, "embed_dim": 64, "num_heads": 4, "depth": 2},
+    ),
+    "ViT with norms behind": (
+        "vit_base_patch16_rpn_224",
+        {"img_size": 48, "embed_dim": 48, "num_heads": 3, "depth": 2},
+    ),
     "SwinV2 with a window of another pretraining": (
         "swinv2_base_window12to16_192to256",
         {"img_size": 64, "embed_dim": 24, "depths": (2,), "num_heads": (2,)},
