@@ -157,7 +157,7 @@ def _background(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
 
 
 def _placed(rng: np.random.Generator, glyph: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """How much of every pixel one digit covers, [0, 1]: turned, enlarged and put somewhere, at most a quarter outside."""
+    """How much of every pixel one digit covers, [0, 1]: turned, enlarged, and mostly inside."""
     height, width = size
     side = min(size) * rng.uniform(0.3, 0.55)
     angle = rng.uniform(-15, 15)
