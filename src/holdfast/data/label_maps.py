@@ -1,11 +1,13 @@
 """Label maps: the class of every pixel, what may stand in one, and what a source of them is."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from PIL import Image
 
+from holdfast.data.folders import decoded
 from holdfast.errors import HoldfastError
 
 IGNORED = 255  # a pixel that counts neither in a loss nor in a metric
@@ -90,3 +92,85 @@ def check_label_map(labels: np.ndarray, *, classes: int, id: str, size: tuple[in
     if not (present != IGNORED).any():
         raise HoldfastError(f"the label map of {id!r} must label at least one pixel, got ignored pixels only")
     return labels.astype(np.uint8)
+
+
+class PairedFiles:
+    """Image files and the label files that belong to them.
+
+    Args:
+        name: what sentences call the data.
+        ids: the images' stable names.
+        images: their files.
+        labels: the label files in the same order; None for a set whose labels are kept back.
+        classes: the class names.
+        table: what the numbers in label files mean: 256 labels, 255 for ignored; None takes them as they are.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        ids: Sequence[str],
+        images: Sequence[Path],
+        labels: Sequence[Path] | None,
+        classes: tuple[str, ...],
+        table: np.ndarray | None = None,
+    ) -> None:
+        self.name, self.classes, self.table = name, classes, table
+        # arrays of fixed-width text instead of lists: forked workers then share their memory
+        self._ids = np.array(ids, dtype=np.str_)
+        self._images = np.array([str(path) for path in images], dtype=np.str_)
+        self._labels = None if labels is None else np.array([str(path) for path in labels], dtype=np.str_)
+        if labels is not None:
+            _check_partners(name, images, labels)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the images have labels."""
+        return self._labels is not None
+
+    def id(self, index: int) -> str:
+        """The stable name of one image."""
+        return str(self._ids[index])
+
+    def image(self, index: int) -> Image.Image:
+        """Decode one image; a photograph that a viewer would turn is refused."""
+        path = Path(self._images[index])
+        check_upright(path)
+        return decoded(path, id=self.id(index))
+
+    def target(self, index: int) -> np.ndarray:
+        """The class of every pixel, uint8 (H, W); 255 is ignored."""
+        if self._labels is None:
+            raise HoldfastError(f"{self.name} has no labels: its predictions can only be exported")
+        numbers = read_label_file(Path(self._labels[index]))
+        if self.table is not None and numbers.max(initial=0) < len(self.table):
+            numbers = self.table[numbers]
+        return check_label_map(numbers, classes=len(self.classes), id=self.id(index), size=self._size(index))
+
+    def _size(self, index: int) -> tuple[int, int] | None:
+        try:
+            with Image.open(self._images[index]) as image:
+                return image.height, image.width
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+            return None  # whoever decodes it says what is wrong
+
+
+def label_table(numbers: Mapping[int, int], *, other: int = IGNORED) -> np.ndarray:
+    """A table for `PairedFiles` from the numbers in the files to labels; all others are ``other``."""
+    table = np.full(256, other, np.uint8)
+    for number, label in numbers.items():
+        table[number] = label
+    return table
+
+
+def _check_partners(name: str, images: Sequence[Path], labels: Sequence[Path]) -> None:
+    alone = [(image, label) for image, label in zip(images, labels, strict=True) if not label.is_file()]
+    if alone:
+        raise HoldfastError(
+            f"every image of {name} must have a label file, but {len(alone)} of {len(images)} have none: "
+            f"{str(alone[0][0])!r} lacks {str(alone[0][1])!r}"
+        )
