@@ -8,8 +8,10 @@ from holdfast.attacks.patch_fool import PatchFool
 from holdfast.attacks.pixels import PixelModel, from_pixels
 from holdfast.attacks.presets import PRESETS
 from holdfast.attacks.result import AttackResult
+from holdfast.attacks.segpgd import PIXEL_PRESETS, PixelAttack, perturb_pixels
 
 __all__ = [
+    "PIXEL_PRESETS",
     "PRESETS",
     "AttackResult",
     "AutoAttack",
@@ -19,10 +21,12 @@ __all__ = [
     "Occlusion",
     "OcclusionResult",
     "PatchFool",
+    "PixelAttack",
     "PixelModel",
     "fgsm",
     "fit_corruptor",
     "from_pixels",
     "perturb",
+    "perturb_pixels",
     "pgd",
 ]

@@ -89,6 +89,8 @@ def _class_names(path: Path) -> tuple[str, ...]:
         names = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
     except (OSError, UnicodeDecodeError) as error:
         raise HoldfastError(f"classes must be a text file of one name per line, got {str(path)!r} ({error})") from error
-    if not names or len(set(names)) < len(names) or len(names) > IGNORED:
-        raise HoldfastError(f"{str(path)!r} must name 1 to {IGNORED} different classes, one per line, got {len(names)}")
+    if not names or len(set(names)) < len(names) or len(names) >= IGNORED:
+        raise HoldfastError(
+            f"{str(path)!r} must name 1 to {IGNORED - 1} different classes, one per line, got {len(names)}"
+        )
     return names
