@@ -6,7 +6,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import holdfast
-from holdfast.attacks import PIXEL_PRESETS, PixelAttack, from_pixels, perturb_pixels
+from holdfast.attacks import EVERY_PIXEL, PIXEL_PRESETS, GradientAttack, SegPGD, from_pixels, perturb, perturb_pixels
+from holdfast.attacks.goal import ONE_CLASS
 from holdfast.attacks.segpgd import pixel_attack_loss
 from holdfast.errors import HoldfastError
 
@@ -52,13 +53,16 @@ def by_hand(model, images, labels, *, eps, alpha, steps, segpgd):
     return torch.stack(out)
 
 
-@pytest.mark.parametrize("weighting", ["segpgd", "equal"])
-def test_the_attack_is_what_its_formula_says(weighting):
+@pytest.mark.parametrize("segpgd", [True, False])
+def test_the_attack_is_what_its_formula_says(segpgd):
     model, (images, labels) = Pixelwise().double(), scene()
     images = images.double()
-    attack = PixelAttack(0.1, 0.04, 4, weighting=weighting, random_start=False)
-    expected = by_hand(model, images, labels, eps=0.1, alpha=0.04, steps=4, segpgd=weighting == "segpgd")
-    torch.testing.assert_close(perturb_pixels(attack, model, images, labels), expected, atol=1e-9, rtol=0)
+    expected = by_hand(model, images, labels, eps=0.1, alpha=0.04, steps=4, segpgd=segpgd)
+    if segpgd:
+        found = perturb_pixels(SegPGD(0.1, 0.04, 4, random_start=False), model, images, labels)
+    else:
+        found = perturb(GradientAttack(0.1, 0.04, 4, random_start=False), model, images, labels, goal=EVERY_PIXEL)
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=0)
 
 
 def test_right_pixels_weigh_one_minus_lambda_and_wrong_ones_lambda():
@@ -78,11 +82,10 @@ def test_every_preset_stays_in_its_ball_hurts_and_leaves_the_model_alone(name):
     images, labels = scene(size=32)
     model.train()
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    result = attack(model, images, labels, seed=3, ids=["a", "b"])
+    result = attack(model, images, labels, seed=3, ids=["a", "b"], goal=EVERY_PIXEL)
     assert (result.images - images).abs().max() <= attack.eps + 1e-6
     assert 0 <= result.images.min() <= result.images.max() <= 1
     assert result.predictions.shape == labels.shape
-    assert not result.success[labels == 255].any()
     model.eval()
     with torch.no_grad():
         clean, hurt = (pixel_attack_loss(model(x), labels, wrong_weight=None).mean() for x in (images, result.images))
@@ -94,7 +97,7 @@ def test_every_preset_stays_in_its_ball_hurts_and_leaves_the_model_alone(name):
 
 def test_starts_belong_to_images_not_to_batches():
     model, (images, labels) = Pixelwise(), scene()
-    attack = PixelAttack(0.1, 0.04, 2)
+    attack = SegPGD(0.1, 0.04, 2)
     both = perturb_pixels(attack, model, images, labels, seed=1, ids=["a", "b"])
     alone = perturb_pixels(attack, model, images[1:], labels[1:], seed=1, ids=["b"])
     torch.testing.assert_close(both[1:], alone)
@@ -107,20 +110,29 @@ def test_starts_belong_to_images_not_to_batches():
         ({"eps": -1}, "eps must be 0 or more"),
         ({"alpha": 0}, "alpha must be positive"),
         ({"steps": 0}, "steps must be at least 1"),
-        ({"weighting": "segpdg"}, "did you mean 'segpgd'"),
         ({"norm": "l3"}, "norm must be one of"),
     ],
 )
 def test_bad_settings_get_one_sentence(settings, sentence):
     with pytest.raises(HoldfastError, match=sentence):
-        PixelAttack(**{"eps": 0.1, "alpha": 0.1, "steps": 1, **settings})
+        SegPGD(**{"eps": 0.1, "alpha": 0.1, "steps": 1, **settings})
 
 
 def test_a_classifier_and_labels_that_do_not_fit_get_one_sentence():
-    attack, (images, labels) = PixelAttack(0.1, 0.1, 1), scene()
+    attack, (images, labels) = SegPGD(0.1, 0.1, 1), scene()
     with pytest.raises(HoldfastError, match=r"logits \(images, classes, height, width\), got \(2, 5\)"):
         attack(nn.Sequential(nn.Flatten(), nn.Linear(300, 5)), images, labels)
+    with pytest.raises(HoldfastError, match="needs a class per pixel"):
+        attack(Pixelwise(), images, labels, goal=ONE_CLASS)
     with pytest.raises(HoldfastError, match="labels must be maps"):
         attack(Pixelwise(), images, labels[:, :5])
     with pytest.raises(HoldfastError, match="labels must lie in 0…2"):
         attack(Pixelwise(), images, labels.masked_fill(labels == 0, 7))
+
+
+def test_success_is_the_map_of_labelled_pixels_that_are_wrong():
+    model, (images, labels) = Pixelwise(), scene()
+    result = SegPGD(0.2, 0.1, 2)(model, images, labels)
+    assert torch.equal(result.success, (result.predictions != labels) & (labels != 255))
+    assert EVERY_PIXEL.right(F.one_hot(labels.clamp_max(2), 3).movedim(-1, 1).float(), labels).all()
+    assert not EVERY_PIXEL.right(F.one_hot((labels + 1) % 3, 3).movedim(-1, 1).float(), labels).any()

@@ -192,7 +192,7 @@ def test_what_cannot_be_averaged_gets_one_sentence():
     with pytest.raises(HoldfastError, match="fog/4 missing"):
         cityscapes_c_mean(cells)
     assert cityscapes_c_mean(cells, rule="fan-released") == 1.0
-    with pytest.raises(HoldfastError, match="rule must be one of paper, fan-released"):
+    with pytest.raises(HoldfastError, match="rule must be one of paper, fan-released, all"):
         kind_means(cells, rule="tap")
     with pytest.raises(HoldfastError, match="maps"):
         pixel_counts(np.zeros((2, 2)), np.zeros((2, 3)), classes=2)

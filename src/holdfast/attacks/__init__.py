@@ -8,21 +8,23 @@ from holdfast.attacks.patch_fool import PatchFool
 from holdfast.attacks.pixels import PixelModel, from_pixels
 from holdfast.attacks.presets import PRESETS
 from holdfast.attacks.result import AttackResult
-from holdfast.attacks.segpgd import PIXEL_PRESETS, PixelAttack, perturb_pixels
+from holdfast.attacks.segpgd import EVERY_PIXEL, PIXEL_PRESETS, EveryPixel, SegPGD, perturb_pixels
 
 __all__ = [
+    "EVERY_PIXEL",
     "PIXEL_PRESETS",
     "PRESETS",
     "AttackResult",
     "AutoAttack",
+    "EveryPixel",
     "FittedCorruptor",
     "GradientAttack",
     "LearnedOcclusion",
     "Occlusion",
     "OcclusionResult",
     "PatchFool",
-    "PixelAttack",
     "PixelModel",
+    "SegPGD",
     "fgsm",
     "fit_corruptor",
     "from_pixels",

@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from holdfast.corruptions.catalog import SEVERITIES
 from holdfast.errors import HoldfastError
+from holdfast.metrics.corruption import Values, mean_of
+from holdfast.records.cells import corruption_cell
 
 IGNORED = 255
 BANDS = (2, 4, 8, 16)  # pixels from the label boundary; the last band is what lies beyond
@@ -32,6 +34,7 @@ SEVERITY_RULES: dict[str, dict[str, tuple[int, ...]]] = {
     "paper": {kind: SEVERITIES[:3] if kind in GROUPS["noise"] else SEVERITIES for kind in KINDS},
     # FAN's released tester, unlike its paper
     "fan-released": dict.fromkeys(KINDS, SEVERITIES[:3]),
+    "all": dict.fromkeys(KINDS, SEVERITIES),
 }
 
 
@@ -142,33 +145,43 @@ def mean_accuracy(counts: ArrayLike) -> NDArray[np.float64]:
 # ---------------------------------------------------------------------- the papers' averages
 
 
-def kind_means(mious: Mapping[str, float], *, rule: str = "paper", rounded: bool = True) -> dict[str, float]:
+def kind_means(mious: Mapping[str, Values], *, rule: str = "paper", rounded: bool = True) -> dict[str, Values]:
     """The mean mIoU over each kind's severities, in percent.
 
     Args:
-        mious: of cells such as ``fog/3``, in percent.
-        rule: ``paper`` (noise 1–3, others 1–5) or ``fan-released`` (1–3 for all).
+        mious: of cells such as ``fog/3``, in percent; numbers, or arrays of many draws.
+        rule: ``paper`` (noise 1–3, others 1–5), ``fan-released`` (1–3 for all) or ``all`` (1–5 for all).
         rounded: each cell to 0.01 first, as the released testers print and then average them.
     """
-    if rule not in SEVERITY_RULES:
-        raise HoldfastError(f"rule must be one of {', '.join(SEVERITY_RULES)}, got {rule!r}")
-    wanted = SEVERITY_RULES[rule]
-    missing = [f"{kind}/{s}" for kind, severities in wanted.items() for s in severities if f"{kind}/{s}" not in mious]
+    wanted = severity_rule(rule)
+    missing = [cell for kind in wanted for cell in cells_of(kind, rule=rule) if cell not in mious]
     if missing:
         raise HoldfastError(f"mious must hold all cells of Cityscapes-C, but {', '.join(missing[:5])} missing")
-    used = {name: round(value, 2) if rounded else value for name, value in mious.items()}
-    return {kind: float(np.mean([used[f"{kind}/{s}"] for s in severities])) for kind, severities in wanted.items()}
+    used = {name: np.round(value, 2) if rounded else value for name, value in mious.items()}
+    return {kind: mean_of([used[cell] for cell in cells_of(kind, rule=rule)]) for kind in wanted}
 
 
-def cityscapes_c_mean(mious: Mapping[str, float], *, rule: str = "paper", rounded: bool = True) -> float:
+def cityscapes_c_mean(mious: Mapping[str, Values], *, rule: str = "paper", rounded: bool = True) -> Values:
     """Mean mIoU of Cityscapes-C: over severities, then over the 16 kinds (FAN Table 9, TAP+ADL Table 4)."""
-    return float(np.mean(list(kind_means(mious, rule=rule, rounded=rounded).values())))
+    return mean_of(list(kind_means(mious, rule=rule, rounded=rounded).values()))
 
 
-def group_means(mious: Mapping[str, float], *, rule: str = "paper", rounded: bool = True) -> dict[str, float]:
+def group_means(mious: Mapping[str, Values], *, rule: str = "paper", rounded: bool = True) -> dict[str, Values]:
     """The mean over the kinds of each group of the papers' tables: blur, noise, digital, weather."""
     kinds = kind_means(mious, rule=rule, rounded=rounded)
-    return {group: float(np.mean([kinds[kind] for kind in members])) for group, members in GROUPS.items()}
+    return {group: mean_of([kinds[kind] for kind in members]) for group, members in GROUPS.items()}
+
+
+def severity_rule(rule: str) -> dict[str, tuple[int, ...]]:
+    """Which severities of which kind a rule averages."""
+    if rule not in SEVERITY_RULES:
+        raise HoldfastError(f"rule must be one of {', '.join(SEVERITY_RULES)}, got {rule!r}")
+    return SEVERITY_RULES[rule]
+
+
+def cells_of(kind: str, *, rule: str) -> tuple[str, ...]:
+    """The names of the cells of one kind that a rule averages."""
+    return tuple(corruption_cell(kind, severity).name for severity in severity_rule(rule)[kind])
 
 
 def _counts_where(predicted: np.ndarray, true: np.ndarray, where: np.ndarray, *, classes: int) -> NDArray[np.int64]:

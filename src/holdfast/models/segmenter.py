@@ -4,6 +4,7 @@ FAN-Hybrid and TAP-FAN with SegFormer's head are the published segmentors (FAN T
 and sizes are theirs. Any other encoder of ours or of timm takes the same heads.
 """
 
+import copy
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from holdfast.models.backbone import imagenet_cfg
 from holdfast.models.encoders import Maps, choose_maps, create_encoder, forward_maps, prune_encoder
 from holdfast.models.fan import FAN, SIZES
 from holdfast.models.heads import segmentation_head
+from holdfast.models.windows import Windowed, checked_window, slide
 
 # released: 768 for every FAN, 256 for SETR; ours: what the small encoder's maps are worth
 _WIDTHS = {"segformer": 768, "setr": 256}
@@ -27,9 +29,18 @@ class Segmenter(nn.Module):
     """Images → logits of every pixel."""
 
     def __init__(
-        self, backbone: nn.Module, decode_head: nn.Module, *, maps: Maps, num_classes: int, sizes: str = "pad"
+        self,
+        backbone: nn.Module,
+        decode_head: nn.Module,
+        *,
+        maps: Maps,
+        num_classes: int,
+        sizes: str = "pad",
+        window: tuple[int, int] | None = None,
+        stride: int = 0,
     ) -> None:
         super().__init__()
+        self.window, self.stride = window, stride
         self.backbone, self.decode_head = backbone, decode_head
         self.maps, self.num_classes, self.sizes = maps, num_classes, sizes
         self.describe()
@@ -46,7 +57,13 @@ class Segmenter(nn.Module):
         }
 
     def forward(self, images: Tensor) -> Tensor:
-        """Normalised images (B, 3, H, W) of any size → logits (B, classes, H, W)."""
+        """Normalised images (B, 3, H, W) of any size → logits (B, classes, H, W); by windows only in evaluation."""
+        if self.window is None or self.training:
+            return self.whole(images)
+        return slide(self.whole, images, window=self.window, stride=self.stride)
+
+    def whole(self, images: Tensor) -> Tensor:
+        """The logits of whole images, however large."""
         height, width = images.shape[-2:]
         if self.sizes == "pad":
             images = self._padded(images)
@@ -96,6 +113,8 @@ def segmenter(
     dropout: float | None = None,
     sizes: Literal["pad", "floor"] = "pad",
     maps: Sequence[int] | None = None,
+    window: int | Sequence[int] | None = None,
+    stride: int | None = None,
     **options: Any,
 ) -> Segmenter:
     """Build a segmenter.
@@ -109,6 +128,8 @@ def segmenter(
         sizes: what happens to sizes that the strides do not divide: ``pad`` the image and crop the logits, or
             ``floor`` the maps as the released FAN-Hybrid does, which then never looks at the rest.
         maps: numbers of the encoder's features that the head gets, fine to coarse.
+        window: height and width of the windows by which images are seen in evaluation; None sees them whole.
+        stride: pixels from one window to the next; three quarters of the window unless given.
         **options: of the encoder, such as ``pretrained``, ``drop_path_rate``, ``img_size``. FAN gets the released
             backbones' positions without floor unless ``pos_floor=True`` asks for those of its ImageNet weights.
     """
@@ -132,7 +153,19 @@ def segmenter(
         width=width or small or _WIDTHS.get(head, 0),
         dropout=_DROPOUT.get(head, 0.0) if dropout is None else dropout,
     )
-    return Segmenter(backbone, decode_head, maps=chosen, num_classes=num_classes, sizes=sizes)
+    frame, step = (None, 0) if window is None else checked_window(window, stride)
+    return Segmenter(
+        backbone, decode_head, maps=chosen, num_classes=num_classes, sizes=sizes, window=frame, stride=step
+    )
+
+
+def windowed(model: nn.Module, window: int | Sequence[int], stride: int | None = None) -> nn.Module:
+    """The same weights, asked window by window; a segmenter's own windows give way."""
+    if not isinstance(model, Segmenter):
+        return Windowed(model, window, stride)
+    other = copy.copy(model)
+    other.window, other.stride = checked_window(window, stride)
+    return other
 
 
 def _encoder(encoder: str | nn.Module, options: dict[str, Any]) -> tuple[nn.Module, int | None]:

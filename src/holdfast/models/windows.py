@@ -4,10 +4,10 @@ As in the released segmentation code: windows at even strides, the last one move
 divided by how many windows saw a pixel.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError
 
@@ -24,11 +24,10 @@ def window_starts(side: int, window: int, stride: int) -> list[int]:
     return [max(min(number * stride, side - window), 0) for number in range(count)]
 
 
-@torch.no_grad()
 def slide(
     model: Callable[[Tensor], Tensor], images: Tensor, *, window: int | tuple[int, int] = WINDOW, stride: int = STRIDE
 ) -> Tensor:
-    """Mean logits (B, classes, H, W) over all windows that see a pixel, one window at a time.
+    """Mean logits (B, classes, H, W) over all windows that see a pixel, one window at a time; gradients flow.
 
     Args:
         model: images (B, 3, h, w) → logits (B, classes, h, w).
@@ -36,9 +35,7 @@ def slide(
         window: height and width of a window; an image side below it is one window of that side.
         stride: pixels from one window to the next, on both axes.
     """
-    height, width = (window, window) if isinstance(window, int) else window
-    if not 0 < stride <= min(height, width):
-        raise HoldfastError(f"stride must be 1 to the window's {min(height, width)}, got {stride}")
+    (height, width), stride = checked_window(window, stride)
     total: Tensor | None = None
     counts = images.new_zeros(images.shape[-2:])
     for rows, columns in _windows(images.shape[-2:], (height, width), stride):
@@ -49,6 +46,30 @@ def slide(
         counts[rows, columns] += 1
     assert total is not None
     return total / counts
+
+
+def checked_window(window: int | Sequence[int], stride: int | None) -> tuple[tuple[int, int], int]:
+    """Height and width of a window, and its stride; three quarters of the shorter side unless given."""
+    height, width = (window, window) if isinstance(window, int) else window
+    shorter = min(height, width)
+    step = max(1, 3 * shorter // 4) if stride is None else stride
+    if shorter < 1 or not 0 < step <= shorter:
+        raise HoldfastError(f"stride must be 1 to the window's {shorter}, got {stride}")
+    return (int(height), int(width)), step
+
+
+class Windowed(nn.Module):
+    """Any model of pixels, asked window by window."""
+
+    def __init__(self, model: nn.Module, window: int | Sequence[int], stride: int | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self.window, self.stride = checked_window(window, stride)
+        self.pretrained_cfg = getattr(model, "pretrained_cfg", None)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (B, 3, H, W) → logits (B, classes, H, W)."""
+        return slide(self.model, images, window=self.window, stride=self.stride)
 
 
 def _windows(size: torch.Size, window: tuple[int, int], stride: int) -> Iterator[tuple[slice, slice]]:
