@@ -61,9 +61,6 @@ class EveryPixel:
         return (output.argmax(dim=1) == targets).flatten(1).any(dim=1)
 
 
-EVERY_PIXEL = EveryPixel()
-
-
 def pixel_attack_loss(logits: Tensor, labels: Tensor, *, wrong_weight: float | None = None) -> Tensor:
     """Mean weighted cross-entropy of every image's labelled pixels, (B,); SegPGD, Eq. 4."""
     each = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="none")  # B H W
@@ -71,6 +68,9 @@ def pixel_attack_loss(logits: Tensor, labels: Tensor, *, wrong_weight: float | N
         right = logits.detach().argmax(dim=1) == labels
         each = torch.where(right, 1 - wrong_weight, wrong_weight) * each
     return each.flatten(1).sum(dim=1) / (labels != IGNORED).flatten(1).sum(dim=1).clamp_min(1)
+
+
+EVERY_PIXEL = EveryPixel()
 
 
 @dataclass(frozen=True)

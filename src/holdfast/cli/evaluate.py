@@ -61,7 +61,9 @@ def run(arguments: Namespace) -> int:
     model = _model(arguments)
     data = arguments.data or [_own_data(model, console)]
     options = ("limit", "seed", "device", "amp", "batch_size", "attack_batch_size", "workers", "extra")
-    given = {name: getattr(arguments, name) for name in (*options, "stored_jpeg", "preset", "window", "stride", "fresh")}
+    given = {
+        name: getattr(arguments, name) for name in (*options, "stored_jpeg", "preset", "window", "stride", "fresh")
+    }
     out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
     try:
         served = assign(parse_suites(arguments.suite), data)

@@ -11,6 +11,7 @@ from holdfast.data.label_maps import PairedFiles
 from holdfast.errors import HoldfastError, nearest
 
 CONDITIONS = ("fog", "night", "rain", "snow")
+BOX = (1024, 2048)  # released: the 1080×1920 images become 1024×1820, and logits are resampled back
 SPLITS = ("train", "val", "test")
 IMAGE_END, LABEL_END = "_rgb_anon.png", "_gt_labelIds.png"
 
@@ -27,7 +28,7 @@ def open_acdc(rest: str, *, split: str) -> PairedFiles:
     part = next((word for word in words if word in SPLITS), "train" if split == "train" else "val")
     conditions = [word for word in CONDITIONS if word in words] or list(CONDITIONS)
     images = [image for condition in conditions for image in _images(root, condition, part)]
-    return PairedFiles(
+    source = PairedFiles(
         f"acdc:{rest}",
         ids=[_id(image, part) for image in images],
         images=images,
@@ -35,6 +36,8 @@ def open_acdc(rest: str, *, split: str) -> PairedFiles:
         classes=CLASSES,
         table=TABLE,
     )
+    source.box = BOX
+    return source
 
 
 def condition(id: str) -> str:

@@ -1,5 +1,6 @@
 """Label maps: the class of every pixel, what may stand in one, and what a source of them is."""
 
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -10,6 +11,7 @@ from PIL import Image
 from holdfast.data.folders import decoded
 from holdfast.errors import HoldfastError
 
+TASK = "segmentation"
 IGNORED = 255  # a pixel that counts neither in a loss nor in a metric
 EXIF_ORIENTATION = 274
 
@@ -124,6 +126,9 @@ class PairedFiles:
         if labels is not None:
             _check_partners(name, images, labels)
 
+    task = TASK
+    box: tuple[int, int] | None = None  # that images are fitted into before a model sees them
+
     def __len__(self) -> int:
         return len(self._ids)
 
@@ -150,6 +155,22 @@ class PairedFiles:
         if self.table is not None and numbers.max(initial=0) < len(self.table):
             numbers = self.table[numbers]
         return check_label_map(numbers, classes=len(self.classes), id=self.id(index), size=self._size(index))
+
+    def label_digest(self, index: int) -> int:
+        """A checksum of the label file; nothing is decoded."""
+        if self._labels is None:
+            raise HoldfastError(f"{self.name} has no labels: its predictions can only be exported")
+        try:
+            return zlib.crc32(Path(self._labels[index]).read_bytes())
+        except OSError as error:
+            raise HoldfastError(
+                f"label image {str(self._labels[index])!r} cannot be read ({error.strerror})"
+            ) from error
+
+    def content(self, index: int) -> int:
+        """The size of the image's file, by which records of other images are kept apart."""
+        path = Path(self._images[index])
+        return path.stat().st_size if path.is_file() else -1
 
     def _size(self, index: int) -> tuple[int, int] | None:
         try:

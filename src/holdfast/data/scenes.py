@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from holdfast.data.digits import SPLITS, split_of_every_image
+from holdfast.data.label_maps import TASK
 from holdfast.errors import HoldfastError, nearest
 
 CLASSES = ("background", *(str(digit) for digit in range(10)))
@@ -47,6 +48,7 @@ class SceneSource:
     """Scenes of one split; the id names split, size and number."""
 
     classes = CLASSES
+    task = TASK
 
     def __init__(self, split: str, *, size: tuple[int, int] = SIZE, count: int | None = None) -> None:
         self.split, self.size = split, size
@@ -137,15 +139,15 @@ def _glyphs(split: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _background(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
-    """A colour, cloudy at two scales, and shapes that are no digits; float32 (H, W, 3)."""
+    """A dull colour, cloudy at two scales, and shapes that are no digits; float32 (H, W, 3)."""
     height, width = size
-    picture = np.broadcast_to(rng.uniform(40, 215, 3), (height, width, 3)).astype(np.float32)
-    for cells, strength in ((3, 40), (12, 18)):
+    picture = np.broadcast_to(rng.uniform(40, 140, 3), (height, width, 3)).astype(np.float32)
+    for cells, strength in ((3, 30), (12, 15)):
         clouds = rng.uniform(-strength, strength, (cells, cells, 3)).astype(np.float32)
         picture = picture + cv2.resize(clouds, (width, height), interpolation=cv2.INTER_CUBIC)
     unit = min(size)
     for _ in range(int(rng.integers(2, 6))):
-        colour = rng.uniform(20, 235, 3).tolist()
+        colour = rng.uniform(10, 170, 3).tolist()
         ends = [(int(x), int(y)) for x, y in zip(rng.integers(0, width, 2), rng.integers(0, height, 2), strict=True)]
         thickness = max(1, int(unit * rng.uniform(0.02, 0.08)))
         if rng.random() < 0.5:
@@ -176,10 +178,10 @@ def _hides_too_much(instances: np.ndarray, visible: np.ndarray) -> bool:
 
 
 def _painted(rng: np.random.Generator, picture: np.ndarray, cover: np.ndarray, visible: np.ndarray) -> np.ndarray:
-    """The picture with a digit in a colour that stands out from what it covers."""
+    """The picture with a digit in a bright colour that stands out from what it covers."""
     behind = picture[visible].mean(axis=0)
     colour = rng.uniform(0, 255, 3)
-    while np.abs(colour - behind).max() < 70:
+    while colour.max() < 200 or np.abs(colour - behind).max() < 70:
         colour = rng.uniform(0, 255, 3)
     return (picture + cover[..., None] * (colour.astype(np.float32) - picture)).astype(np.float32)
 

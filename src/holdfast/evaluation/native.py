@@ -47,7 +47,9 @@ class NativeSize:
         """The steps as plain data."""
         fitted = f"fitted into {self.box[0]}×{self.box[1]}, bilinear; logits resampled back" if self.box else "as it is"
         whole = "whole images, one at a time"
-        windows = f"windows of {self.window[0]}×{self.window[1]}, stride {self.stride}, mean logits" if self.window else ""
+        windows = (
+            f"windows of {self.window[0]}×{self.window[1]}, stride {self.stride}, mean logits" if self.window else ""
+        )
         return {
             "protocol": "the image as it is stored",
             "after_corruption": "nothing",

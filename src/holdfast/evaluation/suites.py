@@ -173,7 +173,7 @@ def _clean(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cel
 def _corrupted(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
     of_task = getattr(task_of(source), "corruption_kinds", None)  # where some would move pixels from their labels
     kinds = of_task(extra) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
-    yield from _corruption_cells(name, source, steps, {kind: SEVERITIES for kind in kinds})
+    yield from _corruption_cells(name, source, steps, dict.fromkeys(kinds, SEVERITIES))
 
 
 def _cityscapes_c(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:

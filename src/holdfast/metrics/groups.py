@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+Names = Sequence[str] | NDArray[np.str_]
+
 
 @dataclass(frozen=True)
 class Grouping:
@@ -29,19 +31,19 @@ class Grouping:
 
 GROUPINGS = (
     Grouping("condition", re.compile(r"^(fog|night|rain|snow)/(?:train|val|test)/")),  # ACDC
-    Grouping("city", re.compile(r"^(?:train|val|test)/([a-z-]+)/\\1_\\d{6}_\\d{6}$")),  # Cityscapes
+    Grouping("city", re.compile(r"^(?:train|val|test)/([a-z-]+)/\1_\d{6}_\d{6}$")),  # Cityscapes
     Grouping("recording", re.compile(r"^(?:train|val|test)/(0001TP|0006R0|0016E5|Seq05VD)_"), block=10),  # CamVid
 )
 
 
-def grouping_of(ids: Sequence[str]) -> Grouping | None:
+def grouping_of(ids: Names) -> Grouping | None:
     """The grouping that all these names follow, if there is one."""
     return next((one for one in GROUPINGS if len(ids) and all(one.pattern.match(str(id)) for id in ids)), None)
 
 
-def groups_of(ids: Sequence[str], grouping: Grouping) -> NDArray[np.str_]:
+def groups_of(ids: Names, grouping: Grouping) -> NDArray[np.str_]:
     """The group of every image."""
-    return np.array([grouping.pattern.match(str(id))[1] for id in ids])  # type: ignore[index]
+    return np.array([grouping.pattern.match(str(id))[1] for id in ids])
 
 
 def block_draw(groups: NDArray[np.str_], length: int, *, rng: np.random.Generator) -> NDArray[np.int64]:

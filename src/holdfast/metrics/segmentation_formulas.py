@@ -125,7 +125,9 @@ def _clean_details(clean: str, names: Sequence[str]) -> list[Formula]:
     for number in range(len(BANDS) + 1):
         name = band_name(number)
         text = f"mIoU of the pixels {name} from the label boundary, clean images"
-        scores.append(Formula(f"band/{name}", f"mIoU {name}", "%", "high", text, percent(mean_iou, name), table="band", kind=name))
+        scores.append(
+            Formula(f"band/{name}", f"mIoU {name}", "%", "high", text, percent(mean_iou, name), table="band", kind=name)
+        )
     return scores
 
 
@@ -134,7 +136,9 @@ def _class_scores(clean: str, names: Sequence[str]) -> list[Formula]:
         return lambda means: plain(100 * class_iou(counts_of(means, clean, classes=len(names)))[..., label])
 
     return [
-        Formula(f"iou/{name}", name, "%", "high", f"IoU of {name}, clean images", percent(label), table="iou", kind=name)
+        Formula(
+            f"iou/{name}", name, "%", "high", f"IoU of {name}, clean images", percent(label), table="iou", kind=name
+        )
         for label, name in enumerate(names)
     ]
 
@@ -142,7 +146,9 @@ def _class_scores(clean: str, names: Sequence[str]) -> list[Formula]:
 def _group_scores(clean: str, columns: Sequence[str], *, classes: int) -> list[Formula]:
     """The mIoU of every recording, city or condition of the clean images, and the mean of ACDC's four."""
     known = {ALL, BOUNDARY, *map(band_name, range(len(BANDS) + 1))}
-    regions = dict.fromkeys(name.rpartition("@")[2] for name in columns if name.startswith(column(clean, "")) and "@" in name)
+    regions = dict.fromkeys(
+        name.rpartition("@")[2] for name in columns if name.startswith(column(clean, "")) and "@" in name
+    )
     groups = [region for region in regions if region not in known]
 
     def of(group: str) -> Compute:
@@ -257,7 +263,9 @@ class _Cells:
         complete = next((rule for rule in ("all", "paper") if kind in self.complete(rule)), None)
         rule = complete or "all"
         used = [cell for cell in names if complete is None or cell in cells_of(kind, rule=rule)]
-        text = f"{self.measure.label} under {kind}, mean over severities {', '.join(c.rpartition('/')[2] for c in used)}"
+        text = (
+            f"{self.measure.label} under {kind}, mean over severities {', '.join(c.rpartition('/')[2] for c in used)}"
+        )
 
         def compute(means: Means) -> Values:
             return 100 * np.asarray(mean_of([self.measure.of(means, cell) for cell in used]))

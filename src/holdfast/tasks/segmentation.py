@@ -80,7 +80,9 @@ class Segmentation:
                     f"maps of {data!r}, got {came}{where}; a classifier cannot segment"
                 )
             if logits.shape[1] != classes:
-                raise HoldfastError(f"the model must have the {classes} classes of {data!r}, got {logits.shape[1]}{where}")
+                raise HoldfastError(
+                    f"the model must have the {classes} classes of {data!r}, got {logits.shape[1]}{where}"
+                )
 
     def keep(
         self, answers: Answers, targets: Sequence[Any], *, cell: Any, repeats: int | None = None
@@ -91,8 +93,12 @@ class Segmentation:
         if repeats is not None:
             raise HoldfastError(f"{cell.name} shows every image several times, which segmentation does not count")
         arrays: dict[str, Field] = {}
+        labels = [np.asarray(target) for target in targets]  # a loader makes tensors of arrays
         for view, logits in answers.items():
-            pairs = [(predicted_map(one, label, cell=cell.name), label) for one, label in zip(logits, targets, strict=True)]
+            seen_maps = [
+                predicted_map(one, true.shape, cell=cell.name) for one, true in zip(logits, labels, strict=True)
+            ]
+            pairs = list(zip(seen_maps, labels, strict=True))
             classes = logits.shape[1]
             kept = {
                 "counts": [pixel_counts(seen, true, classes=classes) for seen, true in pairs],
@@ -199,8 +205,8 @@ class Segmentation:
         return segmentation_formulas(cells, columns=columns, header=header)
 
 
-def predicted_map(logits: "Tensor", label: np.ndarray, *, cell: str) -> np.ndarray:
-    """The class of every pixel of one image, uint8 at the label map's size.
+def predicted_map(logits: "Tensor", size: tuple[int, ...], *, cell: str) -> np.ndarray:
+    """The class of every pixel of one image, uint8 (H, W) of the label map's size.
 
     Logits (classes, h, w) of another size are resampled first, bilinearly, as the released code does after a resize.
     """
@@ -208,9 +214,11 @@ def predicted_map(logits: "Tensor", label: np.ndarray, *, cell: str) -> np.ndarr
     from torch.nn.functional import interpolate
 
     if not torch.isfinite(logits).all():
-        raise HoldfastError(f"the model must return numbers, got NaN or infinity in {cell}; nothing was recorded for it")
-    if logits.shape[-2:] != label.shape:
-        logits = interpolate(logits[None].float(), size=label.shape, mode="bilinear", align_corners=False)[0]
+        raise HoldfastError(
+            f"the model must return numbers, got NaN or infinity in {cell}; nothing was recorded for it"
+        )
+    if logits.shape[-2:] != size:
+        logits = interpolate(logits[None].float(), size=size, mode="bilinear", align_corners=False)[0]
     return logits.argmax(dim=0).to(torch.uint8).cpu().numpy()
 
 
