@@ -36,6 +36,7 @@ from holdfast.metrics.iou import (
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
 
+CONDITIONS = ("fog", "night", "rain", "snow")  # ACDC
 PARTS = ("true", "predicted", "both")
 ALL, BOUNDARY = "", "boundary"
 ROUNDED = "each cell rounded to 0.01 before severities are averaged, as the released testers do"
@@ -154,15 +155,16 @@ def _group_scores(clean: str, columns: Sequence[str], *, classes: int) -> list[F
     def of(group: str) -> Compute:
         return lambda means: plain(100 * mean_iou(counts_of(means, clean, classes=classes, region=group)))
 
+    what = "condition" if set(groups) <= set(CONDITIONS) else "group"
     scores = [
-        Formula(f"group/{name}", name, "%", "high", f"mIoU of the images of {name}", of(name), table="group", kind=name)
+        Formula(f"{what}/{name}", name, "%", "high", f"mIoU of the images of {name}", of(name), table=what, kind=name)
         for name in groups
     ]
-    if set(groups) != {"fog", "night", "rain", "snow"}:
+    if what == "group" or not groups:
         return scores
-    text = "mean over ACDC's four conditions of the mIoU of each; the clean score pools all images"
+    text = f"mean over {len(groups)} conditions of the mIoU of each; the clean score pools all images"
     mean: Compute = lambda means: mean_of([of(group)(means) for group in groups])  # noqa: E731
-    return [Formula("acdc_mean_of_conditions", "ACDC, mean of four", "%", "high", text, mean), *scores]
+    return [Formula("mean_condition_miou", "mean of conditions", "%", "high", text, mean), *scores]
 
 
 # ---------------------------------------------------------------------- corruptions

@@ -83,6 +83,12 @@ class Segmenter(nn.Module):
         missing = [-side % stride for side in images.shape[-2:]]
         return F.pad(images, (0, missing[1], 0, missing[0])) if any(missing) else images
 
+    @property
+    def num_features(self) -> int:
+        """The width in front of the classifier."""
+        classifier: Any = self.get_classifier()
+        return classifier.in_channels
+
     def get_classifier(self) -> nn.Module:
         """The last convolution."""
         return self.decode_head.get_submodule(str(self.decode_head.classifier))

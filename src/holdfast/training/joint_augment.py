@@ -19,6 +19,8 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as VF
 
 from holdfast.errors import HoldfastError
+from holdfast.training.augment import ImageFormat, random_corruption
+from holdfast.training.recipe import AugmentRecipe
 
 IGNORED = 255
 Pair = tuple[Tensor, Tensor]  # normalised image (3, H, W), labels int64 (H, W)
@@ -39,32 +41,63 @@ class JointAugmentation:
         distort: photometric distortion.
     """
 
-    crop: tuple[int, int] = (1024, 1024)
-    box: tuple[int, int] | None = (1024, 2048)
-    scale: tuple[float, float] = (0.5, 2.0)
+    crop: Sequence[int] = (1024, 1024)
+    box: Sequence[int] | None = (1024, 2048)
+    scale: Sequence[float] = (0.5, 2.0)
     max_share: float = 0.75
     hflip: float = 0.5
     distort: bool = True
 
     def __post_init__(self) -> None:
-        if min(self.crop) < 1:
-            raise HoldfastError(f"crop must be positive, got {self.crop}")
-        if not 0 < self.scale[0] <= self.scale[1]:
+        for name in ("crop", "box"):
+            value = getattr(self, name)
+            if value is not None and (len(value) != 2 or min(value) < 1):
+                raise HoldfastError(f"{name} must be a height and a width, got {value}")
+        if len(self.scale) != 2 or not 0 < self.scale[0] <= self.scale[1]:
             raise HoldfastError(f"scale must be two positive factors in order, got {self.scale}")
         for name in ("max_share", "hflip"):
             if not 0 <= getattr(self, name) <= 1:
                 raise HoldfastError(f"{name} must lie between 0 and 1, got {getattr(self, name)}")
 
 
+# what a recipe's section augment says of images with one class, with the values that ask for nothing
+_OF_CLASSES: dict[str, Any] = {
+    **{"vflip": 0.0, "color_jitter": 0.0, "rand_augment": None, "erasing": 0.0},
+    **{"mixup": 0.0, "cutmix": 0.0, "smoothing": 0.0},
+}
+
+
+def pair_transforms(recipe: AugmentRecipe, image: ImageFormat) -> tuple[PairTransform, PairTransform]:
+    """How a recipe varies images with label maps in training, and shows them in validation."""
+    asked = [name for name, nothing in _OF_CLASSES.items() if getattr(recipe, name) != nothing]
+    if asked:
+        raise HoldfastError(
+            f"augment.{asked[0]} is for images with one class; images with label maps have augment.joint"
+        )
+    own = {"crop": (image.size, image.size), "box": None, "hflip": recipe.hflip}
+    try:
+        settings = JointAugmentation(**{**own, **(recipe.joint or {})})
+    except TypeError as error:
+        raise HoldfastError(f"augment.joint must hold arguments of JointAugmentation ({error})") from error
+    scale = {"mean": image.mean, "std": image.std}
+    corrupt = None if recipe.corruption is None else random_corruption(recipe.corruption)
+    return training_pair_transform(settings, **scale, corrupt=corrupt), validation_pair_transform(**scale)
+
+
 def training_pair_transform(
-    settings: JointAugmentation, *, mean: Sequence[float], std: Sequence[float]
+    settings: JointAugmentation,
+    *,
+    mean: Sequence[float],
+    std: Sequence[float],
+    corrupt: Callable[[Image.Image], Image.Image] | None = None,
 ) -> PairTransform:
-    """(image, label map) → a varied pair of the crop's size."""
+    """(image, label map) → a varied pair of the crop's size; ``corrupt`` is applied to the crop's pixels at the end."""
     steps: list[Any] = [
         RandomScale(settings.scale, box=settings.box),
         ClassRatioCrop(settings.crop, max_share=settings.max_share),
         v2.RandomHorizontalFlip(settings.hflip),
         *([PhotometricDistortion()] if settings.distort else []),
+        *([Corruption(corrupt)] if corrupt is not None else []),
     ]
     vary = v2.Compose(steps)
 
@@ -96,7 +129,7 @@ def normalised(image: Tensor, labels: Tensor, *, mean: Sequence[float], std: Seq
     return (image.as_subclass(Tensor).float() / 255 - shift) / scale, labels.as_subclass(Tensor).long()
 
 
-def padded(image: Tensor, labels: Tensor, *, size: tuple[int, int]) -> Pair:
+def padded(image: Tensor, labels: Tensor, *, size: Sequence[int]) -> Pair:
     """Filled up to ``size`` right and below: with 0 after normalisation (the mean colour), and ignored labels."""
     missing = [0, max(size[1] - image.shape[-1], 0), 0, max(size[0] - image.shape[-2], 0)]
     pad = torch.nn.functional.pad
@@ -106,7 +139,7 @@ def padded(image: Tensor, labels: Tensor, *, size: tuple[int, int]) -> Pair:
 class RandomScale(v2.Transform):
     """A random factor r: the image fitted into r times the box, its aspect kept."""
 
-    def __init__(self, scale: tuple[float, float], *, box: tuple[int, int] | None) -> None:
+    def __init__(self, scale: Sequence[float], *, box: Sequence[int] | None) -> None:
         super().__init__()
         self.scale, self.box = scale, box
 
@@ -114,14 +147,14 @@ class RandomScale(v2.Transform):
         """The new size."""
         size = VF.get_size(flat_inputs[0])
         factor = _uniform(*self.scale)
-        return {"size": scaled_size((size[0], size[1]), factor, box=self.box or (size[0], size[1]))}
+        return {"size": scaled_size((size[0], size[1]), factor, box=self.box or size)}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Pixels bilinear without antialiasing, labels nearest."""
         return VF.resize(inpt, list(params["size"]), antialias=False)
 
 
-def scaled_size(size: tuple[int, int], factor: float, *, box: tuple[int, int]) -> tuple[int, int]:
+def scaled_size(size: tuple[int, int], factor: float, *, box: Sequence[int]) -> tuple[int, int]:
     """Height and width that fit into factor · box, long side to long side, as released (rounded half up)."""
     limits = sorted(int(side * factor) for side in box)
     ratio = min(limits[1] / max(size), limits[0] / min(size))
@@ -131,7 +164,7 @@ def scaled_size(size: tuple[int, int], factor: float, *, box: tuple[int, int]) -
 class ClassRatioCrop(v2.Transform):
     """A random crop that no class fills: drawn again up to ten times, the eleventh taken as it is."""
 
-    def __init__(self, size: tuple[int, int], *, max_share: float = 0.75, tries: int = 10) -> None:
+    def __init__(self, size: Sequence[int], *, max_share: float = 0.75, tries: int = 10) -> None:
         super().__init__()
         self.size, self.max_share, self.tries = size, max_share, tries
 
@@ -184,6 +217,20 @@ class PhotometricDistortion(v2.Transform):
         for name, strength in params["steps"]:
             pixels = DISTORTIONS[name](pixels, strength)
         return tv_tensors.Image(torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1))))
+
+
+class Corruption(v2.Transform):
+    """A corruption of the image; labels stay."""
+
+    def __init__(self, corrupt: Callable[[Image.Image], Image.Image]) -> None:
+        super().__init__()
+        self.corrupt = corrupt
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """The image corrupted."""
+        if not isinstance(inpt, tv_tensors.Image):
+            return inpt
+        return tv_tensors.Image(VF.pil_to_tensor(self.corrupt(VF.to_pil_image(inpt))))
 
 
 def _coin() -> bool:

@@ -4,10 +4,11 @@ SegFormer, FAN and TAP+ADL as released: AdamW with a learning rate that falls li
 times higher in the head; only names with ``norm`` in them are exempt from weight decay.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import nn
+from torch.optim import Optimizer
 
 WARMUP_RATIO = 1e-6
 
@@ -20,6 +21,18 @@ def poly_factor(step: int, *, steps: int, power: float = 1.0, warmup: int = 1500
     """
     poly = (1 - step / steps) ** power
     return poly * (1 - (1 - step / warmup) * (1 - ratio)) if step < warmup else poly
+
+
+def poly_schedule(optimizer: Optimizer, *, steps: int, warmup: int) -> Callable[[int], None]:
+    """A function that sets every group's learning rate at a step, from the one that the group begins with."""
+    bases = [group["lr"] for group in optimizer.param_groups]
+
+    def set_rates(step: int) -> None:
+        factor = poly_factor(step, steps=steps, warmup=min(warmup, steps))
+        for group, base in zip(optimizer.param_groups, bases, strict=True):
+            group["lr"] = base * factor
+
+    return set_rates
 
 
 def segmentation_groups(
