@@ -5,7 +5,7 @@ blocks of consecutive frames (Künsch 1989). Cityscapes' are seconds of driving 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,7 @@ class Grouping:
     block: int = 1
 
 
+INDEPENDENT = "scenes/"  # drawn independently of each other
 GROUPINGS = (
     Grouping("condition", re.compile(r"^(fog|night|rain|snow)/(?:train|val|test)/")),  # ACDC
     Grouping("city", re.compile(r"^(?:train|val|test)/([a-z-]+)/\1_\d{6}_\d{6}$")),  # Cityscapes
@@ -44,6 +45,24 @@ def grouping_of(ids: Names) -> Grouping | None:
 def groups_of(ids: Names, grouping: Grouping) -> NDArray[np.str_]:
     """The group of every image."""
     return np.array([grouping.pattern.match(str(id))[1] for id in ids])
+
+
+def block_drawing(ids: Names) -> Callable[[np.random.Generator], NDArray[np.int64]] | None:
+    """How these images are drawn for an interval: in moving blocks where frames are alike; None for one by one."""
+    grouping = grouping_of(ids)
+    if grouping is None or grouping.block == 1:
+        return None
+    groups, length = groups_of(ids, grouping), grouping.block
+    return lambda rng: block_draw(groups, length, rng=rng)
+
+
+def drawing_words(ids: Names, *, film: bool) -> str:
+    """The same in words, for what stands below a table; ``film`` warns where images may be frames of a recording."""
+    grouping = grouping_of(ids)
+    if grouping is None or grouping.block == 1:
+        alike = film and grouping is None and not all(str(id).startswith(INDEPENDENT) for id in ids)
+        return "intervals draw images one by one: too narrow if they are frames of a recording" if alike else ""
+    return f"intervals draw moving blocks of {grouping.block} consecutive frames within each {grouping.what}"
 
 
 def block_draw(groups: NDArray[np.str_], length: int, *, rng: np.random.Generator) -> NDArray[np.int64]:

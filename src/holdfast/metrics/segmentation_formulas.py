@@ -231,11 +231,11 @@ class _Cells:
         missing = tuple(
             cell for kind in KINDS for cell in cells_of(kind, rule=rule) if kind not in kinds and cell not in self.there
         )
-        note = ROUNDED if exact else ""
+        note = ROUNDED if rule == "paper" else ""
         scores = [Formula(name, label, "%", "high", text, compute, note=note, family="corruption")]
         if kept and self.clean:
             title = "retention" if rule == "all" else f"{label} retention"
-            scores.append(Formula(kept, title, "%", "high", f"{label} by clean mIoU", share, note=note))
+            scores.append(Formula(kept, title, "%", "high", f"{label} by clean mIoU", share))
         return [partial_if(score, missing=missing, count=len(kinds), wanted=len(KINDS)) for score in scores]
 
     def groups(self) -> list[Formula]:
@@ -253,7 +253,6 @@ class _Cells:
                 "high",
                 f"mean mIoU over {', '.join(kinds)} by the papers' severities",
                 compute(group),
-                note=ROUNDED,
                 table="miou_group",
                 kind=group,
             )
