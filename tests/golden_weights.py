@@ -49,3 +49,22 @@ def fill(model: nn.Module, prefix: str = "") -> nn.Module:
 def images(tag: str, batch: int, height: int, width: int) -> torch.Tensor:
     coarse = normal(tag, (batch, 3, height // 8, width // 8)).repeat(8, 2).repeat(8, 3)
     return torch.from_numpy((0.8 * coarse + 0.3 * normal(tag + "/fine", (batch, 3, height, width))).astype(np.float32))
+
+
+def labels(tag: str, batch: int, height: int, width: int, classes: int = 19) -> torch.Tensor:
+    """Label maps of 8×8 blocks, about a tenth of them 255."""
+    rng = np.random.Generator(np.random.Philox(zlib.crc32((tag + "/labels").encode())))
+    coarse = rng.integers(0, classes + 2, (batch, height // 8, width // 8))
+    return torch.from_numpy(np.where(coarse >= classes, 255, coarse).repeat(8, 1).repeat(8, 2).astype(np.int64))
+
+
+def label_pair(tag: str, batch: int = 3, height: int = 48, width: int = 64) -> tuple[np.ndarray, np.ndarray]:
+    """Predicted and true maps of 19 classes: 17 is predicted but never true, 18 is neither, 255 is ignored."""
+
+    def draw(what: str, high: int) -> np.ndarray:
+        rng = np.random.Generator(np.random.Philox(zlib.crc32(f"{tag}/{what}".encode())))
+        return rng.integers(0, high, (batch, height, width))
+
+    true = draw("labels", 17)
+    predicted = np.where(draw("keep", 4) > 0, true, draw("noise", 18))
+    return predicted, np.where(draw("ignore", 10) == 0, 255, true)

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from holdfast.evaluation.evaluate import evaluate
     from holdfast.models import create_model
     from holdfast.models.checkpoints import load_checkpoint
+    from holdfast.models.segmenter import segmenter
     from holdfast.models.tap import add_tap
     from holdfast.models.tora import tora
+    from holdfast.models.windows import slide
     from holdfast.reporting.page import report
     from holdfast.training.loop import train
 
@@ -25,6 +27,8 @@ _HOME = {
     "analyze": "holdfast.analysis.analyze",
     "watch": "holdfast.attention",
     "create_model": "holdfast.models",
+    "segmenter": "holdfast.models.segmenter",
+    "slide": "holdfast.models.windows",
     "add_tap": "holdfast.models.tap",
     "tora": "holdfast.models.tora",
     "load_checkpoint": "holdfast.models.checkpoints",
@@ -44,6 +48,8 @@ __all__ = [
     "evaluate",
     "load_checkpoint",
     "report",
+    "segmenter",
+    "slide",
     "tora",
     "train",
     "watch",

@@ -70,6 +70,10 @@ def test_builds_and_takes_two_steps_at_a_shrunken_size(name, pictures, tmp_path)
         overrides["model"] = shrunken(name) | {"init": weight_file(name, tmp_path, size=overrides["data"]["size"])}
     if load_recipe(name).tora is not None:  # its phases are runs of their own, and its weights have other classes here
         overrides |= {"model": overrides["model"] | {"head": "auto"}, "tora": {"phase": "robust"}}
+    if load_recipe(name).data.train.partition(":")[0] in ("scenes", "camvid", "cityscapes"):  # label maps
+        overrides["data"] |= {"train": "scenes:train,64x64,8", "val": "scenes:val,64x64,2"}
+        overrides["augment"] = {"joint": {"crop": [64, 64], "box": None}}
+        overrides["train"] |= {"steps": 2}
     assert train(name, out=tmp_path / "run", overrides=overrides, show=False).step == 2
     assert all(np.isfinite(line["loss"]) for line in log_of(tmp_path / "run", "step"))
 

@@ -8,11 +8,15 @@ from holdfast.attacks.patch_fool import PatchFool
 from holdfast.attacks.pixels import PixelModel, from_pixels
 from holdfast.attacks.presets import PRESETS
 from holdfast.attacks.result import AttackResult
+from holdfast.attacks.segpgd import EVERY_PIXEL, PIXEL_PRESETS, EveryPixel, SegPGD, perturb_pixels
 
 __all__ = [
+    "EVERY_PIXEL",
+    "PIXEL_PRESETS",
     "PRESETS",
     "AttackResult",
     "AutoAttack",
+    "EveryPixel",
     "FittedCorruptor",
     "GradientAttack",
     "LearnedOcclusion",
@@ -20,9 +24,11 @@ __all__ = [
     "OcclusionResult",
     "PatchFool",
     "PixelModel",
+    "SegPGD",
     "fgsm",
     "fit_corruptor",
     "from_pixels",
     "perturb",
+    "perturb_pixels",
     "pgd",
 ]

@@ -49,6 +49,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--classes-differ", action="store_true", help="measure although the data's classes have other names"
     )
+    parser.add_argument("--window", type=int, help="look at large images by windows of this side (segmentation)")
+    parser.add_argument("--stride", type=int, help="pixels from one window to the next (default: 3/4 of the window)")
     parser.add_argument("--fresh", action="store_true", help="start over instead of going on")
     parser.usage = "holdfast evaluate [RUN] [--model MODEL] [--data DATA] [--suite SUITES] [OPTIONS]"
 
@@ -65,7 +67,7 @@ def run(arguments: Namespace) -> int:
     options = ("limit", "seed", "device", "amp", "batch_size", "attack_batch_size", "workers", "extra")
     given = {
         name: getattr(arguments, name)
-        for name in (*options, "stored_jpeg", "preset", "exif", "classes_differ", "fresh")
+        for name in (*options, "stored_jpeg", "preset", "exif", "classes_differ", "window", "stride", "fresh")
     }
     out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
     try:

@@ -1,6 +1,8 @@
 """Sources made of sources: concatenation, and subsets that keep the share of every class."""
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -17,11 +19,24 @@ class Joined:
             check_same_classes(parts[0], part)
         self.parts = tuple(parts)
         self.classes = parts[0].classes
-        self.targets = np.concatenate([part.targets for part in parts])
         self._ends = np.cumsum([len(part) for part in parts])
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return int(self._ends[-1])
+
+    def __getattr__(self, name: str) -> Any:
+        return _of_parts(self, name, "parts")
+
+    @cached_property
+    def targets(self) -> np.ndarray:
+        """The class of every image, of sources that have one."""
+        return np.concatenate([part.targets for part in self.parts])
+
+    def target(self, index: int) -> Any:
+        """The target of one image, of sources that read them one by one."""
+        part, inner = self._locate(index)
+        source: Any = self.parts[part]
+        return source.target(inner)
 
     def id(self, index: int) -> str:
         """The part's number and its own id: copies of one image are different images."""
@@ -44,10 +59,22 @@ class Subset:
     def __init__(self, source: Source, indices: np.ndarray) -> None:
         self.source, self.indices = source, indices
         self.classes = source.classes
-        self.targets = source.targets[indices]
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def __getattr__(self, name: str) -> Any:
+        return _of_parts(self, name, "source")
+
+    @cached_property
+    def targets(self) -> np.ndarray:
+        """The class of every image, of sources that have one."""
+        return self.source.targets[self.indices]
+
+    def target(self, index: int) -> Any:
+        """The target of one image, of sources that read them one by one."""
+        source: Any = self.source
+        return source.target(int(self.indices[index]))
 
     def id(self, index: int) -> str:
         """The id in the whole source."""
@@ -71,8 +98,9 @@ def stratified_subset(source: Source, size: float, *, seed: int) -> Subset:
     count = round(size * total) if 0 < size < 1 else int(size)
     if size <= 0 or count < 1 or count > total or (size > 1 and size != count):
         raise HoldfastError(f"a subset must be a fraction in (0, 1) or a count of 1 to {total} images, got {size}")
-    shares = _shares(np.bincount(source.targets, minlength=len(source.classes)), count)
-    chosen = [_draw(np.flatnonzero(source.targets == label), n, [seed, label]) for label, n in enumerate(shares)]
+    targets = source.targets if hasattr(source, "targets") else np.zeros(total, np.int64)  # no classes: no shares
+    shares = _shares(np.bincount(targets, minlength=len(source.classes)), count)
+    chosen = [_draw(np.flatnonzero(targets == label), n, [seed, label]) for label, n in enumerate(shares)]
     return Subset(source, np.sort(np.concatenate(chosen)))
 
 
@@ -83,6 +111,14 @@ def _shares(counts: np.ndarray, wanted: int) -> np.ndarray:
     largest_remainders = np.argsort(-(exact - shares), kind="stable")[: wanted - int(shares.sum())]
     shares[largest_remainders] += 1
     return shares
+
+
+def _of_parts(whole: Any, name: str, inner: str) -> Any:
+    """What a combination has from what it is made of: its task, and how its images are prepared."""
+    if name in ("task", "box") and inner in whole.__dict__:
+        made_of = whole.__dict__[inner]
+        return getattr(made_of[0] if isinstance(made_of, tuple) else made_of, name)
+    raise AttributeError(f"{type(whole).__name__!r} object has no attribute {name!r}")
 
 
 def _draw(members: np.ndarray, count: int, key: list[int]) -> np.ndarray:

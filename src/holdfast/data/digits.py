@@ -23,7 +23,7 @@ def open_digits(rest: str, *, split: str) -> ArraySource:
     if split not in SPLITS:
         raise HoldfastError(f"digits has the splits {', '.join(SPLITS)}, got {split!r}{nearest(split, SPLITS)}")
     images, targets = _all_digits()
-    numbers = np.flatnonzero(_split_of_every_image(targets) == split)
+    numbers = np.flatnonzero(split_of_every_image(targets) == split)
     classes = tuple(str(digit) for digit in range(10))
     return ArraySource("digits", images[numbers], targets[numbers], classes, numbers)
 
@@ -38,7 +38,8 @@ def _all_digits() -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(np.stack(enlarged)[..., None], 3, axis=-1), digits.target.astype(np.int64)
 
 
-def _split_of_every_image(targets: np.ndarray) -> np.ndarray:
+def split_of_every_image(targets: np.ndarray) -> np.ndarray:
+    """``train``, ``val`` or ``test`` for every digit of scikit-learn, by its class and its place among its like."""
     splits = np.empty(len(targets), dtype="<U5")
     for label in np.unique(targets):
         members = np.flatnonzero(targets == label)

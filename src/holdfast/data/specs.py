@@ -3,15 +3,20 @@
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from holdfast.data.acdc import open_acdc
 from holdfast.data.arrays import open_npz
+from holdfast.data.camvid import open_camvid
 from holdfast.data.cifar import open_cifar, open_cifar10, open_cifar100
+from holdfast.data.cityscapes import open_cityscapes
 from holdfast.data.combine import Joined, Subset
 from holdfast.data.digits import open_digits
 from holdfast.data.folders import open_folder
+from holdfast.data.masks import open_masks
+from holdfast.data.scenes import open_scenes
 from holdfast.data.source import Source, check_not_empty
 from holdfast.data.stored import is_official
 from holdfast.errors import HoldfastError, nearest
@@ -22,7 +27,7 @@ class Kind(NamedTuple):
 
     form: str
     line: str
-    open: Callable[..., Source]
+    open: Callable[..., Any]
     needs_path: bool = False
     downloads: bool = False
     turns: bool = False  # knows EXIF rotations
@@ -34,6 +39,19 @@ def _open_cifar_training_images(rest: str, *, split: str, kind: str, download: b
 
 SOURCES: dict[str, Kind] = {
     "digits": Kind("digits[:SPLIT]", "1797 digits of scikit-learn, 32 px, embedded; train, val or test", open_digits),
+    "scenes": Kind(
+        "scenes[:SPLIT,HxW,COUNT]", "digits on procedural backgrounds, 96×128, embedded; label maps", open_scenes
+    ),
+    "masks": Kind(
+        "masks:IMAGES,LABELS", "your images with label maps: [,classes=FILE][,ignore=N]", open_masks, needs_path=True
+    ),
+    "camvid": Kind("camvid:DIR[,SPLIT]", "CamVid, 11 classes, 480×360; label maps", open_camvid, needs_path=True),
+    "cityscapes": Kind(
+        "cityscapes:DIR[,SPLIT]", "Cityscapes, 19 classes; label maps", open_cityscapes, needs_path=True
+    ),
+    "acdc": Kind(
+        "acdc:DIR[,CONDITION][,SPLIT]", "ACDC: fog, night, rain, snow; val unless told", open_acdc, needs_path=True
+    ),
     "npz": Kind("npz:FILE", "arrays x (uint8, N×H×W×3) and y, optionally classes", open_npz, needs_path=True),
     "folder": Kind("folder:DIR", "one folder of images per class", open_folder, needs_path=True, turns=True),
     "cifar10": Kind("cifar10:[DIR]", "CIFAR-10; --data.download=true fetches it", open_cifar10, downloads=True),

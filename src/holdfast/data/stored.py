@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from holdfast.corruptions.catalog import ALL, SEVERITIES, STANDARD
 from holdfast.corruptions.folders import MANIFEST, read_manifest
 from holdfast.corruptions.sequences import SEQUENCES, TEST_SEQUENCES
 from holdfast.data import official
+from holdfast.data.cityscapes import cityscapes_c_cells, open_cityscapes_c
 from holdfast.data.films import Frames, open_cifar_p, open_imagenet_p
 from holdfast.data.source import Source
 from holdfast.errors import HoldfastError, nearest
@@ -70,6 +71,7 @@ class OfficialSet:
         missing: the standard cells that are not: a score without them is partial.
         restricted_to: ``imagenet_a`` or ``imagenet_r`` where a model of 1000 classes answers among 200 of them
             (``holdfast.metrics.restricted``); None elsewhere.
+        extras: whether the set's protocol has some of the four extra corruptions.
     """
 
     name: str
@@ -80,6 +82,7 @@ class OfficialSet:
     reader: Callable[[CellSpec], Source | SequenceSource] = field(repr=False, compare=False)
     missing: tuple[str, ...] = ()
     restricted_to: str | None = None
+    extras: bool = False
 
     @property
     def made(self) -> str | None:
@@ -214,7 +217,27 @@ def _cells(kinds: tuple[str, ...]) -> list[CellSpec]:
     return [corruption_cell(kind, severity) for kind in kinds for severity in SEVERITIES]
 
 
+def _cityscapes_c(name: str, root: Path) -> OfficialSet:
+    from holdfast.metrics.iou import SEVERITY_RULES  # metrics read records, which look at data
+
+    folder, _, labels = str(root).partition(",")
+    tree = official.existing(Path(folder), what="a Cityscapes-C tree")
+    wanted = [
+        cell for kind, levels in SEVERITY_RULES["paper"].items() for cell in (corruption_cell(kind, s) for s in levels)
+    ]
+    there = cityscapes_c_cells(tree)
+    cells = tuple(cell for cell in wanted if cell.name in there)
+    missing = tuple(cell.name for cell in wanted if cell.name not in there)
+    ground = Path(labels).expanduser() if labels else None
+
+    def open_cell(cell: CellSpec) -> Any:
+        return open_cityscapes_c(tree, kind=cell.kind, severity=cell.severity, labels=ground)
+
+    return OfficialSet(name, tree, "cityscapes-c", "any", cells, open_cell, missing, extras=True)
+
+
 OFFICIAL: dict[str, Layout] = {
+    "cityscapes-c": Layout("stored Cityscapes-C: kind/severity/city/*.png, labels in gtFine", _cityscapes_c, {}),
     "imagenet-c": Layout("stored ImageNet-C: kind/severity/wnid/*.JPEG", _imagenet_c, {}),
     "cifar10-c": Layout("stored CIFAR-10-C: kind.npy and labels.npy", _cifar_c, {"dataset": "cifar10"}),
     "cifar100-c": Layout("stored CIFAR-100-C, likewise", _cifar_c, {"dataset": "cifar100"}),

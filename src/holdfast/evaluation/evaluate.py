@@ -29,9 +29,10 @@ from holdfast.evaluation.runner import Key, Work, finished_units, run_units
 from holdfast.evaluation.suites import EvaluationData, check_suites, make_plan, open_evaluation_data, parse_suites
 from holdfast.models.corruptor import Corruptor
 from holdfast.models.fingerprint import model_fingerprint
+from holdfast.models.segmenter import windowed
 from holdfast.models.specs import LoadedModel, architecture_of, load_model
 from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint, versions
-from holdfast.records.header import FOLDER, FORMAT, HEADER, read_header, write_header, write_images
+from holdfast.records.header import CLASSIFICATION, FOLDER, FORMAT, HEADER, read_header, write_header, write_images
 from holdfast.records.records import Records, read_records
 from holdfast.records.units import remove_leftovers
 
@@ -58,6 +59,8 @@ def evaluate(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     interpolation: str | None = None,
+    window: int | tuple[int, int] | None = None,
+    stride: int | None = None,
     attack_batch_size: int = 64,
     shard_size: int | None = None,
     exif: str = "ignore",
@@ -89,6 +92,8 @@ def evaluate(
         mean: subtracted from [0,1] pixels; likewise. A module without configuration gets the pixels themselves.
         std: divides them then.
         interpolation: brings protocol images to ``size``.
+        window: height and width of sliding windows, for models of label maps; the model's own unless given.
+        stride: pixels from one window to the next; three quarters of the window unless given.
         attack_batch_size: images that are attacked together; attacks are exact for a fixed one.
         shard_size: images per unit of work; None for 256, or fewer where they are large.
         exif: ``ignore`` rotations that EXIF data of a folder's images ask for, or ``apply`` them.
@@ -100,6 +105,8 @@ def evaluate(
     opened = open_evaluation_data(data, limit=limit, exif=check_exif(exif))
     check_suites(names, opened)
     loaded = load_model(model)
+    if window is not None:
+        loaded = replace(loaded, model=windowed(loaded.model, window, stride))
     wanted = model_input(loaded.model, size=size, mean=mean, std=std, interpolation=interpolation)
     steps = opened.task.steps(opened.pictures, wanted, preset=_preset(preset, opened), stored_jpeg=stored_jpeg)
     plan = make_plan(names, opened, steps=steps, extra=extra, limit=limit)
@@ -265,6 +272,7 @@ def _header(
         "partial": list(plan.missing),
         "images": len(plan.ids),
         "classes": plan.classes,
+        **({} if plan.task.name == CLASSIFICATION else {"class_names": list(data.pictures.classes)}),
         "views": list(judge.views),
         "preset": steps.preset,
         "preprocessing": steps.record(),

@@ -30,12 +30,14 @@ Pixels = np.ndarray  # H W 3, uint8
 
 @dataclass(frozen=True)
 class ModelInput:
-    """What the model wants to see; ``size`` None means the protocol's own size."""
+    """What the model wants to see; ``size`` None means the protocol's own size, ``window`` None whole images."""
 
     size: tuple[int, int] | None
     mean: tuple[float, ...]
     std: tuple[float, ...]
     interpolation: str
+    window: tuple[int, int] | None = None
+    stride: int | None = None
 
 
 class Steps(Protocol):
@@ -152,6 +154,8 @@ def model_input(
         tuple(mean if mean is not None else known.get("mean", (0.0, 0.0, 0.0))),
         tuple(std if std is not None else known.get("std", (1.0, 1.0, 1.0))),
         interpolation or str(known.get("interpolation", "bilinear")),
+        window=getattr(inner, "window", None),
+        stride=getattr(inner, "stride", None),
     )
     if len(chosen.mean) != 3 or len(chosen.std) != 3 or min(chosen.std) <= 0:
         raise HoldfastError(f"mean and std must be three values, std positive, got {chosen.mean} and {chosen.std}")

@@ -1,12 +1,12 @@
 """Suites: the protocols by name, as lists of cells."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from holdfast.attacks import PRESETS, LearnedOcclusion, Occlusion
+from holdfast.attacks import PIXEL_PRESETS, PRESETS, LearnedOcclusion, Occlusion
 from holdfast.attacks.patches import fitting_patch
 from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, parameters, recorded_name
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
@@ -17,6 +17,7 @@ from holdfast.evaluation.attacking import fitting_definition
 from holdfast.evaluation.cells import Cell, Plan, limited, shared_plan, stored_plan
 from holdfast.evaluation.making import AsTheyAre, Corrupted, Film, Perturbed, Stored
 from holdfast.evaluation.protocol import Steps
+from holdfast.metrics.iou import SEVERITY_RULES
 from holdfast.names import chosen_names, file_name
 from holdfast.records.cells import (
     CLEAN,
@@ -33,12 +34,15 @@ WNID = re.compile(r"n\d{8}")
 
 # what is attacked with; the corruption model of the learned occlusion is fitted to a sample of the images before they
 # are scored, in more passes than a whole data set would take
-ATTACKS: dict[str, Any] = {**PRESETS, "occlusion-learned": LearnedOcclusion(epochs=50)}
+ATTACKS: dict[str, Any] = {**PRESETS, **PIXEL_PRESETS, "occlusion-learned": LearnedOcclusion(epochs=50)}
 _ATTACK_LINES = {
     "fgsm": "FGSM, L∞ 1/255 (RVT)",
     "pgd5": "PGD, L∞ 1/255, 5 steps (RVT; AFAT's Table 3)",
     "pgd3-rvt-adv": "PGD, L∞ 4/255, 3 steps (RVT's test of adversarially trained networks)",
     "pgd5-rspc": "PGD, L∞ 8/255, 5 steps (AFAT's released code)",
+    "segpgd5": "SegPGD, L∞ 1/255, 5 steps (segmentation)",
+    "pgd20": "PGD, L∞ 8/255, 20 steps",
+    "segpgd20": "SegPGD, L∞ 8/255, 20 steps (segmentation)",
     "patch-fool": "Patch-Fool, one patch, 250 steps",
     "patch-fool-sparse": "Patch-Fool, 250 pixels",
     "occlusion-random": "a tenth of the patches replaced by noise, 10 masks",
@@ -56,7 +60,8 @@ STORED = {
 }
 SUITES: dict[str, str] = {
     "clean": "the images as they are",
-    "corruptions": "15 corruptions × 5 severities, on the fly (--extra: 19 × 5)",
+    "corruptions": "15 corruptions × 5 severities, on the fly (--extra: 19 × 5; of label maps the 16 of Cityscapes-C)",
+    "cityscapes-c": "Cityscapes-C: 16 corruptions, noise at severities 1–3, on the fly or from cityscapes-c:DIR",
     "perturbations": "10 perturbation sequences (--extra: 14), on the fly or from imagenet-p:DIR, cifar10-p:DIR",
     **STORED,
     **{name: _ATTACK_LINES.get(name, f"the attack {type(attack).__name__}") for name, attack in ATTACKS.items()},
@@ -166,8 +171,22 @@ def _clean(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cel
 
 
 def _corrupted(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
-    for kind in STANDARD + EXTRA if extra else STANDARD:
-        for severity in SEVERITIES:
+    of_task = getattr(task_of(source), "corruption_kinds", None)  # where some would move pixels from their labels
+    kinds = of_task(extra) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
+    yield from _corruption_cells(name, source, steps, dict.fromkeys(kinds, SEVERITIES))
+
+
+def _cityscapes_c(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
+    if task_of(source).name != "segmentation":
+        raise HoldfastError("suite 'cityscapes-c' needs label maps, such as cityscapes:DIR or scenes")
+    yield from _corruption_cells(name, source, steps, SEVERITY_RULES["paper"])
+
+
+def _corruption_cells(
+    name: str, source: Source, steps: Steps, severities: Mapping[str, Sequence[int]]
+) -> Iterator[Cell]:
+    for kind, chosen in severities.items():
+        for severity in chosen:
             settings = _plain(parameters(kind, severity, preset=steps.preset))
             definition = {"suite": name, "drawn": recorded_name(kind), "parameters": settings}
             yield Cell(corruption_cell(kind, severity), Corrupted(kind, severity), source, definition)
@@ -197,12 +216,13 @@ def _attacked(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[
 _CELLS: dict[str, Callable[[str, Any, Steps, bool], Iterator[Cell]]] = {
     "clean": _clean,
     "corruptions": _corrupted,
+    "cityscapes-c": _cityscapes_c,
     "perturbations": _sequences,
 }
 
 
 def _stored_plan(stored: OfficialSet, *, extra: bool, limit: int | None) -> Plan:
-    cells = [cell for cell in stored.cells if extra or not _is_extra(cell)]
+    cells = [cell for cell in stored.cells if extra or stored.extras or not _is_extra(cell)]
     return stored_plan([_stored_cell(stored, cell) for cell in cells], limit=limit, missing=stored.missing)
 
 

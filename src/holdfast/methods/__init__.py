@@ -5,14 +5,17 @@ from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
 from holdfast.methods.noise2net import noise2net
 from holdfast.methods.objective import OBJECTIVES, CrossEntropy, Loss, Objective, Player, build_objective
 from holdfast.methods.patch_augment import patch_augment
+from holdfast.methods.pixel_loss import PixelCrossEntropy, pixel_cross_entropy
 from holdfast.methods.robust import AdversarialTraining, PatchAugmentation, RobustObjective, robust_objective
 from holdfast.methods.tora import TradeOff, begin_phase, tora_objective
 
+OBJECTIVES["pixel_cross_entropy"] = PixelCrossEntropy
 OBJECTIVES["robust"] = robust_objective
 OBJECTIVES["tora"] = tora_objective
 
 METHODS = {  # as a recipe names them, under objective.name or as options of the objective `robust`
     "cross_entropy": "plain cross-entropy, hard or soft targets",
+    "pixel_cross_entropy": "cross-entropy of label maps, divided by the labelled pixels or, as published, by all",
     "robust: adl": "attention diversification loss against overfocusing (TAP+ADL)",
     "robust: afat": "features aligned against the patches that a corruption model picks (AFAT, RSPC)",
     "robust: patches": "a second cross-entropy on patch-wise augmented images (RVT)",
@@ -32,6 +35,7 @@ __all__ = [
     "Loss",
     "Objective",
     "PatchAugmentation",
+    "PixelCrossEntropy",
     "Player",
     "RobustObjective",
     "TradeOff",
@@ -40,6 +44,7 @@ __all__ = [
     "corruptor_for",
     "noise2net",
     "patch_augment",
+    "pixel_cross_entropy",
     "robust_objective",
     "tora_objective",
 ]

@@ -7,6 +7,7 @@ import numpy as np
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.formulas import Formula, Means
+from holdfast.metrics.groups import block_drawing
 from holdfast.metrics.intervals import Interval, Spread, interval_of, over_seeds
 from holdfast.metrics.summary import (
     RESAMPLES,
@@ -82,7 +83,7 @@ def compare(
     sides = [image_columns(group, ids) for group in (one, other)]
     common = [name for name in sides[0] if name in sides[1]]
     columns = {f"{number}:{name}": side[name] for number, side in enumerate(sides) for name in common}
-    means, drawn = means_and_draws(columns, resamples=resamples, seed=seed)
+    means, drawn = means_and_draws(columns, resamples=resamples, seed=seed, draw=block_drawing(ids))
     formulas = formulas_of(first, one, common, reference=reference_for(first, baseline))
     differences = {formula.name: _difference(formula, means, drawn) for formula in formulas}
     return Comparison(_name(first), _name(second), len(ids), differences)

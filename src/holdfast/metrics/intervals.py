@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from holdfast.errors import HoldfastError
 
+Draw = Callable[[np.random.Generator], NDArray[np.int64]]  # how often every image is drawn
 Statistic = Callable[[NDArray[np.float64]], float]
 
 _CHUNK = 2**22  # image counts held at a time
@@ -92,11 +93,12 @@ def paired_difference(
 
 
 def resampled_means(
-    rows: NDArray[np.float64], *, rng: np.random.Generator, resamples: int = 2000
+    rows: NDArray[np.float64], *, rng: np.random.Generator, resamples: int = 2000, draw: Draw | None = None
 ) -> NDArray[np.float64]:
     """The means of every column over images drawn with replacement, (resamples, columns), from (images, columns).
 
     All columns of one row of the result are means over the same draw, so any function of them has its bootstrap here.
+    ``draw`` says how often every image is drawn where they are not drawn one by one.
     """
     if resamples < 1:
         raise HoldfastError(f"resamples must be at least 1, got {resamples}")
@@ -105,9 +107,13 @@ def resampled_means(
     means = np.empty((resamples, rows.shape[1]))
     for start in range(0, resamples, at_once):
         size = min(at_once, resamples - start)
-        times = np.stack([np.bincount(rng.integers(count, size=count), minlength=count) for _ in range(size)])
+        times = np.stack([draw(rng) if draw is not None else _one_by_one(count, rng) for _ in range(size)])
         means[start : start + size] = times @ rows / count
     return means
+
+
+def _one_by_one(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    return np.bincount(rng.integers(count, size=count), minlength=count)
 
 
 def interval_of(value: float, drawn: ArrayLike, *, level: float = 0.95) -> Interval:

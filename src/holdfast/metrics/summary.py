@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from holdfast.errors import HoldfastError, nearest
 from holdfast.metrics.corruption import alexnet_errors
 from holdfast.metrics.formulas import Formula, Means, Reference, column
-from holdfast.metrics.intervals import interval_of, resampled_means
+from holdfast.metrics.groups import block_drawing, drawing_words
+from holdfast.metrics.intervals import Draw, interval_of, resampled_means
 from holdfast.published import published
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord, Records
@@ -75,6 +76,7 @@ class Summary:
         excluded: how many could not be read and count nowhere.
         scores: by name, in the order in which tables show them.
         unfinished: cells that are only partly measured and count nowhere.
+        drawn: how images were drawn for the intervals, where not simply one by one.
     """
 
     header: Mapping[str, Any]
@@ -83,6 +85,7 @@ class Summary:
     excluded: int
     scores: Mapping[str, Score]
     unfinished: tuple[str, ...] = ()
+    drawn: str = ""
 
     def __getitem__(self, name: str) -> Score:
         if name in self.scores:
@@ -128,7 +131,7 @@ def summarise(
     cells = with_clean(records, clean)
     ids = shared_ids(cells)
     columns = image_columns(cells, ids)
-    means, drawn = means_and_draws(columns, resamples=resamples, seed=seed)
+    means, drawn = means_and_draws(columns, resamples=resamples, seed=seed, draw=block_drawing(ids))
     formulas = formulas_of(records, cells, columns, reference=reference_for(records, baseline))
     scores = [score_of(formula, means, drawn, cells) for formula in formulas]
     return Summary(
@@ -138,6 +141,7 @@ def summarise(
         len(records.excluded),
         {score.name: score for score in scores},
         unfinished=tuple(records.incomplete),
+        drawn=drawing_words(ids, film=records.task == "segmentation") if drawn is not None else "",
     )
 
 
@@ -194,16 +198,19 @@ def image_columns(cells: Mapping[str, CellRecord], ids: NDArray[np.str_]) -> dic
 
 
 def means_and_draws(
-    columns: Mapping[str, NDArray[np.float64]], *, resamples: int, seed: int
+    columns: Mapping[str, NDArray[np.float64]], *, resamples: int, seed: int, draw: Draw | None = None
 ) -> tuple[Means, Means | None]:
-    """The mean of every column, and its means over images drawn with replacement, the same draws for all columns."""
+    """The mean of every column, and its means over images drawn with replacement, the same draws for all columns.
+
+    ``draw`` is how, where images are not drawn one by one: :func:`holdfast.metrics.groups.block_drawing`.
+    """
     if not columns:
         return {}, None
     matrix = np.stack(list(columns.values()), axis=1)  # images × columns
     means = dict(zip(columns, matrix.mean(axis=0), strict=True))
     if not resamples:
         return means, None
-    drawn = resampled_means(matrix, rng=np.random.default_rng(seed), resamples=resamples)
+    drawn = resampled_means(matrix, rng=np.random.default_rng(seed), resamples=resamples, draw=draw)
     return means, dict(zip(columns, drawn.T, strict=True))
 
 

@@ -24,3 +24,6 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
     if ":" not in name and not timm.is_model(plain):
         raise HoldfastError(f"unknown model {name!r}{nearest(plain, [*model_names(), *timm.list_models()])}")
     return timm.create_model(name, **kwargs)
+
+
+from holdfast.models import segmenter as _segmenter  # noqa: E402, F401 - builds its encoder with create_model

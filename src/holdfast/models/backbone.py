@@ -85,6 +85,15 @@ class Backbone(nn.Module):
         features = [self._finish_feature(f, norm, output_fmt) for f in wanted.features.values() if f is not None]
         return features if intermediates_only else (x, features)
 
+    def features_of(self, x: Tensor, modules: Sequence[str]) -> list[Tensor]:
+        """The outputs of some modules as maps (B, C, H, W), by name and without a norm: for heads of other tasks."""
+        wanted = Wanted(modules, stop_early=True)
+        self._forward_body(x, wanted)
+        missing = [name for name, feature in wanted.features.items() if feature is None]
+        if missing:
+            raise HoldfastError(f"{type(self).__name__} has no feature maps of {', '.join(missing)}")
+        return [feature for feature in wanted.features.values() if feature is not None]
+
     def _finish_feature(self, feature: Tensor, norm: bool, output_fmt: str) -> Tensor:
         feature = feature.permute(0, 2, 3, 1)  # B H W C
         if norm and feature.shape[-1] == self.num_features:

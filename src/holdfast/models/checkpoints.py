@@ -23,7 +23,9 @@ from torch import Tensor, nn
 from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.models import create_model
+from holdfast.models.fan import FAN
 from holdfast.models.rvt import RVT, ConvMlp, RVTAttention, RVTBlock, resize_mask
+from holdfast.models.segmenter import Segmenter
 
 logger = logging.getLogger(__name__)
 State = dict[str, Tensor]
@@ -58,7 +60,9 @@ def load_checkpoint(model: nn.Module, path: str | Path, *, ema: bool | None = No
 def _load(model: nn.Module, state: State, *, file: str) -> Loaded:
     undo: list[tuple[nn.Module, str, Any]] = []
     try:
-        if type(model).__module__.startswith("holdfast."):
+        if isinstance(model, Segmenter):
+            state = _segmenter_state(state, model, file=file)
+        elif type(model).__module__.startswith("holdfast."):
             state = _rename(state)
         elif filter_fn := _timm_filter(model):
             state = filter_fn(state, model)
@@ -66,7 +70,7 @@ def _load(model: nn.Module, state: State, *, file: str) -> Loaded:
             undo = _follow_keys(model, state)
             state = _resize_masks(state, model)
         state, left_out = _leave_out(state, model)
-        _check_fit(state, model, file=file, may_miss=left_out)
+        _check_fit(state, model, file=file, may_miss={*left_out, *_fresh_head(state, model)})
     except HoldfastError:
         for owner, name, old in reversed(undo):
             setattr(owner, name, old)
@@ -151,6 +155,53 @@ def _rename(state: Mapping[str, Tensor]) -> State:
         else:
             renamed[key] = value
     return renamed
+
+
+def _segmenter_state(state: Mapping[str, Tensor], model: Segmenter, *, file: str) -> State:
+    """Any file as a segmenter's: a released one, one of ours, or a classifier's for the encoder alone."""
+    head = _rename_head({key: value for key, value in state.items() if key.startswith("decode_head.")})
+    _check_positions(state, model, file=file)
+    backbone = {key: value for key, value in state.items() if not key.startswith(("decode_head.", "auxiliary_head."))}
+    encoder: nn.Module = model.backbone
+    if type(encoder).__module__.startswith("holdfast."):
+        backbone = _rename(backbone)
+    else:
+        backbone = {key.removeprefix("backbone."): value for key, value in backbone.items()}
+        if not head and (filter_fn := _timm_filter(encoder)):
+            backbone = filter_fn(backbone, encoder)
+    own = encoder.state_dict()
+    if not head:  # a classifier: what the encoder has lost stays behind
+        pruned = _head_keys(encoder) | {key for key in backbone if key.startswith(("norm.", "fc_norm.", "head."))}
+        backbone = {key: value for key, value in backbone.items() if key in own or key not in pruned}
+    return {**{f"backbone.{key}": value for key, value in backbone.items()}, **head}
+
+
+def _fresh_head(state: Mapping[str, Tensor], model: nn.Module) -> set[str]:
+    """The head of a segmenter whose encoder starts from a classifier: it keeps its own start."""
+    if not isinstance(model, Segmenter) or any(key.startswith("decode_head.") for key in state):
+        return set()
+    return {key for key in model.state_dict() if key.startswith("decode_head.")}
+
+
+def _rename_head(state: State) -> State:
+    """Published spellings of SegFormer's head → the released one; its unused convolution goes."""
+    renamed = {re.sub(r"\.hybrid_embed_(c\d|fuse)\.", r".linear_\1.", key): value for key, value in state.items()}
+    if any(".linear_fuse." in key for key in renamed):
+        used = any(".linear_pred." in key for key in renamed)
+        renamed = {
+            key.replace(".conv_seg.", ".linear_pred."): value
+            for key, value in renamed.items()
+            if not (used and ".conv_seg." in key)
+        }
+    return renamed
+
+
+def _check_positions(state: Mapping[str, Tensor], model: Segmenter, *, file: str) -> None:
+    released = "decode_head.conv_seg.weight" in state and "decode_head.linear_fuse.conv.weight" in state
+    if released and isinstance(model.backbone, FAN) and model.backbone.pos_embed.floor:
+        raise HoldfastError(
+            f"{file} was trained with positions without floor: build the segmenter with pos_floor=False, its default"
+        )
 
 
 def architecture_arguments(state: Mapping[str, Tensor], model: str) -> dict[str, Any]:

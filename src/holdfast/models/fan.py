@@ -156,6 +156,7 @@ class FAN(Backbone):
     """
 
     pooling = "token"
+    any_size = False  # True floors (Hybrid) or ceils (ViT) sizes that the strides do not divide, as released
 
     def __init__(
         self,
@@ -279,7 +280,7 @@ class FAN(Backbone):
 
     def _forward_body(self, x: Tensor, wanted: Wanted) -> Tensor:
         """Images → normalised tokens (B, 1 + N, C), the class token first."""
-        check_image(x, channels=self.in_chans, stride=self.patch_size)
+        check_image(x, channels=self.in_chans, stride=1 if self.any_size else self.patch_size)
         x, trunk_maps = self.patch_embed(x)
         for stage, trunk_map in enumerate(trunk_maps):
             wanted.note(f"patch_embed.backbone.stages.{stage}", trunk_map)
@@ -308,25 +309,40 @@ class FAN(Backbone):
         tokens behind class attention, without a norm (the released segmentation backbone).
         """
 
-        def token_feature(module: str, block: int) -> dict[str, Any]:
-            halvings = sum(b.downsample is not None for b in self.blocks[:block])
-            return {
-                "num_chs": self.blocks[block].norm1.normalized_shape[0],
-                "reduction": self.patch_size * 2**halvings,
-                "module": module,
-            }
-
         if not isinstance(self.patch_embed, HybridEmbed):
-            return [token_feature(f"blocks.{i}", i) for i in range(len(self.blocks))]
+            return [self._token_feature(f"blocks.{i}", i) for i in range(len(self.blocks))]
         trunk = self.patch_embed.backbone
         return [
             *(
                 {"num_chs": dim, "reduction": stride, "module": f"patch_embed.backbone.stages.{stage}"}
                 for stage, (dim, stride) in enumerate(zip(trunk.dims, trunk.strides, strict=True))
             ),
-            token_feature(f"blocks.{feature_block}", feature_block),
-            token_feature(f"cls_attn_blocks.{len(self.cls_attn_blocks) - 1}", len(self.blocks) - 1),
+            self._token_feature(f"blocks.{feature_block}", feature_block),
+            self._last_feature(),
         ]
+
+    def dense_features(self) -> list[dict[str, Any]]:
+        """What the released segmentation and detection backbones give to their heads, fine to coarse.
+
+        FAN-Hybrid: all its features. FAN-ViT, as released for 12 blocks: blocks 4, 7, 11 and the patch tokens behind
+        class attention, all of one scale; other depths in proportion are ours.
+        """
+        if isinstance(self.patch_embed, HybridEmbed):
+            return self.feature_info
+        depth = len(self.blocks)
+        blocks = (depth // 3, 2 * depth // 3 - 1, depth - 1)
+        return [*(self._token_feature(f"blocks.{block}", block) for block in blocks), self._last_feature()]
+
+    def _last_feature(self) -> dict[str, Any]:
+        return self._token_feature(f"cls_attn_blocks.{len(self.cls_attn_blocks) - 1}", len(self.blocks) - 1)
+
+    def _token_feature(self, module: str, block: int) -> dict[str, Any]:
+        halvings = sum(b.downsample is not None for b in self.blocks[:block])
+        return {
+            "num_chs": self.blocks[block].norm1.normalized_shape[0],
+            "reduction": self.patch_size * 2**halvings,
+            "module": module,
+        }
 
     def prune_intermediate_layers(
         self, indices: int | Sequence[int] = 1, prune_norm: bool = False, prune_head: bool = True
@@ -403,6 +419,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "fan_base_16_p4_hybrid": _hybrid(448, 16, 8, (3, 3)),
     "fan_large_16_p4_hybrid": _hybrid(480, 22, 10, (3, 5), feature_block=18, head_init_scale=0.001),
     "fan_Xlarge_16_p4_hybrid": _hybrid(528, 20, 11, (3, 7), tail=(768, 3, 16)),
+    "fan_mini_4_p4_hybrid": _hybrid(128, 4, 4, (1, 1), trunk_dims=(32, 64)),
     "fan_nano": _vit(96, 6, 4, **_NANO),
     "fan_nano_hybrid": _hybrid(96, 5, 4, (1, 1), trunk_dims=(48, 96), trunk_stride=4, **_NANO),
 }
@@ -480,6 +497,12 @@ def fan_large_16_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
 def fan_Xlarge_16_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
     """FAN-XL-Hybrid: 20 blocks, then three wider ones on a halved grid."""
     return create_fan("fan_Xlarge_16_p4_hybrid", pretrained, kwargs)
+
+
+@register_model
+def fan_mini_4_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
+    """A FAN-Hybrid with the published strides 4, 8, 16 and 1.2 M parameters, to segment small images. Ours."""
+    return create_fan("fan_mini_4_p4_hybrid", pretrained, kwargs)
 
 
 @register_model

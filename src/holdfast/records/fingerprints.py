@@ -63,6 +63,8 @@ def _add_content(digest: Any, source: Any, indices: np.ndarray) -> None:
         digest.update(np.ascontiguousarray(source.images[indices]).tobytes())
     elif isinstance(getattr(source, "root", None), Path):
         digest.update(json.dumps([_size(source.root / source.id(int(index))) for index in indices]).encode())
+    elif hasattr(source, "content"):
+        digest.update(json.dumps([source.content(int(index)) for index in indices]).encode())
     elif hasattr(source, "image"):
         for index in indices[:: max(1, len(indices) // SAMPLED)]:
             digest.update(_pixels(source, int(index)))

@@ -17,6 +17,7 @@ from holdfast.corruptions.catalog import ALL, SEVERITIES
 from holdfast.errors import HoldfastError
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, spec_of
 from holdfast.records.header import CLASSIFICATION
+from holdfast.studies.first_values import FIRST_VALUES
 from holdfast.studies.plan import Study, row_file_name
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import as_values
@@ -72,15 +73,15 @@ def fingerprint(study: Study, row: str, seed: int) -> str:
     return hashlib.sha256(json.dumps([recipe, measured, *starts], sort_keys=True).encode()).hexdigest()[:16]
 
 
-# what recipes learnt to say after results were published; at its default such a value changes nothing
-LATER_VALUES = (("augment", "erasing_order"), ("data", "exif"))
-
-
 def _drop_defaults_of_later_values(recipe: dict[str, Any]) -> None:
+    """What recipes learnt to say after the first results changes nothing at its default; so it is not in their name."""
     defaults = as_values(Recipe())
-    for section, name in LATER_VALUES:
-        if recipe[section].get(name) == defaults[section][name]:
-            recipe[section].pop(name, None)
+    for section, values in recipe.items():
+        first = FIRST_VALUES.get(section)
+        later = [name for name in values if name not in first] if first is not None else []
+        for name in later:
+            if values[name] == defaults[section][name]:
+                del values[name]
 
 
 def result_path(folder: Path, row: str, seed: int) -> Path:

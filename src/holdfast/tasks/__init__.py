@@ -11,7 +11,10 @@ from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks.task import Task
 
 # where each task is; imported when first asked for, so that reading records needs no torch
-TASKS: dict[str, str | Task] = {CLASSIFICATION: "holdfast.tasks.classification:TASK"}
+TASKS: dict[str, str | Task] = {
+    CLASSIFICATION: "holdfast.tasks.classification:TASK",
+    "segmentation": "holdfast.tasks.segmentation:TASK",
+}
 
 
 def task_named(name: str) -> Task:

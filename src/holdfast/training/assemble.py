@@ -20,6 +20,7 @@ from holdfast.tasks import Task, task_of
 from holdfast.training.augment import ImageFormat
 from holdfast.training.checkpoint import Moving
 from holdfast.training.loading import Order, Stretch, TransformedImages, training_loader, validation_loader
+from holdfast.training.poly import poly_schedule, segmentation_groups
 from holdfast.training.randomness import For, seeded
 from holdfast.training.recipe import DataRecipe, OptimizerRecipe, Recipe, ScheduleRecipe
 from holdfast.training.tora import phase_context, start_tora
@@ -56,7 +57,7 @@ class Stage:
     @property
     def steps(self) -> int:
         """Optimizer steps of the whole run."""
-        return self.steps_per_epoch * self.epochs
+        return self.recipe.train.steps or self.steps_per_epoch * self.epochs
 
     @property
     def images_per_step(self) -> int:
@@ -105,7 +106,9 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
     steps_per_epoch = order.batches_per_epoch // recipe.train.accumulate
     global_batch = order.global_batch * recipe.train.accumulate
     inner = build_optimizer(bare, recipe.optimizer, global_batch=global_batch)
-    schedule, epochs = build_schedule(inner, recipe.schedule, epochs=recipe.train.epochs, steps=steps_per_epoch)
+    length = recipe.train.steps
+    epochs = recipe.train.epochs if length is None else -(-length // steps_per_epoch)
+    schedule, epochs = build_schedule(inner, recipe.schedule, epochs=epochs, steps=steps_per_epoch, length=length)
     if recipe.train.compile:  # after the average was copied: it stays as it is
         bare.compile()
     model, optimizer = accelerator.prepare(bare, inner)
@@ -192,7 +195,7 @@ def build_validation(recipe: Recipe, accelerator: Accelerator, *, images: Transf
     """This process' share of the validation images."""
     return validation_loader(
         images,
-        batch_size=recipe.train.batch_size,
+        batch_size=recipe.train.batch_size if images.task.together else 1,
         processes=accelerator.num_processes,
         rank=accelerator.process_index,
         workers=recipe.data.workers,
@@ -215,9 +218,12 @@ def image_format(recipe: DataRecipe, model: nn.Module) -> ImageFormat:
 def build_optimizer(model: nn.Module, recipe: OptimizerRecipe, *, global_batch: int) -> torch.optim.Optimizer:
     """timm's optimizer by name; biases, one-dimensional weights and ``model.no_weight_decay()`` are not decayed."""
     lr = recipe.lr * global_batch / recipe.lr_base_batch if recipe.lr_base_batch else recipe.lr
+    trained: Any = model
+    if recipe.groups == "segmentation":
+        trained = segmentation_groups(model.named_parameters(), lr=lr, weight_decay=recipe.weight_decay)
     try:
         return create_optimizer_v2(
-            model,
+            trained,
             opt=recipe.name,
             lr=lr,
             weight_decay=recipe.weight_decay,
@@ -229,9 +235,14 @@ def build_optimizer(model: nn.Module, recipe: OptimizerRecipe, *, global_batch: 
 
 
 def build_schedule(
-    optimizer: torch.optim.Optimizer, recipe: ScheduleRecipe, *, epochs: int, steps: int
+    optimizer: torch.optim.Optimizer, recipe: ScheduleRecipe, *, epochs: int, steps: int, length: int | None = None
 ) -> tuple[Callable[[int], None], int]:
-    """A function that sets the learning rate of a step (it has no memory), and the epochs with the cool-down."""
+    """A function that sets the learning rate of a step (it has no memory), and the epochs with the cool-down.
+
+    ``length`` is that of the run in steps where it is not whole epochs.
+    """
+    if recipe.shape == "poly":
+        return poly_schedule(optimizer, steps=length or epochs * steps, warmup=recipe.warmup_steps), epochs
     scheduler, total_epochs = create_scheduler_v2(
         optimizer,
         sched="cosine",

@@ -55,7 +55,7 @@ def training_transform(recipe: AugmentRecipe, image: ImageFormat) -> Transform:
         steps[0:1] = _fixed_scale_crop(recipe, image)
     if recipe.corruption is not None:
         to_tensor = next(i for i, step in enumerate(steps) if type(step).__name__.endswith("ToTensor"))
-        steps.insert(to_tensor, _corruption(recipe.corruption))
+        steps.insert(to_tensor, random_corruption(recipe.corruption))
     return v2.Compose(steps)
 
 
@@ -142,7 +142,8 @@ def _allow_posterizing_to_nothing(steps: list[Any]) -> None:
             operation.aug_fn = posterize
 
 
-def _corruption(options: dict[str, Any]) -> Callable[[Image.Image], Image.Image]:
+def random_corruption(options: dict[str, Any]) -> Callable[[Image.Image], Image.Image]:
+    """A recipe's corruption of training images."""
     from holdfast.corruptions import RandomCorruption
 
     try:

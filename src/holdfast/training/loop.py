@@ -138,7 +138,7 @@ def run_steps(stage: Stage, run: RunFolder, position: Position, *, journal: Jour
         journal.advance(epoch)
 
         position = replace(position, step=done)
-        ends_epoch = done % stage.steps_per_epoch == 0
+        ends_epoch = done % stage.steps_per_epoch == 0 or done == stage.steps
         look = ends_epoch or done % look_every == 0
         signal = stop.agreed(accelerator) if look or alone else 0
         save = ends_epoch or bool(signal) or bool(recipe.checkpoint_steps and done % recipe.checkpoint_steps == 0)

@@ -84,6 +84,7 @@ class AugmentRecipe:
         mix_mode: one mixture for the batch, for pairs, or for every image.
         mix_off_epoch: no mixing from this epoch on; 0 for always.
         smoothing: label smoothing.
+        joint: how images with label maps are varied instead, arguments of JointAugmentation; null for its defaults.
         repeats: copies of every image in an epoch of unchanged length (repeated augmentation).
     """
 
@@ -107,6 +108,7 @@ class AugmentRecipe:
     mix_mode: Literal["batch", "pair", "elem"] = "batch"
     mix_off_epoch: int = 0
     smoothing: float = 0.0
+    joint: dict[str, Any] | None = None
     repeats: int = 1
 
 
@@ -159,6 +161,8 @@ class OptimizerRecipe:
         weight_decay: decoupled weight decay.
         layer_decay: factor on the learning rate per layer below the head (fine-tuning); null for none.
         clip_grad: largest gradient norm; null for no clipping.
+        groups: timm's rules, or segmentation for those of the published segmentors: the head learns ten times faster,
+            and only names with norm in them are not decayed.
         options: further arguments of the optimizer, such as betas.
     """
 
@@ -168,14 +172,17 @@ class OptimizerRecipe:
     weight_decay: float = 0.05
     layer_decay: float | None = None
     clip_grad: float | None = None
+    groups: Literal["timm", "segmentation"] = "timm"
     options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ScheduleRecipe:
-    """A cosine with a linear warm-up.
+    """A cosine with a linear warm-up, or the linear fall of the published segmentors.
 
     Args:
+        shape: cosine, or poly: linear to 0 behind a warm-up of warmup_steps; then only warmup_steps counts below.
+        warmup_steps: steps of poly's warm-up.
         warmup_epochs: epochs of warm-up, counted within the cosine, as in timm.
         warmup_lr: learning rate of the first step.
         min_lr: learning rate at the end.
@@ -183,6 +190,8 @@ class ScheduleRecipe:
         every: change the learning rate every step, or every epoch (as timm 0.5 did).
     """
 
+    shape: Literal["cosine", "poly"] = "cosine"
+    warmup_steps: int = 1500
     warmup_epochs: int = 5
     warmup_lr: float = 1e-6
     min_lr: float = 1e-6
@@ -196,6 +205,7 @@ class TrainRecipe:
 
     Args:
         epochs: length of the cosine in epochs; cooldown_epochs come on top.
+        steps: length of the run in optimizer steps instead, where it is published so; null for epochs.
         batch_size: images per process and forward pass; the global batch is this × processes × accumulate.
         accumulate: forward passes per optimizer step.
         ema: decay of the averaged weights; null for none.
@@ -212,6 +222,7 @@ class TrainRecipe:
     """
 
     epochs: int = 10
+    steps: int | None = None
     batch_size: int = 64
     accumulate: int = 1
     ema: float | None = None

@@ -14,6 +14,7 @@ from torch import nn
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
+from holdfast.models.segmenter import Segmenter
 from holdfast.models.tora import ToraViT
 from holdfast.models.tora_files import BACKBONE, DESCRIPTION, save_tora
 from holdfast.training.augment import ImageFormat
@@ -86,7 +87,9 @@ def export_model(
         assert recipe.tora is not None
         save_tora(model, folder, notes={"phase": recipe.tora.phase, "lambdas": recipe.tora.lambdas})
         return
-    name = named_model(recipe.model).name or ""
+    encoder = named_model(recipe.model).name or ""
+    dense = isinstance(model, Segmenter)
+    name = "segmenter" if dense else encoder
     described: Any = model  # timm keeps this dictionary on the module
     described.pretrained_cfg = {
         **described.pretrained_cfg,
@@ -98,7 +101,8 @@ def export_model(
         "interpolation": image.interpolation,
         "crop_pct": image.crop_pct,
     }
-    arguments = {**recipe.model.kwargs, **size_argument(name, recipe.data.size)}
+    own = {"encoder": encoder.split(".", maxsplit=1)[0]} if dense else size_argument(name, recipe.data.size)
+    arguments = {**recipe.model.kwargs, **own}
     try:
         with atomic.replacing(folder / "model.safetensors") as temporary:
             save_weights(model, temporary)

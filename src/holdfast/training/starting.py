@@ -13,6 +13,7 @@ from holdfast.model_names import model_spec
 from holdfast.models import create_model, model_names
 from holdfast.models.checkpoints import load_checkpoint, read_weights
 from holdfast.models.hub import quick_hub
+from holdfast.models.segmenter import segmenter
 from holdfast.training.recipe import ModelRecipe
 
 
@@ -22,7 +23,9 @@ def named_model(recipe: ModelRecipe) -> ModelRecipe:
     if start.kind == "timm":
         told = start.rest
     elif start.kind == "run":
-        told = str(_run_config(Path(start.rest)).get("architecture") or "")
+        config = _run_config(Path(start.rest))
+        # of a segmenter its encoder
+        told = str(config.get("model_args", {}).get("encoder") or config.get("architecture") or "")
     else:
         told = recipe.name or ""
     if not told:
@@ -43,6 +46,23 @@ def start_model(recipe: ModelRecipe, *, classes: int, size: int | None) -> nn.Mo
         model = _build(recipe.name, **kwargs)
         if recipe.init is not None:
             _load(model, recipe, classes=classes)
+    freeze(model, recipe.frozen)
+    return model
+
+
+def start_segmenter(recipe: ModelRecipe, *, classes: int) -> nn.Module:
+    """Build a segmenter around the recipe's model and load what it starts from, be it a classifier."""
+    recipe = named_model(recipe)
+    assert recipe.name is not None
+    pretrained = model_spec(recipe.init or "").kind == "timm"
+    options = {**recipe.kwargs, **({"pretrained": True} if pretrained else {})}
+    try:
+        model = segmenter(recipe.name, num_classes=classes, **options)
+    except (TypeError, OSError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise HoldfastError(f"a segmenter of {recipe.name} cannot be built with model.kwargs ({reason})") from error
+    if recipe.init is not None and not pretrained:
+        _load(model, recipe, classes=classes)
     freeze(model, recipe.frozen)
     return model
 

@@ -104,6 +104,8 @@ def remarks(rows: Sequence[Row]) -> list[str]:
 
 def _remarks(summary: Summary) -> Iterator[str]:
     yield described(summary)
+    if summary.drawn:
+        yield summary.drawn
     if summary.unfinished:
         yield f"unfinished, evaluate again to go on: {some(summary.unfinished)}"
     lacking: dict[tuple[str, ...], list[str]] = {}

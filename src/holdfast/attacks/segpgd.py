@@ -1,0 +1,161 @@
+"""Attacks on every pixel: what they climb, and SegPGD (Gu et al., ECCV 2022).
+
+With the goal below, FGSM and PGD climb the pixel-wise cross-entropy. SegPGD weighs the pixels that are still right by
+1 − λ_t and the others by λ_t = (t − 1) / 2T, so early steps turn pixels and later ones keep them turned. ε and steps
+are part of every record: published ones vary.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from holdfast.attacks import draws
+from holdfast.attacks.goal import Goal, Loss
+from holdfast.attacks.gradient import GradientAttack, perturb
+from holdfast.attacks.result import AttackResult
+from holdfast.attacks.undisturbed import Mode, score, undisturbed
+from holdfast.errors import HoldfastError
+
+IGNORED = 255
+
+
+class EveryPixel:
+    """A class per pixel: an attack has won an image when no labelled pixel is right any more.
+
+    Args:
+        wrong_weight: what pixels weigh that are wrong already; those that are right weigh 1 minus it. None weighs all
+            alike.
+    """
+
+    losses: Mapping[str, Loss]
+
+    def __init__(self, wrong_weight: float | None = None) -> None:
+        self.losses = {"cross_entropy": partial(pixel_attack_loss, wrong_weight=wrong_weight)}
+
+    def check(self, output: Any, targets: Any) -> None:
+        """Finite logits (B, classes, H, W) and label maps (B, H, W) that fit them."""
+        if not isinstance(output, Tensor) or output.ndim != 4:
+            came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            raise HoldfastError(f"the model must return logits (images, classes, height, width), got {came}")
+        size = (len(output), *output.shape[-2:])
+        if targets.shape != size:
+            raise HoldfastError(f"labels must be maps of shape {size}, got {tuple(targets.shape)}")
+        known = targets[targets != IGNORED]
+        if known.numel() and not 0 <= int(known.min()) <= int(known.max()) < output.shape[1]:
+            low, high = int(known.min()), int(known.max())
+            raise HoldfastError(f"labels must lie in 0…{output.shape[1] - 1} or be {IGNORED}, got {low}…{high}")
+        if not torch.isfinite(output).all():
+            raise HoldfastError("the model must return finite logits, got NaN or infinity")
+
+    def predicted(self, output: Tensor) -> Tensor:
+        """The class of every pixel, (B, H, W)."""
+        return output.argmax(dim=1)
+
+    def right(self, output: Tensor, targets: Tensor) -> Tensor:
+        """Whether some labelled pixel is still right, (B,)."""
+        return (output.argmax(dim=1) == targets).flatten(1).any(dim=1)
+
+
+def pixel_attack_loss(logits: Tensor, labels: Tensor, *, wrong_weight: float | None = None) -> Tensor:
+    """Mean weighted cross-entropy of every image's labelled pixels, (B,); SegPGD, Eq. 4."""
+    each = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="none")  # B H W
+    if wrong_weight is not None:
+        right = logits.detach().argmax(dim=1) == labels
+        each = torch.where(right, 1 - wrong_weight, wrong_weight) * each
+    return each.flatten(1).sum(dim=1) / (labels != IGNORED).flatten(1).sum(dim=1).clamp_min(1)
+
+
+EVERY_PIXEL = EveryPixel()
+
+
+@dataclass(frozen=True)
+class SegPGD:
+    """SegPGD's settings: as many single PGD steps, each with its own weighting of right and wrong pixels.
+
+    Attributes:
+        eps: radius of the ball around the image, in units of [0,1] pixels.
+        alpha: length of a step, in the same units.
+        steps: number of steps.
+        norm: ``linf`` or ``l2``.
+        random_start: begin at a random point of the ball, keyed per image, instead of at the image.
+    """
+
+    eps: float
+    alpha: float
+    steps: int
+    norm: Literal["linf", "l2"] = "linf"
+    random_start: bool = True
+
+    def __post_init__(self) -> None:
+        self.single(1)
+        if self.steps < 1:
+            raise HoldfastError(f"steps must be at least 1, got {self.steps}")
+
+    def single(self, step: int) -> GradientAttack:
+        """One step, counted from 1."""
+        start = self.random_start and step == 1
+        return GradientAttack(self.eps, self.alpha, 1, self.norm, random_start=start)
+
+    def goal_at(self, step: int) -> EveryPixel:
+        """λ_t = (t − 1) / 2T for pixels that are wrong already."""
+        return EveryPixel(wrong_weight=(step - 1) / (2 * self.steps))
+
+    def __call__(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        seed: int = 0,
+        ids: draws.Ids | None = None,
+        goal: Goal = EVERY_PIXEL,
+    ) -> AttackResult:
+        """Attack a batch and score it; success is the map of labelled pixels that are wrong."""
+        if not isinstance(goal, EveryPixel):
+            raise HoldfastError("SegPGD needs a class per pixel: it attacks segmentation models")
+        adversarial = perturb_pixels(self, model, images, labels, seed=seed, ids=ids)
+        with undisturbed(model) as quiet:
+            predictions = goal.predicted(score(quiet, adversarial, labels, goal=goal))
+        record = {"attack": "segpgd", **asdict(self), "seed": seed}
+        return AttackResult(adversarial, predictions, (predictions != labels) & (labels != IGNORED), record)
+
+
+def perturb_pixels(
+    attack: SegPGD,
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    seed: int = 0,
+    ids: draws.Ids | None = None,
+    mode: Mode = "eval",
+) -> Tensor:
+    """Adversarial images of SegPGD, (B, C, H, W), detached; arguments as of :func:`holdfast.attacks.perturb`."""
+    start: Tensor | None = None
+    for step in range(1, attack.steps + 1):
+        adversarial = perturb(
+            attack.single(step),
+            model,
+            images,
+            labels,
+            seed=seed,
+            ids=ids,
+            start=start,
+            mode=mode,
+            goal=attack.goal_at(step),
+        )
+        start = adversarial - images
+    return adversarial
+
+
+# the house's radius (RVT's PGD of classifiers), and ε = 8/255 in 20 steps, which SegPGD's authors start from
+PIXEL_PRESETS: dict[str, GradientAttack | SegPGD] = {
+    "segpgd5": SegPGD(eps=1 / 255, alpha=0.5 / 255, steps=5),
+    "pgd20": GradientAttack(eps=8 / 255, alpha=0.01, steps=20),
+    "segpgd20": SegPGD(eps=8 / 255, alpha=0.01, steps=20),
+}

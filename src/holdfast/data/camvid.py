@@ -1,0 +1,72 @@
+"""CamVid in SegNet's form: 701 street scenes of 11 classes, 480×360, from four recordings.
+
+Brostow et al. 2009; classes and split by Badrinarayanan et al. 2017. The official val split is 6.7 seconds next to
+training frames: choose no model on it. ``camvid:DIR,all,0001TP`` takes the dark recording as a natural shift.
+"""
+
+from pathlib import Path
+
+from holdfast.data.label_maps import PairedFiles, label_table
+from holdfast.errors import HoldfastError, nearest
+
+CLASSES = (
+    *("sky", "building", "pole", "road", "pavement", "tree"),
+    *("sign", "fence", "car", "pedestrian", "bicyclist"),
+)
+VOID = 11
+SPLITS = ("train", "val", "test")
+EXTENSIONS = (".png", ".webp", ".jpg")
+
+
+def open_camvid(rest: str, *, split: str) -> PairedFiles:
+    """``camvid:DIR``, with a split (train, val, test, trainval, all) and recordings: ``camvid:DIR,train,0006R0``."""
+    folder, *words = rest.split(",")
+    root = Path(folder).expanduser()
+    groups = {**{name: (name,) for name in SPLITS}, "trainval": ("train", "val"), "all": SPLITS}
+    splits = [word for word in words if word in groups] or [split]
+    recordings = [word for word in words if word not in groups]
+    names = [(part, name) for word in splits for part in groups[word] for name in _names(root, part)]
+    known = sorted({recording(name) for _, name in names})
+    for word in recordings:
+        if word not in known:
+            hint = nearest(word, [*groups, *known])
+            raise HoldfastError(
+                f"camvid has the splits {', '.join(groups)} and here recordings {known}, got {word!r}{hint}"
+            )
+    chosen = [(part, name) for part, name in names if not recordings or recording(name) in recordings]
+    return PairedFiles(
+        f"camvid:{rest}",
+        ids=[f"{part}/{name}" for part, name in chosen],
+        images=[_image(root, part, name) for part, name in chosen],
+        labels=[_label(root, part, name) for part, name in chosen],
+        classes=CLASSES,
+        table=label_table({number: number for number in range(VOID)}),
+    )
+
+
+def recording(name: str) -> str:
+    """Which drive a frame belongs to: ``0001TP`` of ``0001TP_008550``."""
+    return name.rpartition("/")[2].partition("_")[0]
+
+
+def _names(root: Path, split: str) -> list[str]:
+    listed = root / f"{split}.txt"
+    try:
+        lines = listed.read_text(encoding="utf-8").split("\n")
+    except OSError as error:
+        raise HoldfastError(f"camvid:{root} must hold {split}.txt, train, val and test ({error.strerror})") from error
+    # SegNet's own lists name image and label, each with a path
+    return [Path(line.split()[0]).stem for line in lines if line.strip()]
+
+
+def _image(root: Path, split: str, name: str) -> Path:
+    places = [folder / f"{name}{end}" for folder in (root / "images" / split, root / split) for end in EXTENSIONS]
+    found = next((path for path in places if path.is_file()), None)
+    if found is None:
+        raise HoldfastError(f"camvid:{root} must hold an image of {name!r} in images/{split} or {split}, but has none")
+    return found
+
+
+def _label(root: Path, split: str, name: str) -> Path:
+    ours = root / "labels" / split / f"{name}.png"
+    return ours if ours.parent.is_dir() else root / f"{split}annot" / f"{name}.png"

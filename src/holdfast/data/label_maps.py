@@ -1,0 +1,197 @@
+"""Label maps: the class of every pixel, what may stand in one, and what a source of them is."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from PIL import Image
+
+from holdfast.data.folders import decoded
+from holdfast.errors import HoldfastError
+
+TASK = "segmentation"
+IGNORED = 255  # a pixel that counts neither in a loss nor in a metric
+EXIF_ORIENTATION = 274
+
+
+class LabelMapSource(Protocol):
+    """Images of one data set with the class of every pixel.
+
+    Like :class:`~holdfast.data.source.Source`, but the target of an image is a map, read when it is asked for.
+    """
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The class names, in the order of the labels."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def id(self, index: int) -> str:
+        """The stable name of one image."""
+        ...
+
+    def image(self, index: int) -> Image.Image:
+        """One image, RGB; raises :class:`~holdfast.data.source.UnreadableImage`."""
+        ...
+
+    def target(self, index: int) -> np.ndarray:
+        """The class of every pixel, uint8 (H, W); 255 is ignored."""
+        ...
+
+
+def read_label_file(path: Path) -> np.ndarray:
+    """The numbers in a label image of one channel: index or palette PNG, uint8 or uint16 (H, W)."""
+    try:
+        with Image.open(path) as image:
+            if image.mode not in ("L", "P", "1", "I", "I;16"):
+                raise HoldfastError(
+                    f"label image {str(path)!r} must hold one class number per pixel (grey or palette), "
+                    f"got colours of mode {image.mode!r}"
+                )
+            return np.array(image)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        if isinstance(error, HoldfastError):
+            raise
+        raise HoldfastError(f"label image {str(path)!r} cannot be read ({error})") from error
+
+
+def check_upright(path: Path) -> None:
+    """Refuse a photograph that a viewer would turn: whoever drew its labels may have seen it the other way."""
+    try:
+        with Image.open(path) as image:
+            orientation = image.getexif().get(EXIF_ORIENTATION, 1)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        return  # whoever decodes it says what is wrong
+    if orientation not in (0, 1):
+        raise HoldfastError(
+            f"image {str(path)!r} must be stored upright where it has labels, got EXIF orientation {orientation}: "
+            "turn the pixels and remove the tag"
+        )
+
+
+def check_label_map(labels: np.ndarray, *, classes: int, id: str, size: tuple[int, int] | None = None) -> np.ndarray:
+    """The map as uint8 if it fits its image and its classes and labels at least one pixel.
+
+    Args:
+        labels: integers (H, W), 255 for ignored pixels.
+        classes: how many classes there are.
+        id: the image's name, for the sentence.
+        size: the image's height and width; unchecked unless given.
+    """
+    if size is not None and labels.shape != size:
+        raise HoldfastError(
+            f"the label map of {id!r} must have its image's size {size[0]}×{size[1]}, "
+            f"got {'×'.join(map(str, labels.shape))}"
+        )
+    present = np.unique(labels)
+    wrong = present[(present != IGNORED) & ((present < 0) | (present >= classes))]
+    if len(wrong):
+        shown = ", ".join(map(str, wrong[:5])) + (" …" if len(wrong) > 5 else "")
+        raise HoldfastError(f"labels of {id!r} must be 0 to {classes - 1} or {IGNORED} for ignored, got {shown}")
+    if not (present != IGNORED).any():
+        raise HoldfastError(f"the label map of {id!r} must label at least one pixel, got ignored pixels only")
+    return labels.astype(np.uint8)
+
+
+class PairedFiles:
+    """Image files and the label files that belong to them.
+
+    Args:
+        name: what sentences call the data.
+        ids: the images' stable names.
+        images: their files.
+        labels: the label files in the same order; None for a set whose labels are kept back.
+        classes: the class names.
+        table: what the numbers in label files mean: 256 labels, 255 for ignored; None takes them as they are.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        ids: Sequence[str],
+        images: Sequence[Path],
+        labels: Sequence[Path] | None,
+        classes: tuple[str, ...],
+        table: np.ndarray | None = None,
+    ) -> None:
+        self.name, self.classes, self.table = name, classes, table
+        # arrays of fixed-width text instead of lists: forked workers then share their memory
+        self._ids = np.array(ids, dtype=np.str_)
+        self._images = np.array([str(path) for path in images], dtype=np.str_)
+        self._labels = None if labels is None else np.array([str(path) for path in labels], dtype=np.str_)
+        if labels is not None:
+            _check_partners(name, images, labels)
+
+    task = TASK
+    box: tuple[int, int] | None = None  # that images are fitted into before a model sees them
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the images have labels."""
+        return self._labels is not None
+
+    def id(self, index: int) -> str:
+        """The stable name of one image."""
+        return str(self._ids[index])
+
+    def image(self, index: int) -> Image.Image:
+        """Decode one image; a photograph that a viewer would turn is refused."""
+        path = Path(self._images[index])
+        check_upright(path)
+        return decoded(path, id=self.id(index))
+
+    def target(self, index: int) -> np.ndarray:
+        """The class of every pixel, uint8 (H, W); 255 is ignored."""
+        if self._labels is None:
+            raise HoldfastError(f"{self.name} has no labels: its predictions can only be exported")
+        numbers = read_label_file(Path(self._labels[index]))
+        if self.table is not None and numbers.max(initial=0) < len(self.table):
+            numbers = self.table[numbers]
+        return check_label_map(numbers, classes=len(self.classes), id=self.id(index), size=self._size(index))
+
+    def label_digest(self, index: int) -> int:
+        """A checksum of the label file; nothing is decoded."""
+        if self._labels is None:
+            raise HoldfastError(f"{self.name} has no labels: its predictions can only be exported")
+        try:
+            return zlib.crc32(Path(self._labels[index]).read_bytes())
+        except OSError as error:
+            raise HoldfastError(
+                f"label image {str(self._labels[index])!r} cannot be read ({error.strerror})"
+            ) from error
+
+    def content(self, index: int) -> int:
+        """The size of the image's file, by which records of other images are kept apart."""
+        path = Path(self._images[index])
+        return path.stat().st_size if path.is_file() else -1
+
+    def _size(self, index: int) -> tuple[int, int] | None:
+        try:
+            with Image.open(self._images[index]) as image:
+                return image.height, image.width
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+            return None  # whoever decodes it says what is wrong
+
+
+def label_table(numbers: Mapping[int, int], *, other: int = IGNORED) -> np.ndarray:
+    """A table for `PairedFiles` from the numbers in the files to labels; all others are ``other``."""
+    table = np.full(256, other, np.uint8)
+    for number, label in numbers.items():
+        table[number] = label
+    return table
+
+
+def _check_partners(name: str, images: Sequence[Path], labels: Sequence[Path]) -> None:
+    alone = [(image, label) for image, label in zip(images, labels, strict=True) if not label.is_file()]
+    if alone:
+        raise HoldfastError(
+            f"every image of {name} must have a label file, but {len(alone)} of {len(images)} have none: "
+            f"{str(alone[0][0])!r} lacks {str(alone[0][1])!r}"
+        )

@@ -1,0 +1,207 @@
+"""``holdfast.segmenter``: an encoder and a head that give every pixel of an image its logits.
+
+FAN-Hybrid and TAP-FAN with SegFormer's head are the published segmentors (FAN Table 9, TAP+ADL Table 4); keys, numbers
+and sizes are theirs. Any other encoder of ours or of timm takes the same heads.
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from holdfast.errors import HoldfastError
+from holdfast.models.backbone import imagenet_cfg
+from holdfast.models.encoders import Maps, choose_maps, create_encoder, forward_maps, prune_encoder
+from holdfast.models.fan import FAN, SIZES
+from holdfast.models.heads import segmentation_head
+from holdfast.models.windows import Windowed, checked_window, slide
+
+# released: 768 for every FAN, 256 for SETR; ours: what the small encoder's maps are worth
+_WIDTHS = {"segformer": 768, "setr": 256}
+_SMALL_WIDTH = {"fan_mini_4_p4_hybrid": 128}
+_DROPOUT = {"segformer": 0.1, "setr": 0.0}
+
+
+class Segmenter(nn.Module):
+    """Images → logits of every pixel."""
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        decode_head: nn.Module,
+        *,
+        maps: Maps,
+        num_classes: int,
+        sizes: str = "pad",
+        window: tuple[int, int] | None = None,
+        stride: int = 0,
+    ) -> None:
+        super().__init__()
+        self.window, self.stride = window, stride
+        self.backbone, self.decode_head = backbone, decode_head
+        self.maps, self.num_classes, self.sizes = maps, num_classes, sizes
+        self.describe()
+
+    def describe(self) -> None:
+        """timm's words for a segmenter: the encoder's way to prepare images, the head's classifier."""
+        encoder: Any = getattr(self.backbone, "pretrained_cfg", None) or {}
+        self.pretrained_cfg = self.default_cfg = {
+            **imagenet_cfg(),
+            **(encoder if isinstance(encoder, dict) else encoder.to_dict()),
+            "architecture": "segmenter",
+            "classifier": f"decode_head.{self.decode_head.classifier}",
+            "num_classes": self.num_classes,
+        }
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalised images (B, 3, H, W) of any size → logits (B, classes, H, W); by windows only in evaluation."""
+        if self.window is None or self.training:
+            return self.whole(images)
+        return slide(self.whole, images, window=self.window, stride=self.stride)
+
+    def whole(self, images: Tensor) -> Tensor:
+        """The logits of whole images, however large."""
+        height, width = images.shape[-2:]
+        if self.sizes == "pad":
+            images = self._padded(images)
+        logits = self.decode_head(self.features(images))
+        size = images.shape[-2:]
+        if logits.shape[-2:] != size:
+            logits = F.interpolate(logits, size=size, mode="bilinear", align_corners=False)
+        return logits[..., :height, :width]
+
+    def features(self, images: Tensor) -> list[Tensor]:
+        """The encoder's maps, fine to coarse."""
+        return forward_maps(self.backbone, images, self.maps)
+
+    def _padded(self, images: Tensor) -> Tensor:
+        """Up to the next multiple of the coarsest stride, right and below, with the mean colour as in training."""
+        stride = max(self.maps.strides)
+        missing = [-side % stride for side in images.shape[-2:]]
+        return F.pad(images, (0, missing[1], 0, missing[0])) if any(missing) else images
+
+    @property
+    def num_features(self) -> int:
+        """The width in front of the classifier."""
+        classifier: Any = self.get_classifier()
+        return classifier.in_channels
+
+    def get_classifier(self) -> nn.Module:
+        """The last convolution."""
+        return self.decode_head.get_submodule(str(self.decode_head.classifier))
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Give the head a new last convolution."""
+        old: Any = self.get_classifier()
+        new = nn.Conv2d(old.in_channels, num_classes, 1).to(old.weight.device, old.weight.dtype)
+        setattr(self.decode_head, str(self.decode_head.classifier), new)
+        self.num_classes = num_classes
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Recompute the encoder's activations in the backward pass instead of keeping them."""
+        self.backbone.set_grad_checkpointing(enable)
+
+    def no_weight_decay(self) -> set[str]:
+        """What the encoder names."""
+        own: set[str] = getattr(self.backbone, "no_weight_decay", set)()
+        return {f"backbone.{name}" for name in own}
+
+
+def segmenter(
+    encoder: str | nn.Module,
+    head: str = "segformer",
+    num_classes: int = 19,
+    *,
+    width: int | None = None,
+    dropout: float | None = None,
+    sizes: Literal["pad", "floor"] = "pad",
+    maps: Sequence[int] | None = None,
+    window: int | Sequence[int] | None = None,
+    stride: int | None = None,
+    **options: Any,
+) -> Segmenter:
+    """Build a segmenter.
+
+    Args:
+        encoder: a model of Holdfast or timm by name, or a module, which is taken over and loses its classifier.
+        head: ``segformer`` (Xie et al. 2021), or ``setr`` (Zheng et al. 2021), which FAN's paper gives to FAN-ViT.
+        num_classes: logits per pixel.
+        width: of the head; 768 (SegFormer) or 256 (SETR) as released, 128 for the small encoder of ours.
+        dropout: probability that a channel of the head is dropped in training.
+        sizes: what happens to sizes that the strides do not divide: ``pad`` the image and crop the logits, or
+            ``floor`` the maps as the released FAN-Hybrid does, which then never looks at the rest.
+        maps: numbers of the encoder's features that the head gets, fine to coarse.
+        window: height and width of the windows by which images are seen in evaluation; None sees them whole.
+        stride: pixels from one window to the next; three quarters of the window unless given.
+        **options: of the encoder, such as ``pretrained``, ``drop_path_rate``, ``img_size``. FAN gets the released
+            backbones' positions without floor unless ``pos_floor=True`` asks for those of its ImageNet weights.
+    """
+    if num_classes < 1:
+        raise HoldfastError(f"num_classes must be at least 1, got {num_classes}")
+    if sizes not in ("pad", "floor"):
+        raise HoldfastError(f"sizes must be 'pad' or 'floor', got {sizes!r}")
+    backbone, small = _encoder(encoder, options)
+    chosen = choose_maps(backbone, maps)
+    prune_encoder(backbone, chosen)
+    if sizes == "floor":
+        if not isinstance(backbone, FAN):
+            raise HoldfastError(
+                f"sizes must be 'pad' for {type(backbone).__name__}; only FAN was released with 'floor'"
+            )
+        backbone.any_size = True
+    decode_head = segmentation_head(
+        head,
+        chosen.channels,
+        num_classes,
+        width=width or small or _WIDTHS.get(head, 0),
+        dropout=_DROPOUT.get(head, 0.0) if dropout is None else dropout,
+    )
+    frame, step = (None, 0) if window is None else checked_window(window, stride)
+    return Segmenter(
+        backbone, decode_head, maps=chosen, num_classes=num_classes, sizes=sizes, window=frame, stride=step
+    )
+
+
+def windowed(model: nn.Module, window: int | Sequence[int], stride: int | None = None) -> nn.Module:
+    """The same weights, asked window by window; a segmenter's own windows give way."""
+    if not isinstance(model, Segmenter):
+        return Windowed(model, window, stride)
+    other = copy.copy(model)
+    other.window, other.stride = checked_window(window, stride)
+    return other
+
+
+def _encoder(encoder: str | nn.Module, options: dict[str, Any]) -> tuple[nn.Module, int | None]:
+    if isinstance(encoder, nn.Module):
+        if options:
+            raise HoldfastError(f"options are for an encoder by name, got {', '.join(options)} with a module")
+        return encoder, None
+    name = encoder.removeprefix("tap_")
+    positions = {"pos_floor": False} if name in SIZES else {}
+    return create_encoder(encoder, **{**positions, **options}), _SMALL_WIDTH.get(name)
+
+
+# ---------------------------------------------------------------------- entry point
+
+default_cfgs = generate_default_cfgs({"segmenter": imagenet_cfg(num_classes=19, classifier="decode_head.linear_pred")})
+
+
+def _from_timm(encoder: str, *, in_chans: int = 3, **rest: Any) -> Segmenter:
+    if in_chans != 3:
+        rest["in_chans"] = in_chans
+    return segmenter(encoder, **rest)
+
+
+def _entry_point(pretrained: bool = False, **kwargs: Any) -> Segmenter:
+    """A segmenter for ``timm.create_model``, which loads finished runs by it; arguments as of `segmenter`."""
+    model = build_model_with_cfg(_from_timm, "segmenter", pretrained, **kwargs)
+    if not pretrained:
+        model.describe()
+    return model
+
+
+_entry_point.__name__ = _entry_point.__qualname__ = "segmenter"
+register_model(_entry_point)

@@ -1,0 +1,78 @@
+"""Sliding-window inference: large images in windows of the size that training saw.
+
+As in the released segmentation code: windows at even strides, the last one moved back to the border, logits summed and
+divided by how many windows saw a pixel.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import HoldfastError
+
+WINDOW, STRIDE = 1024, 768  # Cityscapes, FAN and TAP+ADL
+
+
+def window_starts(side: int, window: int, stride: int) -> list[int]:
+    """Where windows begin on a side; one at 0 if the side is no longer than a window.
+
+    >>> window_starts(2048, 1024, 768)
+    [0, 768, 1024]
+    """
+    count = max(side - window + stride - 1, 0) // stride + 1
+    return [max(min(number * stride, side - window), 0) for number in range(count)]
+
+
+def slide(
+    model: Callable[[Tensor], Tensor], images: Tensor, *, window: int | tuple[int, int] = WINDOW, stride: int = STRIDE
+) -> Tensor:
+    """Mean logits (B, classes, H, W) over all windows that see a pixel, one window at a time; gradients flow.
+
+    Args:
+        model: images (B, 3, h, w) → logits (B, classes, h, w).
+        images: normalised, (B, 3, H, W).
+        window: height and width of a window; an image side below it is one window of that side.
+        stride: pixels from one window to the next, on both axes.
+    """
+    (height, width), stride = checked_window(window, stride)
+    total: Tensor | None = None
+    counts = images.new_zeros(images.shape[-2:])
+    for rows, columns in _windows(images.shape[-2:], (height, width), stride):
+        logits = model(images[..., rows, columns])
+        if total is None:
+            total = logits.new_zeros(*logits.shape[:2], *images.shape[-2:])
+        total[..., rows, columns] += logits
+        counts[rows, columns] += 1
+    assert total is not None
+    return total / counts
+
+
+def checked_window(window: int | Sequence[int], stride: int | None) -> tuple[tuple[int, int], int]:
+    """Height and width of a window, and its stride; three quarters of the shorter side unless given."""
+    height, width = (window, window) if isinstance(window, int) else window
+    shorter = min(height, width)
+    step = max(1, 3 * shorter // 4) if stride is None else stride
+    if shorter < 1 or not 0 < step <= shorter:
+        raise HoldfastError(f"stride must be 1 to the window's {shorter}, got {stride}")
+    return (int(height), int(width)), step
+
+
+class Windowed(nn.Module):
+    """Any model of pixels, asked window by window."""
+
+    def __init__(self, model: nn.Module, window: int | Sequence[int], stride: int | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self.window, self.stride = checked_window(window, stride)
+        self.pretrained_cfg = getattr(model, "pretrained_cfg", None)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (B, 3, H, W) → logits (B, classes, H, W)."""
+        return slide(self.model, images, window=self.window, stride=self.stride)
+
+
+def _windows(size: torch.Size, window: tuple[int, int], stride: int) -> Iterator[tuple[slice, slice]]:
+    for top in window_starts(size[0], window[0], stride):
+        for left in window_starts(size[1], window[1], stride):
+            yield slice(top, top + window[0]), slice(left, left + window[1])

@@ -1,0 +1,63 @@
+"""The values that recipes had when the first results were published.
+
+A value that recipes learnt to say later is part of a result's fingerprint only where it is not at its default: at its
+default it changes nothing, and the results of before stay found.
+"""
+
+FIRST_VALUES: dict[str, tuple[str, ...]] = {
+    "data": (
+        "train",
+        "val",
+        "train_subset",
+        "val_subset",
+        "download",
+        "size",
+        "mean",
+        "std",
+        "crop_pct",
+        "workers",
+        "skip_bad",
+    ),
+    "model": ("name", "kwargs", "init", "head", "frozen"),
+    "augment": (
+        "crop",
+        "scale",
+        "ratio",
+        "pad",
+        "interpolation",
+        "hflip",
+        "vflip",
+        "color_jitter",
+        "rand_augment",
+        "corruption",
+        "erasing",
+        "erasing_mode",
+        "mixup",
+        "cutmix",
+        "mix_probability",
+        "mix_switch",
+        "mix_mode",
+        "mix_off_epoch",
+        "smoothing",
+        "repeats",
+    ),
+    "objective": ("name", "options"),
+    "optimizer": ("name", "lr", "lr_base_batch", "weight_decay", "layer_decay", "clip_grad", "options"),
+    "schedule": ("warmup_epochs", "warmup_lr", "min_lr", "cooldown_epochs", "every"),
+    "train": (
+        "epochs",
+        "batch_size",
+        "accumulate",
+        "ema",
+        "ema_warmup",
+        "precision",
+        "device",
+        "grad_checkpointing",
+        "compile",
+        "checkpoint_steps",
+        "keep_epochs",
+        "eval_epochs",
+        "log_steps",
+        "trackers",
+    ),
+}

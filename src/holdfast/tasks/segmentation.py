@@ -1,0 +1,225 @@
+"""Semantic segmentation: a class for every pixel. A unit keeps counts of pixels, from which every score follows."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from holdfast.errors import HoldfastError
+from holdfast.metrics.formulas import Formula, Reference
+from holdfast.metrics.groups import grouping_of, groups_of
+from holdfast.metrics.iou import KINDS, band_counts, boundary_counts, pixel_accuracy, pixel_counts
+from holdfast.metrics.segmentation_formulas import count_columns, segmentation_formulas
+from holdfast.records.cells import CellSpec
+from holdfast.records.records import CellRecord
+from holdfast.records.units import Field, field_name
+from holdfast.tasks.task import Answers
+
+if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
+    from torch import Tensor, nn
+
+    from holdfast.attacks.goal import Goal
+
+SEGMENTATION = "segmentation"
+IGNORED = 255
+
+
+class Segmentation:
+    """A class per pixel; a model answers with logits (images, classes, height, width)."""
+
+    name = SEGMENTATION
+    together = False
+    fields: Mapping[str, Any] = {"counts": np.int32, "bands": np.int32, "boundary": np.int32}
+    headline = ("clean", "mean_corruption_miou", "retention", "cityscapes_c", "cityscapes_c_retention")
+
+    def corruption_kinds(self, extra: bool) -> tuple[str, ...]:
+        """The 16 kinds of Cityscapes-C: those that move pixels would part them from their labels."""
+        return KINDS
+
+    # data
+
+    def truth(self, source: Any) -> np.ndarray:
+        """A checksum of every label map, int64."""
+        digest = getattr(source, "label_digest", None)
+        return np.array(
+            [digest(i) if digest is not None else zlib.crc32(source.target(i).tobytes()) for i in range(len(source))],
+            dtype=np.int64,
+        )
+
+    def strata(self, source: Any) -> np.ndarray:
+        """Recordings, cities or conditions, where names tell."""
+        ids = [source.id(index) for index in range(len(source))]
+        grouping = grouping_of(ids)
+        if grouping is None:
+            return np.zeros(len(source), np.int64)
+        return np.unique(groups_of(ids, grouping), return_inverse=True)[1].astype(np.int64)
+
+    def target(self, source: Any, index: int) -> np.ndarray:
+        """The label map of one image, uint8 (H, W)."""
+        return source.target(index)
+
+    def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> Any:
+        """Images at their own size, corrupted there."""
+        from holdfast.evaluation.native import NativeSize
+
+        if stored_jpeg:
+            raise HoldfastError("stored_jpeg is ImageNet-C's: segmentation images are corrupted and seen as they are")
+        return NativeSize.of(source, wanted, preset=preset or "any")
+
+    # a model's answers
+
+    def check_model(self, answers: Answers, *, classes: int, restricted: bool, data: str) -> None:
+        """Logits of every pixel, of the classes of the data."""
+        for view, logits in answers.items():
+            where = f" in view {view!r}" if view else ""
+            if not hasattr(logits, "shape") or logits.ndim != 4:
+                came = tuple(logits.shape) if hasattr(logits, "shape") else type(logits).__name__
+                raise HoldfastError(
+                    f"the model must return logits of every pixel, (images, classes, height, width), for the label "
+                    f"maps of {data!r}, got {came}{where}; a classifier cannot segment"
+                )
+            if logits.shape[1] != classes:
+                raise HoldfastError(
+                    f"the model must have the {classes} classes of {data!r}, got {logits.shape[1]}{where}"
+                )
+
+    def keep(
+        self, answers: Answers, targets: Sequence[Any], *, cell: Any, repeats: int | None = None
+    ) -> dict[str, Field]:
+        """Pixels per class that are true, predicted and both: of the image, by distance to its labels' boundaries, and
+        near contours; per view.
+        """
+        if repeats is not None:
+            raise HoldfastError(f"{cell.name} shows every image several times, which segmentation does not count")
+        arrays: dict[str, Field] = {}
+        labels = [np.asarray(target) for target in targets]  # a loader makes tensors of arrays
+        for view, logits in answers.items():
+            seen_maps = [
+                predicted_map(one, true.shape, cell=cell.name) for one, true in zip(logits, labels, strict=True)
+            ]
+            pairs = list(zip(seen_maps, labels, strict=True))
+            classes = logits.shape[1]
+            kept = {
+                "counts": [pixel_counts(seen, true, classes=classes) for seen, true in pairs],
+                "bands": [band_counts(seen, true, classes=classes) for seen, true in pairs],
+                "boundary": [boundary_counts(seen, true, classes=classes) for seen, true in pairs],
+            }
+            for name, values in kept.items():
+                arrays[field_name(view, name)] = np.stack(values).astype(self.fields[name])
+        return arrays
+
+    @property
+    def goal(self) -> "Goal":
+        """Pixel-wise cross-entropy, until no pixel is right."""
+        from holdfast.attacks.segpgd import EVERY_PIXEL
+
+        return EVERY_PIXEL
+
+    # training
+
+    def collate(self, targets: Sequence[Any]) -> "Tensor":
+        """Label maps, int64 (B, H, W)."""
+        import torch
+
+        maps = [torch.as_tensor(np.asarray(target)).long() for target in targets]
+        return torch.stack(maps) if maps else torch.empty(0, dtype=torch.int64)
+
+    def loss(self, output: "Tensor", targets: "Tensor") -> "Tensor":
+        """Cross-entropy, mean over the labelled pixels."""
+        from holdfast.methods.pixel_loss import pixel_cross_entropy
+
+        return pixel_cross_entropy(output, targets)
+
+    def tally(self, output: Any, targets: Any) -> "Tensor":
+        """Pixels per class that are true, predicted and both, (3, 256)."""
+        import torch
+
+        if output is None:
+            return torch.zeros(3, IGNORED + 1, dtype=torch.int64)
+        labelled = targets != IGNORED
+        seen, known = output.argmax(dim=1)[labelled], targets[labelled]
+        counted = [torch.bincount(values, minlength=IGNORED + 1) for values in (known, seen, known[seen == known])]
+        return torch.stack(counted)
+
+    def validation_scores(self, counts: "Tensor") -> dict[str, float]:
+        """MIoU and pixel accuracy, percent."""
+        from holdfast.metrics.iou import mean_iou
+
+        pooled = counts.cpu().numpy()
+        scores = {"miou": float(mean_iou(pooled)), "pixel_accuracy": float(pixel_accuracy(pooled))}
+        return {name: 100 * (0.0 if np.isnan(value) else value) for name, value in scores.items()}
+
+    def build(self, recipe: Any, *, classes: int, size: Any) -> "nn.Module":
+        """A segmenter, its encoder from random, pretrained or a classifier's weights."""
+        from holdfast.training.starting import start_segmenter
+
+        return start_segmenter(recipe, classes=classes)
+
+    def transforms(self, recipe: Any, image: Any) -> tuple[Any, Any]:
+        """Image and labels are varied together."""
+        from holdfast.training.joint_augment import pair_transforms
+
+        return pair_transforms(recipe, image)
+
+    def mixer(self, recipe: Any, *, classes: int) -> Any:
+        """Nothing is mixed."""
+        return lambda images, targets, epoch: (images, targets)
+
+    # numbers from records
+
+    def right(self, cell: CellRecord) -> np.ndarray:
+        """The share of each image's labelled pixels that are right."""
+        return np.nan_to_num(pixel_accuracy(cell.counts)) if len(cell) else np.empty(0)
+
+    def rows(self, cell: CellRecord) -> dict[str, np.ndarray]:
+        """Id, labelled pixels, right pixels and mIoU of every image alone."""
+        from holdfast.metrics.iou import mean_iou
+
+        counts = cell.counts
+        return {
+            "id": cell.ids,
+            "labelled": counts[:, 0].sum(axis=-1),
+            "right": counts[:, 2].sum(axis=-1),
+            "miou": mean_iou(counts) if len(cell) else np.empty(0),
+        }
+
+    def remark(self, cell: CellRecord) -> str:
+        """ε and steps: published ones vary."""
+        settings = cell.header.get("settings", {})
+        return f"ε = {255 * settings['eps']:g}/255, {settings['steps']} steps" if "eps" in settings else ""
+
+    def columns(self, cell: CellRecord) -> dict[str, np.ndarray]:
+        """Three counts per class; of clean images also by distance, near contours, and by recording or weather."""
+        return count_columns(cell)
+
+    def formulas(
+        self,
+        cells: Sequence[CellSpec],
+        *,
+        columns: Sequence[str],
+        header: Mapping[str, Any],
+        reference: Reference | None,
+    ) -> list[Formula]:
+        """Clean scores, corruptions by both papers' rules, conditions or recordings, attacks."""
+        return segmentation_formulas(cells, columns=columns, header=header)
+
+
+def predicted_map(logits: "Tensor", size: tuple[int, ...], *, cell: str) -> np.ndarray:
+    """The class of every pixel of one image, uint8 (H, W) of the label map's size.
+
+    Logits (classes, h, w) of another size are resampled first, bilinearly, as the released code does after a resize.
+    """
+    import torch
+    from torch.nn.functional import interpolate
+
+    if not torch.isfinite(logits).all():
+        raise HoldfastError(
+            f"the model must return numbers, got NaN or infinity in {cell}; nothing was recorded for it"
+        )
+    if logits.shape[-2:] != size:
+        logits = interpolate(logits[None].float(), size=size, mode="bilinear", align_corners=False)[0]
+    return logits.argmax(dim=0).to(torch.uint8).cpu().numpy()
+
+
+TASK = Segmentation()
