@@ -7,7 +7,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.chaos.kills import Scenario, _difference, _finish, _fresh, _train_tiny, digests, fork, start, undisturbed
+from holdfast.models import create_model
+from holdfast.training.checkpoint import save_weights
+from holdfast.training.randomness import For, seeded
+from tests.chaos.kills import Scenario, _difference, _finish, _fresh, digests, start, undisturbed
 from tests.chaos.kills import scenarios as killable
 
 PATIENCE = 300
@@ -70,10 +73,8 @@ def filled(scenario: Scenario, folder: Path, *, rng: random.Random) -> str:
 
 
 def _weights(folder: Path) -> None:
-    place = _fresh(folder.parent / "for-convert")
-    with fork(lambda: _train_tiny(place) or 0, output=place / "told", folder=place) as maker:
-        assert maker.wait(PATIENCE) == 0, maker.told()
-    shutil.copy(place / "run" / "model.safetensors", folder / "weights.safetensors")
+    with seeded(For.WEIGHTS, 0):
+        save_weights(create_model("vit_nano", num_classes=10), folder / "weights.safetensors")
 
 
 def _kilobytes(folder: Path) -> int:

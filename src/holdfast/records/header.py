@@ -21,6 +21,7 @@ KINDS: dict[str, type] = {
     **dict.fromkeys(("views", "partial"), list),
     **dict.fromkeys(("preprocessing", "versions"), dict),
 }
+MAY_BE_NONE = ("limit", "architecture")
 CLASSIFICATION = "classification"  # what records without a task are of
 
 
@@ -50,7 +51,9 @@ def _check_kinds(header: Mapping[str, Any], folder: Path) -> None:
     """Refuse a header that holds something else than we write, before anybody counts on it."""
     for key, kind in KINDS.items():
         value = header.get(key)
-        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        if key not in header or (value is None and key in MAY_BE_NONE):
+            continue
+        if not isinstance(value, kind) or isinstance(value, bool):
             raise HoldfastError(f"{str(folder / HEADER)!r} must hold {key} as {kind.__name__}, got {value!r:.60}")
     texts = [*header["views"], *(header.get("partial") or [])]
     if not header["views"] or not all(isinstance(text, str) for text in texts) or header["shard_size"] < 1:
