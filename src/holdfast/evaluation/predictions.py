@@ -11,6 +11,7 @@ from torch import nn
 
 from holdfast import atomic
 from holdfast.data import open_data
+from holdfast.data.label_maps import TASK as SEGMENTATION
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import choose_device
 from holdfast.evaluation.judge import Judge
@@ -18,8 +19,8 @@ from holdfast.evaluation.native import NativeSize
 from holdfast.evaluation.protocol import model_input
 from holdfast.models.segmenter import windowed
 from holdfast.models.specs import load_model
+from holdfast.models.windows import predicted_map
 from holdfast.tasks import task_of
-from holdfast.tasks.segmentation import SEGMENTATION, predicted_map
 
 
 def export_predictions(
