@@ -1,4 +1,4 @@
-"""The folded SegFormer head against the plain one, as ratios measured in turn in one run; memory of sliding windows.
+"""The folded SegFormer head against the plain one, as ratios measured in turn in one run; memory of an evaluation.
 
     python benchmarks/segmentation.py [--rounds 9]
 
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -30,11 +31,11 @@ MEMORY_BAR = 3072  # MiB, FAN-T at 1024×2048 in windows of 1024²
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--peak-memory", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--peak-memory", choices=["evaluation", "corruption"], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.peak_memory:
-        print(json.dumps(sliding_memory()))
+        print(json.dumps(evaluation_memory() if arguments.peak_memory == "evaluation" else corruption_memory()))
         return
     rows = [*head_ratios(rounds=arguments.rounds), memory_row()]
     environment = describe("torch", "timm", "numpy")
@@ -84,16 +85,33 @@ def runner(compute: Callable[[list[Tensor]], Tensor], maps: list[Tensor], *, bac
 
 
 def memory_row() -> dict[str, object]:
-    command = [sys.executable, __file__, "--peak-memory"]
-    peak = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return {"what": f"peak memory of {ENCODER}, 1024×2048, windows of 1024² (MiB)", "peak": peak, "bar": MEMORY_BAR}
+    """An evaluation with a worker, and what corrupting an image of that size adds to the worker at most."""
+    peaks = {}
+    for what in ("evaluation", "corruption"):
+        command = [sys.executable, __file__, "--peak-memory", what]
+        peaks[what] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    what = f"peak memory of an evaluation of {ENCODER}, 1024×2048, windows of 1024², one worker (MiB)"
+    return {"what": what, "peak": sum(peaks.values()), "parts": peaks, "bar": MEMORY_BAR}
 
 
-def sliding_memory() -> float:
-    model = holdfast.segmenter(ENCODER).eval()
-    with torch.inference_mode():
-        holdfast.slide(model, torch.zeros(1, 3, 1024, 2048), window=1024, stride=768)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def evaluation_memory() -> float:
+    """Peak of this process plus that of its worker, which shares most of its pages with it."""
+    model = holdfast.segmenter(ENCODER, num_classes=11, window=1024, stride=768)
+    holdfast.evaluate(model, "scenes:test,1024x2048,2", "clean", workers=1, show=False)
+    own, workers = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return (own + workers) / 1024
+
+
+def corruption_memory() -> float:
+    """What the hungriest of the 16 kinds takes beyond the image itself."""
+    from holdfast.corruptions import corrupt_batch
+    from holdfast.metrics.iou import KINDS
+
+    image = np.random.default_rng(0).integers(0, 256, (1024, 2048, 3), dtype=np.uint8)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for kind in KINDS:
+        corrupt_batch([image], kind, ids=["a"], severity=5, preset="any", seed=0)
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
 
 
 def as_markdown(rows: list[dict[str, object]], environment: str) -> str:

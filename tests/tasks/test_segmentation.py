@@ -5,14 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 from torchmetrics.classification import MulticlassJaccardIndex
 
 import holdfast
+from holdfast.cli.main import main
 from holdfast.data import open_data
 from holdfast.data.combine import Joined, Subset, stratified_subset
 from holdfast.data.scenes import SceneSource
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.predictions import export_predictions
 from holdfast.metrics.comparison import compare
 from holdfast.metrics.iou import KINDS, cityscapes_c_mean, mean_iou, pixel_counts
 from holdfast.records.records import load_records
@@ -303,3 +306,61 @@ def test_numbers_that_are_none_are_refused():
 
     with pytest.raises(HoldfastError, match="NaN or infinity in clean"):
         evaluate(Broken(11), SceneSource("test", count=1))
+
+
+# ---------------------------------------------------------------------- predictions as files, and the command line
+
+
+def test_predictions_are_written_with_the_numbers_of_the_labels(tmp_path):
+    stem = "GOPR0475_frame_000041"
+    for weather in ("fog", "night", "rain", "snow"):
+        save_image(tmp_path / "rgb_anon" / weather / "test" / "GOPR0475" / f"{stem}_rgb_anon.png", (9, 16))
+    source = open_data(f"acdc:{tmp_path},test")
+    source.box = (16, 32)
+    assert export_predictions(Constant(19), source, tmp_path / "out") == 4
+    written = np.array(Image.open(tmp_path / "out" / "night" / "test" / "GOPR0475" / f"{stem}.png"))
+    assert written.shape == (9, 16)
+    assert set(np.unique(written)) == {7}  # road's label id
+    with pytest.raises(HoldfastError, match="label maps"):
+        export_predictions(Constant(10), "digits", tmp_path / "out")
+
+
+def test_a_released_file_is_evaluated_by_name_of_its_encoder(tmp_path, capsys):
+    giver = holdfast.segmenter("fan_mini_4_p4_hybrid", num_classes=11)
+    state = {**giver.state_dict(), "decode_head.conv_seg.weight": torch.zeros(11, 256, 1, 1)}
+    torch.save({"meta": {}, "state_dict": state}, tmp_path / "iter_160000.pth")
+    model = f"timm:fan_mini_4_p4_hybrid@{tmp_path / 'iter_160000.pth'}"
+    data = ["--data", "scenes:test,40x48,2", "--suite", "clean", "--workers", "0"]
+    assert main(["evaluate", "--model", model, *data, "--out", str(tmp_path / "out")]) == 0
+    assert "pixel accuracy" in capsys.readouterr().out
+    (records,) = load_records(tmp_path / "out")
+    expected = evaluate(giver, "scenes:test,40x48,2", mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+    np.testing.assert_array_equal(records.cells["clean"].counts, expected.cells["clean"].counts)
+    assert main(["evaluate", "--model", model, *data, "--predictions", str(tmp_path / "maps")]) == 0
+    assert len(list((tmp_path / "maps").rglob("*.png"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--data", "masks:nowhere,neither"], "masks needs two folders"),
+        (["--data", "camvid:nowhere"], "must hold test.txt"),
+        (["--data", "cityscapes:nowhere"], "must hold images"),
+        (["--data", "acdc:nowhere"], "must hold images"),
+        (["--data", "scenes:tset"], "did you mean 'test'"),
+        (["--data", "scenes:test,2", "--suite", "perturbations"], "perturbations"),
+        (["--data", "scenes:test,2", "--window", "32", "--stride", "64"], "stride must be 1 to the window's 32"),
+        (["--data", "digits"], "logits of shape"),
+    ],
+)
+def test_the_command_line_answers_bad_input_with_one_sentence(arguments, sentence, tmp_path, capsys, monkeypatch):
+    (tmp_path / "own.py").write_text(
+        "import holdfast\ndef build():\n    return holdfast.segmenter('fan_mini_4_p4_hybrid', num_classes=11)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    command = ["evaluate", "--model", "python:own:build", "--suite", "clean", "--workers", "0", *arguments]
+    assert main([*command, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert len(said.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()

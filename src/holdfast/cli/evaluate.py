@@ -51,6 +51,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--window", type=int, help="look at large images by windows of this side (segmentation)")
     parser.add_argument("--stride", type=int, help="pixels from one window to the next (default: 3/4 of the window)")
+    parser.add_argument(
+        "--predictions", type=Path, metavar="DIR", help="write predicted label maps as PNG files instead of measuring"
+    )
     parser.add_argument("--fresh", action="store_true", help="start over instead of going on")
     parser.usage = "holdfast evaluate [RUN] [--model MODEL] [--data DATA] [--suite SUITES] [OPTIONS]"
 
@@ -69,6 +72,8 @@ def run(arguments: Namespace) -> int:
         name: getattr(arguments, name)
         for name in (*options, "stored_jpeg", "preset", "exif", "classes_differ", "window", "stride", "fresh")
     }
+    if arguments.predictions is not None:
+        return _predict(model, data, arguments, console)
     out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
     try:
         served = assign(parse_suites(arguments.suite), data)
@@ -78,6 +83,16 @@ def run(arguments: Namespace) -> int:
         return EXIT_SIGNAL + stopped_by(stop)
     if first:
         _show(records, console)
+    return 0
+
+
+def _predict(model: str, data: list[str], arguments: Namespace, console: Console) -> int:
+    from holdfast.evaluation.predictions import export_predictions
+
+    options = {name: getattr(arguments, name) for name in ("window", "stride", "device")}
+    for spec in data:
+        count = export_predictions(model, spec, arguments.predictions, **options)
+        console.print(f"{count} label maps of {spec}: {arguments.predictions}", markup=False)
     return 0
 
 

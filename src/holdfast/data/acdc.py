@@ -6,7 +6,7 @@ the benchmark's server has, so its predictions are exported. Print the split bes
 
 from pathlib import Path
 
-from holdfast.data.cityscapes import CLASSES, TABLE
+from holdfast.data.cityscapes import CLASSES, LABEL_IDS, TABLE
 from holdfast.data.label_maps import PairedFiles
 from holdfast.errors import HoldfastError, nearest
 
@@ -36,7 +36,7 @@ def open_acdc(rest: str, *, split: str) -> PairedFiles:
         classes=CLASSES,
         table=TABLE,
     )
-    source.box = BOX
+    source.box, source.numbers = BOX, tuple(LABEL_IDS.values())
     return source
 
 

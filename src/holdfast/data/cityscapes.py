@@ -73,7 +73,9 @@ def _ground_truth(root: Path, labels: Path | None) -> Path:
 
 def _source(name: str, part: str, images: list[Path], labels: list[Path] | None) -> PairedFiles:
     ids = [f"{part}/{image.parent.name}/{image.name.removesuffix(IMAGE_END)}" for image in images]
-    return PairedFiles(name, ids=ids, images=images, labels=labels, classes=CLASSES, table=TABLE)
+    source = PairedFiles(name, ids=ids, images=images, labels=labels, classes=CLASSES, table=TABLE)
+    source.numbers = tuple(LABEL_IDS.values())
+    return source
 
 
 def _images(folder: Path, *, name: str) -> list[Path]:

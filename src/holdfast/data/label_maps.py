@@ -128,6 +128,7 @@ class PairedFiles:
 
     task = TASK
     box: tuple[int, int] | None = None  # that images are fitted into before a model sees them
+    numbers: tuple[int, ...] | None = None  # what label files call each class, where not by its own number
 
     def __len__(self) -> int:
         return len(self._ids)

@@ -176,6 +176,18 @@ def _segmenter_state(state: Mapping[str, Tensor], model: Segmenter, *, file: str
     return {**{f"backbone.{key}": value for key, value in backbone.items()}, **head}
 
 
+def segmenter_arguments(state: Mapping[str, Tensor]) -> dict[str, Any] | None:
+    """What a file's keys say about a segmenter, as arguments of `holdfast.segmenter`; None if it is none."""
+    head = _rename_head({key: value for key, value in state.items() if key.startswith("decode_head.")})
+    if "decode_head.linear_pred.weight" in head and "decode_head.linear_fuse.conv.weight" in head:
+        classes, width = len(head["decode_head.linear_pred.weight"]), len(head["decode_head.linear_fuse.conv.weight"])
+        return {"head": "segformer", "num_classes": classes, "width": width}
+    if "decode_head.up_convs.0.0.conv.weight" in head:
+        first = head["decode_head.up_convs.0.0.conv.weight"]
+        return {"head": "setr", "num_classes": len(head["decode_head.conv_seg.weight"]), "width": len(first)}
+    return None
+
+
 def _fresh_head(state: Mapping[str, Tensor], model: nn.Module) -> set[str]:
     """The head of a segmenter whose encoder starts from a classifier: it keeps its own start."""
     if not isinstance(model, Segmenter) or any(key.startswith("decode_head.") for key in state):

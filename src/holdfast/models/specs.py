@@ -4,19 +4,20 @@ import importlib
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import timm
-from torch import nn
+from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError, nearest
 from holdfast.model_names import FORMS, model_spec
 from holdfast.models import create_model, model_names
-from holdfast.models.checkpoints import architecture_arguments, load_checkpoint, read_weights
+from holdfast.models.checkpoints import architecture_arguments, load_checkpoint, read_weights, segmenter_arguments
 from holdfast.models.hub import quick_hub
+from holdfast.models.segmenter import segmenter
 from holdfast.models.tora_files import BACKBONE, DESCRIPTION, load_tora
 from holdfast.models.wrappers import without_wrappers
 
@@ -91,7 +92,7 @@ def _of_timm(rest: str) -> LoadedModel:
     name, _, checkpoint = rest.partition("@")
     if checkpoint:
         path = Path(checkpoint).expanduser()
-        model = create_model(name, **_told_by(path, name))
+        model = _told_model(path, name)
         loaded = load_checkpoint(model, path)
         if loaded.left_out:
             raise HoldfastError(f"{checkpoint} must hold all weights of {name}, but {loaded.left_out[0]} does not fit")
@@ -112,9 +113,15 @@ def _of_timm(rest: str) -> LoadedModel:
         hub.setLevel(level)
 
 
-def _told_by(path: Path, name: str) -> dict[str, Any]:
-    """What a checkpoint says about its model: the number of classes, and of ours the kinds of blocks."""
+def _told_model(path: Path, name: str) -> nn.Module:
+    """A model as a checkpoint tells it: a segmenter if it has such a head, else the classifier."""
     state = read_weights(path)
+    told = segmenter_arguments(state)
+    return create_model(name, **_told_by(state, name)) if told is None else segmenter(name, **told)
+
+
+def _told_by(state: Mapping[str, Tensor], name: str) -> dict[str, Any]:
+    """What a checkpoint says about its model: the number of classes, and of ours the kinds of blocks."""
     if name in model_names():
         return architecture_arguments(state, name)
     config = timm.get_pretrained_cfg(name)

@@ -6,8 +6,10 @@ divided by how many windows saw a pixel.
 
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import interpolate
 
 from holdfast.errors import HoldfastError
 
@@ -70,6 +72,20 @@ class Windowed(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, 3, H, W) → logits (B, classes, H, W)."""
         return slide(self.model, images, window=self.window, stride=self.stride)
+
+
+def predicted_map(logits: Tensor, size: tuple[int, ...], *, cell: str) -> np.ndarray:
+    """The class of every pixel of one image, uint8 (H, W) of the label map's size.
+
+    Logits (classes, h, w) of another size are resampled first, bilinearly, as the released code does after a resize.
+    """
+    if not torch.isfinite(logits).all():
+        raise HoldfastError(
+            f"the model must return numbers, got NaN or infinity in {cell}; nothing was recorded for it"
+        )
+    if logits.shape[-2:] != size:
+        logits = interpolate(logits[None].float(), size=size, mode="bilinear", align_corners=False)[0]
+    return logits.argmax(dim=0).to(torch.uint8).cpu().numpy()
 
 
 def _windows(size: torch.Size, window: tuple[int, int], stride: int) -> Iterator[tuple[slice, slice]]:

@@ -93,6 +93,8 @@ class Segmentation:
         if repeats is not None:
             raise HoldfastError(f"{cell.name} shows every image several times, which segmentation does not count")
         arrays: dict[str, Field] = {}
+        from holdfast.models.windows import predicted_map
+
         labels = [np.asarray(target) for target in targets]  # a loader makes tensors of arrays
         for view, logits in answers.items():
             seen_maps = [
@@ -203,23 +205,6 @@ class Segmentation:
     ) -> list[Formula]:
         """Clean scores, corruptions by both papers' rules, conditions or recordings, attacks."""
         return segmentation_formulas(cells, columns=columns, header=header)
-
-
-def predicted_map(logits: "Tensor", size: tuple[int, ...], *, cell: str) -> np.ndarray:
-    """The class of every pixel of one image, uint8 (H, W) of the label map's size.
-
-    Logits (classes, h, w) of another size are resampled first, bilinearly, as the released code does after a resize.
-    """
-    import torch
-    from torch.nn.functional import interpolate
-
-    if not torch.isfinite(logits).all():
-        raise HoldfastError(
-            f"the model must return numbers, got NaN or infinity in {cell}; nothing was recorded for it"
-        )
-    if logits.shape[-2:] != size:
-        logits = interpolate(logits[None].float(), size=size, mode="bilinear", align_corners=False)[0]
-    return logits.argmax(dim=0).to(torch.uint8).cpu().numpy()
 
 
 TASK = Segmentation()
