@@ -13,6 +13,7 @@ import jsonargparse
 
 from holdfast._version import __version__
 from holdfast.cli.exit_codes import EXIT_BAD_INPUT, EXIT_OK, EXIT_SIGNAL, stopped_by
+from holdfast.cli.plugins import load_plugins
 from holdfast.errors import HoldfastError, nearest
 from holdfast.leaving import hearing_sigterm
 
@@ -101,6 +102,7 @@ def _run(argv: list[str]) -> int:
         print(f"holdfast {__version__}")
         return EXIT_OK
     command, rest = argv[0], argv[1:]
+    load_plugins()
     if command not in COMMANDS:
         raise HoldfastError(
             f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_known()}'}"
