@@ -173,18 +173,29 @@ def test_a_suite_of_a_new_kind_of_cell_is_one_file_and_one_row(pictures, tmp_pat
 
 
 PLUGIN = """
+import numpy as np
 from holdfast.corruptions import register
-from tests.plugins import toys
-register(toys.rolled, severities=toys.ROLLED, random=False)
+
+def rolled(images, draws, *, by):
+    return np.roll(images, by, axis=-1)
+
+register(rolled, severities=[{"by": by} for by in (0, 0, 0, 1, 1)], random=False)
 """
 
 
-def test_the_command_line_imports_what_the_environment_names(tmp_path, monkeypatch, capsys):
+def test_the_command_line_runs_files_that_register(pictures, tmp_path, capsys):
     (tmp_path / "my_corruptions.py").write_text(PLUGIN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOLDFAST_PLUGINS", "my_corruptions")
-    assert main(["list", "corruptions", "rolled"]) == 0
+    plugin = f"--plugin={tmp_path / 'my_corruptions.py'}"
+    assert main(["list", "corruptions", "rolled", plugin]) == 0
     assert "rolled" in capsys.readouterr().out
-    monkeypatch.setenv("HOLDFAST_PLUGINS", "my_corruption")
+    files = tmp_path / "corrupted"
+    assert main(["corrupt", str(pictures), str(files), plugin, "--kinds=rolled", "--severity=5", "--workers=2"]) == 0
+    assert len(list(files.glob("rolled/5/*/*.png"))) == 12
+
+
+def test_a_plug_in_that_is_not_there_is_told_in_one_sentence(monkeypatch, capsys):
+    assert main(["list", "corruptions", "--plugin", "nowhere.py"]) == 2
+    assert "--plugin must be a file of Python, but 'nowhere.py' is not there" in capsys.readouterr().err
+    monkeypatch.setenv("HOLDFAST_PLUGINS", "no_such_module")
     assert main(["list", "corruptions"]) == 2
-    assert "HOLDFAST_PLUGINS must name modules that can be imported, got 'my_corruption'" in capsys.readouterr().err
+    assert "--plugin must name what can be imported, got 'no_such_module'" in capsys.readouterr().err

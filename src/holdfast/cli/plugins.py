@@ -1,27 +1,52 @@
 """Corruptions, attacks, metrics, sets, suites, tasks and analyses of one's own, on the command line.
 
-``HOLDFAST_PLUGINS=my_module,other`` names modules that register them; other processes inherit the variable.
+``holdfast COMMAND … --plugin FILE.py`` runs a file that registers them, any number of times; the variable
+``HOLDFAST_PLUGINS`` names files or modules for every command, separated by commas.
 """
 
 import importlib
 import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from holdfast.errors import HoldfastError
 from holdfast.names import comma_list
 
-VARIABLE = "HOLDFAST_PLUGINS"
+OPTION, VARIABLE = "--plugin", "HOLDFAST_PLUGINS"
 
 
-def load_plugins() -> None:
-    """Import the modules that the environment names; those of the working folder count, as for python itself."""
-    for module in comma_list(os.environ.get(VARIABLE, "")):
-        sys.path.insert(0, os.getcwd())
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise HoldfastError(
-                f"{VARIABLE} must name modules that can be imported, got {module!r} ({error})"
-            ) from error
-        finally:
-            sys.path.remove(os.getcwd())
+def load_plugins(argv: Sequence[str]) -> list[str]:
+    """Import what the environment and the arguments name; the other arguments are returned."""
+    named, rest = _split(argv)
+    for plugin in (*comma_list(os.environ.get(VARIABLE, "")), *named):
+        _load(plugin)
+    return rest
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    named, rest, words = [], [], iter(argv)
+    for word in words:
+        if word == OPTION:
+            named.append(next(words, ""))
+        elif word.startswith(f"{OPTION}="):
+            named.append(word.partition("=")[2])
+        else:
+            rest.append(word)
+    return named, rest
+
+
+def _load(plugin: str) -> None:
+    """By its name, with its folder on the path for good: worker processes import it from there."""
+    path = Path(plugin).expanduser()
+    folder, module = (str(path.parent.absolute()), path.stem) if path.suffix == ".py" else (os.getcwd(), plugin)
+    if path.suffix == ".py" and not path.is_file():
+        raise HoldfastError(f"{OPTION} must be a file of Python, but {plugin!r} is not there")
+    if not module:
+        raise HoldfastError(f"{OPTION} must be followed by a file of Python, got nothing")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise HoldfastError(f"{OPTION} must name what can be imported, got {plugin!r} ({error})") from error
