@@ -238,7 +238,6 @@ def _cityscapes_c(name: str, root: Path) -> OfficialSet:
 
 
 OFFICIAL: dict[str, Layout] = {
-    "cityscapes-c": Layout("stored Cityscapes-C: kind/severity/city/*.png, labels in gtFine", _cityscapes_c, {}),
     "imagenet-c": Layout("stored ImageNet-C: kind/severity/wnid/*.JPEG", _imagenet_c, {}),
     "cifar10-c": Layout("stored CIFAR-10-C: kind.npy and labels.npy", _cifar_c, {"dataset": "cifar10"}),
     "cifar100-c": Layout("stored CIFAR-100-C, likewise", _cifar_c, {"dataset": "cifar100"}),
@@ -256,4 +255,5 @@ OFFICIAL: dict[str, Layout] = {
         {"reader": official.open_imagenet_r, "restricted_to": "imagenet_r"},
     ),
     "imagenet-sketch": Layout("ImageNet-Sketch: 1000 wnid folders", _single, {"reader": official.open_imagenet_sketch}),
+    "cityscapes-c": Layout("stored Cityscapes-C: kind/severity/city/*.png, labels in gtFine", _cityscapes_c, {}),
 }
