@@ -17,8 +17,8 @@ from holdfast.analysis.settings import Settings
 from holdfast.attention import watch
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
-from holdfast.reporting.analysis_section import analysis_pictures
 from holdfast.reporting.runs import Run
+from holdfast.reporting.sections.analysis import analysis_pictures
 from tests.analysis.test_analyze import photographs
 from tests.analysis.test_figures import texts
 

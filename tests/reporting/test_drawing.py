@@ -6,19 +6,19 @@ import pytest
 from matplotlib.figure import Figure
 
 from holdfast.metrics.intervals import Interval
-from holdfast.reporting import figures
-from holdfast.reporting.drawing import drawn, drawn_png, page_colour
-from holdfast.reporting.figures import Line, Point, Track
+from holdfast.reporting.figures import charts
+from holdfast.reporting.figures.charts import Line, Point, Track
+from holdfast.reporting.figures.drawing import drawn, drawn_png, page_colour
 from holdfast.reporting.text import clean_name, distinct, number, signed
 
 HOSTILE = '</text></svg><script>alert("x")</script> & $\\frac{1}{0}$ \x07 id="a" url(#b)'
 BETWEEN = Interval(1.0, 0.5, 1.5, 0.95)
 FIGURES = {
-    "severity": lambda: figures.severity_curves([Line(HOSTILE, 0, [0, 1], [90, 80], [85, 75], [95, 85])]),
-    "forest": lambda: figures.forest([(HOSTILE, BETWEEN), ("zero", Interval(0, -1, 1, 0.95))]),
-    "cost": lambda: figures.cost_scatter([Point(HOSTILE, 0, 1.0, BETWEEN), Point("b", 1, 1.0, BETWEEN)], cost="GMACs"),
-    "trade-off": lambda: figures.trade_off([Track("t", 0, [(HOSTILE, 90, 10), ("b", 80, 20)])], attack=HOSTILE),
-    "curves": lambda: figures.curves([Line(HOSTILE, 6, [0, 1, 2], [1.0, 2.0, 3.0])], x=HOSTILE, y="y"),
+    "severity": lambda: charts.severity_curves([Line(HOSTILE, 0, [0, 1], [90, 80], [85, 75], [95, 85])]),
+    "forest": lambda: charts.forest([(HOSTILE, BETWEEN), ("zero", Interval(0, -1, 1, 0.95))]),
+    "cost": lambda: charts.cost_scatter([Point(HOSTILE, 0, 1.0, BETWEEN), Point("b", 1, 1.0, BETWEEN)], cost="GMACs"),
+    "trade-off": lambda: charts.trade_off([Track("t", 0, [(HOSTILE, 90, 10), ("b", 80, 20)])], attack=HOSTILE),
+    "curves": lambda: charts.curves([Line(HOSTILE, 6, [0, 1, 2], [1.0, 2.0, 3.0])], x=HOSTILE, y="y"),
 }
 
 

@@ -1,6 +1,9 @@
 """TORA's tables from records: every number is the mean of what the records say."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import timm
@@ -8,11 +11,11 @@ import torch
 import yaml
 
 import holdfast
-from holdfast.errors import HoldfastError
 from holdfast.models.tora_files import save_tora
 from holdfast.records.records import load_records
 from holdfast.reporting.export.text import markdown
-from holdfast.reporting.tora import heads_table, main, methods_table, read_runs, trade_off_curve
+from holdfast.reporting.runs import read_runs
+from holdfast.reporting.sections.trade_off import heads_table, methods_table, trade_off_curve, trade_off_runs
 
 SUITES = "clean,pgd5-rspc"
 
@@ -56,7 +59,7 @@ def accuracy(folder, view: str, cell: str) -> float:
 
 
 def test_every_lambda_has_a_line_per_prediction(folder):
-    table = heads_table(read_runs([folder]))
+    table = heads_table(trade_off_runs(read_runs([folder])))
     assert [line.name for line in table.lines] == [f"λ {w}, {v}" for w in (0.1, 0.9) for v in ("acc", "rob", "joint")]
     column = [column.label for column in table.columns].index("clean")
     both = [accuracy(folder / seed / "lambda-0.1", "rob", "clean") for seed in ("s0", "s1")]
@@ -68,7 +71,7 @@ def test_every_lambda_has_a_line_per_prediction(folder):
 
 
 def test_methods_stand_beside_each_other_with_their_cost(folder):
-    table = methods_table(read_runs([folder]))
+    table = methods_table(trade_off_runs(read_runs([folder])))
     assert [line.name for line in table.lines] == ["λ 0.1, head-only", "λ 0.1, tora", "λ 0.9, tora"]
     assert [column.label for column in table.columns[:3]] == ["GMACs", "params", "hours"]
     gmacs, millions, hours = (value.value for value in table.lines[1].values[:3])
@@ -81,18 +84,36 @@ def test_methods_stand_beside_each_other_with_their_cost(folder):
 
 
 def test_the_curve_has_a_point_per_run_and_prediction(folder):
-    points = trade_off_curve(read_runs([folder / "s0"]), robust="attack/pgd5-rspc")
+    points = trade_off_curve(trade_off_runs(read_runs([folder / "s0"])), robust="attack/pgd5-rspc")
     assert [(p["lambda"], p["view"]) for p in points] == [(w, v) for w in (0.1, 0.9) for v in ("joint", "acc", "rob")]
     assert points[0]["clean"] == pytest.approx(accuracy(folder / "s0" / "lambda-0.1", "joint", "clean"))
 
 
-def test_the_command_prints_both_tables(folder, capsys):
-    assert main([str(folder)]) == 0
-    assert capsys.readouterr().out.count("| λ 0.1, tora") == 1
+def test_it_is_a_section_of_the_report(folder):
+    page = holdfast.report(folder)
+    assert page.count('<section id="trade-off">') == 1
+    assert "λ 0.1, head-only" in page
+    both = [accuracy(folder / seed / "lambda-0.1", "rob", "clean") for seed in ("s0", "s1")]
+    digits = 1 if sum(both) / 2 >= 10 else 2
+    assert f"{sum(both) / 2:.{digits}f} [{min(both):.{digits}f}, {max(both):.{digits}f}]" in page
 
 
-def test_folders_without_such_runs_get_one_sentence(tmp_path, capsys):
-    with pytest.raises(HoldfastError, match="runs must be folders of finished TORA runs"):
-        read_runs([tmp_path])
-    assert main([str(tmp_path)]) == 2
-    assert "found none" in capsys.readouterr().err
+def test_other_runs_have_no_such_section(folder, tmp_path):
+    log(tmp_path / "run", seconds=36)
+    assert not trade_off_runs(read_runs([folder / "phase1"]))
+    assert "trade-off" not in holdfast.report(tmp_path / "run")
+
+
+def test_a_script_prints_both_tables_for_the_documentation(folder, tmp_path):
+    def script(*folders):
+        command = [sys.executable, str(Path(__file__).parents[2] / "docs" / "make_tora_tables.py"), *map(str, folders)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = script(folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("| λ 0.1, tora |") == 1
+    assert "| λ 0.9, rob |" in done.stdout
+    log(tmp_path / "run", seconds=36)
+    refused = script(tmp_path / "run")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: runs must be folders of finished TORA runs")

@@ -13,6 +13,7 @@ import jsonargparse
 
 from holdfast._version import __version__
 from holdfast.cli.exit_codes import EXIT_BAD_INPUT, EXIT_OK, EXIT_SIGNAL, stopped_by
+from holdfast.cli.plugins import load_plugins
 from holdfast.errors import HoldfastError, nearest
 from holdfast.leaving import hearing_sigterm
 
@@ -51,6 +52,9 @@ def build_parser(command: str | None = None) -> jsonargparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"holdfast {__version__}")
     parser.add_argument("command", metavar="COMMAND", help="one of the commands below; COMMAND --help says more")
+    parser.add_argument(
+        "--plugin", metavar="FILE", help="after any COMMAND: run a file that registers things of your own"
+    )
     return parser
 
 
@@ -100,7 +104,7 @@ def _run(argv: list[str]) -> int:
     if argv[0] == "--version":
         print(f"holdfast {__version__}")
         return EXIT_OK
-    command, rest = argv[0], argv[1:]
+    command, rest = argv[0], load_plugins(argv[1:])
     if command not in COMMANDS:
         raise HoldfastError(
             f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_known()}'}"

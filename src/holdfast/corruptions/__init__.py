@@ -4,6 +4,8 @@ Exact, seedable by image, quick, and useful alone: NumPy, SciPy, OpenCV and Pill
 
     from holdfast.corruptions import corrupt, corrupt_batch
     foggy = corrupt(image, "fog", severity=3, rng=0)
+
+One's own corruption stands beside them after `register`.
 """
 
 from holdfast.corruptions.api import corrupt, corrupt_batch
@@ -18,10 +20,12 @@ from holdfast.corruptions.catalog import (
     Kind,
     Preset,
     catalog_table,
+    own_kinds,
     parameters,
     select,
 )
 from holdfast.corruptions.draws import Draws, LegacyDraws, StreamDraws, keyed
+from holdfast.corruptions.own import know, register, registered
 from holdfast.corruptions.prepare import prepare
 from holdfast.corruptions.sequences import (
     EXTRA_SEQUENCES,
@@ -57,10 +61,14 @@ __all__ = [
     "corrupt_batch",
     "frame_count",
     "keyed",
+    "know",
+    "own_kinds",
     "parameters",
     "perturb",
     "prepare",
     "recorded_name",
+    "register",
+    "registered",
     "select",
     "texture_source",
 ]

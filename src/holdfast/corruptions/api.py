@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.corruptions import blur, digital, noise, weather
-from holdfast.corruptions.catalog import MIN_SIDE, Preset, check_severity, kind_of, parameters, preset_of
+from holdfast.corruptions.catalog import ALL, MIN_SIDE, Preset, check_severity, kind_of, parameters, preset_of
 from holdfast.corruptions.draws import Draws, StreamDraws, keyed
 from holdfast.corruptions.filters import STRIP_VALUES, Image, Images, stacked
 from holdfast.errors import HoldfastError
@@ -133,7 +133,17 @@ def _bound(kind: str, severity: int, preset: str, textures: str | None) -> Calla
     if kind == "frost":
         values["textures"] = textures
     function = FUNCTIONS[kind]
-    return lambda images, draws: function(images, draws, **values)
+    if kind in ALL:
+        return lambda images, draws: function(images, draws, **values)
+    return lambda images, draws: _same_form(function(images, draws, **values), images, kind=kind)
+
+
+def _same_form(result: Any, images: Images, *, kind: str) -> Images:
+    """What somebody's own corruption returned, if it is images like those that it got."""
+    if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or result.shape != images.shape:
+        got = f"{result.dtype} {result.shape}" if isinstance(result, np.ndarray) else type(result).__name__
+        raise HoldfastError(f"{kind} must return uint8 images of the shape that it got, {images.shape}, got {got}")
+    return result
 
 
 def source_of_draws(rng: Rng, kind: str, severity: int) -> Draws:

@@ -4,6 +4,7 @@ ImageNet-C, Tiny-ImageNet-C and CIFAR-C, Hendrycks & Dietterich 2019; preset ``a
 Michaelis et al. 2019.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +12,22 @@ from holdfast.errors import HoldfastError, nearest
 
 SEVERITIES = (1, 2, 3, 4, 5)
 MIN_SIDE = 32
+OWN = "own"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One corruption: its group, whether it is of the standard 15, whether it draws, its parameters' names."""
+    """One corruption: its group, whether it is of the standard 15, whether it draws, its parameters' names.
+
+    ``short`` is a heading of at most four letters for narrow tables; without one the name is cut.
+    """
 
     name: str
     group: str
     standard: bool
     random: bool
     parameters: tuple[str, ...]
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,8 @@ def _kinds() -> dict[str, Kind]:
         ("spatter", "weather", False, True, "loc scale sigma threshold gain mud"),
         ("saturate", "digital", False, False, "factor shift"),
     ]
-    return {row[0]: Kind(*row[:4], parameters=tuple(row[4].split())) for row in rows}
+    short = {"jpeg_compression": "JPEG", "gaussian_blur": "GBlu"}
+    return {row[0]: Kind(*row[:4], tuple(row[4].split()), short.get(row[0], "")) for row in rows}
 
 
 KINDS = _kinds()
@@ -209,7 +216,13 @@ _TINY: dict[str, Row] = {
     "saturate": ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (30, 0.2)),
 }
 
-_TABLES = {"imagenet": _IMAGENET, "tiny": _TINY, "cifar": _CIFAR, "inception": _INCEPTION, "any": _ANY}
+_TABLES: dict[str, dict[str, Row]] = {
+    "imagenet": _IMAGENET,
+    "tiny": _TINY,
+    "cifar": _CIFAR,
+    "inception": _INCEPTION,
+    "any": _ANY,
+}
 
 
 def _generator_rules(*, fog_map: int, texture_scale: float) -> dict[str, dict[str, Any]]:
@@ -255,17 +268,53 @@ def check_severity(severity: int) -> int:
     return int(severity)
 
 
+def own_kinds() -> tuple[str, ...]:
+    """The corruptions that were registered beside the published ones, in the order of their registration."""
+    return tuple(name for name in KINDS if name not in ALL)
+
+
+def heading(name: str) -> str:
+    """At most four letters that name a corruption, or anything else, in a narrow table."""
+    kind = KINDS.get(name)
+    return (kind.short if kind is not None else "") or name[:4].capitalize()
+
+
+def table_group(name: str) -> str:
+    """The heading that a corruption stands under in tables; one that nobody knows here is somebody's own."""
+    if name in EXTRA:
+        return "extra"
+    return KINDS[name].group if name in KINDS else OWN
+
+
+def add_kind(kind: Kind, severities: Mapping[str, Row]) -> None:
+    """Enter a corruption with what each severity means in each preset; see `holdfast.corruptions.register`."""
+    KINDS[kind.name] = kind
+    for preset, row in severities.items():
+        _TABLES[preset][kind.name] = row
+
+
+def severities_of(kind: str) -> dict[str, Row]:
+    """What each severity of a corruption means, by preset."""
+    return {preset: table[kind] for preset, table in _TABLES.items() if kind in table}
+
+
 def parameters(kind: str, severity: int, *, preset: str = "any") -> dict[str, Any]:
     """What the kind's function is called with at this severity: the published constants and the preset's own rules."""
     entry, rules = kind_of(kind), preset_of(preset).rules
+    if kind not in _TABLES[preset]:
+        known = ", ".join(severities_of(kind))
+        raise HoldfastError(f"preset must be one that {kind} has severities for ({known}), got {preset!r}")
     row = _TABLES[preset][kind][check_severity(severity) - 1]
     values = row if isinstance(row, tuple) else (row,)
     return dict(zip(entry.parameters, values, strict=False)) | rules.get(kind, {})
 
 
 def select(kinds: str) -> tuple[str, ...]:
-    """The kinds a user means by ``all``, ``standard``, ``extra``, a group, or a comma list of these and of names."""
-    sets = {"all": ALL, "standard": STANDARD, "extra": EXTRA, **GROUPS}
+    """The kinds a user means by ``all``, ``standard``, ``extra``, a group, or a comma list of these and of names.
+
+    Registered corruptions are part of ``all``, of their groups, and together they are ``own``.
+    """
+    sets = {"all": ALL + own_kinds(), "standard": STANDARD, "extra": EXTRA, **GROUPS, **_own_groups()}
     chosen: list[str] = []
     for word in (part.strip() for part in kinds.split(",")):
         if word not in sets and word not in KINDS:
@@ -277,12 +326,20 @@ def select(kinds: str) -> tuple[str, ...]:
     return tuple(chosen)
 
 
+def _own_groups() -> dict[str, tuple[str, ...]]:
+    own = own_kinds()
+    groups = dict.fromkeys(KINDS[name].group for name in own)
+    return {group: tuple(name for name in own if KINDS[name].group == group) for group in groups} | (
+        {OWN: own} if own else {}
+    )
+
+
 def catalog_table() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Header and rows of ``holdfast list corruptions``, in canonical order."""
     header = ("kind", "group", "set", "random", "parameters of a severity")
-    return header, [_table_row(KINDS[name]) for name in ALL]
+    return header, [_table_row(KINDS[name]) for name in ALL + own_kinds()]
 
 
 def _table_row(kind: Kind) -> tuple[str, ...]:
-    kind_set = "standard" if kind.standard else "extra"
+    kind_set = "standard" if kind.standard else "extra" if kind.name in EXTRA else OWN
     return kind.name, kind.group, kind_set, "yes" if kind.random else "no", ", ".join(kind.parameters)

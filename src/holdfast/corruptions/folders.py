@@ -26,6 +26,7 @@ from PIL import Image as Pillow
 from holdfast._version import __version__
 from holdfast.corruptions.api import corrupt_batch
 from holdfast.corruptions.filters import Image
+from holdfast.corruptions.own import Registered, know, registered
 from holdfast.corruptions.prepare import prepare
 from holdfast.corruptions.textures import recorded_name, texture_source
 from holdfast.decoding import check_exif, decode
@@ -209,7 +210,9 @@ def _run(
         for relative in images:
             yield corrupt_file(source, target, relative, cells, settings)
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin_worker) as pool:
+    with ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(registered(),)
+    ) as pool:
         waiting: set[Future[Outcome]] = set()
         try:
             for relative in images:
@@ -226,9 +229,10 @@ def _run(
             pool.shutdown(cancel_futures=True)
 
 
-def _begin_worker() -> None:
+def _begin_worker(own: Sequence[Registered]) -> None:
     cv2.setNumThreads(1)  # the workers are the parallelism
     leave_with_parent()
+    know(own)
 
 
 def _check_names(images: list[str], settings: Settings) -> None:

@@ -9,7 +9,7 @@
 >>> source = data.open("fog/3")                                   # doctest: +SKIP
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -116,7 +116,7 @@ class Layout(NamedTuple):
 
     line: str
     look: Callable[..., OfficialSet]
-    options: dict[str, str]
+    options: Mapping[str, Any] = {}
 
 
 def is_official(spec: str) -> bool:
@@ -201,9 +201,10 @@ def _sequences(
     return OfficialSet(name, root, "perturbations", preset, cells, lambda cell: reader(kind=cell.kind), missing)
 
 
-def _single(name: str, root: Path, *, restricted_to: str | None = None) -> OfficialSet:
+def _single(
+    name: str, root: Path, *, reader: Callable[[Path], Source], restricted_to: str | None = None
+) -> OfficialSet:
     official.existing(root, what=name)
-    reader = getattr(official, f"open_{name.replace('-', '_')}")
 
     def open_cell(cell: CellSpec) -> Source:
         source = reader(root)
@@ -237,14 +238,22 @@ def _cityscapes_c(name: str, root: Path) -> OfficialSet:
 
 
 OFFICIAL: dict[str, Layout] = {
-    "cityscapes-c": Layout("stored Cityscapes-C: kind/severity/city/*.png, labels in gtFine", _cityscapes_c, {}),
     "imagenet-c": Layout("stored ImageNet-C: kind/severity/wnid/*.JPEG", _imagenet_c, {}),
     "cifar10-c": Layout("stored CIFAR-10-C: kind.npy and labels.npy", _cifar_c, {"dataset": "cifar10"}),
     "cifar100-c": Layout("stored CIFAR-100-C, likewise", _cifar_c, {"dataset": "cifar100"}),
     "imagenet-p": Layout("stored ImageNet-P: kind/wnid/*.mp4, or folders of frames", _imagenet_p, {}),
     "cifar10-p": Layout("stored CIFAR-10-P: kind.npy of (N, frames, 32, 32, 3)", _cifar_p, {"dataset": "cifar10"}),
     "cifar100-p": Layout("stored CIFAR-100-P, likewise", _cifar_p, {"dataset": "cifar100"}),
-    "imagenet-a": Layout("ImageNet-A: its 200 wnid folders", _single, {"restricted_to": "imagenet_a"}),
-    "imagenet-r": Layout("ImageNet-R: its 200 wnid folders", _single, {"restricted_to": "imagenet_r"}),
-    "imagenet-sketch": Layout("ImageNet-Sketch: 1000 wnid folders", _single, {}),
+    "imagenet-a": Layout(
+        "ImageNet-A: its 200 wnid folders",
+        _single,
+        {"reader": official.open_imagenet_a, "restricted_to": "imagenet_a"},
+    ),
+    "imagenet-r": Layout(
+        "ImageNet-R: its 200 wnid folders",
+        _single,
+        {"reader": official.open_imagenet_r, "restricted_to": "imagenet_r"},
+    ),
+    "imagenet-sketch": Layout("ImageNet-Sketch: 1000 wnid folders", _single, {"reader": official.open_imagenet_sketch}),
+    "cityscapes-c": Layout("stored Cityscapes-C: kind/severity/city/*.png, labels in gtFine", _cityscapes_c, {}),
 }

@@ -7,6 +7,7 @@ All draws are keyed by image id, so nothing here depends on how many workers the
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import cv2
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from holdfast.corruptions.own import Registered, know, registered
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import Plan
 from holdfast.evaluation.making import Bench, Piece, Unreadable
@@ -101,7 +103,7 @@ def chunk_loader(chunks: Chunks, *, workers: int, pin: bool) -> DataLoader[Chunk
         num_workers=workers,
         prefetch_factor=2 if workers else None,
         pin_memory=pin,
-        worker_init_fn=_begin_worker,
+        worker_init_fn=partial(_begin_worker, own=registered()),
         generator=torch.Generator(),  # otherwise a loader draws from the caller's
     )
 
@@ -116,8 +118,9 @@ def bytes_of(size: tuple[int, int]) -> int:
     return 3 * size[0] * size[1]
 
 
-def _begin_worker(number: int) -> None:
-    """One thread per worker, and signals are the main process' business."""
+def _begin_worker(number: int, own: Sequence[Registered] = ()) -> None:
+    """One thread per worker, the corruptions that the main process knows; and signals are its business."""
+    know(own)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     cv2.setNumThreads(0)

@@ -1,17 +1,18 @@
 """Suites: the protocols by name, as lists of cells."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from holdfast.attacks import PIXEL_PRESETS, PRESETS, LearnedOcclusion, Occlusion
 from holdfast.attacks.patches import fitting_patch
-from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, parameters, recorded_name
+from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, own_kinds, parameters, recorded_name
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source, Subset, open_data
-from holdfast.data.stored import OfficialSet, check_imagenet_order, is_official, open_official
+from holdfast.data.stored import OFFICIAL as SETS
+from holdfast.data.stored import Layout, OfficialSet, check_imagenet_order, is_official, open_official
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attacking import fitting_definition
 from holdfast.evaluation.cells import Cell, Plan, limited, shared_plan, stored_plan
@@ -62,11 +63,13 @@ SUITES: dict[str, str] = {
     "clean": "the images as they are",
     "corruptions": "15 corruptions × 5 severities, on the fly (--extra: 19 × 5; of label maps the 16 of Cityscapes-C)",
     "cityscapes-c": "Cityscapes-C: 16 corruptions, noise at severities 1–3, on the fly or from cityscapes-c:DIR",
+    "own-corruptions": "every corruption that you registered × 5 severities, on the fly",
     "perturbations": "10 perturbation sequences (--extra: 14), on the fly or from imagenet-p:DIR, cifar10-p:DIR",
     **STORED,
     **{name: _ATTACK_LINES.get(name, f"the attack {type(attack).__name__}") for name, attack in ATTACKS.items()},
 }
 OFFICIAL, ON_THE_FLY = "official", "on-the-fly"
+CellsOf = Callable[[str, Any, Steps, bool], Iterable[Cell]]  # of a suite's name, a source, its steps, extra or not
 
 
 @dataclass(frozen=True)
@@ -160,8 +163,9 @@ def make_plan(names: Sequence[str], data: EvaluationData, *, steps: Steps, extra
         return _stored_plan(data.stored, extra=extra, limit=limit)
 
     def cells(source: Any) -> list[Cell]:
-        made = [cell for name in names for cell in _CELLS.get(name, _attacked)(name, source, steps, extra)]
-        return [replace(cell, definition=revised(cell.definition, cell.spec, preset=steps.preset)) for cell in made]
+        made = [(name, cell) for name in names for cell in _CELLS.get(name, _attacked)(name, source, steps, extra)]
+        told = [(cell, {"suite": name, **cell.definition}) for name, cell in made]
+        return [replace(cell, definition=revised(said, cell.spec, preset=steps.preset)) for cell, said in told]
 
     return shared_plan(data.source, cells)
 
@@ -192,6 +196,12 @@ def _corruption_cells(
             yield Cell(corruption_cell(kind, severity), Corrupted(kind, severity), source, definition)
 
 
+def _own_corruptions(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
+    if not own_kinds():
+        raise HoldfastError("suite 'own-corruptions' needs a corruption of your own, see holdfast.corruptions.register")
+    yield from _corruption_cells(name, source, steps, dict.fromkeys(own_kinds(), SEVERITIES))
+
+
 def _sequences(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
     if steps.preset not in SEQUENCE_PRESETS:
         known = ", ".join(SEQUENCE_PRESETS)
@@ -213,12 +223,57 @@ def _attacked(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[
     yield Cell(attack_cell(name), AsTheyAre(), source, definition, attack=attack)
 
 
-_CELLS: dict[str, Callable[[str, Any, Steps, bool], Iterator[Cell]]] = {
+_CELLS: dict[str, CellsOf] = {
     "clean": _clean,
     "corruptions": _corrupted,
     "cityscapes-c": _cityscapes_c,
     "perturbations": _sequences,
+    "own-corruptions": _own_corruptions,
 }
+
+
+def register_suite(name: str, line: str, cells: CellsOf) -> None:
+    """Make a suite known by one row.
+
+    Args:
+        name: as in ``--suite``.
+        line: what it measures, for ``holdfast list suites``.
+        cells: ``cells(name, source, steps, extra)`` gives its cells of a data source. A new kind of cell is a class
+            with ``repeated`` and ``pieces`` like those of :mod:`holdfast.evaluation.making`.
+    """
+    _check_new(name)
+    SUITES[name], _CELLS[name] = line, cells
+
+
+def register_attack(name: str, attack: Any, line: str) -> None:
+    """Make an attack a suite of its name.
+
+    ``attack`` is a dataclass, so that records can say what it was; it is called with a model of [0,1] images, images
+    and labels, by keyword ``seed`` and, if it takes them, ``ids`` and ``goal``; its result has ``images``.
+    """
+    _check_new(name)
+    if not is_dataclass(attack) or isinstance(attack, type) or not callable(attack):
+        raise HoldfastError(f"attack must be an object of a dataclass that can be called, got {attack!r}")
+    SUITES[name], ATTACKS[name] = line, attack
+
+
+def register_official(name: str, line: str, look: Callable[[str, Path], OfficialSet]) -> None:
+    """Make a stored test set known: as ``--data NAME:DIR``, and as the suite of that name that scores it.
+
+    ``look(name, folder)`` says what is there and how it is opened, see :class:`holdfast.data.OfficialSet`.
+    """
+    _check_new(name)
+    if name in SETS:
+        raise HoldfastError(f"data {name!r} is registered already; choose another name")
+    SETS[name] = Layout(line, look)
+    STORED[name] = SUITES[name] = f"{line}: --data {name}:DIR"
+
+
+def _check_new(name: str) -> None:
+    if name != file_name(name) or not name:
+        raise HoldfastError(f"name must be letters, digits and -, because files are called so, got {name!r}")
+    if name in SUITES:
+        raise HoldfastError(f"suite {name!r} is registered already; choose another name")
 
 
 def _stored_plan(stored: OfficialSet, *, extra: bool, limit: int | None) -> Plan:

@@ -21,7 +21,9 @@ from holdfast.metrics.corruption import (
     relative_corruption_errors,
     retention,
 )
+from holdfast.metrics.formulas import Formula, column
 from holdfast.metrics.intervals import Interval, Spread, bootstrap_interval, over_seeds, paired_difference
+from holdfast.metrics.own import METRICS, Metric, register_metric
 from holdfast.metrics.papers import paper_says
 from holdfast.metrics.sequence import (
     flip_probability,
@@ -37,10 +39,13 @@ from holdfast.metrics.summary import Score, Summary, summarise
 __all__ = [
     "FAN_KINDS",
     "FAN_LABEL",
+    "METRICS",
     "WITHOUT_NOISE",
     "Comparison",
     "Difference",
+    "Formula",
     "Interval",
+    "Metric",
     "Score",
     "Spread",
     "Summary",
@@ -48,6 +53,7 @@ __all__ = [
     "alexnet_errors",
     "bootstrap_interval",
     "calibration_gaps",
+    "column",
     "compare",
     "confidence",
     "correct",
@@ -69,6 +75,7 @@ __all__ = [
     "paper_says",
     "predicted",
     "ranked",
+    "register_metric",
     "relative_corruption_errors",
     "restricted",
     "restricted_classes",

@@ -53,6 +53,7 @@ class Formula:
         table: the table with a column per kind that it belongs to, such as ``accuracy``; empty for what stands alone.
         kind: which corruption, sequence, attack, set or condition it is about.
         cells: the cells that it is made of.
+        headline: whether a report shows it first, beside what the task says.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Formula:
     table: str = ""
     kind: str = ""
     cells: tuple[str, ...] = ()
+    headline: bool = False
 
 
 @dataclass(frozen=True)

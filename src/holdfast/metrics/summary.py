@@ -12,6 +12,7 @@ from holdfast.metrics.corruption import alexnet_errors
 from holdfast.metrics.formulas import Formula, Means, Reference, column
 from holdfast.metrics.groups import block_drawing, drawing_words
 from holdfast.metrics.intervals import Draw, interval_of, resampled_means
+from holdfast.metrics.own import own_columns, own_formulas
 from holdfast.published import published
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord, Records
@@ -39,6 +40,7 @@ class Score:
         family: of the cells it is about, where they are all of one.
         table: the table with a column per kind that it belongs to; empty for what stands alone.
         kind: which corruption, sequence, attack, set or condition it is about.
+        headline: whether a report shows it first, beside what the task says.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Score:
     family: str = ""
     table: str = ""
     kind: str = ""
+    headline: bool = False
 
     @property
     def partial(self) -> bool:
@@ -152,10 +155,11 @@ def formulas_of(
     *,
     reference: Reference | None,
 ) -> list[Formula]:
-    """Every score that the task knows for these cells."""
+    """Every score that the task knows for these cells, then the registered ones."""
     specs = [cell.spec for cell in cells.values()]
     task = task_named(records.task)
-    return task.formulas(specs, columns=list(columns), header=records.header, reference=reference)
+    known = task.formulas(specs, columns=list(columns), header=records.header, reference=reference)
+    return [*known, *own_formulas(specs, task=records.task)]
 
 
 def with_clean(records: Records, clean: Records | None) -> Mapping[str, CellRecord]:
@@ -192,7 +196,7 @@ def image_columns(cells: Mapping[str, CellRecord], ids: NDArray[np.str_]) -> dic
     columns = {}
     for name, cell in cells.items():
         rows = _rows(cell.ids, ids)
-        for quantity, values in task_named(cell.task).columns(cell).items():
+        for quantity, values in {**own_columns(cell), **task_named(cell.task).columns(cell)}.items():
             columns[column(name, quantity)] = values[rows]
     return columns
 
@@ -232,6 +236,7 @@ def score_of(formula: Formula, means: Means, drawn: Means | None, cells: Mapping
         family=formula.family,
         table=formula.table,
         kind=formula.kind,
+        headline=formula.headline,
     )
 
 

@@ -11,8 +11,8 @@ from holdfast.metrics.summary import Summary, summarise
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import Records
 from holdfast.records.revisions import without_older
-from holdfast.reporting.drawing import page_colour
 from holdfast.reporting.export.tables import clean_elsewhere
+from holdfast.reporting.figures.drawing import page_colour
 from holdfast.reporting.runs import Run
 from holdfast.reporting.text import clean_name
 

@@ -1,8 +1,8 @@
 """``holdfast.report``: one self-contained HTML page, or a plain table, from the files of runs."""
 
 import datetime
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,74 +13,22 @@ from holdfast import atomic
 from holdfast._version import __version__
 from holdfast.errors import HoldfastError, nearest
 from holdfast.idle_parts import idle_parts
-from holdfast.metrics.comparison import Comparison
 from holdfast.records.records import Records
-from holdfast.reporting.analysis_section import analysis_pictures
-from holdfast.reporting.data_figures import data_figures
-from holdfast.reporting.entries import DataSet, Entry, comparisons, data_sets, described, warnings_of
+from holdfast.reporting.entries import DataSet, data_sets
 from holdfast.reporting.export import tables
-from holdfast.reporting.figures import forest
-from holdfast.reporting.heat_maps import HeatMap, heat_maps
-from holdfast.reporting.origins import named, origin, own_command
-from holdfast.reporting.papers import PaperTable, paper_table
-from holdfast.reporting.pictures import Picture, svg_picture
 from holdfast.reporting.runs import Run, read_runs
-from holdfast.reporting.seeds import SeedTable, seed_table
-from holdfast.reporting.sentences import Sentence, sentences
-from holdfast.reporting.tables import (
-    DifferenceRow,
-    Row,
-    Table,
-    compared,
-    difference_row,
-    headline_table,
-    meanings,
-    more_table,
-)
-from holdfast.reporting.text import clean_name, kind_label, printable
-from holdfast.reporting.training_section import COLUMNS, training_figures, training_rows
+from holdfast.reporting.sections.analysis import analysis_section
+from holdfast.reporting.sections.data_set import part_of
+from holdfast.reporting.sections.origins import origin, own_command
+from holdfast.reporting.sections.section import Section
+from holdfast.reporting.sections.tables import meanings
+from holdfast.reporting.sections.trade_off import trade_off_section
+from holdfast.reporting.sections.training import training_section
+from holdfast.reporting.text import clean_name, printable
 
+# what stands below the data sets, in this order; a new section is a file and a row here
+SECTIONS: tuple[Callable[[Sequence[Run]], Section], ...] = (trade_off_section, training_section, analysis_section)
 FORMATS = ("html", "md", "csv", "latex", "robustbench")
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One model against the first: a figure and the same numbers as a table."""
-
-    entry: Entry
-    figure: Picture
-    rows: Sequence[DifferenceRow]
-
-
-@dataclass(frozen=True)
-class Part:
-    """Everything about one data set."""
-
-    anchor: str
-    title: str
-    description: str
-    warnings: Sequence[str]
-    headline: Table
-    more: Table
-    seeds: SeedTable | None
-    figures: Sequence[Picture]
-    baseline: str
-    comparisons: Sequence[Compared]
-    heat_maps: Sequence[HeatMap]
-    papers: PaperTable | None
-    on_the_fly: bool
-    sentences: Sequence[Sentence]
-
-
-@dataclass(frozen=True)
-class Section:
-    """Figures that belong to the runs, not to a data set: training, attention."""
-
-    anchor: str
-    title: str
-    description: str
-    figures: Sequence[Picture]
-    table: Table | None = None
 
 
 def report(
@@ -117,9 +65,11 @@ def report(
 def page(runs: Sequence[Run], *, title: str = "", out: Path | None = None) -> str:
     """The HTML of these runs."""
     sets = data_sets(runs)
-    parts = [part_of(data, number=number, several=_titles(sets)) for number, data in enumerate(sets)]
-    pictures, problems = analysis_pictures(runs)
-    sections = [*training_section(runs), *analysis_section(pictures)]
+    parts = [
+        part_of(data, number=n, title=name) for n, (data, name) in enumerate(zip(sets, _titles(sets), strict=True))
+    ]
+    made = [section(runs) for section in SECTIONS]
+    sections, problems = [each for each in made if each.filled], [line for each in made for line in each.problems]
     shown = clean_name(title) or "How well they hold: " + _listed([run.name for run in runs])
     contents = [(part.anchor, part.title) for part in parts] + [(part.anchor, part.title) for part in sections]
     return _template().render(
@@ -136,44 +86,6 @@ def page(runs: Sequence[Run], *, title: str = "", out: Path | None = None) -> st
         version=__version__,
         date=datetime.date.today().isoformat(),
     )
-
-
-def part_of(data: DataSet, *, number: int, several: Sequence[str]) -> Part:
-    """Everything about one data set."""
-    anchor = f"data-{number + 1}"
-    against = comparisons(data)
-    return Part(
-        anchor=anchor,
-        title=several[number],
-        description=described(data),
-        warnings=warnings_of(data),
-        headline=headline_table(data),
-        more=more_table(data),
-        seeds=seed_table(data),
-        figures=data_figures(data, anchor=anchor),
-        baseline=data.baseline.name,
-        comparisons=list(_compared(against, baseline=data.baseline.name, anchor=anchor)),
-        heat_maps=heat_maps(data),
-        papers=paper_table(data),
-        on_the_fly=data.protocol == "on-the-fly",
-        sentences=sentences(data, against),
-    )
-
-
-def training_section(runs: Sequence[Run]) -> list[Section]:
-    """How the runs were trained, if any has a log."""
-    pictures = training_figures(runs)
-    if not pictures:
-        return []
-    table = Table(COLUMNS, [Row(named(run), cells) for run, cells in training_rows(runs)])
-    return [Section("training", "Training", "From the logs of the runs.", pictures, table)]
-
-
-def analysis_section(pictures: Sequence[Picture]) -> list[Section]:
-    """Why, if any run was analysed."""
-    text = "What holdfast analyze found inside the models."
-    pictures = sorted(pictures, key=lambda picture: picture.wide)  # no holes in the grid
-    return [Section("attention", "Inside the models", text, pictures)] if pictures else []
 
 
 def lead(runs: Sequence[Run], sets: Sequence[DataSet]) -> str:
@@ -220,19 +132,6 @@ def write(path: Path, text: str) -> None:
         atomic.write_text(path, text)
     except OSError as error:
         raise HoldfastError(f"out must be a file we can write, got {str(path)!r} ({error.strerror})") from error
-
-
-def _compared(against: Sequence[tuple[Entry, Comparison]], *, baseline: str, anchor: str) -> Iterator[Compared]:
-    for number, (entry, comparison) in enumerate(against):
-        differences = compared(comparison)
-        rows = [(kind_label(difference.label), difference.interval) for difference in differences]
-        if rows:
-            picture = svg_picture(
-                lambda rows=rows: forest(rows),  # type: ignore[misc]
-                name=f"{anchor}-against-{number + 1}",
-                title=f"{entry.name} against {baseline}, kind by kind",
-            )
-            yield Compared(entry, picture, [difference_row(difference) for difference in differences])
 
 
 def _titles(sets: Sequence[DataSet]) -> list[str]:

@@ -10,7 +10,7 @@ from math import isnan
 
 import numpy as np
 
-from holdfast.corruptions.catalog import EXTRA, GROUPS
+from holdfast.corruptions.catalog import EXTRA, GROUPS, OWN, heading, table_group
 from holdfast.corruptions.sequences import SEQUENCES
 from holdfast.errors import HoldfastError, nearest
 from holdfast.metrics.papers import Printed, architecture_of, of_imagenet, paper_says
@@ -19,15 +19,6 @@ from holdfast.records.records import Records
 from holdfast.records.revisions import without_older
 from holdfast.reporting.export import machine, text
 from holdfast.reporting.export.text import Block, Column, Line, Value
-
-# headings of at most four letters for narrow tables; other kinds are cut to four
-SHORT = {
-    **{"gaussian_noise": "Gaus", "shot_noise": "Shot", "impulse_noise": "Impu", "defocus_blur": "Defo"},
-    **{"glass_blur": "Glas", "motion_blur": "Moti", "zoom_blur": "Zoom", "snow": "Snow", "frost": "Fros"},
-    **{"fog": "Fog", "brightness": "Brig", "contrast": "Cont", "elastic_transform": "Elas", "pixelate": "Pixe"},
-    **{"jpeg_compression": "JPEG", "speckle_noise": "Spec", "gaussian_blur": "GBlu", "spatter": "Spat"},
-    **{"saturate": "Satu", "translate": "Tran", "rotate": "Rota", "tilt": "Tilt", "scale": "Scal", "shear": "Shea"},
-}
 
 
 @dataclass(frozen=True)
@@ -156,24 +147,21 @@ def _by_kind(rows: Sequence[Row], table: str) -> Block:
         for kind in kinds
         if kind in names or (names and group in GROUPS)
     ]
-    columns = tuple(Column(kind, group=group, short=_short(kind), unit=scores[0].unit) for group, kind in kept)
+    columns = tuple(Column(kind, group=group, short=heading(kind), unit=scores[0].unit) for group, kind in kept)
     lines = _lines(rows, [names.get(kind, "") for _, kind in kept], intervals=False)
     return Block(f"{TITLES.get(table, f'{table} by kind')}, {scores[0].unit}", columns, lines)
 
 
 def _groups(kinds: Sequence[str], *, family: str) -> dict[str, list[str]]:
-    """The kinds in the groups and the order in which tables show them; those that nobody knows stand last."""
+    """The kinds in the groups and the order in which tables show them; own ones stand last, in groups of their own."""
     if family == "corruption":
         known = {group: list(members) for group, members in GROUPS.items()} | {"extra": list(EXTRA)}
     else:
         known = {"": [kind for kind in SEQUENCES if kind in kinds] if family == "sequence" else list(kinds)}
     listed = {kind for members in known.values() for kind in members}
-    others = [kind for kind in kinds if kind not in listed]
-    return known | ({"own": others} if others else {})
-
-
-def _short(kind: str) -> str:
-    return SHORT.get(kind, kind[:4].capitalize())
+    for kind in (kind for kind in kinds if kind not in listed):
+        known.setdefault(table_group(kind) if family == "corruption" else OWN, []).append(kind)
+    return known
 
 
 def _lines(rows: Sequence[Row], names: Sequence[str], *, intervals: bool = True) -> tuple[Line, ...]:

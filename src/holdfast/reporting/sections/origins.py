@@ -12,7 +12,7 @@ from holdfast.analysis.plugin import plain
 from holdfast.analysis.registry import all_settings
 from holdfast.corruptions.catalog import EXTRA
 from holdfast.records.records import Records
-from holdfast.reporting.drawing import page_colour
+from holdfast.reporting.figures.drawing import page_colour
 from holdfast.reporting.runs import Run
 
 

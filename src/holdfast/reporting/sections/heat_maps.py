@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.corruptions.catalog import ALL, GROUPS, SEVERITIES
+from holdfast.corruptions.catalog import ALL, SEVERITIES, table_group
 from holdfast.reporting.entries import DataSet, Entry
 from holdfast.reporting.text import NOT_MEASURED, kind_label, number
 
@@ -30,7 +30,7 @@ class HeatRow:
 
 @dataclass(frozen=True)
 class HeatGroup:
-    """Kinds of one family: noise, blur, weather, digital."""
+    """Kinds of one group: noise, blur, weather, digital, extra, or one's own."""
 
     name: str
     rows: Sequence[HeatRow]
@@ -52,10 +52,10 @@ def heat_maps(data: DataSet) -> list[HeatMap]:
 
 
 def _heat_groups(entry: Entry) -> Iterable[HeatGroup]:
-    families = {kind: family for family, kinds in GROUPS.items() for kind in kinds}
-    shown = [kind for kind in ALL if any(f"{kind}/{severity}" in entry.records.cells for severity in SEVERITIES)]
-    for family in dict.fromkeys(families.get(kind, "extra") for kind in shown):
-        yield HeatGroup(family, [_heat_row(entry, kind) for kind in shown if families.get(kind, "extra") == family])
+    there = dict.fromkeys(cell.spec.kind for cell in entry.records.cells.values() if cell.spec.family == "corruption")
+    shown = [*(kind for kind in ALL if kind in there), *(kind for kind in there if kind not in ALL)]
+    for group in dict.fromkeys(map(table_group, shown)):
+        yield HeatGroup(group, [_heat_row(entry, kind) for kind in shown if table_group(kind) == group])
 
 
 def _heat_row(entry: Entry, kind: str) -> HeatRow:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from holdfast.reporting.drawing import drawn, drawn_png
+from holdfast.reporting.figures.drawing import drawn, drawn_png
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from holdfast.corruptions.catalog import SEVERITIES, STANDARD
 from holdfast.metrics.intervals import Interval, interval_of, resampled_means
 from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.header import CLASSIFICATION
-from holdfast.reporting import figures
 from holdfast.reporting.entries import DataSet, Entry
-from holdfast.reporting.figures import Line, Point, Track
-from holdfast.reporting.pictures import Picture, svg_picture
+from holdfast.reporting.figures import charts
+from holdfast.reporting.figures.charts import Line, Point, Track
+from holdfast.reporting.figures.pictures import Picture, svg_picture
 from holdfast.reporting.runs import Run
 
 RESAMPLES = 1000
@@ -33,7 +33,7 @@ def severity_figure(data: DataSet, *, anchor: str) -> list[Picture]:
         return []
     caption = "Mean over the 15 kinds at each severity. Bands: 95 % intervals over the choice of images."
     picture = svg_picture(
-        lambda: figures.severity_curves(lines), name=f"{anchor}-severity", title="Accuracy by severity", caption=caption
+        lambda: charts.severity_curves(lines), name=f"{anchor}-severity", title="Accuracy by severity", caption=caption
     )
     return [picture]
 
@@ -69,7 +69,7 @@ def cost_figure(data: DataSet, *, anchor: str) -> list[Picture]:
         return []
     axis = "GMACs per image" if by_gmacs else "parameters, millions"
     picture = svg_picture(
-        lambda: figures.cost_scatter(points, cost=axis),
+        lambda: charts.cost_scatter(points, cost=axis),
         name=f"{anchor}-cost",
         title="Retention against cost",
         caption="Accuracy under corruption by clean accuracy (FAN, Figure 1), against what the model costs.",
@@ -102,7 +102,7 @@ def trade_off_figures(data: DataSet, *, anchor: str, most: int = 3) -> list[Pict
 
 def _trade_off(tracks: Sequence[Track], attack: str, *, name: str) -> Picture:
     return svg_picture(
-        lambda: figures.trade_off(tracks, attack=attack),
+        lambda: charts.trade_off(tracks, attack=attack),
         name=name,
         title=f"Accuracy against robustness: {attack}",
         caption="Predictions of one model, or one recipe at several λ, are joined. Up and to the right is better.",

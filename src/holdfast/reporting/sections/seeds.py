@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from holdfast.metrics.intervals import over_seeds
 from holdfast.metrics.summary import Score
 from holdfast.reporting.entries import DataSet, Entry
-from holdfast.reporting.tables import headline_table
+from holdfast.reporting.sections.tables import headline_table
 from holdfast.reporting.text import NOT_MEASURED, number
 
 

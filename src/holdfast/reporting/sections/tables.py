@@ -53,7 +53,8 @@ def more_table(data: DataSet) -> Table:
 
 def is_headline(score: Score, task: str) -> bool:
     """Whether a score belongs to the first table: what everybody asks for first, other sets, attacks."""
-    return score.name.removesuffix("_partial") in task_named(task).headline or score.family in ("set", "attack")
+    asked = score.headline or score.name.removesuffix("_partial") in task_named(task).headline
+    return asked or score.family in ("set", "attack")
 
 
 def meanings(sets: Iterable[DataSet]) -> list[Score]:

@@ -7,15 +7,24 @@ from typing import Any
 import numpy as np
 
 from holdfast.names import file_name
-from holdfast.reporting import figures
-from holdfast.reporting.figures import Line
-from holdfast.reporting.pictures import Picture, svg_picture
+from holdfast.reporting.figures import charts
+from holdfast.reporting.figures.charts import Line
+from holdfast.reporting.figures.pictures import Picture, svg_picture
 from holdfast.reporting.runs import Run
+from holdfast.reporting.sections.origins import named
+from holdfast.reporting.sections.section import Section
+from holdfast.reporting.sections.tables import Row, Table
 from holdfast.reporting.text import NOT_MEASURED, clean_name, number
 
 # of single blocks, and what only debugging needs
 SKIPPED = (*"0123456789", "grad_norm", "active_rows")
 COLUMNS = ("model", "epochs", "steps", "best validation accuracy, %", "images/s (median)", "parameters, M")
+
+
+def training_section(runs: Sequence[Run]) -> Section:
+    """How the runs were trained, if any has a log."""
+    table = Table(COLUMNS, [Row(named(run), cells) for run, cells in training_rows(runs)])
+    return Section("training", "Training", "From the logs of the runs.", training_figures(runs), table)
 
 
 def training_figures(runs: Sequence[Run]) -> list[Picture]:
@@ -38,7 +47,7 @@ def training_figures(runs: Sequence[Run]) -> list[Picture]:
 
 def _curve(key: str, lines: Sequence[Line], *, title: str, label: str) -> Picture:
     name = "training-" + file_name(key, allowed="")
-    return svg_picture(lambda: figures.curves(lines, x="epoch", y=label), name=name, title=title)
+    return svg_picture(lambda: charts.curves(lines, x="epoch", y=label), name=name, title=title)
 
 
 def _loss_parts(runs: Iterable[Run], *, most: int = 4) -> list[str]:

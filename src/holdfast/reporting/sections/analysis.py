@@ -8,8 +8,17 @@ from holdfast.analysis.plugin import Analysis
 from holdfast.analysis.registry import ANALYSES
 from holdfast.analysis.results import Result
 from holdfast.errors import HoldfastError
-from holdfast.reporting.pictures import Picture, png_picture, svg_picture
+from holdfast.reporting.figures.pictures import Picture, png_picture, svg_picture
 from holdfast.reporting.runs import Run
+from holdfast.reporting.sections.section import Section
+
+
+def analysis_section(runs: Sequence[Run]) -> Section:
+    """Why, if any run was analysed."""
+    text = "What holdfast analyze found inside the models."
+    pictures, problems = analysis_pictures(runs)
+    pictures = sorted(pictures, key=lambda picture: picture.wide)  # no holes in the grid
+    return Section("attention", "Inside the models", text, pictures, problems=problems)
 
 
 def analysis_pictures(runs: Sequence[Run]) -> tuple[list[Picture], list[str]]:

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from holdfast.figure_parts import colour
 from holdfast.metrics.intervals import Interval
-from holdfast.reporting.drawing import LINE, MUTED
+from holdfast.reporting.figures.drawing import LINE, MUTED
 
 WIDTH = 4.6  # inches: about a phone's width, so that text stays readable there; wide pages put figures side by side
 BETTER, WORSE = "#1d9a84", "#d0603a"

@@ -1,15 +1,10 @@
-"""TORA's tables and curve from the files of runs: λ × predictions, tuning methods × λ, and the trade-off as points.
+"""Accuracy against robustness: λ × predictions and tuning methods × λ, of the TORA runs in a report.
 
-The shapes of the slides' second and third table (Li and Xu, CVPR 2023):
-
-    python -m holdfast.reporting.tora runs/digits-tora_vit_nano [RUN …]
-
-prints both as Markdown. It reads records and run files; nothing here loads a model. Runs of one method and λ (seeds)
-are averaged, with the smallest and largest in brackets.
+The shapes of the slides' second and third table (Li and Xu, CVPR 2023). Runs of one method and λ (seeds) are averaged,
+with the smallest and largest in brackets.
 """
 
 import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,24 +12,25 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import yaml
-
 from holdfast.errors import HoldfastError
 from holdfast.metrics.summary import Score, summarise
-from holdfast.records.records import load_records
-from holdfast.reporting.export.text import Block, Column, Line, Value, markdown
-from holdfast.reporting.tables import is_headline
+from holdfast.reporting.export.text import Block, Column, Line, Value
+from holdfast.reporting.runs import Run, read_runs
+from holdfast.reporting.sections.section import Section, TextTable
+from holdfast.reporting.sections.tables import is_headline
+from holdfast.reporting.text import NOT_MEASURED, number
 
 DESCRIPTION = "tora.json"
 VIEWS = ("acc", "rob", "joint")  # in the slides' order
 METHODS = ("head-only", "single-adapter", "adapter-fusion", "tora")
+TEXT = "TORA's adapted models by λ, the weight of robustness: mean over seeds, with the smallest and the largest."
 
 
 @dataclass(frozen=True, eq=False)
 class TradeOffRun:
-    """One finished phase-2 run: where it is, how it was tuned, λ, and what its description says."""
+    """One finished phase-2 run: its files, how it was tuned, λ, and what its description says."""
 
-    folder: Path
+    run: Run
     method: str
     weight: float
     description: Mapping[str, Any]
@@ -43,7 +39,7 @@ class TradeOffRun:
     def scores(self) -> Mapping[str, Mapping[str, Score]]:
         """The headline scores of every prediction, over all data sets that the run was evaluated on."""
         found: dict[str, dict[str, Score]] = {}
-        for records in load_records(self.folder):
+        for records in self.run.records:
             for view in records.views:
                 summary = summarise(records.view(view), resamples=0)
                 found.setdefault(view, {}).update({s.name: s for s in summary if is_headline(s, records.task)})
@@ -52,26 +48,27 @@ class TradeOffRun:
     @property
     def hours(self) -> float | None:
         """Hours of training steps, phase 1 included; evaluation and start-up are not in it."""
-        start = _recipe(self.folder).get("tora", {}).get("start")
-        parts = [_hours(self.folder)]
-        while start is not None:
-            parts.append(_hours(Path(start)))
-            start = _recipe(Path(start)).get("tora", {}).get("start")
+        parts = [_hours(run) for run in _with_phase1(self.run)]
         known = [part for part in parts if part is not None]
         return sum(known) if len(known) == len(parts) else None
 
 
-def read_runs(folders: Iterable[str | Path]) -> list[TradeOffRun]:
-    """Every finished phase-2 run in or below these folders, by method and λ."""
+def trade_off_section(runs: Sequence[Run]) -> Section:
+    """Both tables, where there are such runs with records."""
+    held = [run for run in trade_off_runs(runs) if run.scores]
+    blocks = [block for block in (heads_table(held), methods_table(held)) if block.lines]
+    return Section("trade-off", "TORA: accuracy against robustness", TEXT, tables=[_shown(block) for block in blocks])
+
+
+def trade_off_runs(runs: Iterable[Run]) -> list[TradeOffRun]:
+    """Those of the runs that are finished phase-2 runs of one λ, by method and λ."""
     found = []
-    for folder in map(Path, folders):
-        for path in sorted({folder / DESCRIPTION, *folder.rglob(DESCRIPTION)}):
-            description = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-            if description.get("notes", {}).get("phase") == "joint":
-                (weight,) = description["notes"]["lambdas"]
-                found.append(TradeOffRun(path.parent, description["settings"]["method"], weight, description))
-    if not found:
-        raise HoldfastError("runs must be folders of finished TORA runs with a lambda each (tora.json), found none")
+    for run in runs:
+        description = _description(run)
+        notes, settings = _mapping(description.get("notes")), _mapping(description.get("settings"))
+        method, weights = settings.get("method"), notes.get("lambdas")
+        if notes.get("phase") == "joint" and method in METHODS and isinstance(weights, list) and len(weights) == 1:
+            found.append(TradeOffRun(run, str(method), float(weights[0]), description))
     return sorted(found, key=lambda run: (METHODS.index(run.method), run.weight))
 
 
@@ -108,20 +105,9 @@ def trade_off_curve(runs: Sequence[TradeOffRun], *, robust: str) -> list[dict[st
     for run in runs:
         for view, scores in run.scores.items():
             if "clean" in scores and robust in scores:
-                point = {"method": run.method, "lambda": run.weight, "view": view, "folder": str(run.folder)}
+                point = {"method": run.method, "lambda": run.weight, "view": view, "folder": str(run.run.folder)}
                 points.append(point | {"clean": scores["clean"].value, "robust": scores[robust].value})
     return points
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print both tables as Markdown."""
-    try:
-        runs = read_runs(sys.argv[1:] if arguments is None else arguments)
-        print(markdown([heads_table(runs), methods_table(runs)], ["mean over seeds, [smallest, largest]"]))
-    except HoldfastError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
 
 
 def _groups(runs: Sequence[TradeOffRun]) -> list[tuple[float, list[TradeOffRun]]]:
@@ -149,7 +135,7 @@ def _value(values: Sequence[float]) -> Value | None:
 
 
 def _costs(group: Sequence[TradeOffRun]) -> list[Value | None]:
-    cost = group[0].description.get("cost", {})
+    cost = _mapping(group[0].description.get("cost"))
     hours = [run.hours for run in group if run.hours is not None]
     return [
         Value(cost["gmacs"]) if "gmacs" in cost else None,
@@ -158,26 +144,57 @@ def _costs(group: Sequence[TradeOffRun]) -> list[Value | None]:
     ]
 
 
-def _recipe(folder: Path) -> dict[str, Any]:
-    path = folder / "recipe.yaml"
-    return yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+def _shown(block: Block) -> TextTable:
+    lines = [[line.name, *(_text(value) for value in line.values)] for line in block.lines]
+    headings = [f"{column.label}, {column.unit}" if column.unit else column.label for column in block.columns]
+    return TextTable(block.title, ["", *headings], lines)
 
 
-def _hours(folder: Path) -> float | None:
+def _text(value: Value | None) -> str:
+    if value is None:
+        return NOT_MEASURED
+    digits = 1 if abs(value.value) >= 10 else 2
+    bounds = f" [{number(value.low, digits=digits)}, {number(value.high, digits=digits)}]" if value.sure else ""
+    return number(value.value, digits=digits) + bounds
+
+
+def _description(run: Run) -> Mapping[str, Any]:
+    path = run.folder / DESCRIPTION if run.folder is not None else None
+    try:
+        read = json.loads(path.read_text(encoding="utf-8")) if path is not None and path.is_file() else {}
+    except (OSError, ValueError):
+        return {}
+    return _mapping(read)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _with_phase1(run: Run) -> list[Run | None]:
+    """The run and those that it started from, None for one whose files are gone."""
+    chain: list[Run | None] = [run]
+    while (start := _mapping(run.recipe.get("tora")).get("start")) is not None and len(chain) < 5:
+        try:
+            run = read_runs([Path(start)])[0]
+        except HoldfastError:
+            return [*chain, None]
+        chain.append(run)
+    return chain
+
+
+def _hours(run: Run | None) -> float | None:
     """From the log: every line tells its steps' images per second."""
-    path, recipe = folder / "log.jsonl", _recipe(folder)
-    if not path.is_file() or not recipe:
+    if run is None or not run.log:
         return None
-    entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    processes = next((entry["processes"] for entry in entries if entry["event"] == "end"), 1)
-    per_step = recipe["train"]["batch_size"] * recipe["train"]["accumulate"] * processes
-    seconds, done = 0.0, 0
-    for entry in entries:
-        if entry["event"] == "step":
-            seconds += (entry["step"] - done) * per_step / entry["images_per_s"]
-            done = entry["step"]
+    try:
+        processes = next((entry["processes"] for entry in run.log if entry["event"] == "end"), 1)
+        per_step = run.recipe["train"]["batch_size"] * run.recipe["train"]["accumulate"] * processes
+        seconds, done = 0.0, 0
+        for entry in run.log:
+            if entry["event"] == "step":
+                seconds += (entry["step"] - done) * per_step / entry["images_per_s"]
+                done = entry["step"]
+    except (KeyError, TypeError, ZeroDivisionError):  # of another version, or cut short
+        return None
     return seconds / 3600
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,201 @@
+"""One call each, through public seams: a corruption, an attack, a metric, an official set and a suite reach the report.
+
+An analysis does so in tests/analysis/test_plugin.py, a task in tests/tasks/test_own_task.py.
+"""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import holdfast
+from holdfast.cli.main import main
+from holdfast.corruptions import corrupt, corrupt_batch, register, select
+from holdfast.errors import HoldfastError
+from holdfast.evaluation.suites import register_attack, register_official, register_suite
+from holdfast.metrics import compare, register_metric
+from holdfast.records import load_records
+from holdfast.reporting.export import export
+from tests.evaluation.toys import Brightest, plain
+from tests.plugins import toys
+
+QUICK = {"workers": 0, "show": False}
+MODEL = "--model=python:tests.evaluation.toys:brightest"
+
+
+def headline(page, score):
+    """The first table's number of a score."""
+    found = re.search(rf'data-score="{score}" data-value="([^"]+)"', page)
+    return float(found[1]) if found else None
+
+
+def source():
+    """Half of the images by 8 levels, half by 120."""
+    return plain([0, 1, 2] * 4, margin=[8] * 6 + [120] * 6)
+
+
+def test_a_corruption_goes_from_files_through_worker_processes_to_the_report(pictures, tmp_path, capsys):
+    register(toys.rolled, severities=toys.ROLLED, group="mine", short="Roll", random=False)
+    assert main(["list", "corruptions", "rolled"]) == 0
+    assert re.search(r"rolled\s+mine\s+own\s+no\s+by", capsys.readouterr().out)
+
+    files = tmp_path / "corrupted"
+    assert main(["corrupt", str(pictures), str(files), "--kinds=own", "--workers=2"]) == 0  # spawned processes
+    written = np.asarray(Image.open(files / "rolled/4/0/00.png"))
+    assert np.array_equal(written, np.roll(np.asarray(Image.open(pictures / "0/00.png")), 1, axis=-1))
+
+    run = tmp_path / "run"
+    suites = "--suite=clean,own-corruptions"
+    assert main(["evaluate", MODEL, f"--data=folder:{pictures}", suites, "--workers=2", f"--out={run}"]) == 0
+    (records,) = load_records(run)
+    assert records.summary(resamples=0)["accuracy/rolled"].value == 60  # three of five severities do nothing
+    assert records.cells["rolled/5"].header["parameters"] == {"by": 1}
+
+    page = holdfast.report(run)
+    assert [re.search(rf'data-cell="rolled/{s}">(\d+)', page)[1] for s in range(1, 6)] == ["100"] * 3 + ["0"] * 2
+    assert '<th colspan="7">mine</th>' in page
+    assert f"--suite {'clean,own-corruptions'}" in page  # the command that makes it again
+    table = export([records, records], "latex")
+    assert "Roll" in table
+    assert "{mine}" in table
+
+
+def test_a_report_without_the_plug_in_still_shows_its_corruption(tmp_path):
+    register(toys.rolled, severities=toys.ROLLED, group="mine", random=False)
+    holdfast.evaluate(Brightest(), source(), "clean,own-corruptions", out=tmp_path, **QUICK)
+    script = f"import holdfast; print(holdfast.report({str(tmp_path)!r}))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert 'data-cell="rolled/4">0' in done.stdout, done.stderr
+    assert '<th colspan="7">own</th>' in done.stdout
+
+
+def test_a_corruption_has_severities_for_its_presets_and_draws_by_image():
+    five = [{"by": by} for by in (1, 1, 1, 2, 2)]
+    kind = register(toys.rolled, severities={"any": toys.ROLLED, "cifar": five}, random=False, name="turned")
+    image = np.asarray(source().images[0])
+    assert np.array_equal(corrupt(image, "turned", severity=1), image)
+    assert np.array_equal(corrupt(image, "turned", severity=1, preset="cifar"), np.roll(image, 1, axis=-1))
+    assert (select("own"), select("turned,fog"), kind.group) == (("turned",), ("turned", "fog"), "own")
+    with pytest.raises(HoldfastError, match=r"severities for \(cifar, any\), got 'tiny'"):
+        corrupt(np.zeros((64, 64, 3), np.uint8), "turned", preset="tiny")
+
+
+def broken(images, draws):
+    return images.astype(float)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"name": "fog"}, "'fog' is registered already"),
+        ({"name": "My Fog"}, "name must be small letters"),
+        ({"group": "weather"}, "group must be none of the published noise, blur"),
+        ({"short": "Rolled"}, "at most four letters"),
+        ({"severities": toys.ROLLED[:3]}, "severities must be five"),
+        ({"severities": [{"to": 1}] * 5}, "must be parameters that rolled takes, got {'to': 1}"),
+        ({"severities": {"imagenett": toys.ROLLED}}, "did you mean 'imagenet'"),
+    ],
+)
+def test_what_cannot_be_registered_is_told_in_one_sentence(options, sentence):
+    with pytest.raises(HoldfastError, match=re.escape(sentence)):
+        register(toys.rolled, **({"severities": toys.ROLLED} | options))
+    assert select("all") == select("standard,extra")
+
+
+def test_a_corruption_must_be_found_by_workers_and_return_images():
+    with pytest.raises(HoldfastError, match="top of a module"):
+        register(lambda images, draws: images, severities=[{}] * 5, name="nothing")
+    register(broken, severities=[{}] * 5)
+    with pytest.raises(HoldfastError, match=r"broken must return uint8 images of the shape that it got.*float64"):
+        corrupt_batch(source().images[:2], "broken", ids=["a", "b"])
+
+
+def test_an_attack_is_one_row(pictures, tmp_path, capsys):
+    register_attack("tint", toys.Tint(eps=20 / 255), "light on the channel after the right one")
+    assert main(["list", "suites", "tint"]) == 0
+    assert "light on the channel" in capsys.readouterr().out
+    run = tmp_path / "run"
+    assert main(["evaluate", MODEL, f"--data=folder:{pictures}", "--suite=clean,tint", f"--out={run}"]) == 0
+    (records,) = load_records(run)
+    assert records.cells["tint"].header["settings"] == {"eps": 20 / 255}
+    page = holdfast.report(run)
+    assert (headline(page, "clean"), headline(page, "attack/tint")) == (100, 50)  # 20 levels beat 8, not 120
+    with pytest.raises(HoldfastError, match="suite 'tint' is registered already"):
+        register_attack("tint", toys.Tint(0.1), "again")
+    with pytest.raises(HoldfastError, match="attack must be an object of a dataclass"):
+        register_attack("other", print, "nothing")
+
+
+def test_a_metric_is_one_row_with_an_interval_and_a_difference(tmp_path):
+    register_metric("sure", toys.sure_formulas, columns=toys.sure_columns)
+    records = holdfast.evaluate(Brightest(), source(), "clean", out=tmp_path / "one", **QUICK)
+    other = holdfast.evaluate(Brightest(), source(), "clean", out=tmp_path / "two", **QUICK)
+    expected = 100 * float((records.cells["clean"].confidences > 0.9).mean())
+    assert expected == 50
+    score = records.summary(resamples=200)["sure"]
+    assert (score.value, score.low < 50 < score.high) == (expected, True)
+    assert compare(records, other).differences["sure"].interval.value == 0
+    page = holdfast.report([tmp_path / "one", tmp_path / "two"])
+    assert headline(page, "sure") == expected
+    assert "more than 90 % sure" in page
+    with pytest.raises(HoldfastError, match="metric 'sure' is registered already"):
+        register_metric("sure", toys.sure_formulas)
+
+
+def test_an_official_set_is_one_row(pictures, tmp_path, capsys):
+    register_official("postcards", "Postcards: class folders", toys.look_at_postcards)
+    assert main(["list", "data", "postcards"]) == 0
+    assert "postcards:DIR" in capsys.readouterr().out
+    run, data = tmp_path / "run", f"--data=postcards:{pictures}"
+    assert main(["evaluate", MODEL, data, "--suite=postcards", f"--out={run}"]) == 0
+    page = holdfast.report(run)
+    assert headline(page, "postcards") == 100
+    assert "as distributed" in page
+    assert main(["evaluate", MODEL, data, "--suite=clean", f"--out={run}"]) == 2
+    assert main(["evaluate", MODEL, f"--data=folder:{pictures}", "--suite=postcards", f"--out={run}"]) == 2
+    assert "needs --data postcards:DIR" in capsys.readouterr().err
+
+
+def test_a_suite_of_a_new_kind_of_cell_is_one_file_and_one_row(pictures, tmp_path, capsys):
+    register_suite("negatives", "every picture as its negative", toys.negative_cells)
+    assert main(["list", "suites", "negatives"]) == 0
+    assert "its negative" in capsys.readouterr().out
+    run, data = tmp_path / "run", f"--data=folder:{pictures}"
+    assert main(["evaluate", MODEL, data, "--suite=clean,negatives", "--workers=1", f"--out={run}"]) == 0
+    page = holdfast.report(run)
+    assert "negatives" in page  # the suite, in the command that makes it again
+    assert headline(page, "mean_condition_accuracy") == 0  # the brightest channel is the darkest now
+    (records,) = load_records(run)
+    assert records.cells["negative"].header["suite"] == "negatives"
+
+
+PLUGIN = """
+import numpy as np
+from holdfast.corruptions import register
+
+def rolled(images, draws, *, by):
+    return np.roll(images, by, axis=-1)
+
+register(rolled, severities=[{"by": by} for by in (0, 0, 0, 1, 1)], random=False)
+"""
+
+
+def test_the_command_line_runs_files_that_register(pictures, tmp_path, capsys):
+    (tmp_path / "my_corruptions.py").write_text(PLUGIN)
+    plugin = f"--plugin={tmp_path / 'my_corruptions.py'}"
+    assert main(["list", "corruptions", "rolled", plugin]) == 0
+    assert "rolled" in capsys.readouterr().out
+    files = tmp_path / "corrupted"
+    assert main(["corrupt", str(pictures), str(files), plugin, "--kinds=rolled", "--severity=5", "--workers=2"]) == 0
+    assert len(list(files.glob("rolled/5/*/*.png"))) == 12
+
+
+def test_a_plug_in_that_is_not_there_is_told_in_one_sentence(monkeypatch, capsys):
+    assert main(["list", "corruptions", "--plugin", "nowhere.py"]) == 2
+    assert "--plugin must be a file of Python, but 'nowhere.py' is not there" in capsys.readouterr().err
+    monkeypatch.setenv("HOLDFAST_PLUGINS", "no_such_module")
+    assert main(["list", "corruptions"]) == 2
+    assert "--plugin must name what can be imported, got 'no_such_module'" in capsys.readouterr().err
