@@ -54,8 +54,11 @@ def step_ratios(rounds: int) -> dict[str, float]:
     model = timm.create_model("fan_tiny_8_p4_hybrid")
     objectives = {
         "cross-entropy": (model, CrossEntropy()),
-        "AFAT": (copy.deepcopy(model), RobustObjective(afat=FeatureAlignment(corruptor_for(model, (224, 224))))),
-        "TAP + ADL": (timm.create_model("tap_fan_tiny_8_p4_hybrid"), RobustObjective(adl=AttentionDiversification())),
+        "AFAT": (copy.deepcopy(model), RobustObjective(terms=[FeatureAlignment(corruptor_for(model, (224, 224)))])),
+        "TAP + ADL": (
+            timm.create_model("tap_fan_tiny_8_p4_hybrid"),
+            RobustObjective(terms=[AttentionDiversification()]),
+        ),
     }
     seconds = interleave({name: training_step(*case) for name, case in objectives.items()}, rounds=rounds)
     return {name: seconds[name] / seconds["cross-entropy"] for name in objectives if name != "cross-entropy"}

@@ -64,7 +64,7 @@ def training_step(name: str, architecture: str) -> Callable[[], object]:
     torch.manual_seed(0)
     model: torch.nn.Module = timm.create_model(architecture)
     weights = {"weight": 0.5, "clean_weight": 0.5}
-    objective = RobustObjective(adversarial=AdversarialTraining(attack=ATTACK, **weights))
+    objective = RobustObjective(terms=[AdversarialTraining(attack=ATTACK, **weights)])
     if name != "whole":
         model = holdfast.tora(model, method=name)
         begin_phase(model, "joint")

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 import holdfast
 from holdfast.data import open_data
 from holdfast.evaluation.cells import limited
-from holdfast.models.corruptor import load_corruptor, occlude, select_lowest
+from holdfast.methods.afat import occlude
+from holdfast.models.corruptor import load_corruptor, select_lowest
 
 RATIO, TRIES = 0.1, 16
 

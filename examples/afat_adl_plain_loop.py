@@ -12,7 +12,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 # an untrained model attends evenly, and a short run needs a quick corruption model: so not the papers' values
 adl = AttentionDiversification(tau=1.0, variant="paper")
 afat = FeatureAlignment(corruptor_for(model, (32, 32)), AfatSettings(lr=0.01))
-objective = RobustObjective(adl=adl, afat=afat)
+objective = RobustObjective(terms=[afat, adl])
 for step in range(3):
     images, targets = torch.randn(8, 3, 32, 32), torch.randint(10, (8,))
     loss = objective(model, images, targets)

@@ -12,10 +12,11 @@ from torch.nn import functional as F
 import holdfast
 from holdfast.attacks import GradientAttack
 from holdfast.methods.adl import AttentionDiversification
-from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
-from holdfast.methods.noise2net import noise2net
-from holdfast.methods.patch_augment import _resized_pixel_crops, patch_augment
-from holdfast.methods.robust import AdversarialTraining, PatchAugmentation, RobustObjective, robust_objective
+from holdfast.methods.adversarial import AdversarialTraining
+from holdfast.methods.afat import AfatSettings, FeatureAlignment, alignment, corruptor_for
+from holdfast.methods.noise2net import Noise2Net, noise2net
+from holdfast.methods.patch_augment import PatchAugmentation, _resized_pixel_crops, patch_augment
+from holdfast.methods.robust import RobustObjective, robust_objective
 
 MEAN = STD = (0.5, 0.5, 0.5)
 
@@ -28,8 +29,8 @@ def afat(model, **settings) -> FeatureAlignment:
     return FeatureAlignment(corruptor_for(model, (32, 32)), AfatSettings(**settings), mean=MEAN, std=STD)
 
 
-def build(**parts) -> RobustObjective:
-    return RobustObjective(mean=MEAN, std=STD, **parts)
+def build(*terms) -> RobustObjective:
+    return RobustObjective(terms, mean=MEAN, std=STD)
 
 
 @pytest.mark.parametrize(("ratio", "occluded"), [(0.05, 10), (0.1, 20), (0.25, 49), (0.5, 98)])
@@ -52,7 +53,7 @@ def test_one_backward_pass_equals_two_separate_ones():
     player = afat(model, weight=0.7, grad_scale=1000.0, clip=0.01, lr=0.1, weight_decay=0.0)
     start = copy.deepcopy(player.corruptor)
     torch.manual_seed(1)
-    objective = build(afat=player)
+    objective = build(player)
     objective(model, images, targets).total.backward()
     ours = {key: p.grad.clone() for key, p in model.named_parameters()}
     objective.update()
@@ -62,7 +63,11 @@ def test_one_backward_pass_equals_two_separate_ones():
         other = FeatureAlignment(copy.deepcopy(start), AfatSettings(weight=0.7, grad_scale=1000.0), mean=MEAN, std=STD)
         with holdfast.watch(model) as seen:
             logits = model(torch.cat([other.corrupt(images), images]))
-        return F.cross_entropy(logits[4:], targets), other.align(seen.features)[0], other
+        return (
+            F.cross_entropy(logits[4:], targets),
+            alignment(*zip(*(f.chunk(2) for f in seen.features), strict=True))[0],
+            other,
+        )
 
     model.zero_grad()
     cross_entropy, align, _ = separate()
@@ -86,11 +91,11 @@ def test_a_loss_scaler_does_not_change_how_the_corruption_model_moves(selection)
     for scale in (1.0, 65536.0, 0.5):
         torch.manual_seed(3)
         model = timm.create_model("fan_nano")
-        objective = build(afat=afat(model, selection=selection, lr=1.0))
-        before = [parameter.clone() for parameter in objective.afat.corruptor.parameters()]
+        objective = build(afat(model, selection=selection, lr=1.0))
+        before = [parameter.clone() for parameter in objective.modules["corruptor"].parameters()]
         (objective(model, images, targets).total * scale).backward()
         objective.update()
-        now = objective.afat.corruptor.parameters()
+        now = objective.modules["corruptor"].parameters()
         moved[scale] = torch.cat([(a - b).detach().flatten() for a, b in zip(now, before, strict=True)])
     assert moved[1.0].norm() > 0.01
     torch.testing.assert_close(moved[65536.0], moved[1.0])
@@ -103,7 +108,7 @@ def test_accumulated_passes_move_the_corruption_model_by_their_mean():
     gradients = []
     for passes in (1, 2):
         torch.manual_seed(4)
-        objective = build(afat=afat(model, occlusion="drop", lr=0.0))
+        objective = build(afat(model, occlusion="drop", lr=0.0))
         for _ in range(passes):
             (objective(model, images, targets).total / passes).backward()
         gradients.append(objective.update()["corruptor_grad_norm"])
@@ -115,7 +120,7 @@ def test_cross_entropy_selection_reaches_the_corruption_model_only():
     images, targets = batch()
     player = afat(model, selection="cross-entropy", weight=0.0, grad_scale=1.0)
     torch.manual_seed(2)
-    build(afat=player)(model, images, targets).total.backward()
+    build(player)(model, images, targets).total.backward()
     torch.manual_seed(2)
     other = FeatureAlignment(copy.deepcopy(player.corruptor), player.settings, mean=MEAN, std=STD)
     hurt = F.cross_entropy(model(other.corrupt(images)), targets)
@@ -139,20 +144,20 @@ def test_dropped_patches_get_the_mean_colour():
 
 
 COMBINATIONS = {
-    "cross-entropy alone": lambda model: {},
-    "ADL": lambda model: {"adl": AttentionDiversification(variant="paper")},
-    "AFAT": lambda model: {"afat": afat(model)},
-    "AFAT, random": lambda model: {"afat": afat(model, selection="random")},
-    "AFAT and ADL": lambda model: {"afat": afat(model), "adl": AttentionDiversification(variant="paper")},
-    "patches": lambda model: {"patches": PatchAugmentation(patch_size=4)},
-    "adversarial": lambda model: {"adversarial": AdversarialTraining(GradientAttack(eps=0.03, alpha=0.02, steps=2))},
-    "Noise2Net": lambda model: {"noise2net_share": 0.5},
-    "all": lambda model: {
-        "afat": afat(model),
-        "adl": AttentionDiversification(variant="paper"),
-        "patches": PatchAugmentation(patch_size=4),
-        "adversarial": AdversarialTraining(GradientAttack(eps=0.03, alpha=0.02, steps=1), clean_weight=0.5),
-    },
+    "cross-entropy alone": lambda model: [],
+    "ADL": lambda model: [AttentionDiversification(variant="paper")],
+    "AFAT": lambda model: [afat(model)],
+    "AFAT, random": lambda model: [afat(model, selection="random")],
+    "AFAT and ADL": lambda model: [afat(model), AttentionDiversification(variant="paper")],
+    "patches": lambda model: [PatchAugmentation(patch_size=4)],
+    "adversarial": lambda model: [AdversarialTraining(GradientAttack(eps=0.03, alpha=0.02, steps=2))],
+    "Noise2Net": lambda model: [Noise2Net(0.5)],
+    "all": lambda model: [
+        PatchAugmentation(patch_size=4),
+        afat(model),
+        AttentionDiversification(variant="paper"),
+        AdversarialTraining(GradientAttack(eps=0.03, alpha=0.02, steps=1), clean_weight=0.5),
+    ],
 }
 
 
@@ -162,7 +167,7 @@ def test_every_combination_moves_the_model_on_every_backbone(combination, name):
     model = timm.create_model(name.removeprefix("tap_"))
     if name.startswith("tap_"):
         holdfast.add_tap(model)
-    objective = build(**COMBINATIONS[combination](model))
+    objective = build(*COMBINATIONS[combination](model))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     images, targets = batch()
     losses = []
@@ -182,12 +187,9 @@ def test_released_patch_augmentation_leaves_the_gradients_of_plain_cross_entropy
     model = timm.create_model("fan_nano").train()
     images, targets = batch()
     gradients = {}
-    for name, parts in {
-        "plain": {},
-        "no-op": {"patches": PatchAugmentation(patch_size=4, discard_gradient=True)},
-    }.items():
+    for name, terms in {"plain": [], "no-op": [PatchAugmentation(patch_size=4, discard_gradient=True)]}.items():
         model.zero_grad()
-        build(**parts)(model, images, targets).total.backward()
+        build(*terms)(model, images, targets).total.backward()
         gradients[name] = torch.cat([p.grad.flatten() for p in model.parameters()])
     torch.testing.assert_close(gradients["plain"], gradients["no-op"])
 
@@ -198,7 +200,7 @@ def test_the_released_augmented_pass_moves_batch_norm_first_and_with_afat_in_bot
     other, player = copy.deepcopy(model), afat(model)
     reference = FeatureAlignment(copy.deepcopy(player.corruptor), player.settings, mean=MEAN, std=STD)
     torch.manual_seed(5)
-    build(afat=player, patches=PatchAugmentation(patch_size=4, discard_gradient=True))(model, images, targets)
+    build(PatchAugmentation(patch_size=4, discard_gradient=True), player)(model, images, targets)
     torch.manual_seed(5)
     augmented = patch_augment(images, patch_size=4, low=-1.0, high=1.0)
     for seen in (augmented, images):
@@ -273,7 +275,7 @@ def test_both_players_are_alive():
     """The corruption model has a gradient and changes its mind; the classifier learns to ignore a fixed one."""
     model = timm.create_model("fan_nano").train()
     images, targets = batch()
-    objective = build(afat=afat(model, lr=0.05))
+    objective = build(afat(model, lr=0.05))
     figures = []
     for _ in range(8):
         objective(model, images, targets).total.backward()
@@ -282,7 +284,7 @@ def test_both_players_are_alive():
     assert all(figure["corruptor_grad_norm"] > 0 for figure in figures)
     assert max(figure["selection_change"] for figure in figures) > 0
 
-    objective = build(afat=afat(model, weight=10.0, lr=0.0, occlusion="drop"))
+    objective = build(afat(model, weight=10.0, lr=0.0, occlusion="drop"))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     alignments = []
     for _ in range(15):

@@ -45,7 +45,7 @@ def objective(lr: float = 0.01) -> RobustObjective:
     torch.manual_seed(0)
     corruptor = Corruptor((8, 8), patch_size=4)
     settings = AfatSettings(weight=0.1, lr=lr)
-    return RobustObjective(adl=AttentionDiversification(variant="paper"), afat=FeatureAlignment(corruptor, settings))
+    return RobustObjective([FeatureAlignment(corruptor, settings), AttentionDiversification(variant="paper")])
 
 
 def test_a_stopped_run_with_both_players_resumes_to_the_same_bits(tmp_path):

@@ -31,8 +31,7 @@ def run(subject: "Subject", settings: Settings, tick: Tick) -> Found:
     import torch
 
     from holdfast.analysis.subject import NotApplicable, as_bytes
-    from holdfast.attacks.occlusion import cover_of
-    from holdfast.models.corruptor import occlude
+    from holdfast.attacks.occlusion import cover_of, cover_patches
 
     if subject.corruptor is None:
         raise NotApplicable("there is no corruption model: only AFAT runs have one; give another with --corruptor FILE")
@@ -47,7 +46,7 @@ def run(subject: "Subject", settings: Settings, tick: Tick) -> Found:
         pixels, ids = subject.clean(batch), list(batch.ids)
         keep = corruptor.keep(subject.model.normalise(pixels), settings.ratio)
         cover = cover_of("normalised", subject.model, pixels, seed=subject.seed, names=[*ids], purpose="patches")
-        occluded = occlude(pixels, keep, cover, low=0.0, high=1.0)
+        occluded = cover_patches(pixels, keep, cover)
         logits = torch.stack([subject.model(pixels), subject.model(occluded)], dim=1)  # B 2 classes
         confidence = logits.softmax(dim=-1).gather(2, batch.targets.view(-1, 1, 1).expand(-1, 2, 1))[..., 0]
         right = logits.argmax(dim=-1) == batch.targets.unsqueeze(1)

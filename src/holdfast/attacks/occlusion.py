@@ -15,7 +15,7 @@ from holdfast.attacks.patches import check_grid
 from holdfast.attacks.pixels import PixelModel, check_images
 from holdfast.attacks.undisturbed import predict, undisturbed
 from holdfast.errors import HoldfastError
-from holdfast.models.corruptor import Corruptor, occlude, select_lowest
+from holdfast.models.corruptor import Corruptor, in_pixels, select_lowest
 from holdfast.models.wrappers import without_wrappers
 
 Fill = Literal["normalised", "pixels", "mean"]
@@ -126,7 +126,13 @@ def occluded(
     for mask in range(attack.masks):
         keep = random_keep(attack, images, seed=seed, names=names, mask=mask) if chosen is None else chosen
         cover = cover_of(attack.fill, model, images, seed=seed, names=names, purpose=f"cover/{mask}")
-        yield occlude(images, keep, cover, low=0.0, high=1.0)
+        yield cover_patches(images, keep, cover)
+
+
+def cover_patches(images: Tensor, keep: Tensor, cover: Tensor) -> Tensor:
+    """Images in [0, 1] whose patches that are not kept are covered; ``keep`` is (B, 1, rows, columns)."""
+    mask = in_pixels(keep, images)
+    return (images * mask + cover * (1 - mask)).clamp(0, 1)
 
 
 def random_keep(attack: Occlusion, images: Tensor, *, seed: int, names: list[int | str], mask: int) -> Tensor:

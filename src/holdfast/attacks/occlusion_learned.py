@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.attacks.goal import check_logits, cross_entropy
-from holdfast.attacks.occlusion import Fill, cover_of, pixel_model
+from holdfast.attacks.occlusion import Fill, cover_of, cover_patches, pixel_model
 from holdfast.attacks.patches import check_grid
 from holdfast.attacks.pixels import backbone, check_differentiable, check_images
 from holdfast.attacks.undisturbed import own, single_or_double, undisturbed
 from holdfast.attention import watch
 from holdfast.errors import HoldfastError
-from holdfast.models.corruptor import Corruptor, alignment, occlude
+from holdfast.models.corruptor import Corruptor
 
 Batches = Iterable[tuple[Tensor, Tensor]]
 
@@ -101,7 +101,8 @@ def raised_alignment(model: nn.Module, covered: Tensor, images: Tensor, labels: 
             check_logits(model(images), labels)
         clean = list(seen.features)
         check_logits(model(covered), labels)
-    return alignment(seen.features, clean)
+    errors = [nn.functional.mse_loss(a, b) for a, b in zip(seen.features, clean, strict=True)]
+    return torch.stack(errors).sum() / (len(errors) + 1e-4)  # the released denominator
 
 
 Objective = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
@@ -128,7 +129,7 @@ def _cover(
 ) -> Tensor:
     keep = corruptor.keep(pixel_model(model).normalise(images), attack.ratio)
     cover = cover_of(attack.fill, model, images, seed=seed, names=names, purpose="fit")
-    return occlude(images, keep, cover, low=0.0, high=1.0)
+    return cover_patches(images, keep, cover)
 
 
 def _new_corruptor(attack: LearnedOcclusion, images: Tensor, seed: int) -> Corruptor:

@@ -79,10 +79,11 @@ def studies_table(arguments: Namespace) -> Table:
 
 def methods_table(arguments: Namespace) -> Table:
     """What a model can be trained for: objectives, and the parts of the robust one."""
-    from holdfast.methods import METHODS
+    from holdfast.methods import methods
 
-    names = _matching(arguments.pattern, list(METHODS))
-    return _table("method", "what it does", rows=[[name, METHODS[name]] for name in names])
+    lines = methods()
+    names = _matching(arguments.pattern, list(lines))
+    return _table("method", "what it does", rows=[[name, lines[name]] for name in names])
 
 
 def suites_table(arguments: Namespace) -> Table:

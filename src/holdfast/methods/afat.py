@@ -1,22 +1,51 @@
 """AFAT: align features against a corruption model that looks for the patches whose occlusion hurts most.
 
-Two players, one backward pass: the classifier descends the alignment loss, the corruption model ascends it.
-Published later as RSPC; as released where paper and code differ.
+    x̂ = clamp(x ⊙ M + δ ⊙ (1 − M))                            Eq. 1, `occlude`; M is the corruption model's choice
+    L_align = mean over blocks of mean (f_l(x̂) − f_l(x))²     Eq. 2, `alignment`
+    min over the classifier, max over the corruption model of  CE(F(x), y) + λ L_align     Eq. 3, `FeatureAlignment`
+
+Two players, one backward pass: the classifier descends, and the corruption model gets the same gradient, scaled,
+clamped and with its sign changed. Published later as RSPC; as released where paper and code differ.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError
-from holdfast.models.corruptor import Corruptor, block_errors, mean_error, occlude, select_lowest
+from holdfast.methods.objective import Loss
+from holdfast.methods.terms import Context, Pass, Term, Views, from_options
+from holdfast.models.corruptor import Corruptor, in_pixels, select_lowest
 
 Selection = Literal["adversarial", "random", "cross-entropy"]
 Occlusion = Literal["noise", "drop"]
+
+
+def occlude(images: Tensor, keep: Tensor, noise: Tensor, *, low: Tensor | float, high: Tensor | float) -> Tensor:
+    """Replace the patches that are not kept by noise: clamp(x ⊙ M + δ ⊙ (1 − M), low, high).
+
+    AFAT, Eq. 1. ``keep`` is (B, 1, rows, columns), 1 = keep, and is enlarged to the images' size; ``low`` and ``high``
+    are the values that 0 and 1 have in the space of ``images``.
+    """
+    mask = in_pixels(keep, images)
+    bounds = [torch.as_tensor(bound, dtype=images.dtype, device=images.device) for bound in (low, high)]
+    return torch.clamp(images * mask + noise * (1 - mask), min=bounds[0], max=bounds[1])
+
+
+def alignment(corrupted: Sequence[Tensor], clean: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """How far the blocks' features moved: the blocks' mean squared errors, averaged; and the errors.
+
+    AFAT, Eq. 2; as released: the element mean rather than the squared norm, a denominator of L + 1e-4, and neither side
+    is detached.
+    """
+    if len(corrupted) != len(clean) or not clean:
+        raise HoldfastError(f"alignment needs the same blocks twice, got {len(corrupted)} and {len(clean)} features")
+    errors = [nn.functional.mse_loss(a, b) for a, b in zip(corrupted, clean, strict=True)]
+    return torch.stack(errors).sum() / (len(errors) + 1e-4), errors
 
 
 @dataclass(frozen=True)
@@ -56,8 +85,10 @@ class AfatSettings:
                 raise HoldfastError(f"{name} of AFAT must be one of {choices}, got {getattr(self, name)!r}")
 
 
-class FeatureAlignment:
+class FeatureAlignment(Term):
     """Occludes the images of a step, measures how far every block's features move, and moves the corruption model."""
+
+    watches: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -71,21 +102,38 @@ class FeatureAlignment:
         self.corruptor = corruptor
         self.low = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)]).view(-1, 1, 1)
         self.high = torch.tensor([(1 - m) / s for m, s in zip(mean, std, strict=True)]).view(-1, 1, 1)
-        self.modules: Mapping[str, nn.Module] = {}
-        self.optimizers: Mapping[str, torch.optim.Optimizer] = {}
-        if self.settings.selection != "random":
-            self.modules = {"corruptor": corruptor}
-            self.optimizers = {"corruptor": self._optimizer()}
+        self.optimizer = None if self.settings.selection == "random" else self._optimizer()
         self._last: tuple[Tensor, Tensor] | None = None  # normalised images and what was kept of them
         self._blocked = False  # True while the alignment loss must not reach the corruption model
         self._loss_scale: Tensor | float = 1.0  # of the backward pass that is running
         self._passes = 0  # backward passes since the last update
 
-    def _optimizer(self) -> torch.optim.Optimizer:
-        settings = self.settings
-        parameters = self.corruptor.parameters()
-        return torch.optim.SGD(
-            parameters, lr=settings.lr, momentum=0.9, nesterov=True, weight_decay=settings.weight_decay
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """The corruption model, unless chance chooses."""
+        return {"corruptor": self.corruptor} if self.optimizer else {}
+
+    @property
+    def optimizers(self) -> Mapping[str, torch.optim.Optimizer]:
+        """Its own."""
+        return {"corruptor": self.optimizer} if self.optimizer else {}
+
+    def prepare(self, images: Tensor, forward: Pass) -> Views:
+        """One joint batch [corrupted ; clean]."""
+        return (self.corrupt(images), images)
+
+    def loss(self, forward: Pass) -> Loss:
+        """λ · alignment. Its gradient reaches the classifier as it is, the corruption model through ``_rescale``."""
+        if self.settings.selection == "cross-entropy":
+            occluded = forward.setting.task_loss(forward.outputs_of(self), forward.targets)
+            self._ascend_cross_entropy(occluded)
+        pairs = [forward.pair(self, feature) for feature in forward.features]
+        loss, errors = alignment([corrupted for corrupted, _ in pairs], [clean for _, clean in pairs])
+        weighted = self.settings.weight * loss
+        if weighted.requires_grad and self.optimizer:
+            weighted.register_hook(self._note_scale)
+        return Loss(
+            weighted, {"alignment": loss.detach(), **{f"alignment_{i}": e.detach() for i, e in enumerate(errors)}}
         )
 
     def corrupt(self, images: Tensor) -> Tensor:
@@ -110,22 +158,11 @@ class FeatureAlignment:
         """The mask's gradient, before it is clamped, with our scale instead of the loop's."""
         return torch.zeros_like(gradient) if self._blocked else gradient * (self.settings.grad_scale / self._loss_scale)
 
-    def listen(self, total: Tensor) -> None:
-        """Take out of the corruption model's gradients whatever a loop multiplies the total loss by (fp16's scaler)."""
-        if total.requires_grad and self.modules:
-            total.register_hook(self._note_scale)
-
     def _note_scale(self, gradient: Tensor) -> None:
+        """Whatever a loop multiplies the total loss by (fp16's scaler): it arrives here before it reaches the mask."""
         self._loss_scale, self._passes = gradient, self._passes + 1
 
-    def align(self, features: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """The unweighted loss over the blocks of a joint batch [corrupted ; clean] (AFAT, Eq. 2), and figures."""
-        halves = [feature.chunk(2) for feature in features]
-        errors = block_errors([corrupted for corrupted, _ in halves], [clean for _, clean in halves])
-        loss = mean_error(errors)
-        return loss, {"alignment": loss.detach(), **{f"alignment_{i}": e.detach() for i, e in enumerate(errors)}}
-
-    def ascend_cross_entropy(self, loss: Tensor) -> None:
+    def _ascend_cross_entropy(self, loss: Tensor) -> None:
         """Give the corruption model the gradient of another loss, and let it have none from the alignment."""
         parameters = list(self.corruptor.parameters())
         for parameter, gradient in zip(
@@ -136,7 +173,7 @@ class FeatureAlignment:
 
     def update(self) -> dict[str, Tensor]:
         """Move the corruption model uphill; call it once per step, after backward."""
-        if not self.modules:
+        if self.optimizer is None:
             return {}
         parameters = list(self.corruptor.parameters())
         for parameter in parameters:
@@ -146,10 +183,17 @@ class FeatureAlignment:
         norm = nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         for parameter in parameters:
             if parameter.grad is not None:
-                parameter.grad = parameter.grad.nan_to_num(0.0, 0.0, 0.0).neg_()
-        self.optimizers["corruptor"].step()
-        self.optimizers["corruptor"].zero_grad()
+                parameter.grad = parameter.grad.nan_to_num(0.0, 0.0, 0.0).neg_()  # the sign of Eq. 3's maximum
+        self.optimizer.step()
+        self.optimizer.zero_grad()
         return {"corruptor_grad_norm": norm.detach(), "selection_change": self._selection_change()}
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        settings = self.settings
+        parameters = self.corruptor.parameters()
+        return torch.optim.SGD(
+            parameters, lr=settings.lr, momentum=0.9, nesterov=True, weight_decay=settings.weight_decay
+        )
 
     @torch.no_grad()
     def _selection_change(self) -> Tensor:
@@ -171,3 +215,9 @@ def corruptor_for(model: nn.Module, size: tuple[int, int], *, channels: int = 3)
     if size[0] % patch or size[1] % patch:
         raise HoldfastError(f"images of {size[0]}×{size[1]} cannot be divided into patches of {patch} pixels")
     return Corruptor((size[0] // patch, size[1] // patch), patch_size=patch, channels=channels)
+
+
+def afat_term(options: Any, context: Context) -> FeatureAlignment:
+    """From a recipe's option ``afat``; the corruption model gets the grid of the model."""
+    settings = from_options(AfatSettings, "afat", options)
+    return FeatureAlignment(corruptor_for(context.model, context.size), settings, mean=context.mean, std=context.std)

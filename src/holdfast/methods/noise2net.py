@@ -4,9 +4,15 @@ After Hendrycks et al., *The Many Faces of Robustness*, 2021: residual multi-sca
 The widths inside the blocks are ours.
 """
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from holdfast.errors import HoldfastError
+from holdfast.methods.terms import Context, Pass, Term, Views
 
 BLOCKS, SCALES, WIDTH = 4, 4, 4
 STRENGTH = (0.375, 0.75)
@@ -46,3 +52,27 @@ def _random_block(x: Tensor) -> Tensor:
 def _weights(out_channels: int, in_channels: int, kernel: int, like: Tensor) -> Tensor:
     weights = torch.empty(out_channels, in_channels, kernel, kernel)
     return nn.init.kaiming_normal_(weights, nonlinearity="linear").to(like)
+
+
+@dataclass(frozen=True)
+class Noise2Net(Term):
+    """A share of every batch is distorted before anything else looks at it.
+
+    Attributes:
+        share: of the batch, from 0 to 1.
+    """
+
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise HoldfastError(f"noise2net_share must lie between 0 and 1, got {self.share}")
+
+    def prepare(self, images: Tensor, forward: Pass) -> Views:
+        """The images, some of them distorted."""
+        return (noise2net(images, share=self.share, **forward.setting.range) if self.share else images,)
+
+
+def noise2net_term(share: Any, context: Context) -> Noise2Net:
+    """From a recipe's option ``noise2net_share``."""
+    return Noise2Net(share)

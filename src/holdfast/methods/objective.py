@@ -82,8 +82,9 @@ def build_objective(name: str, options: Mapping[str, Any], context: Mapping[str,
         raise HoldfastError(f"unknown objective {name!r}{hint}")
     arguments = inspect.signature(OBJECTIVES[name]).parameters
     known = [argument for argument in arguments if argument not in context]
+    any_option = any(argument.kind is argument.VAR_KEYWORD for argument in arguments.values())  # and checks them itself
     for option in options:
-        if option not in known:
+        if option not in known and not any_option:
             hint = nearest(option, known) or f"; it takes {', '.join(known) or 'none'}"
             raise HoldfastError(f"unknown option {option!r} of objective {name!r}{hint}")
     return OBJECTIVES[name](**options, **{key: value for key, value in context.items() if key in arguments})

@@ -1,12 +1,15 @@
 """Patch-wise augmentation (RVT): every patch of a batch is cropped, flipped or made noisy on its own."""
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.errors import HoldfastError
+from holdfast.methods.objective import Loss
+from holdfast.methods.terms import Context, Pass, Term, Views, from_options
 
 Crops = Literal["released", "per-patch"]
 
@@ -77,3 +80,56 @@ def _sample(patches: Tensor, side: Tensor, centre: Tensor, *, align_corners: boo
     theta[:, :, 2] = centre
     grid = F.affine_grid(theta, list(patches.shape), align_corners=align_corners)
     return F.grid_sample(patches, grid, mode="bilinear", padding_mode="border", align_corners=align_corners)
+
+
+@dataclass(frozen=True)
+class PatchAugmentation(Term):
+    """RVT's second cross-entropy, on patch-wise augmented images.
+
+    Attributes:
+        weight: factor in the objective.
+        patch_size: pixels per patch side.
+        probability: of each operation, on each patch or (released crops) on all of them.
+        crops: ``released``: one coin for all patches and whole pixels, or ``per-patch``: a coin each and any size.
+        discard_gradient: as RVT and RSPC released it: the augmented pass moves BatchNorm's statistics and nothing else;
+            with AFAT it is a joint batch too.
+    """
+
+    weight: float = 1.0
+    patch_size: int = 16
+    probability: float = 0.1
+    crops: Crops = "released"
+    discard_gradient: bool = False
+
+    def __post_init__(self) -> None:
+        if self.crops not in Crops.__args__:  # type: ignore[attr-defined]
+            raise HoldfastError(f"crops of patches must be 'released' or 'per-patch', got {self.crops!r}")
+
+    def prepare(self, images: Tensor, forward: Pass) -> Views:
+        """Show the augmented images in a pass of their own, before all others as released, and put its loss by."""
+        augmented = patch_augment(
+            images,
+            patch_size=self.patch_size,
+            probability=self.probability,
+            crops=self.crops,
+            **forward.setting.range,
+        )
+        forward.keep(self, self._loss(augmented, forward))
+        return (images,)
+
+    def _loss(self, augmented: Tensor, forward: Pass) -> Tensor:
+        if not self.discard_gradient:
+            return forward.setting.task_loss(forward.model(augmented), forward.targets)
+        with torch.no_grad():  # RSPC occludes these images as well: BatchNorm sees both halves
+            outputs = forward.model(forward.show_after(self, augmented))
+            return forward.setting.task_loss(outputs[-len(augmented) :], forward.targets)
+
+    def loss(self, forward: Pass) -> Loss:
+        """The weighted loss of the augmented images."""
+        loss = forward.kept(self)
+        return Loss(self.weight * loss, {"patch_cross_entropy": loss.detach()})
+
+
+def patches_term(options: Any, context: Context) -> PatchAugmentation:
+    """From a recipe's option ``patches``."""
+    return from_options(PatchAugmentation, "patches", options)

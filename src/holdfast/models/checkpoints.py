@@ -15,22 +15,21 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from timm.layers import Mlp
 from timm.models import load_state_dict
 from timm.models._hub import save_for_hf
 from torch import Tensor, nn
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
-from holdfast.models import create_model
-from holdfast.models.fan import FAN
-from holdfast.models.rvt import RVT, ConvMlp, RVTAttention, RVTBlock, resize_mask
+from holdfast.models import create_model, rvt
+from holdfast.models.fan import FAN, published_names
 from holdfast.models.segmenter import Segmenter
 
 logger = logging.getLogger(__name__)
 State = dict[str, Tensor]
 
 EMA_CONTAINERS = ("state_dict_ema", "model_ema")
+ARGUMENTS_FROM_KEYS = {"rvt": rvt.arguments_from_keys}  # by what the names of the models of a file have in common
 DERIVED = ("attn_mask", "relative_position_index")  # follow from the architecture, and from the image size
 
 
@@ -66,9 +65,8 @@ def _load(model: nn.Module, state: State, *, file: str) -> Loaded:
             state = _rename(state)
         elif filter_fn := _timm_filter(model):
             state = filter_fn(state, model)
-        if isinstance(model, RVT):
-            undo = _follow_keys(model, state)
-            state = _resize_masks(state, model)
+        if follow := _beside(type(model).__module__, "follow_keys"):
+            state, undo = follow(model, state)
         state, left_out = _leave_out(state, model)
         _check_fit(state, model, file=file, may_miss={*left_out, *_fresh_head(state, model)})
     except HoldfastError:
@@ -146,15 +144,7 @@ def _rename(state: Mapping[str, Tensor]) -> State:
     """Published spellings → ours: mmseg's prefix, an old name of the positions, fused class attention."""
     if any(key.startswith("backbone.") for key in state):  # an mmseg or mmdet file: the rest is its heads
         state = {key.removeprefix("backbone."): value for key, value in state.items() if key.startswith("backbone.")}
-    renamed: State = {}
-    for published, value in state.items():
-        key = re.sub(r"^pos_embeder\.", "pos_embed.", published)
-        if match := re.fullmatch(r"(cls_attn_blocks\.\d+\.attn)\.qkv\.(weight|bias)", key):
-            for part, third in zip("qkv", value.chunk(3), strict=True):
-                renamed[f"{match[1]}.{part}.{match[2]}"] = third
-        else:
-            renamed[key] = value
-    return renamed
+    return published_names(state)
 
 
 def _segmenter_state(state: Mapping[str, Tensor], model: Segmenter, *, file: str) -> State:
@@ -223,10 +213,9 @@ def architecture_arguments(state: Mapping[str, Tensor], model: str) -> dict[str,
         arguments["num_classes"] = len(state["head.weight"])
     if any(".patch_reasoning." in key or key.endswith(".attn.fc.weight") for key in state):
         arguments["conv_qkv"] = True
-    if "rvt" in model:
-        first = re.compile(r"transformers\.0\.blocks\.\d+\.attn\.att_mask")
-        arguments["masked_blocks"] = sum(first.fullmatch(key) is not None for key in state)
-        arguments["mlp"] = "conv" if "transformers.0.blocks.0.mlp.dwconv.weight" in state else "linear"
+    for family, told in ARGUMENTS_FROM_KEYS.items():
+        if family in model:
+            arguments |= told(state)
     return arguments
 
 
@@ -257,49 +246,16 @@ def _head_keys(model: nn.Module) -> set[str]:
 
 def _timm_filter(model: nn.Module) -> Callable[..., State] | None:
     """timm's own key fix-ups for its own model, which also interpolate positions to the model's resolution."""
-    return getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    return _beside(type(model).__module__, "checkpoint_filter_fn")
 
 
-def _follow_keys(model: RVT, state: Mapping[str, Tensor]) -> list[tuple[nn.Module, str, Any]]:
-    """Give an RVT the masks, MLPs and projections of the file; returns what was there, to put it back."""
-    undo: list[tuple[nn.Module, str, Any]] = []
+def _beside(module: str, name: str) -> Callable[..., Any] | None:
+    """What stands beside a model in its own file, such as timm's ``checkpoint_filter_fn``; None if nothing does.
 
-    def replace(owner: nn.Module, name: str, new: Any) -> None:
-        undo.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, new)
-
-    for name, block in model.named_modules():
-        if not isinstance(block, RVTBlock):
-            continue
-        dim, heads = block.norm1.normalized_shape[0], block.attn.num_heads
-        masked = f"{name}.attn.att_mask" in state
-        conv_qkv = f"{name}.attn.patch_reasoning.0.weight" in state
-        conv_mlp = f"{name}.mlp.dwconv.weight" in state
-        if (masked, conv_qkv) != (block.attn.att_mask is not None, block.attn.conv_qkv):
-            grid = (model.img_size[0] // model.patch_size, model.img_size[1] // model.patch_size) if masked else None
-            replace(block, "attn", _like(model, RVTAttention(dim, heads, mask_grid=grid, conv_qkv=conv_qkv)))
-        if conv_mlp != isinstance(block.mlp, ConvMlp) and f"{name}.mlp.fc1.weight" in state:
-            hidden = len(state[f"{name}.mlp.fc1.weight"])
-            replace(block, "mlp", _like(model, ConvMlp(dim, hidden) if conv_mlp else Mlp(dim, hidden)))
-    return undo
-
-
-def _like(model: nn.Module, module: nn.Module) -> nn.Module:
-    reference = next(model.parameters())
-    return module.to(reference.device, reference.dtype).train(model.training)
-
-
-def _resize_masks(state: Mapping[str, Tensor], model: RVT) -> State:
-    """PAAS masks at the grid of the model; the published ones belong to square grids."""
-
-    def resize(key: str, mask: Tensor) -> Tensor:
-        grid: Any = model.get_submodule(key.rpartition(".")[0]).mask_grid
-        side = round(mask.shape[-1] ** 0.5)
-        if grid[0] * grid[1] == mask.shape[-1]:
-            return mask
-        return resize_mask(mask, old=(side, side), new=grid)
-
-    return {key: resize(key, value) if key.endswith(".att_mask") else value for key, value in state.items()}
+    ``follow_keys(model, state)`` gives one of our models the parts that a file's keys tell of, and returns the state
+    that then fits it, and what was there before.
+    """
+    return getattr(sys.modules[module], name, None)
 
 
 def _check_fit(state: Mapping[str, Tensor], model: nn.Module, *, file: str, may_miss: Iterable[str]) -> None:

@@ -1,6 +1,7 @@
 """AFAT's patch corruption model C: it reads an image and says which patches to occlude.
 
-AFAT (Guo et al.), Eq. 1. Pure functions first; `Corruptor` owns the two weights.
+AFAT (Guo et al.), Sec. 3.1. Pure functions first; `Corruptor` owns the two weights. What is done with its choice, and
+how it learns, stands in methods/afat.py.
 """
 
 import json
@@ -52,38 +53,13 @@ def keep_straight_through(scores: Tensor, ratio: float) -> Tensor:
     return _KeepStraightThrough.apply(scores, ratio)
 
 
-def occlude(images: Tensor, keep: Tensor, noise: Tensor, *, low: Tensor | float, high: Tensor | float) -> Tensor:
-    """Replace the patches that are not kept by noise: clamp(x ⊙ M + δ ⊙ (1 − M), low, high).
-
-    AFAT, Eq. 1. ``keep`` is (B, 1, rows, columns), 1 = keep, and is enlarged to the images' size; ``low`` and ``high``
-    are the values that 0 and 1 have in the space of ``images``.
-    """
+def in_pixels(keep: Tensor, images: Tensor) -> Tensor:
+    """A mask of patches, (B, 1, rows, columns), enlarged to the images' size, (B, 1, H, W)."""
     rows, columns = keep.shape[-2:]
     height, width = images.shape[-2:]
     if height % rows or width % columns:
         raise HoldfastError(f"images of {height}×{width} cannot be divided into a grid of {rows}×{columns} patches")
-    mask = keep.repeat_interleave(height // rows, dim=-2).repeat_interleave(width // columns, dim=-1)  # B 1 H W
-    return torch.clamp(images * mask + noise * (1 - mask), min=_tensor(low, images), max=_tensor(high, images))
-
-
-def alignment(corrupted: list[Tensor], clean: list[Tensor]) -> Tensor:
-    """How far the blocks' features moved: the blocks' mean squared errors, averaged.
-
-    AFAT, Eq. 2; as released: the element mean rather than the squared norm, and a denominator of L + 1e-4.
-    """
-    if len(corrupted) != len(clean) or not clean:
-        raise HoldfastError(f"alignment needs the same blocks twice, got {len(corrupted)} and {len(clean)} features")
-    return mean_error(block_errors(corrupted, clean))
-
-
-def block_errors(corrupted: list[Tensor], clean: list[Tensor]) -> list[Tensor]:
-    """The mean squared error of every block's features; neither side is detached."""
-    return [nn.functional.mse_loss(a, b) for a, b in zip(corrupted, clean, strict=True)]
-
-
-def mean_error(errors: list[Tensor]) -> Tensor:
-    """The released denominator: L + 1e-4."""
-    return torch.stack(errors).sum() / (len(errors) + 1e-4)
+    return keep.repeat_interleave(height // rows, dim=-2).repeat_interleave(width // columns, dim=-1)
 
 
 class Corruptor(nn.Module):
@@ -149,7 +125,3 @@ def load_corruptor(path: str | Path) -> Corruptor:
             f"{str(path)!r} must be a corruptor's file (save_corruptor); it is none ({reason})"
         ) from error
     return corruptor
-
-
-def _tensor(bound: Tensor | float, like: Tensor) -> Tensor:
-    return torch.as_tensor(bound, dtype=like.dtype, device=like.device)

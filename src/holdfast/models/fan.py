@@ -3,7 +3,8 @@
 Names, state-dict keys and arithmetic are the published ones; docs/fan.md lists where paper and code differ.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -515,3 +516,19 @@ def fan_nano(pretrained: bool = False, **kwargs: Any) -> FAN:
 def fan_nano_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
     """A FAN-Hybrid for 32-px images: 8×8 tokens, 0.9 M parameters. Ours, not published."""
     return create_fan("fan_nano_hybrid", pretrained, kwargs)
+
+
+# ---------------------------------------------------------------------- published checkpoints
+
+
+def published_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Published spellings → ours: an old name of the positions, fused class attention."""
+    renamed = {}
+    for published, value in state.items():
+        key = re.sub(r"^pos_embeder\.", "pos_embed.", published)
+        if match := re.fullmatch(r"(cls_attn_blocks\.\d+\.attn)\.qkv\.(weight|bias)", key):
+            for part, third in zip("qkv", value.chunk(3), strict=True):
+                renamed[f"{match[1]}.{part}.{match[2]}"] = third
+        else:
+            renamed[key] = value
+    return renamed

@@ -3,7 +3,8 @@
 ``_plus`` models have position-aware attention scaling (PAAS): a learned mask multiplies the attention scores.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -390,3 +391,59 @@ def rvt_base_plus(pretrained: bool = False, **kwargs: Any) -> RVT:
 def rvt_nano(pretrained: bool = False, **kwargs: Any) -> RVT:
     """An RVT* for 32-px images: 8×8 tokens, 0.9 M parameters. Ours, not published."""
     return create_rvt("rvt_nano", pretrained, kwargs)
+
+
+# ---------------------------------------------------------------------- published checkpoints
+
+
+def arguments_from_keys(state: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What the keys of a file say about masks and MLPs, as arguments of an RVT."""
+    first = re.compile(r"transformers\.0\.blocks\.\d+\.attn\.att_mask")
+    return {
+        "masked_blocks": sum(first.fullmatch(key) is not None for key in state),
+        "mlp": "conv" if "transformers.0.blocks.0.mlp.dwconv.weight" in state else "linear",
+    }
+
+
+def follow_keys(model: RVT, state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[tuple[nn.Module, str, Any]]]:
+    """Give an RVT the masks, MLPs and projections of a file; returns the file's state with masks at the model's grid,
+    and what was there before, to put it back.
+    """
+    undo: list[tuple[nn.Module, str, Any]] = []
+
+    def replace(owner: nn.Module, name: str, new: Any) -> None:
+        undo.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, new)
+
+    for name, block in model.named_modules():
+        if not isinstance(block, RVTBlock):
+            continue
+        dim, heads = block.norm1.normalized_shape[0], block.attn.num_heads
+        masked = f"{name}.attn.att_mask" in state
+        conv_qkv = f"{name}.attn.patch_reasoning.0.weight" in state
+        conv_mlp = f"{name}.mlp.dwconv.weight" in state
+        if (masked, conv_qkv) != (block.attn.att_mask is not None, block.attn.conv_qkv):
+            grid = (model.img_size[0] // model.patch_size, model.img_size[1] // model.patch_size) if masked else None
+            replace(block, "attn", _like(model, RVTAttention(dim, heads, mask_grid=grid, conv_qkv=conv_qkv)))
+        if conv_mlp != isinstance(block.mlp, ConvMlp) and f"{name}.mlp.fc1.weight" in state:
+            hidden = len(state[f"{name}.mlp.fc1.weight"])
+            replace(block, "mlp", _like(model, ConvMlp(dim, hidden) if conv_mlp else Mlp(dim, hidden)))
+    return _resize_masks(state, model), undo
+
+
+def _like(model: nn.Module, module: nn.Module) -> nn.Module:
+    reference = next(model.parameters())
+    return module.to(reference.device, reference.dtype).train(model.training)
+
+
+def _resize_masks(state: Mapping[str, Tensor], model: RVT) -> dict[str, Tensor]:
+    """PAAS masks at the grid of the model; the published ones belong to square grids."""
+
+    def resize(key: str, mask: Tensor) -> Tensor:
+        grid: Any = model.get_submodule(key.rpartition(".")[0]).mask_grid
+        side = round(mask.shape[-1] ** 0.5)
+        if grid[0] * grid[1] == mask.shape[-1]:
+            return mask
+        return resize_mask(mask, old=(side, side), new=grid)
+
+    return {key: resize(key, value) if key.endswith(".att_mask") else value for key, value in state.items()}

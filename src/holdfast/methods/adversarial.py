@@ -1,0 +1,46 @@
+"""Adversarial training: the images of a step are attacked first, and trained on (Madry et al. 2018)."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from holdfast.attacks import GradientAttack, PixelModel, perturb
+from holdfast.errors import HoldfastError
+from holdfast.methods.objective import Loss
+from holdfast.methods.terms import Context, Pass, Term, from_options
+
+
+@dataclass(frozen=True)
+class AdversarialTraining(Term):
+    """Cross-entropy on adversarial images instead of, or beside, the clean ones.
+
+    Attributes:
+        attack: the inner maximisation, in units of [0, 1] pixels.
+        weight: of the adversarial images.
+        clean_weight: of the clean images; 0 trains on adversarial ones alone (Madry et al. 2018).
+    """
+
+    attack: GradientAttack = field(default_factory=lambda: GradientAttack(eps=1 / 255, alpha=0.5 / 255, steps=5))
+    weight: float = 1.0
+    clean_weight: float = 0.0
+
+    def loss(self, forward: Pass) -> Loss:
+        """The weighted loss of the attacked images, in a pass of their own after the clean ones'."""
+        setting, images, targets = forward.setting, forward.images, forward.targets
+        mean, std = setting.mean.to(images), setting.std.to(images)
+        pixels = (images * std + mean).clamp(0, 1)
+        wrapped = PixelModel(forward.model, mean=setting.mean.flatten().tolist(), std=setting.std.flatten().tolist())
+        seed = int(torch.randint(2**31, ()))  # the loop's own generator: another start in every step
+        attacked = perturb(self.attack, wrapped.to(images.device), pixels, targets, seed=seed, goal=setting.goal)
+        loss = setting.task_loss(forward.model((attacked - mean) / std), targets)
+        return Loss(self.weight * loss, {"adversarial_cross_entropy": loss.detach()})
+
+
+def adversarial_term(options: Any, context: Context) -> AdversarialTraining:
+    """From a recipe's option ``adversarial``: the attack's values, ``weight`` and ``clean_weight``."""
+    if not isinstance(options, dict):
+        raise HoldfastError(f"options of 'adversarial' must be a table such as {{steps: 5}}, got {options!r}")
+    attack = dict(options)
+    weights = {name: attack.pop(name) for name in ("weight", "clean_weight") if name in attack}
+    return AdversarialTraining(attack=from_options(GradientAttack, "adversarial", attack), **weights)

@@ -1,0 +1,113 @@
+"""Knowledge distillation: a teacher's answers as further targets, its classes (hard) or its probabilities (soft).
+
+After DeiT (Touvron et al., ICML 2021, Sec. 3), the form behind FAN's Table 2. Ours is without a distillation token: the
+one head learns from both, so that it suits every backbone.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from timm.data import resolve_data_config
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from holdfast.errors import HoldfastError
+from holdfast.methods.objective import Loss
+from holdfast.methods.terms import Context, Pass, Term, from_options
+
+Kind = Literal["hard", "soft"]
+WEIGHTS = {"hard": 0.5, "soft": 0.1}  # as published
+
+
+def hard_distillation(student: Tensor, teacher: Tensor) -> Tensor:
+    """Cross-entropy with the classes that the teacher decides for (DeiT, Eq. 3)."""
+    return F.cross_entropy(student, teacher.argmax(dim=1))
+
+
+def soft_distillation(student: Tensor, teacher: Tensor, *, temperature: float = 3.0) -> Tensor:
+    """τ² · KL(teacher ‖ student) of the probabilities at temperature τ, mean over images (DeiT, Eq. 2; Hinton 2015)."""
+    ours, theirs = (F.log_softmax(logits / temperature, dim=1) for logits in (student, teacher))
+    return temperature**2 * F.kl_div(ours, theirs, reduction="none", log_target=True).sum(dim=1).mean()
+
+
+@dataclass(frozen=True, eq=False)
+class Distillation(Term):
+    """(1 − α) · the task's loss + α · distillation.
+
+    Attributes:
+        teacher: any classifier of timm's kind; it is frozen, in evaluation mode, and sees the clean images of the step
+            in its own size and normalisation.
+        kind: ``hard`` or ``soft``.
+        weight: α; None for the published one, 0.5 hard and 0.1 soft.
+        temperature: τ of the soft form.
+    """
+
+    teacher: nn.Module
+    kind: Kind = "hard"
+    weight: float | None = None
+    temperature: float = 3.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in WEIGHTS:
+            raise HoldfastError(f"kind of distillation must be 'hard' or 'soft', got {self.kind!r}")
+        if not 0 <= self.alpha <= 1:
+            raise HoldfastError(f"weight of distillation must lie between 0 and 1, got {self.weight}")
+        if self.temperature <= 0:
+            raise HoldfastError(f"temperature of distillation must be positive, got {self.temperature}")
+        self.teacher.eval().requires_grad_(False)
+
+    @property
+    def alpha(self) -> float:
+        """The weight that is used."""
+        return WEIGHTS[self.kind] if self.weight is None else self.weight
+
+    @property
+    def clean_weight(self) -> float:
+        """1 − α."""
+        return 1 - self.alpha
+
+    def loss(self, forward: Pass) -> Loss:
+        """The weighted distillation loss, and how often student and teacher agree."""
+        answers = self.answers(forward.images, mean=forward.setting.mean, std=forward.setting.std)
+        check_classes(teacher=answers.shape[1], student=forward.outputs.shape[1])
+        if self.kind == "hard":
+            loss = hard_distillation(forward.outputs, answers)
+        else:
+            loss = soft_distillation(forward.outputs, answers, temperature=self.temperature)
+        agreement = (forward.outputs.argmax(dim=1) == answers.argmax(dim=1)).float().mean()
+        return Loss(self.alpha * loss, {"distillation": loss.detach(), "teacher_agreement": agreement})
+
+    @torch.no_grad()
+    def answers(self, images: Tensor, *, mean: Tensor, std: Tensor) -> Tensor:
+        """The teacher's logits for images that were normalised with ``mean`` and ``std``, (C, 1, 1)."""
+        wanted = resolve_data_config(model=self.teacher)
+        pixels = images * std.to(images) + mean.to(images)
+        if tuple(images.shape[-2:]) != tuple(wanted["input_size"][-2:]):
+            size = list(wanted["input_size"][-2:])
+            pixels = F.interpolate(pixels, size, mode="bicubic", antialias=True, align_corners=False)
+        own_mean, own_std = (pixels.new_tensor(wanted[name]).view(-1, 1, 1) for name in ("mean", "std"))
+        return self.teacher.to(images.device)((pixels - own_mean) / own_std)
+
+
+def check_classes(*, teacher: int, student: int) -> None:
+    """Refuse a teacher of other classes."""
+    if teacher != student:
+        raise HoldfastError(f"teacher of distillation must know the model's {student} classes, got one of {teacher}")
+
+
+def distillation_term(options: Any, context: Context) -> Distillation:
+    """From a recipe's option ``distillation``; ``teacher`` is any model spec, such as ``timm:NAME`` or ``run:DIR``."""
+    from holdfast.models.specs import load_model
+
+    teacher = options.get("teacher") if isinstance(options, dict) else None
+    if not isinstance(teacher, str):
+        raise HoldfastError(
+            f"distillation.teacher must name a model (timm:NAME, timm:NAME@FILE, run:DIR), got {teacher}"
+        )
+    loaded = load_model(teacher).model
+    term = from_options(Distillation, "distillation", {**options, "teacher": loaded})
+    known: list[Any] = [getattr(model, "num_classes", None) for model in (loaded, context.model)]
+    if None not in known:
+        check_classes(teacher=known[0], student=known[1])
+    return term
