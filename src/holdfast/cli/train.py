@@ -58,7 +58,7 @@ def run(arguments: Namespace) -> int:
         name = signal.Signals(result.stopped_by).name
         console.print(f"stopped by {name} after step {result.step}; go on with: holdfast train --out {out} --resume")
         return EXIT_SIGNAL + result.stopped_by
-    score = f", best clean accuracy {result.best:.2f} %" if result.best is not None else ""
+    score = f", best validation score {result.best:.2f} %" if result.best is not None else ""
     console.print(f"finished after {result.step} steps{score}: {out}", highlight=False)
     return 0
 

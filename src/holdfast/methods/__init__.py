@@ -2,6 +2,7 @@
 
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
+from holdfast.methods.detection import detection_losses
 from holdfast.methods.noise2net import noise2net
 from holdfast.methods.objective import OBJECTIVES, CrossEntropy, Loss, Objective, Player, build_objective
 from holdfast.methods.patch_augment import patch_augment
@@ -12,10 +13,12 @@ from holdfast.methods.tora import TradeOff, begin_phase, tora_objective
 OBJECTIVES["pixel_cross_entropy"] = PixelCrossEntropy
 OBJECTIVES["robust"] = robust_objective
 OBJECTIVES["tora"] = tora_objective
+OBJECTIVES["detection"] = lambda: detection_losses
 
 METHODS = {  # as a recipe names them, under objective.name or as options of the objective `robust`
     "cross_entropy": "plain cross-entropy, hard or soft targets",
     "pixel_cross_entropy": "cross-entropy of label maps, divided by the labelled pixels or, as published, by all",
+    "detection": "the losses that a detector returns, summed",
     "robust: adl": "attention diversification loss against overfocusing (TAP+ADL)",
     "robust: afat": "features aligned against the patches that a corruption model picks (AFAT, RSPC)",
     "robust: patches": "a second cross-entropy on patch-wise augmented images (RVT)",
@@ -42,6 +45,7 @@ __all__ = [
     "begin_phase",
     "build_objective",
     "corruptor_for",
+    "detection_losses",
     "noise2net",
     "patch_augment",
     "pixel_cross_entropy",
