@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.evaluation.evaluate import evaluate
     from holdfast.models import create_model
     from holdfast.models.checkpoints import load_checkpoint
+    from holdfast.models.detector import detector
     from holdfast.models.segmenter import segmenter
     from holdfast.models.tap import add_tap
     from holdfast.models.tora import tora
@@ -30,6 +31,7 @@ _HOME = {
     "segmenter": "holdfast.models.segmenter",
     "slide": "holdfast.models.windows",
     "add_tap": "holdfast.models.tap",
+    "detector": "holdfast.models.detector",
     "tora": "holdfast.models.tora",
     "load_checkpoint": "holdfast.models.checkpoints",
     "train": "holdfast.training.loop",
@@ -45,6 +47,7 @@ __all__ = [
     "add_tap",
     "analyze",
     "create_model",
+    "detector",
     "evaluate",
     "load_checkpoint",
     "report",

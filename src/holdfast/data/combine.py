@@ -93,7 +93,7 @@ def turned_images(source: Source) -> int:
 
 
 def stratified_subset(source: Source, size: float, *, seed: int) -> Subset:
-    """A seeded random subset with every class in its share: a count (≥ 1), or a fraction (< 1)."""
+    """A seeded random subset: a count (≥ 1), or a fraction (< 1); every class in its share, if images have one."""
     total = len(source)
     count = round(size * total) if 0 < size < 1 else int(size)
     if size <= 0 or count < 1 or count > total or (size > 1 and size != count):
@@ -102,6 +102,11 @@ def stratified_subset(source: Source, size: float, *, seed: int) -> Subset:
     shares = _shares(np.bincount(targets, minlength=len(source.classes)), count)
     chosen = [_draw(np.flatnonzero(targets == label), n, [seed, label]) for label, n in enumerate(shares)]
     return Subset(source, np.sort(np.concatenate(chosen)))
+
+
+def _any(source: Any) -> Any:
+    """A source of any task; one that has not got what is asked for says so by AttributeError."""
+    return source
 
 
 def _shares(counts: np.ndarray, wanted: int) -> np.ndarray:
@@ -115,7 +120,7 @@ def _shares(counts: np.ndarray, wanted: int) -> np.ndarray:
 
 def _of_parts(whole: Any, name: str, inner: str) -> Any:
     """What a combination has from what it is made of: its task, and how its images are prepared."""
-    if name in ("task", "box", "numbers") and inner in whole.__dict__:
+    if name in ("task", "box", "numbers", "category_ids") and inner in whole.__dict__:
         made_of = whole.__dict__[inner]
         return getattr(made_of[0] if isinstance(made_of, tuple) else made_of, name)
     raise AttributeError(f"{type(whole).__name__!r} object has no attribute {name!r}")

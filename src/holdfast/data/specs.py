@@ -12,10 +12,12 @@ from holdfast.data.arrays import open_npz
 from holdfast.data.camvid import open_camvid
 from holdfast.data.cifar import open_cifar, open_cifar10, open_cifar100
 from holdfast.data.cityscapes import open_cityscapes
+from holdfast.data.coco import open_coco
 from holdfast.data.combine import Joined, Subset
 from holdfast.data.digits import open_digits
 from holdfast.data.folders import open_folder
 from holdfast.data.masks import open_masks
+from holdfast.data.scene_objects import open_scene_objects
 from holdfast.data.scenes import open_scenes
 from holdfast.data.source import Source, check_not_empty
 from holdfast.data.stored import is_official
@@ -61,6 +63,14 @@ SOURCES: dict[str, Kind] = {
         "CIFAR-10's training images also where others take the test set: cifar10-train:[45000:] holds some out",
         partial(_open_cifar_training_images, kind="cifar10"),
         downloads=True,
+    ),
+    "coco": Kind(
+        "coco:IMAGES,ANNOTATIONS", "objects in COCO's format: a folder and a JSON file", open_coco, needs_path=True
+    ),
+    "scene-objects": Kind(
+        "scene-objects[:SPLIT,HxW,COUNT]",
+        "digits to be found in drawn scenes, with boxes and masks, embedded",
+        open_scene_objects,
     ),
 }
 # images 40000 to 44999 of a source

@@ -107,13 +107,14 @@ def evaluate(
     loaded = load_model(model)
     if window is not None:
         loaded = replace(loaded, model=windowed(loaded.model, window, stride))
+    asked = adapted(loaded.model, opened)
     wanted = model_input(loaded.model, size=size, mean=mean, std=std, interpolation=interpolation)
     steps = opened.task.steps(opened.pictures, wanted, preset=_preset(preset, opened), stored_jpeg=stored_jpeg)
     plan = make_plan(names, opened, steps=steps, extra=extra, limit=limit)
     where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
-    with together() as processes, _evaluation_mode(loaded.model):
+    with together() as processes, _evaluation_mode(asked):
         precision = _precision(amp, where)
-        judge = Judge(loaded.model, steps=steps, device=where, amp=precision)
+        judge = Judge(asked, steps=steps, device=where, amp=precision)
         restricted = any(cell.restricted_to for cell in plan.cells)
         if not classes_differ:
             check_known_classes(loaded.classes, opened.pictures, data=opened.spec)
@@ -315,6 +316,12 @@ def _preset(asked: str | None, data: EvaluationData) -> str | None:
     if asked not in (None, data.stored.preset):
         raise HoldfastError(f"preset of {data.spec!r} is {data.stored.preset!r} by its making, got {asked!r}")
     return data.stored.preset
+
+
+def adapted(model: nn.Module, data: EvaluationData) -> nn.Module:
+    """The model as the data must ask it: itself, unless the task has a say."""
+    adapt = getattr(data.task, "adapted", None)
+    return model if adapt is None else adapt(model, data.pictures)
 
 
 def choose_device(asked: str, model: nn.Module, *, fixed: bool) -> torch.device:

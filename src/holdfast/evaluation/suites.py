@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from holdfast.evaluation.attacking import fitting_definition
 from holdfast.evaluation.cells import Cell, Plan, limited, shared_plan, stored_plan
 from holdfast.evaluation.making import AsTheyAre, Corrupted, Film, Perturbed, Stored
 from holdfast.evaluation.protocol import Steps
+from holdfast.metrics.average_precision import COCO_C, COCO_C_FAN
 from holdfast.metrics.iou import SEVERITY_RULES
 from holdfast.names import chosen_names, file_name
 from holdfast.records.cells import (
@@ -64,10 +66,13 @@ SUITES: dict[str, str] = {
     "corruptions": "15 corruptions × 5 severities, on the fly (--extra: 19 × 5; of label maps the 16 of Cityscapes-C)",
     "cityscapes-c": "Cityscapes-C: 16 corruptions, noise at severities 1–3, on the fly or from cityscapes-c:DIR",
     "own-corruptions": "every corruption that you registered × 5 severities, on the fly",
+    "coco-c": "COCO-C: 15 corruptions × 5 severities of objects' images at their own size (Michaelis et al.)",
+    "coco-c-fan": "the 16 kinds of FAN's Table 14 × 5 severities, likewise; not comparable with coco-c",
     "perturbations": "10 perturbation sequences (--extra: 14), on the fly or from imagenet-p:DIR, cifar10-p:DIR",
     **STORED,
     **{name: _ATTACK_LINES.get(name, f"the attack {type(attack).__name__}") for name, attack in ATTACKS.items()},
 }
+OF_OBJECTS = ("coco-c", "coco-c-fan")
 OFFICIAL, ON_THE_FLY = "official", "on-the-fly"
 CellsOf = Callable[[str, Any, Steps, bool], Iterable[Cell]]  # of a suite's name, a source, its steps, extra or not
 
@@ -151,6 +156,10 @@ def check_suites(names: Sequence[str], data: EvaluationData) -> None:
                 f"suite {name!r} cannot be measured on the stored set {data.spec!r}, "
                 f"which is scored by the suite {data.stored.suite!r}"
             )
+        if name in OF_OBJECTS and data.task.name != "detection":
+            raise HoldfastError(
+                f"suite {name!r} needs data with objects, such as coco:IMAGES,ANNOTATIONS, got {data.spec!r}"
+            )
         if data.stored is None and name in STORED:
             needed = STORED[name].rpartition("--data ")[2]
             raise HoldfastError(f"suite {name!r} needs the stored set, --data {needed}, got {data.spec!r}")
@@ -184,6 +193,10 @@ def _cityscapes_c(name: str, source: Source, steps: Steps, extra: bool) -> Itera
     if task_of(source).name != "segmentation":
         raise HoldfastError("suite 'cityscapes-c' needs label maps, such as cityscapes:DIR or scenes")
     yield from _corruption_cells(name, source, steps, SEVERITY_RULES["paper"])
+
+
+def _kinds(name: str, source: Source, steps: Steps, extra: bool, *, kinds: Sequence[str]) -> Iterator[Cell]:
+    yield from _corruption_cells(name, source, steps, dict.fromkeys(kinds, SEVERITIES))
 
 
 def _corruption_cells(
@@ -227,6 +240,8 @@ _CELLS: dict[str, CellsOf] = {
     "clean": _clean,
     "corruptions": _corrupted,
     "cityscapes-c": _cityscapes_c,
+    "coco-c": partial(_kinds, kinds=COCO_C),
+    "coco-c-fan": partial(_kinds, kinds=COCO_C_FAN),
     "perturbations": _sequences,
     "own-corruptions": _own_corruptions,
 }

@@ -3,6 +3,7 @@
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.adversarial import AdversarialTraining
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
+from holdfast.methods.detection import detection_losses
 from holdfast.methods.distillation import Distillation
 from holdfast.methods.noise2net import Noise2Net, noise2net
 from holdfast.methods.objective import OBJECTIVES, CrossEntropy, Loss, Objective, Player, build_objective
@@ -15,6 +16,7 @@ from holdfast.methods.tora import TradeOff, begin_phase, tora_objective
 OBJECTIVES["pixel_cross_entropy"] = PixelCrossEntropy
 OBJECTIVES["robust"] = robust_objective
 OBJECTIVES["tora"] = tora_objective
+OBJECTIVES["detection"] = lambda: detection_losses
 
 
 def methods() -> dict[str, str]:
@@ -22,6 +24,7 @@ def methods() -> dict[str, str]:
     return {
         "cross_entropy": "plain cross-entropy, hard or soft targets",
         "pixel_cross_entropy": "cross-entropy of label maps, divided by the labelled pixels or, as published, by all",
+        "detection": "the losses that a detector returns, summed",
         **{f"robust: {name}": entry.line for name, entry in TERMS.items()},
         "tora": "adapters on a frozen ViT, trained for λ · robust + (1 − λ) · clean cross-entropy (TORA-ViT)",
     }
@@ -53,6 +56,7 @@ __all__ = [
     "begin_phase",
     "build_objective",
     "corruptor_for",
+    "detection_losses",
     "methods",
     "noise2net",
     "patch_augment",

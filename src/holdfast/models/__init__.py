@@ -26,4 +26,5 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
     return timm.create_model(name, **kwargs)
 
 
+from holdfast.models import detector as _detector  # noqa: E402, F401 - builds its encoder with create_model
 from holdfast.models import segmenter as _segmenter  # noqa: E402, F401 - builds its encoder with create_model

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.models import create_model, rvt
+from holdfast.models.detector import Detector
 from holdfast.models.fan import FAN, published_names
 from holdfast.models.segmenter import Segmenter
 
@@ -53,7 +54,18 @@ def load_checkpoint(model: nn.Module, path: str | Path, *, ema: bool | None = No
         ema: True takes the averaged weights and insists on them, False the plain ones, None what the file has, averaged
             first.
     """
-    return _load(model, read_weights(path, ema=ema), file=Path(path).name)
+    state, file = read_weights(path, ema=ema), Path(path).name
+    if isinstance(model, Detector) and not any(key.startswith("roi_heads.") for key in state):
+        return _load_encoder(model.encoder, state, file=file)
+    return _load(model, state, file=file)
+
+
+def _load_encoder(encoder: nn.Module, state: State, *, file: str) -> Loaded:
+    """A classifier's weights into the encoder of a detector, which has neither its head nor its last norm."""
+    own = encoder.state_dict()
+    lost = tuple(f"{name}." for name in ("norm", "fc_norm", "head", "cls_attn_blocks", "cls_token"))
+    kept = {key: value for key, value in _rename(state).items() if key in own or not f"{key}.".startswith(lost)}
+    return _load(encoder, kept, file=file)
 
 
 def _load(model: nn.Module, state: State, *, file: str) -> Loaded:
@@ -61,7 +73,7 @@ def _load(model: nn.Module, state: State, *, file: str) -> Loaded:
     try:
         if isinstance(model, Segmenter):
             state = _segmenter_state(state, model, file=file)
-        elif type(model).__module__.startswith("holdfast."):
+        elif type(model).__module__.startswith("holdfast.") and not isinstance(model, Detector):
             state = _rename(state)
         elif filter_fn := _timm_filter(model):
             state = filter_fn(state, model)

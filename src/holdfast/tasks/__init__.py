@@ -14,6 +14,7 @@ from holdfast.tasks.task import Task
 TASKS: dict[str, str | Task] = {
     CLASSIFICATION: "holdfast.tasks.classification:TASK",
     "segmentation": "holdfast.tasks.segmentation:TASK",
+    "detection": "holdfast.tasks.detection:TASK",
 }
 
 

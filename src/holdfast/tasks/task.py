@@ -1,7 +1,8 @@
 """The seam of tasks: all that evaluation, training, records and reports must ask about an answer.
 
 Nothing else knows that an image has one label. The methods stand in the order in which an image passes them; those of
-the last part need no torch and must be importable without it, because reports read records alone.
+the last part need no torch and must be importable without it, because reports read records alone. A task may also have
+``adapted(model, source)``: the model as these data must ask it (detectors that answer with COCO's category ids).
 """
 
 from collections.abc import Mapping, Sequence

@@ -170,6 +170,9 @@ def open_sources(recipe: DataRecipe, *, seed: int) -> tuple[Source, Source]:
     """The training and validation images of a recipe, of the same classes."""
     train = open_data(recipe.train, split="train", download=recipe.download, exif=recipe.exif)
     val = open_data(recipe.val, split="val", download=recipe.download, exif=recipe.exif)
+    if task_of(train) is not task_of(val):
+        names = f"{task_of(train).name} and {task_of(val).name}"
+        raise HoldfastError(f"data.train and data.val must be of one task, got {names}")
     check_same_classes(train, val)
     if recipe.train_subset is not None:
         train = stratified_subset(train, recipe.train_subset, seed=seed)
@@ -245,9 +248,11 @@ def build_schedule(
         return poly_schedule(optimizer, steps=length or epochs * steps, warmup=recipe.warmup_steps), epochs
     scheduler, total_epochs = create_scheduler_v2(
         optimizer,
-        sched="cosine",
+        sched="multistep" if recipe.drops else "cosine",
+        decay_milestones=recipe.drops,
+        decay_rate=0.1,
         num_epochs=epochs,
-        warmup_epochs=recipe.warmup_epochs,
+        warmup_epochs=recipe.warmup_epochs,  # type: ignore[arg-type]  # a part of an epoch does as well
         warmup_lr=recipe.warmup_lr,
         min_lr=recipe.min_lr,
         cooldown_epochs=recipe.cooldown_epochs,

@@ -37,9 +37,12 @@ class Item(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Images (B, 3, H, W), their targets as the task batches them, and the sentences about unreadable images."""
+    """Images (B, 3, H, W), their targets as the task batches them, and the sentences about unreadable images.
 
-    images: Tensor
+    Images of different sizes stay a list.
+    """
+
+    images: Tensor | list[Tensor]
     targets: Any
     unreadable: list[str]
 
@@ -135,10 +138,16 @@ def collate(items: list[Item], *, task: Task) -> Batch:
     """Stack what could be read."""
     read = [item for item in items if item.image is not None]
     return Batch(
-        torch.stack([item.image for item in read if item.image is not None]) if read else torch.empty(0),
+        _together([item.image for item in read if item.image is not None]),
         task.collate([item.target for item in read]),
         [sentence for item in items for sentence in item.unreadable],
     )
+
+
+def _together(images: list[Tensor]) -> Tensor | list[Tensor]:
+    if not images:
+        return torch.empty(0)
+    return torch.stack(images) if len({image.shape for image in images}) == 1 else images
 
 
 class Unreadable:

@@ -168,7 +168,7 @@ def train_step(stage: Stage, batches: list[Batch], *, step: int, epoch: int) -> 
     accelerator, recipe = stage.accelerator, stage.recipe
     figures: dict[str, Tensor] = {}
     for number, batch in enumerate(batches):
-        images = batch.images.to(accelerator.device, non_blocking=True)
+        images = send_to_device(batch.images, accelerator.device, non_blocking=True)
         targets = send_to_device(batch.targets, accelerator.device, non_blocking=True)
         last = number == len(batches) - 1
         reseed(For.STEP, recipe.seed, step, number, accelerator.process_index)
@@ -224,7 +224,7 @@ def scores_of(model: nn.Module, stage: Stage, unreadable: Unreadable) -> dict[st
         unreadable.check(batch)
         if len(batch.images) > 0:
             with stage.accelerator.autocast():
-                output = model(batch.images.to(device))
+                output = model(send_to_device(batch.images, device))
             counts = counts + task.tally(output, send_to_device(batch.targets, device))
     return task.validation_scores(stage.accelerator.reduce(counts, reduction="sum"))
 

@@ -86,6 +86,9 @@ class AugmentRecipe:
         smoothing: label smoothing.
         joint: how images with label maps are varied instead, arguments of JointAugmentation; null for its defaults.
         repeats: copies of every image in an epoch of unchanged length (repeated augmentation).
+        object_crop: of detection: probability of a smaller scale and a random crop, before the detector's own scale.
+        object_scales: of detection: the short sides that are drawn from before such a crop.
+        object_crop_sides: of detection: smallest and largest side of such a crop.
     """
 
     crop: Literal["resized", "pad", "none"] = "resized"
@@ -110,6 +113,9 @@ class AugmentRecipe:
     smoothing: float = 0.0
     joint: dict[str, Any] | None = None
     repeats: int = 1
+    object_crop: float = 0.0
+    object_scales: tuple[int, ...] = (400, 500, 600)
+    object_crop_sides: tuple[int, int] = (384, 600)
 
 
 @dataclass(frozen=True)
@@ -178,25 +184,27 @@ class OptimizerRecipe:
 
 @dataclass(frozen=True)
 class ScheduleRecipe:
-    """A cosine with a linear warm-up, or the linear fall of the published segmentors.
+    """A cosine with a linear warm-up, steps, or the linear fall of the published segmentors.
 
     Args:
         shape: cosine, or poly: linear to 0 behind a warm-up of warmup_steps; then only warmup_steps counts below.
         warmup_steps: steps of poly's warm-up.
-        warmup_epochs: epochs of warm-up, counted within the cosine, as in timm.
+        warmup_epochs: epochs of warm-up, counted within the cosine, as in timm; also a part of one.
         warmup_lr: learning rate of the first step.
         min_lr: learning rate at the end.
         cooldown_epochs: further epochs at min_lr.
         every: change the learning rate every step, or every epoch (as timm 0.5 did).
+        drops: epochs after which the learning rate falls to a tenth, instead of the cosine.
     """
 
     shape: Literal["cosine", "poly"] = "cosine"
     warmup_steps: int = 1500
-    warmup_epochs: int = 5
+    warmup_epochs: int | float = 5
     warmup_lr: float = 1e-6
     min_lr: float = 1e-6
     cooldown_epochs: int = 0
     every: Literal["step", "epoch"] = "step"
+    drops: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ RULES: dict[str, Rule] = {
     "augment.mix_off_epoch": AT_LEAST_0,
     "augment.smoothing": BELOW_1,
     "augment.repeats": AT_LEAST_1,
+    "augment.object_crop": PROBABILITY,
+    "augment.object_crop_sides": RANGE,
     "optimizer.lr": POSITIVE,
     "optimizer.lr_base_batch": AT_LEAST_1,
     "optimizer.weight_decay": AT_LEAST_0,
@@ -90,6 +92,10 @@ def check_values(recipe: Recipe) -> None:
             raise HoldfastError(f"{path} must be {rule.words}, got {value}")
     if (recipe.tora is not None) != (recipe.objective.name == "tora"):
         raise HoldfastError("objective.name tora and the section tora belong together, got one without the other")
+    if (recipe.model.name == "detector") != (recipe.objective.name == "detection"):
+        raise HoldfastError(
+            "objective.name detection and model.name detector belong together, got one without the other"
+        )
     if recipe.tora is not None and recipe.model.init is None:
         raise HoldfastError("model.init must say which pretrained model TORA adapts (--init), got null")
     mixes = recipe.augment.mixup > 0 or recipe.augment.cutmix > 0

@@ -8,6 +8,7 @@ import numpy as np
 from holdfast.corruptions.catalog import ALL, SEVERITIES, table_group
 from holdfast.reporting.entries import DataSet, Entry
 from holdfast.reporting.text import NOT_MEASURED, kind_label, number
+from holdfast.tasks import task_named
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class HeatMap:
     entry: Entry
     severities: Sequence[int]
     groups: Sequence[HeatGroup]
+
+    @property
+    def words(self) -> str:
+        """What the numbers are."""
+        return getattr(task_named(self.entry.records.task), "per_image", "Percent of the images classified correctly")
 
 
 def heat_maps(data: DataSet) -> list[HeatMap]:

@@ -30,10 +30,13 @@ def _alone(entry: Entry, data: str) -> Sentence:
     corrupted = next((score for score in entry.summary if _is_corrupted(score)), None)
     if corrupted:
         parts.append(f"{number(corrupted.value)} % of the corrupted ones")
-    says = ("classifies", "correctly") if entry.records.task == CLASSIFICATION else ("gets", "right")
     text = f"{entry.name} on {data}"
-    if parts:
-        text = f"On {data}, {entry.name} {says[0]} {' and '.join(parts)} {says[1]}"
+    if parts and entry.records.task == CLASSIFICATION:
+        text = f"On {data}, {entry.name} classifies {' and '.join(parts)} correctly"
+    elif parts:
+        shown = [scores["clean"]] if "clean" in scores else []
+        told = [f"{score.label} {number(score.value)} %" for score in (*shown, *([corrupted] if corrupted else []))]
+        text = f"On {data}, {entry.name} has {' and '.join(told)}"
     kinds = [score for score in entry.summary if score.family == "corruption" and score.kind and score.better == "high"]
     if kinds:
         worst = min(kinds, key=lambda score: score.value)

@@ -1,0 +1,172 @@
+"""COCO, and everybody's own files in its format: ``coco:IMAGES,ANNOTATIONS``.
+
+The label of an object is the rank of its category's id, which has gaps in COCO (80 ids from 1 to 90). Crowds, images
+without objects and grey images stay: all of them count in the evaluation.
+"""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from faster_coco_eval.core import mask as coco_masks
+from PIL import Image
+
+from holdfast.data.folders import decoded
+from holdfast.data.objects import Objects, Rle
+from holdfast.errors import HoldfastError
+
+FORM = "coco:IMAGES,ANNOTATIONS"
+
+
+class CocoSource:
+    """A folder of images and a file of annotations; the id of an image is its path below the folder."""
+
+    task = "detection"
+
+    def __init__(self, folder: Path, annotations: Path) -> None:
+        self.root = folder
+        self._file = annotations.name
+        if not folder.is_dir():
+            raise HoldfastError(f"IMAGES of {FORM} must be a folder, got {str(folder)!r}")
+        content = _read(annotations)
+        categories = sorted(content["categories"], key=lambda category: category["id"])
+        self.category_ids = tuple(int(category["id"]) for category in categories)
+        self.classes = tuple(str(category.get("name", category["id"])) for category in categories)
+        self._label_of = {number: label for label, number in enumerate(self.category_ids)}
+        self._images = sorted(content["images"], key=lambda image: image["id"])
+        self._check_unique()
+        self._found = self._sorted(content["annotations"])
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def id(self, index: int) -> str:
+        """The file's path below the folder."""
+        return str(self._images[index]["file_name"])
+
+    def image(self, index: int) -> Image.Image:
+        """Decode one file, which must have the size that its annotations belong to."""
+        id = self.id(index)
+        image = decoded(self.root / id, id=id)
+        height, width = self.size(index)
+        if image.size != (width, height):
+            raise HoldfastError(
+                f"image {id!r} must have the size {height}×{width} that {self._file} gives it, "
+                f"got {image.size[1]}×{image.size[0]}"
+            )
+        return image
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Height and width as the annotations have it."""
+        return int(self._images[index]["height"]), int(self._images[index]["width"])
+
+    def target(self, index: int) -> Objects:
+        """What can be found in the image."""
+        rows, size = self._found[self._images[index]["id"]], self.size(index)
+        boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(-1, 4)
+        boxes[:, 2:] += boxes[:, :2]
+        masked = all("segmentation" in row for row in rows)
+        return Objects(
+            size,
+            boxes,
+            np.array([self._label_of[row["category_id"]] for row in rows], np.int64),
+            np.array([row.get("area", row["bbox"][2] * row["bbox"][3]) for row in rows], np.float64),
+            np.array([bool(row.get("iscrowd", 0)) for row in rows], bool),
+            tuple(self._mask(row, size) for row in rows) if masked else None,
+        )
+
+    def _sorted(self, annotations: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+        sizes = {image["id"]: self.size(index) for index, image in enumerate(self._images)}
+        found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for row in annotations:
+            _check(row, sizes=sizes, categories=self._label_of, file=self._file)
+            if not row.get("ignore", 0):
+                found[row["image_id"]].append(row)
+        if not any(not row.get("iscrowd", 0) for rows in found.values() for row in rows):
+            raise HoldfastError(f"{self._file} must annotate at least one object, got none")
+        return found
+
+    def _check_unique(self) -> None:
+        for what, values in (
+            ("categories", self.category_ids),
+            ("images", [image["id"] for image in self._images]),
+            ("file names of images", [image["file_name"] for image in self._images]),
+        ):
+            if len(set(values)) != len(values):
+                raise HoldfastError(f"{what} of {self._file} must differ, got some twice")
+            if not values:
+                raise HoldfastError(f"{self._file} must hold at least one of its {what}, got none")
+
+    def _mask(self, row: dict[str, Any], size: tuple[int, int]) -> Rle:
+        outline = row["segmentation"]
+        try:
+            if isinstance(outline, list):
+                return coco_masks.merge(coco_masks.frPyObjects(outline, *size))
+            return coco_masks.frPyObjects(outline, *size) if isinstance(outline["counts"], list) else outline
+        except (TypeError, ValueError, KeyError, RuntimeError) as error:
+            raise HoldfastError(f"segmentation of {_name(row, self._file)} cannot be read ({error})") from error
+
+
+def open_coco(rest: str, *, split: str) -> CocoSource:
+    """``coco:IMAGES,ANNOTATIONS``. The split is the files' business: name others for validation."""
+    folder, comma, annotations = rest.rpartition(",")
+    if not comma or not folder or not annotations:
+        raise HoldfastError(f"data 'coco:{rest}' must name a folder and a file, as in {FORM}")
+    return CocoSource(Path(folder).expanduser(), Path(annotations).expanduser())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not JSON"
+        raise HoldfastError(f"ANNOTATIONS of {FORM} must be a JSON file, got {str(path)!r} ({reason})") from error
+    for key, needed in (
+        ("images", {"id", "file_name", "height", "width"}),
+        ("categories", {"id"}),
+        ("annotations", set()),
+    ):
+        rows = content.get(key) if isinstance(content, dict) else None
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise HoldfastError(
+                f"{path.name} must hold the lists images, categories and annotations, but {key} is none"
+            )
+        for row in rows:
+            if needed - row.keys():
+                raise HoldfastError(f"{key} of {path.name} must have {', '.join(sorted(needed))}, got {sorted(row)}")
+    return content
+
+
+def _check(row: dict[str, Any], *, sizes: dict[int, tuple[int, int]], categories: dict[int, int], file: str) -> None:
+    """Refuse an annotation that belongs to nothing or cannot be true; COCO itself has boxes without area."""
+    missing = {"image_id", "category_id", "bbox"} - row.keys()
+    if missing:
+        raise HoldfastError(f"{_name(row, file)} must have {', '.join(sorted(missing))}")
+    if row["image_id"] not in sizes:
+        raise HoldfastError(f"{_name(row, file)} must belong to one of its images, got image {row['image_id']!r}")
+    if row["category_id"] not in categories:
+        raise HoldfastError(f"{_name(row, file)} must have one of its categories, got {row['category_id']!r}")
+    box = row["bbox"]
+    numbers = isinstance(box, list) and len(box) == 4 and all(isinstance(v, int | float) for v in box)
+    if not numbers or not np.isfinite(box).all() or min(box[2:]) < 0:
+        raise HoldfastError(f"bbox of {_name(row, file)} must be x, y, width and height, none negative, got {box!r}")
+    _check_outline(row, size=sizes[row["image_id"]], file=file)
+
+
+def _check_outline(row: dict[str, Any], *, size: tuple[int, int], file: str) -> None:
+    outline = row.get("segmentation")
+    if outline is None:
+        row.pop("segmentation", None)
+    elif isinstance(outline, dict):
+        if tuple(outline.get("size", ())) != size:
+            raise HoldfastError(
+                f"mask of {_name(row, file)} must have its image's size {size[0]}×{size[1]}, got {outline.get('size')}"
+            )
+    elif not outline or any(not isinstance(part, list) or len(part) < 6 or len(part) % 2 for part in outline):
+        raise HoldfastError(f"polygons of {_name(row, file)} must have three points or more, as x, y, x, y …")
+
+
+def _name(row: dict[str, Any], file: str) -> str:
+    return f"annotation {row.get('id', '?')} of {file}"

@@ -1,0 +1,120 @@
+"""COCO's average precision and what remains of it under corruption: mPC and rPC.
+
+AP as COCO defines it, through faster-coco-eval. COCO-C, Michaelis et al. 2019: the AP of every cell's whole set, then
+the mean over severities and kinds; FAN calls the ratio to the clean AP retention and averages over 16 other kinds.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from faster_coco_eval import COCO, COCOeval_faster
+from faster_coco_eval.core import mask as coco_masks
+
+from holdfast.corruptions.catalog import SEVERITIES, STANDARD
+from holdfast.errors import HoldfastError
+from holdfast.records.detections import coco_found, coco_truth, has_masks
+
+Overlap = Literal["bbox", "segm"]
+
+# in the order in which COCO's evaluation gives them
+SCORES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
+
+# FAN's Table 14; its printed averages lie about 0.3 below the mean of its own columns
+COCO_C_FAN = (
+    *("motion_blur", "defocus_blur", "glass_blur", "gaussian_blur"),
+    *("gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"),
+    *("brightness", "contrast", "saturate", "jpeg_compression"),
+    *("snow", "spatter", "fog", "frost"),
+)
+COCO_C = STANDARD
+
+
+def coco_scores(
+    truth: Mapping[str, Any], found: Sequence[Mapping[str, Any]], *, overlap: Overlap = "bbox"
+) -> dict[str, float]:
+    """COCO's twelve numbers, 0 to 1: AP over IoU .50:.05:.95, at .50 and .75, by size, and recalls.
+
+    NaN where there is nothing to find, such as large objects in a set that has none; never average over those.
+
+    Args:
+        truth: images, categories and annotations in COCO's format.
+        found: detections with ``image_id``, ``category_id``, ``score``, and ``bbox`` (x y w h) or ``segmentation``.
+        overlap: of boxes or of masks. Detected masks count with their own area, not with their box's.
+    """
+    wanted = "bbox" if overlap == "bbox" else "segmentation"
+    kept = [{name: row[name] for name in ("image_id", "category_id", "score", wanted)} for row in found]
+    # the library adds to what it is given
+    reference = COCO({**truth, "annotations": [dict(row) for row in truth["annotations"]]})
+    evaluation = COCOeval_faster(reference, reference.loadRes(kept), overlap, rle_iou_max_workers=1)
+    evaluation.evaluate()
+    evaluation.accumulate()
+    evaluation.summarize()
+    values = [float(value) for value in evaluation.stats[: len(SCORES)]]
+    return {name: np.nan if value < 0 else value for name, value in zip(SCORES, values, strict=True)}
+
+
+def record_scores(fields: Mapping[str, Any]) -> dict[Overlap, dict[str, float]]:
+    """COCO's twelve numbers of one cell's records: of boxes and, where data and model have them, of masks."""
+    masks = has_masks(fields)
+    labels = [*fields["true_labels"], *fields["labels"]]
+    classes = 1 + max((int(found.max()) for found in labels if len(found)), default=0)  # others count for nothing
+    truth = coco_truth(fields, classes=classes, masks=masks)
+    found = coco_found(fields, masks=masks)
+    kinds: tuple[Overlap, ...] = ("bbox", "segm") if masks else ("bbox",)
+    return {overlap: coco_scores(truth, found, overlap=overlap) for overlap in kinds}
+
+
+def matched(fields: Mapping[str, Any], image: int, *, score: float = 0.5, overlap: float = 0.5) -> tuple[int, int, int]:
+    """Of one image: objects found, detections and objects, when only detections from ``score`` on count.
+
+    The best detection first takes the object of its class that it overlaps most, if by ``overlap`` or more. Detections
+    that lie as much in a crowd count as nothing.
+    """
+    truth, crowds = _corners_to_sides(fields["true_boxes"][image]), fields["true_crowds"][image]
+    free = np.asarray(crowds == 0)
+    wanted = int(free.sum())
+    chosen = np.flatnonzero(fields["scores"][image] >= score)
+    chosen = chosen[np.argsort(-fields["scores"][image][chosen], kind="stable")]
+    if not len(chosen) or not len(truth):
+        return 0, len(chosen), wanted
+    boxes = _corners_to_sides(fields["boxes"][image][chosen])
+    ious = np.asarray(coco_masks.iou(boxes, truth, crowds.astype(int).tolist())).reshape(len(chosen), len(truth))
+    ious[fields["labels"][image][chosen][:, None] != fields["true_labels"][image]] = 0
+    found, counted = 0, len(chosen)
+    for row in ious:
+        best = int(np.argmax(np.where(free, row, -1)))
+        if free[best] and row[best] >= overlap:
+            found, free[best] = found + 1, False
+        elif np.max(row, where=crowds > 0, initial=0) >= overlap:
+            counted -= 1
+    return found, counted, wanted
+
+
+def _corners_to_sides(boxes: np.ndarray) -> np.ndarray:
+    return np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1).astype(np.float64)
+
+
+def mean_performance(scores: Mapping[str, Sequence[float]], *, kinds: Sequence[str] = COCO_C) -> float:
+    """MPC: the mean over kinds of the mean over five severities of a score, AP unless one likes another.
+
+    Michaelis et al. 2019, Eq. 1; ``kinds=COCO_C_FAN`` gives FAN's. The two differ by about two points: never compare.
+    """
+    missing = [kind for kind in kinds if kind not in scores]
+    if missing:
+        raise HoldfastError(f"scores must hold {len(kinds)} kinds, but {', '.join(missing)} missing")
+    return float(np.mean([_five(scores[kind], kind).mean() for kind in kinds]))
+
+
+def relative_performance(corrupted: float, clean: float) -> float:
+    """RPC in percent: mPC by the clean score (FAN: retention)."""
+    if not clean > 0:
+        raise HoldfastError(f"the clean score must be above 0 for rPC, got {clean}")
+    return 100 * corrupted / clean
+
+
+def _five(values: Sequence[float], kind: str) -> np.ndarray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != (len(SEVERITIES),) or not np.isfinite(array).all():
+        raise HoldfastError(f"scores of {kind} must be {len(SEVERITIES)} numbers, one per severity, got {values}")
+    return array

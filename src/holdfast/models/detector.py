@@ -1,0 +1,296 @@
+"""``holdfast.detector``: any encoder in Faster, Mask or Cascade Mask R-CNN, on torchvision's detection modules.
+
+FAN's detectors (Zhou et al., ICML 2022, Table 10) are Mask R-CNN and Cascade Mask R-CNN on FAN-Hybrid. No checkpoint of
+a detector was ever released, so only the backbone's weights can be loaded; docs/detection.md lists what paper, code and
+torchvision do differently.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from torch import nn
+from torchvision.models.detection.faster_rcnn import FastRCNNConvFCHead, FastRCNNPredictor, TwoMLPHead
+from torchvision.models.detection.generalized_rcnn import GeneralizedRCNN
+from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
+
+from holdfast.errors import HoldfastError, nearest
+from holdfast.models.backbone import imagenet_cfg
+from holdfast.models.encoders import create_encoder
+from holdfast.models.heads.cascade import CASCADE, FASTER, MASK, AlignedPool, Cascade, RoIStage, StageSettings
+from holdfast.models.heads.pyramids import PUBLISHED_TOP, feature_pyramid
+from holdfast.models.heads.regions import RegionProposals
+from holdfast.models.heads.scaling import Scaling
+
+Kind = Literal["faster", "mask", "cascade"]
+STAGES: dict[str, tuple[StageSettings, ...]] = {"faster": FASTER, "mask": MASK, "cascade": CASCADE}
+BOX_SIDE, MASK_POOL_SIDE = 7, 14
+PLAIN_PIXELS = imagenet_cfg(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))  # it normalises them itself
+
+
+@dataclass(frozen=True)
+class DetectorSettings:
+    """What is built on the encoder; the defaults are the published ones.
+
+    Attributes:
+        kind: ``faster`` (boxes), ``mask`` (boxes and masks) or ``cascade`` (three stages of both).
+        num_classes: without the background; labels run from 1.
+        channels: width of the feature pyramid.
+        head_width: of the box head's fully connected layers.
+        head_convs: convolutions with BatchNorm in front of one such layer; none stands for two layers instead. None
+            takes the published choice: four for ``cascade``, else none.
+        mask_convs: widths of the mask head's convolutions.
+        top_channels: width of FAN-Hybrid's coarsest map.
+        min_size: short side of the images; several to draw from in training, the last one for testing.
+        max_size: long side at most.
+        fixed_size: height and width that every image is brought to instead, for encoders of one size.
+        mean: subtracted from [0,1] pixels.
+        std: divides them then.
+        proposals: regions kept in training and in testing; None takes the published ones.
+        anchors: that train per image.
+        border_anchors: whether anchors that cross the image's border train (not so in the published Cascade).
+        samples: boxes per image that train a stage.
+        score_threshold: from which score a detection is given.
+        overlap_threshold: IoU above which the weaker of two detections of a class is dropped.
+        detections: per image at most.
+    """
+
+    kind: Kind = "mask"
+    num_classes: int = 80
+    channels: int = 256
+    head_width: int = 1024
+    head_convs: int | None = None
+    mask_convs: tuple[int, ...] = (256, 256, 256, 256)
+    top_channels: int = PUBLISHED_TOP
+    min_size: int | tuple[int, ...] = 800
+    max_size: int = 1333
+    fixed_size: tuple[int, int] | None = None
+    mean: tuple[float, ...] = field(default=IMAGENET_DEFAULT_MEAN)
+    std: tuple[float, ...] = field(default=IMAGENET_DEFAULT_STD)
+    proposals: tuple[int, int] | None = None
+    anchors: int = 256
+    border_anchors: bool = True
+    samples: int = 512
+    score_threshold: float = 0.05
+    overlap_threshold: float = 0.5
+    detections: int = 100
+
+    def __post_init__(self) -> None:
+        if self.kind not in STAGES:
+            hint = nearest(self.kind, STAGES)
+            raise HoldfastError(f"kind must be one of {', '.join(STAGES)}, got {self.kind!r}{hint}")
+        for name in ("mask_convs", "min_size", "fixed_size", "mean", "std", "proposals"):
+            if isinstance(getattr(self, name), list):  # as files give them
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("num_classes", "channels", "head_width", "max_size", "anchors", "samples", "detections"):
+            if getattr(self, name) < 1:
+                raise HoldfastError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.mask_convs or min(self.mask_convs) < 1:
+            raise HoldfastError(f"mask_convs must be one or more widths, got {self.mask_convs}")
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether masks are found as well."""
+        return self.kind != "faster"
+
+
+class Detector(GeneralizedRCNN):
+    """torchvision's protocol: a list of images in [0,1], (3, H, W) each, of any sizes.
+
+    ``model(images)`` gives per image ``boxes`` (x1 y1 x2 y2 in its pixels), ``labels`` from 1, ``scores`` and, with
+    mask heads, ``masks`` (N, 1, H, W) of probabilities. In training ``model(images, targets)`` gives losses by name.
+    Images that are batched with larger ones are padded, and padding changes what FAN sees everywhere: evaluate images
+    one at a time.
+    """
+
+    def __init__(self, encoder: nn.Module, settings: DetectorSettings) -> None:
+        pyramid: Any = feature_pyramid(encoder, channels=settings.channels, top=settings.top_channels)
+        cascade = settings.kind == "cascade"
+        kept = 2000 if cascade else 1000
+        rpn = RegionProposals(
+            settings.channels,
+            pyramid.strides,
+            proposals=settings.proposals or (kept, 1000),
+            samples=settings.anchors,
+            beta=1 / 9 if cascade else 0.0,
+            border_anchors=settings.border_anchors,
+        )
+        stages = [_stage(stage, settings, pyramid.strides[:4]) for stage in STAGES[settings.kind]]
+        scaling = Scaling(
+            settings.min_size,
+            settings.max_size,
+            list(settings.mean),
+            list(settings.std),
+            size_divisible=pyramid.strides[3],
+            fixed_size=settings.fixed_size and (settings.fixed_size[1], settings.fixed_size[0]),
+        )
+        super().__init__(pyramid, rpn, Cascade(stages), scaling)
+        self.settings = settings
+        self.num_classes, self.num_features = settings.num_classes, settings.channels
+        self.describe()
+
+    @property
+    def encoder(self) -> nn.Module:
+        """The network under the pyramid."""
+        return getattr(self.backbone, "levels", self.backbone).encoder
+
+    def describe(self) -> None:
+        """timm's words for a detector: it takes [0,1] pixels, and its classifiers are those of all stages."""
+        side = min(self.transform.min_size)
+        self.pretrained_cfg = self.default_cfg = {
+            **PLAIN_PIXELS,
+            "architecture": "detector",
+            "input_size": (3, *(self.settings.fixed_size or (side, side))),
+            "classifier": tuple(self._classifiers()),
+            "num_classes": self.num_classes,
+        }
+
+    def get_classifier(self) -> nn.Module:
+        """The last stage's layer of class logits."""
+        return self.roi_heads.stages[-1].box_predictor.cls_score
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """New layers of class logits, boxes and masks in every stage."""
+        reference = next(self.parameters())
+        self.settings = replace(self.settings, num_classes=num_classes)
+        self.num_classes = num_classes
+        for stage in self.roi_heads.stages:
+            new = _predictors(self.settings)
+            stage.box_predictor = new["box_predictor"].to(reference.device, reference.dtype)
+            if "mask_predictor" in new:
+                stage.mask_predictor = new["mask_predictor"].to(reference.device, reference.dtype)
+        self.describe()
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Recompute the encoder's activations in the backward pass, as published, instead of keeping them."""
+        encoder: Any = self.encoder
+        encoder.set_grad_checkpointing(enable)
+
+    def no_weight_decay(self) -> set[str]:
+        """What the encoder names."""
+        own: set[str] = getattr(self.encoder, "no_weight_decay", set)()
+        prefix = "backbone.levels.encoder" if hasattr(self.backbone, "levels") else "backbone.encoder"
+        return {f"{prefix}.{name}" for name in own}
+
+    def _classifiers(self) -> list[str]:
+        layers = ["box_predictor.cls_score", "box_predictor.bbox_pred"]
+        layers += ["mask_predictor.mask_fcn_logits"] if self.settings.has_masks else []
+        return [f"roi_heads.stages.{n}.{layer}" for n in range(len(self.roi_heads.stages)) for layer in layers]
+
+
+def detector(
+    encoder: nn.Module | str,
+    kind: Kind = "mask",
+    num_classes: int = 80,
+    *,
+    encoder_options: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Detector:
+    """Build a detector on an encoder.
+
+    FAN-Hybrid gets the published pyramid, (FAN-)Swin and other four-stage encoders an FPN on their stages, FAN-ViT, RVT
+    and ViT the simple pyramid of ViTDet; the last two are ours, not published.
+
+    Args:
+        encoder: a name that timm knows, or a model with its weights; the detector takes it over.
+        kind: ``faster``, ``mask`` or ``cascade``.
+        num_classes: without the background.
+        encoder_options: for the model of that name, such as ``drop_path_rate=0.3`` (as published) or ``pretrained``.
+        settings: see :class:`DetectorSettings`.
+    """
+    unknown = sorted(settings.keys() - DetectorSettings.__dataclass_fields__.keys())
+    if unknown:
+        hint = nearest(unknown[0], DetectorSettings.__dataclass_fields__)
+        raise HoldfastError(f"settings must be those of DetectorSettings, got {unknown[0]!r}{hint}")
+    chosen = DetectorSettings(kind=kind, num_classes=num_classes, **settings)
+    if isinstance(encoder, str):
+        encoder = create_encoder(encoder, **{"num_classes": 0, **(encoder_options or {})})
+    elif encoder_options:
+        raise HoldfastError("encoder_options must be left out where the encoder is a model already")
+    return Detector(encoder, chosen)
+
+
+def _stage(stage: StageSettings, settings: DetectorSettings, strides: tuple[int, ...]) -> RoIStage:
+    masks: dict[str, Any] = {}
+    if settings.has_masks:
+        masks = {
+            "mask_roi_pool": AlignedPool(strides, MASK_POOL_SIDE),
+            "mask_head": MaskRCNNHeads(settings.channels, settings.mask_convs, dilation=1),
+        }
+    return RoIStage(
+        stage,
+        box_roi_pool=AlignedPool(strides, BOX_SIDE),
+        box_head=_box_head(settings),
+        samples=settings.samples,
+        score_threshold=settings.score_threshold,
+        overlap_threshold=settings.overlap_threshold,
+        detections=settings.detections,
+        **masks,
+        **_predictors(settings),
+    )
+
+
+def _predictors(settings: DetectorSettings) -> dict[str, nn.Module]:
+    classes = 1 + settings.num_classes  # the background is the first
+    layers = {"box_predictor": _box_predictor(settings.head_width, classes)}
+    return layers | (
+        {"mask_predictor": _mask_predictor(settings.mask_convs[-1], classes)} if settings.has_masks else {}
+    )
+
+
+def _box_head(settings: DetectorSettings) -> nn.Module:
+    convs = settings.head_convs if settings.head_convs is not None else 4 * (settings.kind == "cascade")
+    if not convs:
+        head: nn.Module = TwoMLPHead(settings.channels * BOX_SIDE**2, settings.head_width)
+    else:
+        head = FastRCNNConvFCHead(
+            (settings.channels, BOX_SIDE, BOX_SIDE),
+            [settings.channels] * convs,
+            [settings.head_width],
+            norm_layer=nn.BatchNorm2d,
+        )
+    for module in head.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
+    return head
+
+
+def _box_predictor(width: int, classes: int) -> nn.Module:
+    predictor = FastRCNNPredictor(width, classes)
+    for layer, deviation in ((predictor.cls_score, 0.01), (predictor.bbox_pred, 0.001)):
+        nn.init.normal_(layer.weight, std=deviation)
+        nn.init.zeros_(layer.bias)
+    return predictor
+
+
+def _mask_predictor(width: int, classes: int) -> nn.Module:
+    predictor = MaskRCNNPredictor(width, width, classes)
+    for name, parameter in predictor.named_parameters():
+        if name.endswith("bias"):
+            nn.init.zeros_(parameter)
+    return predictor
+
+
+# ---------------------------------------------------------------------- entry point
+
+default_cfgs = generate_default_cfgs({"detector": {**PLAIN_PIXELS, "num_classes": 80}})
+
+
+def _from_timm(encoder: str, *, in_chans: int = 3, **rest: Any) -> Detector:
+    if in_chans != 3:
+        raise HoldfastError(f"in_chans of a detector must be 3, got {in_chans}")
+    return detector(encoder, **rest)
+
+
+def _entry_point(pretrained: bool = False, **kwargs: Any) -> Detector:
+    """A detector for ``timm.create_model``, which loads finished runs by it; arguments as of `detector`."""
+    model = build_model_with_cfg(_from_timm, "detector", pretrained, **kwargs)
+    if not pretrained:
+        model.describe()
+    return model
+
+
+_entry_point.__name__ = _entry_point.__qualname__ = "detector"
+register_model(_entry_point)

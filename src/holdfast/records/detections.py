@@ -1,0 +1,90 @@
+"""What records keep of a detector's answers: arrays of their own length per image, masks as COCO's run lengths.
+
+Every cell holds the ground truth beside the answers, so that its scores need nothing else: no model, no data, no other
+file.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Rle = dict[str, Any]  # {"size": [height, width], "counts": bytes}
+
+# of every image: its height and width; boxes as x0 y0 x1 y1 in its pixels; classes counted from 0; the run lengths of
+# all masks as one text, and how long each of them is (none where there are no masks)
+FOUND = {
+    "boxes": np.float32,
+    "labels": np.int32,
+    "scores": np.float32,
+    "masks": np.uint8,
+    "mask_lengths": np.int32,
+}
+TRUE = {
+    "true_boxes": np.float64,
+    "true_labels": np.int32,
+    "true_areas": np.float64,
+    "true_crowds": np.uint8,
+    "true_masks": np.uint8,
+    "true_mask_lengths": np.int32,
+}
+ROW = {"size": np.int32, "masked": np.uint8}  # the latter: whether both the data and the model have masks here
+FIELDS: dict[str, Any] = {**ROW, **FOUND, **TRUE}
+
+
+def packed_masks(masks: Sequence[Rle]) -> tuple[np.ndarray, np.ndarray]:
+    """Run lengths as one array of bytes, and the length of every one."""
+    texts = [mask["counts"] if isinstance(mask["counts"], bytes) else mask["counts"].encode() for mask in masks]
+    return np.frombuffer(b"".join(texts), np.uint8), np.array([len(text) for text in texts], np.int32)
+
+
+def unpacked_masks(values: np.ndarray, lengths: np.ndarray, size: Sequence[int]) -> list[Rle]:
+    """The run lengths again."""
+    ends = np.cumsum(lengths)
+    text = values.tobytes()
+    shape = [int(side) for side in size]
+    return [{"size": shape, "counts": text[end - length : end]} for length, end in zip(lengths, ends, strict=True)]
+
+
+def has_masks(fields: Mapping[str, Any]) -> bool:
+    """Whether both the data and the model have masks, in every image."""
+    return len(fields["masked"]) > 0 and bool(np.all(fields["masked"]))
+
+
+def coco_truth(fields: Mapping[str, Any], *, classes: int, masks: bool) -> dict[str, Any]:
+    """The ground truth of a cell in COCO's format; images are numbered as they stand there, categories from 1."""
+    annotations: list[dict[str, Any]] = []
+    for image, boxes in enumerate(fields["true_boxes"]):
+        rows = _rows(fields, image, side="true_", masks=masks)
+        areas, crowds = fields["true_areas"][image], fields["true_crowds"][image]
+        for row, area, crowd in zip(rows, areas, crowds, strict=True):
+            annotations.append(row | {"id": len(annotations) + 1, "area": float(area), "iscrowd": int(crowd)})
+        assert len(rows) == len(boxes)
+    images = [{"id": n, "height": int(h), "width": int(w)} for n, (h, w) in enumerate(fields["size"])]
+    categories = [{"id": number, "name": str(number)} for number in range(1, classes + 1)]
+    return {"images": images, "categories": categories, "annotations": annotations}
+
+
+def coco_found(fields: Mapping[str, Any], *, masks: bool) -> list[dict[str, Any]]:
+    """The detections of a cell in COCO's format."""
+    found: list[dict[str, Any]] = []
+    for image, scores in enumerate(fields["scores"]):
+        rows = _rows(fields, image, side="", masks=masks)
+        found += [row | {"score": float(score)} for row, score in zip(rows, scores, strict=True)]
+    return found
+
+
+def _rows(fields: Mapping[str, Any], image: int, *, side: str, masks: bool) -> list[dict[str, Any]]:
+    boxes = fields[f"{side}boxes"][image].astype(np.float64)
+    boxes = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1).tolist()
+    rows: list[dict[str, Any]] = [
+        {"image_id": image, "category_id": int(label) + 1, "bbox": box}
+        for label, box in zip(fields[f"{side}labels"][image], boxes, strict=True)
+    ]
+    if masks:
+        lengths = fields[f"{side}mask_lengths"][image]
+        for row, mask in zip(
+            rows, unpacked_masks(fields[f"{side}masks"][image], lengths, fields["size"][image]), strict=True
+        ):
+            row["segmentation"] = mask
+    return rows

@@ -1,0 +1,317 @@
+"""Detection and instance segmentation: boxes, classes and masks of the objects in an image, scored by COCO's AP.
+
+Images go through the model one at a time and at their own size: in a batch they would be padded to the largest, and
+padding changes what FAN sees everywhere. Corruptions act on that size, as in COCO-C (Michaelis et al. 2019).
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from holdfast.data.objects import Objects, recorded, run_lengths
+from holdfast.errors import HoldfastError
+from holdfast.metrics.average_precision import matched, record_scores
+from holdfast.metrics.detection_formulas import BOX, MASK, detection_formulas
+from holdfast.metrics.formulas import Formula, Reference
+from holdfast.records.cells import CellSpec
+from holdfast.records.detections import FIELDS, ROW, packed_masks
+from holdfast.records.records import CellRecord
+from holdfast.records.units import Field, field_name
+from holdfast.tasks.task import Answers
+
+if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
+    from PIL import Image
+    from torch import Tensor, nn
+
+    from holdfast.attacks.goal import Goal
+
+DETECTION = "detection"
+MASK_THRESHOLD = 0.5
+_KEYS = {"bbox": BOX, "segm": MASK}
+
+
+@dataclass(frozen=True)
+class NativeSteps:
+    """Pictures at their own size, as bytes of [0,1] pixels: a detector resizes and normalises them itself."""
+
+    preset: str = "any"
+    size: None = None
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+    def record(self) -> dict[str, Any]:
+        """The steps as plain data."""
+        return {"protocol": "native size, corrupted in RGB", "after_corruption": "nothing", "model_size": "as it is"}
+
+    def before(self, picture: "Image.Image") -> np.ndarray:
+        """The picture itself."""
+        return np.array(picture.convert("RGB"))
+
+    def before_sequence(self, picture: "Image.Image", kind: str) -> np.ndarray:
+        """Boxes do not move with the frames of a perturbation sequence."""
+        raise HoldfastError("suite 'perturbations' is of classification; detectors have coco-c and coco-c-fan")
+
+    def after(self, image: np.ndarray, *, corrupted: bool) -> np.ndarray:
+        """The image itself."""
+        return image
+
+
+class NoGoal:
+    """Detectors are not attacked here."""
+
+    losses: Mapping[str, Any] = MappingProxyType({})
+
+    def check(self, output: Any, targets: Any) -> None:
+        """Always refuses."""
+        raise HoldfastError("attacks on detectors are not built in; choose among clean, coco-c and coco-c-fan")
+
+    def predicted(self, output: Any) -> Any:
+        """The detections."""
+        return output
+
+    def right(self, output: Any, targets: Any) -> "Tensor":
+        """Always refuses."""
+        self.check(output, targets)
+        raise AssertionError
+
+
+class Detection:
+    """Objects with box, class and mask; a model answers as torchvision's detectors do, see :meth:`keep`."""
+
+    name = DETECTION
+    together = False
+    fields: Mapping[str, Any] = FIELDS
+    per_image = "F1 of the detections (score and IoU from ½), mean over the images, percent"  # in reports
+    headline = ("clean", "mpc", "rpc", "mpc_fan", "rpc_fan", "mask_clean", "mask_mpc", "mask_rpc")
+
+    def __init__(self) -> None:
+        self._scored: WeakKeyDictionary[CellRecord, Any] = WeakKeyDictionary()
+
+    # data
+
+    def truth(self, source: Any) -> np.ndarray:
+        """A digest of every image's objects, int64."""
+        return np.array([_digest(source.target(index)) for index in range(len(source))], dtype=np.int64)
+
+    def strata(self, source: Any) -> np.ndarray:
+        """None: an image has objects of many classes."""
+        return np.zeros(len(source), dtype=np.int64)
+
+    def target(self, source: Any, index: int) -> Objects:
+        """What can be found in one image."""
+        return source.target(index)
+
+    def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> NativeSteps:
+        """Nothing but the corruption, at the image's own size."""
+        if preset not in (None, "any"):
+            raise HoldfastError(f"preset must be 'any' for detection, whose images keep their size, got {preset!r}")
+        if stored_jpeg:
+            raise HoldfastError("stored_jpeg is of ImageNet-C; detectors see corrupted images without it")
+        return NativeSteps()
+
+    def adapted(self, model: "nn.Module", source: Any) -> "nn.Module":
+        """The model itself, or one that answers with COCO's gapped category ids behind their ranks."""
+        from holdfast.models.foreign_detectors import ranked_labels
+
+        return ranked_labels(model, source.category_ids)
+
+    # a model's answers
+
+    def check_model(self, answers: Answers, *, classes: int, restricted: bool, data: str) -> None:
+        """A list with the detections of one image."""
+        for view, found in answers.items():
+            _check_answer(found, images=1, where=f" in view {view!r}" if view else "")
+
+    def keep(
+        self, answers: Answers, targets: Sequence[Any], *, cell: Any, repeats: int | None = None
+    ) -> dict[str, Field]:
+        """Boxes, labels, scores and masks (from probability ½) of every image, with its ground truth; per view.
+
+        The model's answer is a list with, for each image, ``boxes`` (x0 y0 x1 y1), ``labels`` counted from 1,
+        ``scores`` and perhaps ``masks`` (N, 1, H, W).
+        """
+        arrays: dict[str, Field] = {}
+        for view, found in answers.items():
+            _check_answer(found, images=len(targets), where=f" in {cell.name}")
+            rows = [
+                _fields(one, target, cell=cell.name, classes=len(cell.source.classes))
+                for one, target in zip(found, targets, strict=True)
+            ]
+            for name in FIELDS:
+                values = tuple(row[name] for row in rows)
+                arrays[field_name(view, name)] = np.stack(values) if name in ROW else values
+        return arrays
+
+    @property
+    def goal(self) -> "Goal":
+        """None yet: whatever asks for it is told so."""
+        return NoGoal()
+
+    # training
+
+    def collate(self, targets: Sequence[Any]) -> list[Any]:
+        """As they are: every image has its own number of objects."""
+        return list(targets)
+
+    def loss(self, output: Mapping[str, "Tensor"], targets: Any) -> "Tensor":
+        """Detectors give their losses themselves, to the objective of that name."""
+        raise HoldfastError("objective.name must be detection for data with objects")
+
+    def tally(self, output: Sequence[Mapping[str, "Tensor"]] | None, targets: Sequence[Any] | None) -> "Tensor":
+        """Objects found (score and IoU from ½), detections and objects, (3,)."""
+        import torch
+
+        counts = torch.zeros(3, dtype=torch.int64)
+        for found, target in zip(output or (), targets or (), strict=True):
+            counts += torch.tensor(matched(_single(found, target), 0))
+        return counts
+
+    def validation_scores(self, counts: "Tensor") -> dict[str, float]:
+        """F1 of all objects, percent; average precision is what ``holdfast evaluate`` is for."""
+        found, detections, objects = counts.tolist()
+        return {"f1": 200 * found / max(detections + objects, 1)}
+
+    def build(self, recipe: Any, *, classes: int, size: Any) -> "nn.Module":
+        """A model called ``detector`` with the encoder and the settings of the recipe's ``model.kwargs``."""
+        from holdfast.models.detector import Detector
+        from holdfast.training.starting import start_model
+
+        if size is not None:
+            raise HoldfastError(f"data.size must be null for detection, see min_size of the detector, got {size}")
+        model = start_model(recipe, classes=classes, size=None)
+        if not isinstance(model, Detector):
+            raise HoldfastError(f"model.name must be detector for data with objects, got {recipe.name!r}")
+        return model
+
+    def transforms(self, recipe: Any, image: Any) -> tuple[Any, Any]:
+        """Image and objects are mirrored and cut out together; the detector itself draws the size."""
+        from holdfast.training.augment_objects import as_tensors, object_transform
+
+        of_classification = ("mixup", "cutmix", "erasing", "rand_augment", "color_jitter", "vflip", "smoothing")
+        for name in of_classification:
+            if getattr(recipe, name):
+                raise HoldfastError(f"augment.{name} is of classification, got {getattr(recipe, name)} for detection")
+        return object_transform(recipe), as_tensors
+
+    def mixer(self, recipe: Any, *, classes: int) -> Any:
+        """Nothing is mixed."""
+        return lambda images, targets, epoch: (images, targets)
+
+    # numbers from records
+
+    def right(self, cell: CellRecord) -> np.ndarray:
+        """F1 of every image at score and IoU ½; 1 where there is nothing and nothing was found."""
+        counts = [matched(cell.fields, image) for image in range(len(cell))]
+        return np.array([2 * hit / (seen + there) if seen + there else 1.0 for hit, seen, there in counts])
+
+    def rows(self, cell: CellRecord) -> dict[str, np.ndarray]:
+        """Id, objects, detections from score ½ on, how many of them are right, and F1."""
+        counts = np.array([matched(cell.fields, image) for image in range(len(cell))]).reshape(-1, 3)
+        return {
+            "id": cell.ids,
+            "objects": counts[:, 2],
+            "detections": counts[:, 1],
+            "found": counts[:, 0],
+            "f1": self.right(cell),
+        }
+
+    def remark(self, cell: CellRecord) -> str:
+        """Nothing."""
+        return ""
+
+    def columns(self, cell: CellRecord) -> dict[str, np.ndarray]:
+        """COCO's numbers of the whole cell, the same in every row: AP is of a set, not a mean over images."""
+        if cell not in self._scored:  # a table and a figure ask one after the other, and matching takes its time
+            self._scored[cell] = record_scores(cell.fields)
+        return {
+            f"{_KEYS[overlap]}{name}": np.full(len(cell), value)
+            for overlap, named in self._scored[cell].items()
+            for name, value in named.items()
+            if not np.isnan(value)  # there is nothing of that size to be found
+        }
+
+    def formulas(
+        self,
+        cells: Sequence[CellSpec],
+        *,
+        columns: Sequence[str],
+        header: Mapping[str, Any],
+        reference: Reference | None,
+    ) -> list[Formula]:
+        """AP of boxes and masks on clean images, mPC and rPC of either protocol, and every kind's AP."""
+        return detection_formulas(cells, columns=columns)
+
+
+def _digest(objects: Objects) -> int:
+    digest = hashlib.blake2b(repr(objects.size).encode(), digest_size=8)
+    for array in recorded(objects).values():
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return int.from_bytes(digest.digest(), "little", signed=True)
+
+
+def _check_answer(found: Any, *, images: int, where: str) -> None:
+    wanted = "a list with boxes, labels and scores for each image, as torchvision's detectors do"
+    if not isinstance(found, list | tuple) or len(found) != images:
+        came = f"{len(found)} entries" if isinstance(found, list | tuple) else type(found).__name__
+        raise HoldfastError(f"the model must return {wanted}{where}, got {came} for {images} images")
+    for one in found:
+        missing = {"boxes", "labels", "scores"} - set(one) if isinstance(one, Mapping) else {"boxes"}
+        if missing:
+            raise HoldfastError(f"the model must return {wanted}{where}, but {', '.join(sorted(missing))} is missing")
+        if one["boxes"].ndim != 2 or one["boxes"].shape[1] != 4:
+            raise HoldfastError(f"boxes must have shape (detections, 4){where}, got {tuple(one['boxes'].shape)}")
+        lengths = {name: len(one[name]) for name in ("boxes", "labels", "scores", "masks") if name in one}
+        if len(set(lengths.values())) != 1:
+            raise HoldfastError(f"boxes, labels, scores and masks must be equally many{where}, got {lengths}")
+
+
+def _fields(found: Mapping[str, Any], target: Objects, *, cell: str, classes: int) -> dict[str, np.ndarray]:
+    boxes, scores, labels = (found[name].float().cpu().numpy() for name in ("boxes", "scores", "labels"))
+    if not (np.isfinite(boxes).all() and np.isfinite(scores).all()):
+        raise HoldfastError(
+            f"the model must return numbers, got NaN or infinity in {cell}; nothing was recorded for it"
+        )
+    if len(labels) and labels.min() < 1:
+        raise HoldfastError(f"labels must count from 1 in {cell}, as in torchvision, got {int(labels.min())}")
+    if len(labels) and labels.max() > classes:
+        raise HoldfastError(f"labels must be at most {classes} in {cell}, one per class, got {int(labels.max())}")
+    masks, lengths = packed_masks(_run_lengths(found, target.size, cell=cell))
+    own = {
+        "size": np.array(target.size),
+        "masked": np.array("masks" in found and target.masks is not None),
+        "boxes": boxes.reshape(-1, 4),
+        "labels": labels - 1,
+        "scores": scores,
+        "masks": masks,
+        "mask_lengths": lengths,
+    }
+    return {name: np.asarray(value).astype(FIELDS[name]) for name, value in {**own, **recorded(target)}.items()}
+
+
+def _run_lengths(found: Mapping[str, Any], size: tuple[int, int], *, cell: str) -> Sequence[Any]:
+    if "masks" not in found:
+        return ()
+    masks = found["masks"]
+    masks = masks[:, 0] if masks.ndim == 4 else masks
+    if masks.ndim != 3 or tuple(masks.shape[1:]) != size:
+        raise HoldfastError(f"masks must have the image's size {size[0]}×{size[1]} in {cell}, got {tuple(masks.shape)}")
+    return run_lengths((masks >= MASK_THRESHOLD).cpu().numpy())
+
+
+def _single(found: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
+    """One image's answer and training target, as :func:`matched` reads records."""
+    count = len(target["boxes"])
+    return {
+        **{name: (found[name].float().cpu().numpy(),) for name in ("boxes", "labels", "scores")},
+        "true_boxes": (target["boxes"].cpu().numpy(),),
+        "true_labels": (target["labels"].cpu().numpy(),),
+        "true_crowds": (np.zeros(count, np.uint8),),
+    }
+
+
+TASK = Detection()
