@@ -5,8 +5,10 @@ Sixteen bits per channel become eight as torchvision (``v >> 8``) and Pillow (16
 integers have no agreed range and are refused. Transparency is dropped, as by torchvision and timm.
 """
 
+import contextlib
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,14 +42,24 @@ def decode(path: Path, *, exif: str = "ignore") -> Decoded:
         path: the file.
         exif: ``ignore`` leaves the pixels as they are stored, as torchvision and timm do; ``apply`` turns them upright.
     """
+    with opened(path) as picture:
+        return _decoded(picture, exif=exif)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Image.Image]:
+    """A file of one of our formats and of a sensible size, as Pillow opens it; whatever fails is the file's fault."""
     try:
         if os.path.getsize(path) > LARGEST_FILE:
             raise UnreadableFile(f"expected at most {LARGEST_FILE >> 20} MiB, got {os.path.getsize(path) >> 20}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what matters is whether it decodes
             with Image.open(path, formats=FORMATS) as picture:
-                return _decoded(picture, exif=exif)
-    except UnreadableFile:
+                if picture.width * picture.height > LARGEST_IMAGE:
+                    size = f"{picture.width}×{picture.height}"
+                    raise UnreadableFile(f"expected at most {LARGEST_IMAGE} pixels, got {size}")
+                yield picture
+    except HoldfastError:
         raise
     except UnidentifiedImageError as error:  # Pillow's own sentence names the whole path
         raise UnreadableFile(f"not an image of the formats {', '.join(FORMATS)}") from error
@@ -74,9 +86,6 @@ def turned_warning(turned: int, *, exif: str) -> str:
 
 
 def _decoded(picture: Image.Image, *, exif: str) -> Decoded:
-    width, height = picture.size
-    if width * height > LARGEST_IMAGE:
-        raise UnreadableFile(f"expected at most {LARGEST_IMAGE} pixels, got {width}×{height}")
     turned = _is_turned(picture)
     picture.load()
     image = _eight_bits(picture).convert("RGB")

@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from holdfast.data.folders import decoded
+from holdfast.decoding import UnreadableFile, opened
 from holdfast.errors import HoldfastError
 
 TASK = "segmentation"
@@ -45,25 +46,23 @@ class LabelMapSource(Protocol):
 def read_label_file(path: Path) -> np.ndarray:
     """The numbers in a label image of one channel: index or palette PNG, uint8 or uint16 (H, W)."""
     try:
-        with Image.open(path) as image:
+        with opened(path) as image:
             if image.mode not in ("L", "P", "1", "I", "I;16"):
                 raise HoldfastError(
                     f"label image {str(path)!r} must hold one class number per pixel (grey or palette), "
                     f"got colours of mode {image.mode!r}"
                 )
             return np.array(image)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        if isinstance(error, HoldfastError):
-            raise
+    except UnreadableFile as error:
         raise HoldfastError(f"label image {str(path)!r} cannot be read ({error})") from error
 
 
 def check_upright(path: Path) -> None:
     """Refuse a photograph that a viewer would turn: whoever drew its labels may have seen it the other way."""
     try:
-        with Image.open(path) as image:
+        with opened(path) as image:
             orientation = image.getexif().get(EXIF_ORIENTATION, 1)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+    except UnreadableFile:
         return  # whoever decodes it says what is wrong
     if orientation not in (0, 1):
         raise HoldfastError(
@@ -175,9 +174,9 @@ class PairedFiles:
 
     def _size(self, index: int) -> tuple[int, int] | None:
         try:
-            with Image.open(self._images[index]) as image:
+            with opened(Path(self._images[index])) as image:
                 return image.height, image.width
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        except UnreadableFile:
             return None  # whoever decodes it says what is wrong
 
 
