@@ -8,7 +8,8 @@ from torch.nn import functional as F
 import holdfast
 from holdfast.attacks import GradientAttack, PixelModel, perturb
 from holdfast.errors import HoldfastError
-from holdfast.methods.tora import PHASES, TradeOff, _Viewed, begin_phase, tora_objective
+from holdfast.methods.tora import TradeOff, _Viewed, tora_objective
+from holdfast.models.tora_phases import PHASES, begin_phase
 from holdfast.training.assemble import build_optimizer
 from holdfast.training.recipe import OptimizerRecipe
 
@@ -110,7 +111,7 @@ def test_what_cannot_be_gets_one_sentence():
         begin_phase(adapted(), "robst")
     with pytest.raises(HoldfastError, match="method head-only has one phase, joint; got 'robust'"):
         begin_phase(adapted(method="head-only"), "robust")
-    with pytest.raises(HoldfastError, match=r"tora\.lambdas must hold one weight"):
+    with pytest.raises(HoldfastError, match=r"train\.phases\.weights must hold one weight"):
         tora_objective(phase="joint", trade_off=None, mean=HALF, std=HALF)
 
 

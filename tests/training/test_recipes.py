@@ -68,7 +68,9 @@ def test_builds_and_takes_two_steps_at_a_shrunken_size(name, pictures, tmp_path)
     }
     if load_recipe(name).model.init is not None:
         overrides["model"] = shrunken(name) | {"init": weight_file(name, tmp_path, size=overrides["data"]["size"])}
-    if load_recipe(name).tora is not None:  # its phases are runs of their own, and its weights have other classes here
+    if (
+        load_recipe(name).model.adapt is not None
+    ):  # its phases are runs of their own, and its weights have other classes here
         overrides |= {"model": overrides["model"] | {"head": "auto"}, "tora": {"phase": "robust"}}
     if load_recipe(name).data.train.partition(":")[0] in ("scenes", "camvid", "cityscapes"):  # label maps
         overrides["data"] |= {"train": "scenes:train,64x64,8", "val": "scenes:val,64x64,2"}

@@ -4,9 +4,11 @@ import json
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from holdfast.cli.main import main
+from holdfast.errors import HoldfastError
 from holdfast.models.specs import load_model
 from holdfast.models.tora_files import load_tora
 from holdfast.training.loop import train
@@ -71,9 +73,42 @@ def test_one_phase_1_serves_every_lambda(chain):
         assert changed(chain / "phase1-accuracy", chain / f"lambda-{weight}") == {"fusion"}
     assert changed(chain / "lambda-0.1", chain / "lambda-0.9") == {"fusion"}
     recipe = load_recipe(chain / "lambda-0.9" / "recipe.yaml")
-    assert (recipe.tora.phase, recipe.tora.lambdas) == ("joint", [0.9])
-    assert recipe.tora.start == str(chain / "phase1-accuracy")
+    assert (recipe.train.phases.run, recipe.train.phases.weights) == ("joint", [0.9])
+    assert recipe.model.adapt.start == str(chain / "phase1-accuracy")
     assert json.loads((chain / "lambda-0.9" / "tora.json").read_text())["notes"]["lambdas"] == [0.9]
+
+
+def test_older_recipes_and_runs_mean_the_same(chain, vit):
+    """A section ``tora`` is read as ``model.adapt`` and ``train.phases``, and an older run goes on."""
+    older = {"method": "adapter-fusion", "lambdas": [0.3], "phase": "joint", "start": "there", "phase1_epochs": 2}
+    written_out = {"reduction": 4, "gate_softmax": "adapter", "gate_heads": None}
+    base = {"model": {"init": "run:x"}, "objective": {"name": "tora"}}
+    today = load_recipe(
+        base
+        | {
+            "model": {
+                "init": "run:x",
+                "adapt": {"name": "adapter-fusion", "options": {"reduction": 4}, "start": "there"},
+            }
+        }
+        | {"train": {"phases": {"run": "joint", "weights": [0.3], "first_epochs": 2}}}
+    )
+    assert load_recipe({**base, "tora": older | written_out}) == today
+    assert load_recipe({**base, "tora": {}}).model.adapt.name == "tora"
+    assert load_recipe({"model": {"name": "vit_nano"}, "tora": None}).model.adapt is None
+    with pytest.raises(HoldfastError, match="unknown recipe key 'tora"):
+        load_recipe({**base, "tora": {"lambda": [0.5]}})
+
+    part = chain / "phase1-robust"
+    text, values = (part / "recipe.yaml").read_text(), yaml.safe_load((part / "recipe.yaml").read_text())
+    adapt, phases = values["model"].pop("adapt"), values["train"].pop("phases")
+    values["tora"] = {"method": "tora", "lambdas": [], "phase": phases["run"], "start": None, "phase1_epochs": None}
+    values["tora"] |= {"gate_softmax": "adapter", "gate_heads": None, **adapt["options"]}
+    (part / "recipe.yaml").write_text(yaml.safe_dump(values))
+    weights = (part / "tora.safetensors").read_bytes()
+    tora(vit, chain, lambdas=[0.1, 0.9], resume=True)
+    assert (part / "tora.safetensors").read_bytes() == weights
+    assert load_recipe(part / "recipe.yaml") == load_recipe(yaml.safe_load(text))
 
 
 def test_losses_of_each_phase_are_in_its_log(chain):
@@ -108,7 +143,7 @@ def test_a_lambda_can_be_added_later_without_a_new_phase_1(vit, tmp_path):
     tora(vit, out, lambdas=[0.1, 0.7], resume=True)
     assert (out / "phase1-accuracy" / "checkpoints" / "last" / "model.safetensors").stat().st_mtime_ns == trained
     assert (out / "lambda-0.7" / "tora.json").exists()
-    assert load_recipe(out / "recipe.yaml").tora.lambdas == [0.1, 0.7]
+    assert load_recipe(out / "recipe.yaml").train.phases.weights == [0.1, 0.7]
 
 
 @pytest.mark.parametrize("method", ["adapter-fusion", "single-adapter", "head-only"])
@@ -146,23 +181,37 @@ def test_a_stopped_phase_resumes_to_the_same_bits(chain, vit, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--tora.lambda=[0.5,1.5]"], "tora.lambdas must be a list of weights between 0 and 1, got [0.5, 1.5]"),
-        (["--tora.lambda=[-0.1]"], "tora.lambdas must be a list of weights between 0 and 1, got [-0.1]"),
-        (["--tora.lambda=[]"], "tora.lambdas must hold at least one weight"),
-        (["--tora.phase=joint", "--tora.lambda=[0.5]"], "tora.start must be the run folder of phase 1"),
+        (["--tora.lambda=[0.5,1.5]"], "train.phases.weights must be a list of weights between 0 and 1, got [0.5, 1.5]"),
+        (["--tora.lambda=[-0.1]"], "train.phases.weights must be a list of weights between 0 and 1, got [-0.1]"),
+        (["--tora.lambda=[]"], "train.phases.weights must hold at least one weight"),
+        (["--tora.phase=joint", "--tora.lambda=[0.5]"], "model.adapt.start must be the run folder of phase 1"),
         (
             ["--tora.phase=joint", "--tora.lambda=[0.5]", "--tora.start=nowhere"],
-            "tora.start must be the folder of a finished phase-1 run, got 'nowhere'",
+            "model.adapt.start must be the folder of a finished phase-1 run, got 'nowhere'",
         ),
-        (["--tora.phase=joint", "--tora.start={start}"], "tora.lambdas must hold one weight for phase joint"),
+        (["--tora.phase=joint", "--tora.start={start}"], "train.phases.weights must hold one weight for phase joint"),
         (
-            ["--tora.phase=joint", "--tora.lambda=[0.5]", "--tora.start={start}", "--tora.reduction=8"],
+            [
+                "--tora.phase=joint",
+                "--tora.lambda=[0.5]",
+                "--tora.start={start}",
+                "--model.adapt.options={{reduction: 8}}",
+            ],
             "were made with",
         ),
         (["--model.name=fan_nano", "--model.init=null", "--init={fan}"], "TORA needs a plain ViT or DeiT"),
-        (["--model.init=null"], "model.init must say which pretrained model TORA adapts"),
-        (["--objective.name=robust"], "objective.name tora and the section tora belong together"),
+        (["--model.init=null"], "model.init must say which pretrained model is adapted"),
+        (
+            ["--objective.name=robust", "--objective.options={{}}"],
+            "must be one that trains in phases (tora), got 'robust'",
+        ),
         (["--objective.options={{eps: -1}}"], "eps must be 0 or more"),
+        (
+            ["--tora.phase=robus"],
+            "train.phases.run must be all or one of robust, accuracy, joint, got 'robus'; did you",
+        ),
+        (["--tora.method=torah"], "model.adapt.name must be a registered way to adapt a model, got 'torah'; did you"),
+        (["--model.adapt.options={{gates: 2}}"], "model.adapt.options must be arguments of tora"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_leaves_nothing(arguments, sentence, chain, vit, tmp_path, capsys):
@@ -212,7 +261,7 @@ def test_a_finished_chain_is_not_overwritten(chain, vit, capsys):
 
 def test_a_plain_model_cannot_be_trained_with_the_objective(tmp_path, capsys):
     assert main(["train", "digits/vit_nano", "--objective.name=tora", "--out", str(tmp_path / "run")]) == 2
-    assert "belong together" in capsys.readouterr().err
+    assert "objective 'tora' must know phase and trade_off: it belongs to" in capsys.readouterr().err
 
 
 def test_the_same_run_twice_gives_the_same_bits(chain, vit, tmp_path):

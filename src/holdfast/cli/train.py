@@ -11,12 +11,11 @@ import docstring_parser
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast import older_recipes
 from holdfast.cli.exit_codes import EXIT_SIGNAL
 from holdfast.errors import HoldfastError
 from holdfast.training import recipe as recipes
 from holdfast.training.recipe_files import leaves
-
-ALSO = {"tora.lambdas": ["--tora.lambda"]}  # what a dataclass cannot be asked to call its field
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -43,7 +42,7 @@ def add_recipe_values(parser: ArgumentParser) -> None:
         default = field.default_factory() if callable(field.default_factory) else field.default
         text = f"{_descriptions(section)[name]} (recipe default: {_shown(default)})"
         # no default here: what is not given comes from the recipe
-        names = [f"--{path}", *ALSO.get(path, [])]
+        names = [f"--{path}", *older_recipes.FLAGS.get(path, [])]
         groups[section].add_argument(*names, type=kind, default=SUPPRESS, help=text.replace("%", "%%"))
 
 
@@ -97,11 +96,13 @@ def _overrides(arguments: Namespace) -> dict[str, Any]:
 
 
 def _nested(value: Any) -> Any:
-    return dict(vars(value)) if hasattr(value, "__dict__") and not isinstance(value, Mapping) else value
+    if not hasattr(value, "__dict__") or isinstance(value, Mapping):
+        return value
+    return {key: _nested(inner) for key, inner in vars(value).items()}
 
 
 def _descriptions(section: str) -> dict[str, str]:
-    kind = getattr(recipes, f"{section.capitalize()}Recipe" if section else "Recipe")
+    kind = getattr(recipes, f"{section.rpartition('.')[2].capitalize()}Recipe")
     return {p.arg_name: (p.description or "").rstrip(".") for p in docstring_parser.parse(kind.__doc__).params}
 
 

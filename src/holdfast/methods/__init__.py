@@ -11,7 +11,9 @@ from holdfast.methods.patch_augment import PatchAugmentation, patch_augment
 from holdfast.methods.pixel_loss import PixelCrossEntropy, pixel_cross_entropy
 from holdfast.methods.robust import TERMS, RobustObjective, TermEntry, robust_objective
 from holdfast.methods.terms import Context, Pass, Setting, Term, Views
-from holdfast.methods.tora import TradeOff, begin_phase, tora_objective
+from holdfast.methods.tora import TradeOff, tora_objective
+from holdfast.models.adapting import ADAPTERS
+from holdfast.models.tora_phases import begin_phase
 
 OBJECTIVES["pixel_cross_entropy"] = PixelCrossEntropy
 OBJECTIVES["robust"] = robust_objective
@@ -26,6 +28,7 @@ def methods() -> dict[str, str]:
         "pixel_cross_entropy": "cross-entropy of label maps, divided by the labelled pixels or, as published, by all",
         "detection": "the losses that a detector returns, summed",
         **{f"robust: {name}": entry.line for name, entry in TERMS.items()},
+        **{f"model.adapt: {name}": adapter.line for name, adapter in ADAPTERS.items()},
         "tora": "adapters on a frozen ViT, trained for λ · robust + (1 − λ) · clean cross-entropy (TORA-ViT)",
     }
 

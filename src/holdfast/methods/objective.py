@@ -87,4 +87,11 @@ def build_objective(name: str, options: Mapping[str, Any], context: Mapping[str,
         if option not in known and not any_option:
             hint = nearest(option, known) or f"; it takes {', '.join(known) or 'none'}"
             raise HoldfastError(f"unknown option {option!r} of objective {name!r}{hint}")
+    given = {*options, *context}
+    needed = [key for key, argument in arguments.items() if key not in given and argument.default is argument.empty]
+    needed = [key for key in needed if arguments[key].kind is not inspect.Parameter.VAR_KEYWORD]
+    if needed:
+        raise HoldfastError(
+            f"objective {name!r} must know {' and '.join(needed)}: it belongs to a recipe with model.adapt"
+        )
     return OBJECTIVES[name](**options, **{key: value for key, value in context.items() if key in arguments})

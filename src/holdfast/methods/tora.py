@@ -1,11 +1,10 @@
-"""Training TORA-ViT: λ·L_ROB + (1 − λ)·L_ACC of one prediction, and who learns in which phase.
+"""Training TORA-ViT: λ·L_ROB + (1 − λ)·L_ACC of one prediction; models/tora_phases.py says who learns in which phase.
 
 Phases and losses are the authors' (Li and Xu, CVPR 2023). Which prediction each loss reads, that the attack looks at
 the same one, and that heads learn in phase 1 alone are ours: the slides do not say.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -14,46 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.attacks import GradientAttack, PixelModel, perturb
-from holdfast.errors import HoldfastError, nearest
+from holdfast.errors import HoldfastError
 from holdfast.methods.objective import Loss
-from holdfast.models.tora import ToraViT
+from holdfast.models.tora_phases import PHASES
 from holdfast.models.wrappers import without_wrappers
-
-
-@dataclass(frozen=True)
-class Phase:
-    """Which prediction is trained, which adapter and head learn beside the fusion, and λ where it is fixed."""
-
-    view: str
-    learns: tuple[str, ...]
-    weight: float | None = None
-
-
-PHASES = {
-    "robust": Phase("rob", ("rob",), weight=1.0),  # phase 1: min over Ψ_R, Φ of L_ROB
-    "accuracy": Phase("acc", ("acc",), weight=0.0),  # phase 1: min over Ψ_A, Φ of L_ACC
-    "joint": Phase("joint", ()),  # phase 2: min over Φ of λ L_ROB + (1 − λ) L_ACC
-}
-TWO_PHASES = ("tora", "adapter-fusion")
-
-
-def begin_phase(model: ToraViT, phase: str) -> None:
-    """Let learn what learns in a phase and freeze the rest; without a fusion, all that was added learns at once."""
-    if phase not in PHASES:
-        raise HoldfastError(f"phase must be one of {', '.join(PHASES)}, got {phase!r}{nearest(phase, PHASES)}")
-    method = model.settings.method
-    model.requires_grad_(False)
-    if method not in TWO_PHASES:
-        if phase != "joint":
-            raise HoldfastError(f"method {method} has one phase, joint; got {phase!r}")
-        for added in (model.layers, model.heads, model.tokens):
-            added.requires_grad_(True)
-        return
-    for layer in model.layers:
-        layer.fusion.requires_grad_(True)
-    for name in PHASES[phase].learns:
-        for part in (*(layer.get_submodule(name) for layer in model.layers), model.heads[name], model.tokens[name]):
-            part.requires_grad_(True)
 
 
 class TradeOff:
@@ -126,9 +89,9 @@ def tora_objective(
     norm: Literal["linf", "l2"] = "linf",
     random_start: bool = True,
 ) -> TradeOff:
-    """The objective of a phase from a recipe's options; phase and λ come from the recipe's section ``tora``."""
+    """The objective of a phase from a recipe's options; phase and λ come from its ``train.phases``."""
     weight = PHASES[phase].weight if PHASES[phase].weight is not None else trade_off
     if weight is None:
-        raise HoldfastError("tora.lambdas must hold one weight between 0 and 1 for phase joint, got none")
+        raise HoldfastError("train.phases.weights must hold one weight between 0 and 1 for phase joint, got none")
     attack = GradientAttack(eps, alpha, steps, norm, random_start)
     return TradeOff(weight, attack=attack, view=PHASES[phase].view, mean=mean, std=std)

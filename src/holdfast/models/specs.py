@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from holdfast.errors import HoldfastError, nearest
 from holdfast.model_names import FORMS, model_spec
 from holdfast.models import create_model, model_names
+from holdfast.models.adapting import BACKBONE, adapter_of
 from holdfast.models.checkpoints import architecture_arguments, load_checkpoint, read_weights, segmenter_arguments
 from holdfast.models.hub import quick_hub
 from holdfast.models.segmenter import segmenter
-from holdfast.models.tora_files import BACKBONE, DESCRIPTION, load_tora
 from holdfast.models.wrappers import without_wrappers
 
 
@@ -54,8 +54,8 @@ def load_model(model: nn.Module | str | Path) -> LoadedModel:
 
 def _of_run(rest: str) -> LoadedModel:
     folder = Path(rest).expanduser()
-    if (folder / DESCRIPTION).is_file():  # a ViT with adapters
-        return LoadedModel(load_tora(folder), f"run:{folder}", folder, _class_names(folder / BACKBONE))
+    if adapter := adapter_of(folder):
+        return LoadedModel(adapter.load(folder), f"run:{folder}", folder, _class_names(folder / BACKBONE))
     model = _of_folder(folder, what="a finished run's folder")
     return LoadedModel(model, f"run:{folder}", folder, _class_names(folder))
 

@@ -20,10 +20,10 @@ from holdfast.tasks import Task, task_of
 from holdfast.training.augment import ImageFormat
 from holdfast.training.checkpoint import Moving
 from holdfast.training.loading import Order, Stretch, TransformedImages, training_loader, validation_loader
+from holdfast.training.phases import adapted, phase_context
 from holdfast.training.poly import poly_schedule, segmentation_groups
 from holdfast.training.randomness import For, seeded
 from holdfast.training.recipe import DataRecipe, OptimizerRecipe, Recipe, ScheduleRecipe
-from holdfast.training.tora import phase_context, start_tora
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,12 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
     order = build_order(recipe, accelerator, length=len(train))
     with seeded(For.WEIGHTS, recipe.seed):
         bare = task.build(recipe.model, classes=len(train.classes), size=recipe.data.size)
-        if recipe.tora is not None:
-            bare = start_tora(bare, recipe.tora)
+        bare = adapted(bare, recipe)
         image = image_format(recipe.data, bare)
         if objective is None:
             context = {"model": bare, "size": (image.size, image.size), "mean": image.mean, "std": image.std}
             context |= {"task_loss": task.loss, "goal": task.goal}
-            context |= phase_context(recipe.tora)
+            context |= phase_context(recipe)
             objective = build_objective(recipe.objective.name, recipe.objective.options, context)
     check_model(bare, image, task=task, classes=len(train.classes), data=recipe.data.train)
     if recipe.train.grad_checkpointing:

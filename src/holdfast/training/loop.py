@@ -27,13 +27,13 @@ from holdfast.training.engine import engine
 from holdfast.training.journal import Journal, Meter
 from holdfast.training.loading import Batch, Unreadable
 from holdfast.training.lock import check_free
+from holdfast.training.phases import Part, parts_of
 from holdfast.training.randomness import For, reseed, seeded
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import flat_values, load_recipe, to_yaml
 from holdfast.training.run_folder import RunFolder, export_model
 from holdfast.training.starting import train_mode
 from holdfast.training.stopping import StopRequest
-from holdfast.training.tora import parts_of
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +69,8 @@ def train(
         show: print progress.
     """
     recipe = load_recipe(recipe, overrides)
-    if recipe.tora is not None and recipe.tora.phase == "all":
-        return train_parts(recipe, Path(out), resume=resume, show=show)
+    if parts := parts_of(recipe, Path(out)):
+        return train_parts(recipe, Path(out), parts, resume=resume, show=show)
     run = RunFolder(Path(out))
     run.check(recipe, resume=resume)
     with (
@@ -100,9 +100,9 @@ def train(
             return run_steps(stage, run, position, journal=journal, stop=stop)
 
 
-def train_parts(recipe: Recipe, out: Path, *, resume: bool, show: bool) -> Result:
-    """Every phase of a TORA recipe and every λ, one run after the other; a finished one is not trained again."""
-    whole, parts = RunFolder(out), parts_of(recipe, out)
+def train_parts(recipe: Recipe, out: Path, parts: list[Part], *, resume: bool, show: bool) -> Result:
+    """Every phase and every weight of a recipe, one run after the other; a finished one is not trained again."""
+    whole = RunFolder(out)
     if whole.recipe.exists() and not resume:
         raise HoldfastError(f"{str(out)!r} already holds a run; add --resume or choose another --out")
     for part in parts:

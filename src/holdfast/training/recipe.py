@@ -41,6 +41,21 @@ class DataRecipe:
 
 
 @dataclass(frozen=True)
+class AdaptRecipe:
+    """What is added to the frozen model of ``model.init``; only that learns.
+
+    Args:
+        name: a registered way to adapt a model; `holdfast list methods` shows them.
+        options: its arguments, such as reduction.
+        start: run folder whose added parts this run starts from; phases fill it in.
+    """
+
+    name: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    start: str | None = None
+
+
+@dataclass(frozen=True)
 class ModelRecipe:
     """What is trained, and from where it starts.
 
@@ -50,6 +65,7 @@ class ModelRecipe:
         init: start from timm:NAME (pretrained), a weight file, or run:DIR; null for random weights.
         head: new gives a fresh head, keep insists on the initial one, auto keeps it if the number of classes fits.
         frozen: modules or parameters that stay as they are, by name (blocks.0, patch_embed).
+        adapt: see AdaptRecipe; null trains the model itself.
     """
 
     name: str | None = None
@@ -57,6 +73,7 @@ class ModelRecipe:
     init: str | None = None
     head: Literal["auto", "new", "keep"] = "auto"
     frozen: list[str] = field(default_factory=list)
+    adapt: AdaptRecipe | None = None
 
 
 @dataclass(frozen=True)
@@ -132,31 +149,6 @@ class ObjectiveRecipe:
 
 
 @dataclass(frozen=True)
-class ToraRecipe:
-    """TORA-ViT: what is added to the frozen model of ``model.init``, and in which phase it learns.
-
-    Args:
-        method: tora, or adapter-fusion, single-adapter, head-only to compare with.
-        lambdas: weights of robustness against accuracy, 0 to 1; one model for each, all from the same phase 1.
-        phase: robust and accuracy (phase 1) or joint (phase 2); all trains them in this order, each in its folder.
-        start: run folder whose adapters, fusion and heads this phase starts from; all fills it in.
-        phase1_epochs: epochs of robust and of accuracy; null for train.epochs.
-        reduction: the adapters' width is the model's divided by this.
-        gate_softmax: over the two adapters, or over the tokens of each.
-        gate_heads: heads of the gate; null for those of the model's attention.
-    """
-
-    method: Literal["tora", "adapter-fusion", "single-adapter", "head-only"] = "tora"
-    lambdas: list[float] = field(default_factory=lambda: [0.5])
-    phase: Literal["all", "robust", "accuracy", "joint"] = "all"
-    start: str | None = None
-    phase1_epochs: int | None = None
-    reduction: int = 16
-    gate_softmax: Literal["adapter", "token"] = "adapter"
-    gate_heads: int | None = None
-
-
-@dataclass(frozen=True)
 class OptimizerRecipe:
     """How weights move. Biases, norms and what the model names (class tokens, …) are not decayed.
 
@@ -208,6 +200,21 @@ class ScheduleRecipe:
 
 
 @dataclass(frozen=True)
+class PhasesRecipe:
+    """How an adapted model is trained, phase after phase.
+
+    Args:
+        run: one phase by its name; all trains every phase in its order, each in its folder.
+        weights: weights from 0 to 1; the last phase is trained once for each, all from the same first phases.
+        first_epochs: epochs of every phase but the last; null for train.epochs.
+    """
+
+    run: str = "all"
+    weights: list[float] | None = None
+    first_epochs: int | None = None
+
+
+@dataclass(frozen=True)
 class TrainRecipe:
     """The loop.
 
@@ -227,6 +234,7 @@ class TrainRecipe:
         eval_epochs: measure the clean accuracy every so many epochs, and after the last.
         log_steps: write a line of the log every so many steps.
         trackers: tensorboard, wandb, or any other tracker of accelerate.
+        phases: see PhasesRecipe; null for one phase, or all in their order where an adapted model has several.
     """
 
     epochs: int = 10
@@ -244,6 +252,7 @@ class TrainRecipe:
     eval_epochs: int = 1
     log_steps: int = 20
     trackers: list[str] = field(default_factory=list)
+    phases: PhasesRecipe | None = None
 
 
 @dataclass(frozen=True)
@@ -259,7 +268,6 @@ class Recipe:
         optimizer: see OptimizerRecipe.
         schedule: see ScheduleRecipe.
         train: see TrainRecipe.
-        tora: see ToraRecipe; null trains the model itself.
     """
 
     seed: int = 0
@@ -270,4 +278,3 @@ class Recipe:
     optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
     schedule: ScheduleRecipe = field(default_factory=ScheduleRecipe)
     train: TrainRecipe = field(default_factory=TrainRecipe)
-    tora: ToraRecipe | None = None

@@ -68,10 +68,8 @@ RULES: dict[str, Rule] = {
     "train.keep_epochs": AT_LEAST_0,
     "train.eval_epochs": AT_LEAST_1,
     "train.log_steps": AT_LEAST_1,
-    "tora.lambdas": PROBABILITIES,
-    "tora.phase1_epochs": AT_LEAST_1,
-    "tora.reduction": AT_LEAST_1,
-    "tora.gate_heads": AT_LEAST_1,
+    "train.phases.weights": PROBABILITIES,
+    "train.phases.first_epochs": AT_LEAST_1,
 }
 
 
@@ -90,14 +88,14 @@ def check_values(recipe: Recipe) -> None:
             value = getattr(value, name, None)
         if value is not None and not rule.holds(value):
             raise HoldfastError(f"{path} must be {rule.words}, got {value}")
-    if (recipe.tora is not None) != (recipe.objective.name == "tora"):
-        raise HoldfastError("objective.name tora and the section tora belong together, got one without the other")
     if (recipe.model.name == "detector") != (recipe.objective.name == "detection"):
         raise HoldfastError(
             "objective.name detection and model.name detector belong together, got one without the other"
         )
-    if recipe.tora is not None and recipe.model.init is None:
-        raise HoldfastError("model.init must say which pretrained model TORA adapts (--init), got null")
+    if recipe.model.adapt is not None and recipe.model.init is None:
+        raise HoldfastError("model.init must say which pretrained model is adapted (--init), got null")
+    if recipe.train.phases is not None and recipe.model.adapt is None:
+        raise HoldfastError("train.phases belongs to a recipe with model.adapt, got one without")
     mixes = recipe.augment.mixup > 0 or recipe.augment.cutmix > 0
     if mixes and recipe.train.batch_size % 2:
         raise HoldfastError(f"train.batch_size must be even for mixup and cutmix, got {recipe.train.batch_size}")

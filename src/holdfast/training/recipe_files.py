@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from jsonargparse import ArgumentParser
 
+from holdfast import older_recipes
 from holdfast.errors import HoldfastError, nearest
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_checks import check_values
@@ -44,7 +45,9 @@ def load_recipe(recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
         values = dict(recipe)
     else:
         values = _read(find_recipe(recipe))
-    values = merge(values, overrides or {})
+    older = any(isinstance(given.get(older_recipes.SECTION), Mapping) for given in (values, overrides or {}))
+    values = merge(older_recipes.modern(values), older_recipes.modern(overrides or {}))
+    values = older_recipes.named(values) if older else values
     check_keys(values)
     typed = _typed(values)
     check_values(typed)

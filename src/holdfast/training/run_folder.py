@@ -1,11 +1,11 @@
 """A run is a folder: recipe.yaml, log.jsonl, checkpoints/, and in the end model.safetensors + config.json.
 
-Of a TORA run the end is tora.safetensors + tora.json, and the pretrained model's two files in backbone/.
+Of an adapted model the end is what was added (models/adapting.py), and the frozen model's two files in backbone/.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ from torch import nn
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
+from holdfast.models.adapting import BACKBONE, adapter_named, adapter_of
 from holdfast.models.segmenter import Segmenter
-from holdfast.models.tora import ToraViT
-from holdfast.models.tora_files import BACKBONE, DESCRIPTION, save_tora
 from holdfast.training.augment import ImageFormat
 from holdfast.training.checkpoint import save_weights
 from holdfast.training.lock import locked
+from holdfast.training.phases import phase_notes
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import differences, load_recipe, to_yaml
 from holdfast.training.starting import named_model, size_argument
@@ -44,7 +44,7 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         """Whether the run has written its model."""
-        return any((self.path / name).is_file() for name in ("config.json", DESCRIPTION))  # what is written last
+        return (self.path / "config.json").is_file() or adapter_of(self.path) is not None  # what is written last
 
     def check(self, recipe: Recipe, *, resume: bool) -> None:
         """Refuse a folder that holds a run, unless it is to be continued and is of the same recipe."""
@@ -80,12 +80,13 @@ class RunFolder:
 def export_model(
     model: nn.Module, folder: Path, *, recipe: Recipe, image: ImageFormat, classes: tuple[str, ...]
 ) -> None:
-    """Write what ``timm.create_model("local-dir:RUN", pretrained=True)`` reads; of TORA, what ``load_tora`` reads."""
-    if isinstance(model, ToraViT):
+    """Write what ``timm.create_model("local-dir:RUN", pretrained=True)`` reads; adapters write their own."""
+    if recipe.model.adapt is not None:
         (folder / BACKBONE).mkdir(exist_ok=True)
-        export_model(model.backbone, folder / BACKBONE, recipe=recipe, image=image, classes=classes)
-        assert recipe.tora is not None
-        save_tora(model, folder, notes={"phase": recipe.tora.phase, "lambdas": recipe.tora.lambdas})
+        plain = replace(recipe, model=replace(recipe.model, adapt=None))
+        frozen: Any = model.backbone
+        export_model(frozen, folder / BACKBONE, recipe=plain, image=image, classes=classes)
+        adapter_named(recipe.model.adapt.name).save(model, folder, phase_notes(recipe))
         return
     encoder = named_model(recipe.model).name or ""
     dense = isinstance(model, Segmenter)

@@ -6,6 +6,7 @@ import numpy as np
 
 from holdfast.corruptions.catalog import SEVERITIES, STANDARD
 from holdfast.metrics.intervals import Interval, interval_of, resampled_means
+from holdfast.older_recipes import modern
 from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.header import CLASSIFICATION
 from holdfast.reporting.entries import DataSet, Entry
@@ -129,9 +130,10 @@ def trade_off_tracks(entries: Sequence[Entry], attack: str) -> list[Track]:
 
 
 def trade_off_weight(run: Run) -> float | None:
-    """TORA's λ, where the recipe has one."""
-    section = run.recipe.get("tora")
-    weights = section.get("lambdas") if isinstance(section, Mapping) else None
+    """The weight of a run's last phase (TORA's λ), where the recipe has one."""
+    train = modern(run.recipe).get("train")
+    phases = train.get("phases") if isinstance(train, Mapping) else None
+    weights = phases.get("weights") if isinstance(phases, Mapping) else None
     alone = isinstance(weights, Sequence) and len(weights) == 1 and isinstance(weights[0], int | float)
     return float(weights[0]) if weights and alone else None
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.summary import Score, summarise
+from holdfast.older_recipes import modern
 from holdfast.reporting.export.text import Block, Column, Line, Value
 from holdfast.reporting.runs import Run, read_runs
 from holdfast.reporting.sections.section import Section, TextTable
@@ -171,10 +172,15 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def _start(run: Run) -> str | None:
+    """The run whose adapters this one started from."""
+    return _mapping(_mapping(modern(run.recipe).get("model")).get("adapt")).get("start")
+
+
 def _with_phase1(run: Run) -> list[Run | None]:
     """The run and those that it started from, None for one whose files are gone."""
     chain: list[Run | None] = [run]
-    while (start := _mapping(run.recipe.get("tora")).get("start")) is not None and len(chain) < 5:
+    while (start := _start(run)) is not None and len(chain) < 5:
         try:
             run = read_runs([Path(start)])[0]
         except HoldfastError:

@@ -1,0 +1,140 @@
+"""Adapted models and training in phases: the runs that a recipe with phases stands for, and how each of them starts."""
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from holdfast.errors import HoldfastError, nearest
+from holdfast.methods import OBJECTIVES
+from holdfast.models.adapting import Adapter, adapter_named
+from holdfast.training.recipe import AdaptRecipe, PhasesRecipe, Recipe
+
+
+@dataclass(frozen=True)
+class Part:
+    """One phase, for one weight: a run of its own."""
+
+    recipe: Recipe
+    folder: Path
+
+
+def parts_of(recipe: Recipe, out: Path) -> list[Part]:
+    """The runs that a recipe with ``train.phases.run: all`` stands for; none where it is a run by itself.
+
+    Every phase but the last is trained once, and knows nothing of weights, so that later ones find it as it is.
+    """
+    if recipe.model.adapt is None:
+        return []
+    adapter, phases = adapter_named(recipe.model.adapt.name), recipe.train.phases or PhasesRecipe()
+    alone = recipe.train.phases is None and len(adapter.phases) == 1
+    if alone or phases.run != "all":
+        return []
+    first = list(_first_phases(recipe, adapter, out))
+    start = str(first[-1].folder) if first else recipe.model.adapt.start
+    last = adapter.phases[-1]
+    if adapter.weights is None:
+        return [*first, _part(recipe, out / last, run=last, start=start, weights=[])]
+    weights = adapter.weights if phases.weights is None else phases.weights
+    if not weights:
+        raise HoldfastError("train.phases.weights must hold at least one weight between 0 and 1, got none")
+    repeated = [
+        _part(recipe, out / f"lambda-{weight:g}", run=last, start=start, weights=[weight])
+        for weight in dict.fromkeys(weights)
+    ]
+    return [*first, *repeated]
+
+
+def _first_phases(recipe: Recipe, adapter: Adapter, out: Path) -> Iterator[Part]:
+    phases = recipe.train.phases or PhasesRecipe()
+    recipe = replace(recipe, train=replace(recipe.train, epochs=phases.first_epochs or recipe.train.epochs))
+    start = recipe.model.adapt.start if recipe.model.adapt else None
+    for phase in adapter.phases[:-1]:
+        part = _part(recipe, out / f"phase1-{phase}", run=phase, start=start, weights=[])
+        start = str(part.folder)
+        yield part
+
+
+def _part(recipe: Recipe, folder: Path, *, run: str, start: str | None, weights: list[float]) -> Part:
+    assert recipe.model.adapt is not None
+    model = replace(recipe.model, adapt=replace(recipe.model.adapt, start=start))
+    train = replace(recipe.train, phases=PhasesRecipe(run=run, weights=weights))
+    return Part(replace(recipe, model=model, train=train), folder)
+
+
+def phase_of(recipe: Recipe) -> str:
+    """The phase that a run is."""
+    assert recipe.model.adapt is not None
+    known = adapter_named(recipe.model.adapt.name).phases
+    phase = recipe.train.phases.run if recipe.train.phases else known[-1]
+    if phase not in known:
+        hint = nearest(phase, known)
+        raise HoldfastError(f"train.phases.run must be all or one of {', '.join(known)}, got {phase!r}{hint}")
+    return phase
+
+
+def adapted(model: nn.Module, recipe: Recipe) -> nn.Module:
+    """The pretrained model with what the phase starts from, and only what learns in it left free."""
+    settings = recipe.model.adapt
+    if settings is None:
+        return model
+    adapter, phase = adapter_named(settings.name), phase_of(recipe)
+    new = _adapt(adapter, model, settings)
+    if settings.start is not None:
+        if not (Path(settings.start) / adapter.marker).is_file():
+            raise HoldfastError(
+                f"model.adapt.start must be the folder of a finished phase-1 run, got {settings.start!r}"
+            )
+        adapter.take_over(new, Path(settings.start))
+    elif phase != adapter.phases[0] and phase == adapter.phases[-1]:
+        raise HoldfastError(
+            f"model.adapt.start must be the run folder of phase 1 for phase {phase}, got null; or use phase all"
+        )
+    adapter.begin(new, phase)
+    return new
+
+
+def _adapt(adapter: Adapter, model: nn.Module, settings: AdaptRecipe) -> nn.Module:
+    try:
+        return adapter.adapt(model, **settings.options)
+    except TypeError as error:
+        raise HoldfastError(f"model.adapt.options must be arguments of {settings.name} ({error})") from error
+
+
+def phase_context(recipe: Recipe) -> dict[str, Any]:
+    """What the objective must know: the phase, and the single weight of a last one."""
+    if recipe.model.adapt is None:
+        return {}
+    adapter, phase = adapter_named(recipe.model.adapt.name), phase_of(recipe)
+    _check_objective(recipe, adapter)
+    if phase != adapter.phases[-1] or adapter.weights is None or recipe.train.phases is None:
+        return {"phase": phase, "trade_off": None}
+    weights = phase_notes(recipe)["weights"]
+    if len(weights) != 1:
+        raise HoldfastError(
+            f"train.phases.weights must hold one weight for phase {phase}, or use phase all; got {weights}"
+        )
+    return {"phase": phase, "trade_off": weights[0]}
+
+
+def _check_objective(recipe: Recipe, adapter: Adapter) -> None:
+    """A weight means nothing to an objective that does not ask for phases."""
+    build = OBJECTIVES.get(recipe.objective.name)
+    weighted = adapter.weights is not None and (recipe.train.phases is not None or len(adapter.phases) > 1)
+    if weighted and build is not None and "phase" not in inspect.signature(build).parameters:
+        known = [name for name, other in OBJECTIVES.items() if "phase" in inspect.signature(other).parameters]
+        raise HoldfastError(
+            f"objective.name must be one that trains in phases ({', '.join(known)}), got {recipe.objective.name!r}"
+        )
+
+
+def phase_notes(recipe: Recipe) -> dict[str, Any]:
+    """What a run's files say about its phase."""
+    phases = recipe.train.phases
+    if phases is not None and phases.weights is not None:
+        return {"phase": phase_of(recipe), "weights": phases.weights}
+    assert recipe.model.adapt is not None
+    return {"phase": phase_of(recipe), "weights": list(adapter_named(recipe.model.adapt.name).weights or ())}
