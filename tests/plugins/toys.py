@@ -13,14 +13,6 @@ from holdfast.metrics import Formula, column
 from holdfast.records.cells import condition_cell, set_cell
 
 
-def rolled(images, draws, *, by):
-    """Red becomes green, green blue, blue red, so that the brightest channel is another one."""
-    return np.roll(images, by, axis=-1)
-
-
-ROLLED = [{"by": by} for by in (0, 0, 0, 1, 1)]  # harmless up to severity 3
-
-
 @dataclass(frozen=True)
 class Tint:
     """Add light to the channel after the right one."""
