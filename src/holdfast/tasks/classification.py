@@ -50,6 +50,7 @@ class Classification:
         "nll": np.float32,
         "top5": np.bool_,
     }
+    per_image = "Percent of the images classified correctly"
     headline = ("clean", "mean_corruption_accuracy", "retention", "mce", "mfr")
 
     # data

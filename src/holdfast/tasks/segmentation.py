@@ -31,6 +31,7 @@ class Segmentation:
     name = SEGMENTATION
     together = False
     fields: Mapping[str, Any] = {"counts": np.int32, "bands": np.int32, "boundary": np.int32}
+    per_image = "Percent of the labelled pixels that are right, mean over the images"
     headline = ("clean", "mean_corruption_miou", "retention", "cityscapes_c", "cityscapes_c_retention")
 
     def corruption_kinds(self, extra: bool) -> tuple[str, ...]:

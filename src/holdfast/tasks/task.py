@@ -32,12 +32,14 @@ class Task(Protocol):
             not, because a batched pass differs in the sixth digit; sizes may then differ from image to image.
         fields: the names and types of what a unit keeps of every image.
         headline: the scores that a report shows first.
+        per_image: what the mean of :meth:`right` over the images is, in a report's words.
     """
 
     name: str
     together: bool
     fields: Mapping[str, Any]
     headline: Sequence[str]
+    per_image: str
 
     # data
 

@@ -63,7 +63,7 @@ def severity_curves(lines: Sequence[Line]) -> Figure:
 
 
 def forest(rows: Sequence[tuple[str, Interval]]) -> Figure:
-    """Differences with their intervals, one row each; grey where the interval holds zero. In points of accuracy."""
+    """Differences with their intervals, one row each; grey where the interval holds zero. In points."""
     figure, axes = _one_axes(height=0.55 + 0.215 * len(rows))
     for place, (_, interval) in enumerate(rows):
         shade = MUTED if not interval.excludes_zero else BETTER if interval.value > 0 else WORSE
@@ -75,7 +75,7 @@ def forest(rows: Sequence[tuple[str, Interval]]) -> Figure:
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel("worse  ←  points of accuracy  →  better")
+    axes.set_xlabel("worse  ←  points  →  better")
     return figure
 
 

@@ -39,7 +39,7 @@ class HeatGroup:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Accuracy of one model by kind and severity."""
+    """How well one model does by kind and severity, mean over the images."""
 
     entry: Entry
     severities: Sequence[int]
@@ -48,7 +48,7 @@ class HeatMap:
     @property
     def words(self) -> str:
         """What the numbers are."""
-        return getattr(task_named(self.entry.records.task), "per_image", "Percent of the images classified correctly")
+        return task_named(self.entry.records.task).per_image
 
 
 def heat_maps(data: DataSet) -> list[HeatMap]:
