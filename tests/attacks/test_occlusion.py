@@ -191,7 +191,7 @@ IMAGES, LABELS = batch()
         (lambda: fit_corruptor(LearnedOcclusion(), quick(), []), "batches must yield at least one batch"),
         (
             lambda: fit_corruptor(LearnedOcclusion(objective="alignment"), quick(), [(IMAGES, LABELS)]),
-            "cannot watch Quick",
+            "Quick has no attention that we can read",
         ),
     ],
 )

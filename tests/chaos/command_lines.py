@@ -101,7 +101,7 @@ def _general() -> Iterator[list[str]]:
 def _recipe_values() -> Iterator[list[str]]:
     """Every rule with every bad value that breaks it."""
     for path, rule in RULES.items():
-        if path.startswith("tora."):
+        if path.startswith("train.phases."):
             continue
         for value in BAD_NUMBERS:
             if not _allowed(rule.holds, value):
