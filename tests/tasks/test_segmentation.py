@@ -20,7 +20,7 @@ from holdfast.metrics.comparison import compare
 from holdfast.metrics.iou import KINDS, cityscapes_c_mean, mean_iou, pixel_counts
 from holdfast.records.records import load_records
 from holdfast.tasks import task_of
-from tests.data.test_label_maps import save_image, save_labels, write_camvid, write_cityscapes
+from tests.data.test_label_maps import CAMVID, save_image, save_labels, write_camvid, write_cityscapes
 
 
 class Brightness(nn.Module):
@@ -176,6 +176,15 @@ def test_recordings_are_shown_separately_and_drawn_in_blocks(tmp_path):
     assert summary["group/0001TP"].value == pytest.approx(100 * mean_iou(records.cells["clean"].counts[0]))
     assert "group/Seq05VD" in summary
     assert "moving blocks of 10" in summary.drawn
+
+
+@pytest.mark.skipif(not CAMVID.is_dir(), reason="CamVid is not here")
+def test_the_real_camvid_is_evaluated_by_recording():
+    model = holdfast.segmenter("fan_mini_4_p4_hybrid", num_classes=11)
+    records = evaluate(model, f"camvid:{CAMVID}", limit=4)
+    summary = records.summary(resamples=10)
+    assert {"group/0001TP", "group/Seq05VD"} <= set(summary.scores)
+    assert records.cells["clean"].counts[:, 0].sum() < 4 * 480 * 360  # void counts nowhere
 
 
 def test_cities_are_shown_separately_and_stored_cityscapes_c_is_scored(tmp_path):

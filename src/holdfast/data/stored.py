@@ -223,9 +223,8 @@ def _cityscapes_c(name: str, root: Path) -> OfficialSet:
 
     folder, _, labels = str(root).partition(",")
     tree = official.existing(Path(folder), what="a Cityscapes-C tree")
-    wanted = [
-        cell for kind, levels in SEVERITY_RULES["paper"].items() for cell in (corruption_cell(kind, s) for s in levels)
-    ]
+    rule = SEVERITY_RULES["paper"]
+    wanted = [corruption_cell(kind, severity) for kind, severities in rule.items() for severity in severities]
     there = cityscapes_c_cells(tree)
     cells = tuple(cell for cell in wanted if cell.name in there)
     missing = tuple(cell.name for cell in wanted if cell.name not in there)
