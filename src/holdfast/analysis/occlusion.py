@@ -37,7 +37,8 @@ def run(subject: "Subject", settings: Settings, tick: Tick) -> Found:
     """
     from holdfast.attacks.occlusion import Occlusion, occluded
 
-    attack = Occlusion(settings.ratio, settings.patch_size or default_patch(subject), settings.masks)
+    side = default_patch(subject) if settings.patch_size is None else settings.patch_size
+    attack = Occlusion(settings.ratio, side, settings.masks)
     parts: dict[str, list[np.ndarray]] = {"scores": [], "right": [], "right_clean": []}
     layers: list[dict[str, Any]] = []
     for batch in subject.batches(subject.some(settings.occlusion_images)):
