@@ -1,10 +1,15 @@
 """Files and folders that are either complete or not there: written under a temporary name, synced, renamed."""
 
 import contextlib
+import glob
 import os
+import platform
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+_HERE = re.sub(r"\W", "_", platform.node())
 
 
 def write_text(path: Path, text: str) -> None:
@@ -16,7 +21,7 @@ def write_text(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary name to write a file under; it takes the place of ``path`` when the block ends well."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _temporary(path)
     try:
         yield temporary
         _sync(temporary)
@@ -32,7 +37,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
     ``path`` must be new: a folder that holds something cannot be replaced in one move.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _temporary(path)
     try:
         temporary.mkdir(parents=True)
         yield temporary
@@ -67,10 +72,31 @@ def leaving_nothing(folder: Path, *, unless: Callable[[], bool]) -> Iterator[Non
 
 def point(link: Path, target: str) -> None:
     """Make a relative symbolic link, or turn an existing one, in one move."""
-    temporary = link.with_name(f".{link.name}.{os.getpid()}.tmp")
+    temporary = _temporary(link)
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
     os.replace(temporary, link)
+
+
+def _temporary(path: Path) -> Path:
+    """A name beside ``path`` that tells who writes; what processes of this machine left there when they died goes."""
+    for left in path.parent.glob(f"{glob.escape(f'.{path.name}.{_HERE}-')}*.tmp"):
+        if _is_dead(left.name.removesuffix(".tmp").rpartition("-")[2]):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+    return path.with_name(f".{path.name}.{_HERE}-{os.getpid()}.tmp")
+
+
+def _is_dead(process: str) -> bool:
+    if not process.isdigit() or os.name != "posix":  # elsewhere os.kill has no harmless signal
+        return False
+    try:
+        os.kill(int(process), 0)  # asks, does not kill
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # alive, somebody else's
+        return False
+    return False
 
 
 def _sync(path: Path) -> None:
