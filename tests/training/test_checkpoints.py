@@ -82,6 +82,12 @@ def test_folders_of_other_names_are_left_alone(cut, whole):
     assert_same_run(cut, whole)
 
 
+def test_a_checkpoint_that_a_kill_kept_from_being_pruned_goes(cut, whole):
+    shutil.copytree(cut / "checkpoints" / "step-00000004", cut / "checkpoints" / "step-00000006")
+    run(cut, resume=True, **VALUES)
+    assert checkpoints(cut) == checkpoints(whole)
+
+
 def test_checkpoints_without_checksums_are_still_read(cut, whole):
     for file in (cut / "checkpoints").glob("step-*/state.json"):
         state = json.loads(file.read_text())

@@ -88,6 +88,8 @@ def train(
                 logger.warning("a damaged checkpoint is kept as %s; the run goes on from the one before", path)
         accelerator.wait_for_everyone()
         position = restore_checkpoint(run.checkpoints, stage.moving()) if resume else Position()
+        if accelerator.is_main_process and position.step:  # a kill may have come between a save and its pruning
+            prune_all(stage, run, position)
         if recipe.train.trackers:
             accelerator.init_trackers("holdfast", config=flat_values(recipe))
         way_on = "the last checkpoint is kept: go on with --resume, with fewer --data.workers if need be"
@@ -240,8 +242,14 @@ def save_all(stage: Stage, run: RunFolder, position: Position) -> None:
     """Save a checkpoint on the main process and remove those that are no longer needed."""
     if stage.accelerator.is_main_process:
         save_checkpoint(run.checkpoints, stage.moving(), position)
-        prune(run.checkpoints, position=position, keep_every=stage.recipe.train.keep_epochs * stage.steps_per_epoch)
+        prune_all(stage, run, position)
     stage.accelerator.wait_for_everyone()
+
+
+def prune_all(stage: Stage, run: RunFolder, position: Position) -> None:
+    """Remove the checkpoints that the recipe does not keep."""
+    keep_every = stage.recipe.train.keep_epochs * stage.steps_per_epoch
+    prune(run.checkpoints, position=position, keep_every=keep_every)
 
 
 def finish(stage: Stage, run: RunFolder, position: Position, *, journal: Journal) -> None:
