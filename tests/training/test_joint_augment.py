@@ -153,7 +153,7 @@ def test_validation_keeps_the_size():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"crop": (0, 5)}, "crop must be positive"),
+        ({"crop": (0, 5)}, "crop must be a height and a width"),
         ({"scale": (2.0, 0.5)}, "scale must be two"),
         ({"max_share": 1.5}, "max_share must lie"),
     ],

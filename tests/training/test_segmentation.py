@@ -142,7 +142,7 @@ def test_published_recipes_have_the_published_values():
         ({"augment": {"joint": {"crops": 3}}}, "augment.joint must hold arguments"),
         ({"model": {"kwargs": {"head": "upernet"}}}, "head must be one of"),
         ({"model": {"name": "fan_mni"}}, "unknown model"),
-        ({"data": {"val": "digits"}}, "same classes"),
+        ({"data": {"val": "digits"}}, "must be of one task"),
         ({"train": {"steps": 0}}, "train.steps must be at least 1"),
     ],
 )
