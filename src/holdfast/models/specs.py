@@ -16,9 +16,10 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.model_names import FORMS, model_spec
 from holdfast.models import create_model, model_names
 from holdfast.models.adapting import BACKBONE, adapter_of
-from holdfast.models.checkpoints import architecture_arguments, load_checkpoint, read_weights, segmenter_arguments
+from holdfast.models.checkpoints import architecture_arguments, load_checkpoint, read_weights
 from holdfast.models.hub import quick_hub
 from holdfast.models.segmenter import segmenter
+from holdfast.models.segmenter_files import segmenter_arguments
 from holdfast.models.wrappers import without_wrappers
 
 
