@@ -1,4 +1,4 @@
-"""The published spellings of segmenters' files, beside the model: released, older, or a classifier's for its encoder."""
+"""The published spellings of segmenters' files, beside the model: released, older, or a classifier's."""
 
 import re
 from collections.abc import Mapping
