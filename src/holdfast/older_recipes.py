@@ -43,6 +43,18 @@ def modern(values: Mapping[str, Any]) -> dict[str, Any]:
     return today
 
 
+def former(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The other way round: complete values of today as complete values of before, by which results are named."""
+    before = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+    adapted = _at(before, ("model", "adapt")) is not None
+    known = {**DEFAULTS, "method": SECTION, "lambdas": [0.5], "phase": "all"}
+    told = {key: _at(before, path) for key, path in TODAY.items()}
+    section = {key: known.get(key) if value is None else value for key, value in told.items()}
+    for path in (("model", "adapt"), ("train", "phases")):
+        before[path[0]].pop(path[1], None)
+    return {**before, SECTION: section if adapted else None}
+
+
 def named(values: Mapping[str, Any]) -> dict[str, Any]:
     """Where a section ``tora`` did not say by which method, TORA's own."""
     path = TODAY["method"]

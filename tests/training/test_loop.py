@@ -170,7 +170,7 @@ def test_a_run_with_an_owned_module_resumes_exactly(tmp_path):
 
 def test_the_objective_of_the_documentation_runs(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "train.md").read_text()
-    example = page.split("```python\n")[1].split("holdfast.train(")[0]
+    example = next(block for block in page.split("```python\n") if "class Quieter" in block).split("holdfast.train(")[0]
     names: dict = {}
     exec(example, names)
     run(tmp_path / "run", objective=names["Quieter"](), train={"epochs": 1})

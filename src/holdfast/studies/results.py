@@ -15,6 +15,7 @@ from safetensors.numpy import save
 from holdfast import atomic
 from holdfast.corruptions.catalog import ALL, SEVERITIES
 from holdfast.errors import HoldfastError
+from holdfast.older_recipes import former
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, spec_of
 from holdfast.records.header import CLASSIFICATION
 from holdfast.studies.first_values import FIRST_VALUES
@@ -64,7 +65,7 @@ NAMED_BEFORE = {
 
 def fingerprint(study: Study, row: str, seed: int) -> str:
     """Names everything that a run's result depends on: recipe, seed, test images, suites, analyses, where it starts."""
-    recipe = as_values(study.recipe_of(row, seed))
+    recipe = former(as_values(study.recipe_of(row, seed)))
     for harmless in ("workers", "download"):
         recipe["data"].pop(harmless)
     _drop_defaults_of_later_values(recipe)
@@ -75,7 +76,7 @@ def fingerprint(study: Study, row: str, seed: int) -> str:
 
 def _drop_defaults_of_later_values(recipe: dict[str, Any]) -> None:
     """What recipes learnt to say after the first results changes nothing at its default; so it is not in their name."""
-    defaults = as_values(Recipe())
+    defaults = former(as_values(Recipe()))
     for section, values in recipe.items():
         first = FIRST_VALUES.get(section)
         later = [name for name in values if name not in first] if first is not None else []
