@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.corruptions import STANDARD, corrupt_batch
-from holdfast.data.specs import SOURCES, Kind
+from holdfast.data.specs import SOURCES, SourceRow
 from holdfast.errors import HoldfastError
 from holdfast.metrics import compare
 from holdfast.records import load_records
@@ -24,7 +24,7 @@ def registered(monkeypatch):
     """The two rows: the task and its data."""
     monkeypatch.setattr("holdfast.tasks.TASKS", dict(TASKS))
     register_task(Counting())
-    row = Kind("squares", "bright squares", lambda rest, *, split: Squares())
+    row = SourceRow("squares", "bright squares", lambda rest, *, split: Squares())
     monkeypatch.setitem(SOURCES, "squares", row)
 
 

@@ -24,7 +24,7 @@ from holdfast.data.stored import is_official
 from holdfast.errors import HoldfastError, nearest
 
 
-class Kind(NamedTuple):
+class SourceRow(NamedTuple):
     """One row of the table below."""
 
     form: str
@@ -39,35 +39,37 @@ def _open_cifar_training_images(rest: str, *, split: str, kind: str, download: b
     return open_cifar(rest, split="train", kind=kind, download=download)
 
 
-SOURCES: dict[str, Kind] = {
-    "digits": Kind("digits[:SPLIT]", "1797 digits of scikit-learn, 32 px, embedded; train, val or test", open_digits),
-    "scenes": Kind(
+SOURCES: dict[str, SourceRow] = {
+    "digits": SourceRow(
+        "digits[:SPLIT]", "1797 digits of scikit-learn, 32 px, embedded; train, val or test", open_digits
+    ),
+    "scenes": SourceRow(
         "scenes[:SPLIT,HxW,COUNT]", "digits on procedural backgrounds, 96×128, embedded; label maps", open_scenes
     ),
-    "masks": Kind(
+    "masks": SourceRow(
         "masks:IMAGES,LABELS", "your images with label maps: [,classes=FILE][,ignore=N]", open_masks, needs_path=True
     ),
-    "camvid": Kind("camvid:DIR[,SPLIT]", "CamVid, 11 classes, 480×360; label maps", open_camvid, needs_path=True),
-    "cityscapes": Kind(
+    "camvid": SourceRow("camvid:DIR[,SPLIT]", "CamVid, 11 classes, 480×360; label maps", open_camvid, needs_path=True),
+    "cityscapes": SourceRow(
         "cityscapes:DIR[,SPLIT]", "Cityscapes, 19 classes; label maps", open_cityscapes, needs_path=True
     ),
-    "acdc": Kind(
+    "acdc": SourceRow(
         "acdc:DIR[,CONDITION][,SPLIT]", "ACDC: fog, night, rain, snow; val unless told", open_acdc, needs_path=True
     ),
-    "npz": Kind("npz:FILE", "arrays x (uint8, N×H×W×3) and y, optionally classes", open_npz, needs_path=True),
-    "folder": Kind("folder:DIR", "one folder of images per class", open_folder, needs_path=True, turns=True),
-    "cifar10": Kind("cifar10:[DIR]", "CIFAR-10; --data.download=true fetches it", open_cifar10, downloads=True),
-    "cifar100": Kind("cifar100:[DIR]", "CIFAR-100, likewise", open_cifar100, downloads=True),
-    "cifar10-train": Kind(
+    "npz": SourceRow("npz:FILE", "arrays x (uint8, N×H×W×3) and y, optionally classes", open_npz, needs_path=True),
+    "folder": SourceRow("folder:DIR", "one folder of images per class", open_folder, needs_path=True, turns=True),
+    "cifar10": SourceRow("cifar10:[DIR]", "CIFAR-10; --data.download=true fetches it", open_cifar10, downloads=True),
+    "cifar100": SourceRow("cifar100:[DIR]", "CIFAR-100, likewise", open_cifar100, downloads=True),
+    "cifar10-train": SourceRow(
         "cifar10-train:[DIR]",
         "CIFAR-10's training images also where others take the test set: cifar10-train:[45000:] holds some out",
         partial(_open_cifar_training_images, kind="cifar10"),
         downloads=True,
     ),
-    "coco": Kind(
+    "coco": SourceRow(
         "coco:IMAGES,ANNOTATIONS", "objects in COCO's format: a folder and a JSON file", open_coco, needs_path=True
     ),
-    "scene-objects": Kind(
+    "scene-objects": SourceRow(
         "scene-objects[:SPLIT,HxW,COUNT]",
         "digits to be found in drawn scenes, with boxes and masks, embedded",
         open_scene_objects,
