@@ -33,6 +33,14 @@ def test_markdown_has_as_many_cells_in_every_line_whatever_the_names():
     assert len(lines) == 4
 
 
+def test_runs_measured_by_different_definitions_are_named():
+    study = load_study("cifar10/main")
+    old, new = results()["baseline"]
+    assert "corrected" not in page(study, {"a": [old], "b": [new]})
+    revised = replace(new, header={**new.header, "revisions": {"snow/1": 2}})
+    assert "do not compare them: snow/1" in page(study, {"a": [old], "b": [revised]})
+
+
 def test_a_claim_is_judged_with_its_difference():
     claim = Claim("rows are equal", "A|B, \n<x>", "baseline", "clean")
     table = claims_table([claim], results())

@@ -38,6 +38,9 @@ def measure(
     kept = ("preset", "frost", "versions", "data_fingerprint", "seed")
     facts = {"evaluation": {name: records.header[name] for name in kept}, "analysed": limit, "task": records.task}
     facts["cells"] = {name: cell.spec.plain() for name, cell in records.cells.items()}
+    facts["revisions"] = {
+        name: cell.header["revision"] for name, cell in records.cells.items() if "revision" in cell.header
+    }
     return right, measures, facts
 
 

@@ -162,7 +162,17 @@ def _minutes(runs: Sequence[RunResult]) -> str:
 
 def _images(results: Results) -> str:
     counts = {len(values) for runs in results.values() for run in runs for values in run.right.values()}
-    return f"Measured on {'–'.join(map(str, sorted(counts)))} test images." if counts else ""
+    return f"Measured on {'–'.join(map(str, sorted(counts)))} test images.{_unlike(results)}" if counts else ""
+
+
+def _unlike(results: Results) -> str:
+    """Which cells the runs were measured on by different definitions, if any: their columns compare unlike things."""
+    held = [run.header.get("revisions", {}) for runs in results.values() for run in runs]
+    unlike = sorted({name for told in held for name in told if any(told[name] != other.get(name) for other in held)})
+    if not unlike:
+        return ""
+    some = ", ".join(unlike[:5]) + (" …" if len(unlike) > 5 else "")
+    return f" **Some runs were measured before these cells were corrected, so do not compare them: {some}.**"
 
 
 def _plain(text: str) -> str:
