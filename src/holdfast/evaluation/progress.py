@@ -1,5 +1,6 @@
 """What a person at a terminal sees while an evaluation runs: how far it is, how long it will take, how it looks."""
 
+import time
 from types import TracebackType
 
 from rich.console import Console
@@ -8,6 +9,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from holdfast.corruptions.catalog import SEVERITIES, STANDARD
 from holdfast.metrics.corruption import Values, corruption_errors, mean_corruption_accuracy, mean_corruption_error
 from holdfast.records.cells import CLEAN, CellSpec, corruption_cell
+
+REFRESH = 0.1  # seconds between two lines of scores
 
 
 class Tally:
@@ -60,7 +63,8 @@ class Live:
     def __init__(self, *, total: int, imagenet: bool, show: bool | None) -> None:
         console = Console(stderr=True)
         self.tally, self._imagenet = Tally(), imagenet
-        shown = console.is_terminal if show is None else show
+        shown = self._shown = console.is_terminal if show is None else show
+        self._told = 0.0
         self._progress = Progress(
             TextColumn("{task.fields[cell]:<20}"),
             BarColumn(),
@@ -89,4 +93,6 @@ class Live:
     def measured(self, cell: CellSpec, *, right: float, count: int) -> None:
         """A unit of a cell is on disk."""
         self.tally.add(cell, right=right, count=count)
-        self._progress.update(self._task, cell=cell.name, scores=self.tally.line(imagenet=self._imagenet))
+        if self._shown and time.monotonic() - self._told > REFRESH:  # a finished evaluation tells of thousands at once
+            self._progress.update(self._task, cell=cell.name, scores=self.tally.line(imagenet=self._imagenet))
+            self._told = time.monotonic()

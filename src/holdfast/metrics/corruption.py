@@ -134,15 +134,19 @@ def _five(values: Sequence[Values], kind: str) -> NDArray[np.float64]:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim < 1 or len(array) != len(SEVERITIES):
         raise HoldfastError(f"errors of {kind} must be {len(SEVERITIES)}, one per severity, got shape {array.shape}")
-    for severity, error in zip(SEVERITIES, array, strict=True):
-        _fraction(error, f"error of {kind} at severity {severity}")
+    if not _all_fractions(array):
+        for severity, error in zip(SEVERITIES, array, strict=True):
+            _fraction(error, f"error of {kind} at severity {severity}")
     return array
 
 
+def _all_fractions(values: Values) -> bool:
+    """Also false for NaN, a cell that was not measured."""
+    return bool(np.min(values) >= -ROUNDING and np.max(values) <= 1 + ROUNDING)
+
+
 def _fraction(value: Values, name: str) -> Values:
-    low, high = np.min(value), np.max(value)
-    if not (low >= -ROUNDING and high <= 1 + ROUNDING):  # also refuses NaN, a cell that was not measured
-        raise HoldfastError(
-            f"{name} must be a fraction from 0 to 1, got {value if np.ndim(value) == 0 else (low, high)}"
-        )
+    if not _all_fractions(value):
+        came = value if np.ndim(value) == 0 else f"{np.min(value)} to {np.max(value)}"
+        raise HoldfastError(f"{name} must be a fraction from 0 to 1, got {came}")
     return value
