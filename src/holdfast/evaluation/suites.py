@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +93,9 @@ class EvaluationData:
     source: Source | None = None
     stored: OfficialSet | None = None
 
-    @property
+    @cached_property
     def pictures(self) -> Any:
-        """The source itself, or the first cell of a stored set, to learn what its images are like."""
+        """The source itself, or the first cell of a stored set, to learn what its images are like; opened once."""
         return self.source if self.stored is None else self.stored.open(self.stored.cells[0])
 
     @property
