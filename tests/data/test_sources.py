@@ -84,6 +84,8 @@ def test_a_stretch_of_a_source_keeps_pixels_and_ids(tmp_path):
     assert np.array_equal(np.asarray(stretch.image(0)), np.asarray(whole.image(1)))
     assert list(rest.targets) == list(whole.targets[4:])
     assert len(open_data(f"npz:{npz}[0:2]+npz:{npz}[2:]")) == len(whole)
+    every_second = open_data(f"npz:{npz}[1::2]")
+    assert [every_second.id(i) for i in range(len(every_second))] == [whole.id(i) for i in (1, 3, 5)]
     for impossible in ("[3:3]", "[0:7]", "[6:]"):
         with pytest.raises(HoldfastError, match=r"must name a stretch of its 6 images, as in \[0:6\]"):
             open_data(f"npz:{npz}{impossible}")

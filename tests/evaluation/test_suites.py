@@ -52,6 +52,17 @@ def test_corruptions_are_those_of_the_catalogue_keyed_by_image(extra):
     assert records.header["label"] == "on-the-fly"
 
 
+def test_fewer_severities_are_a_part_of_the_whole_suite(tmp_path):
+    """Measured first, they are not measured again; both together are the whole."""
+    source = colours(3)
+    some = evaluate(Brightest(), source, "corruptions-135", out=tmp_path, **QUICK)
+    assert list(some.cells) == [f"{kind}/{severity}" for kind in STANDARD for severity in (1, 3, 5)]
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.[135].*.safetensors")}
+    whole = evaluate(Brightest(), source, "corruptions,corruptions-135", out=tmp_path, **QUICK)
+    assert len(whole.cells) == len(STANDARD) * len(SEVERITIES)
+    assert before and all(path.stat().st_mtime_ns == time for path, time in before.items())
+
+
 def test_perturbations_keep_every_frame():
     source = colours(2)
     records = evaluate(Brightest(), source, "perturbations", seed=3, batch_size=7, **QUICK)

@@ -7,9 +7,11 @@ import timm
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 from timm.models._hub import save_for_hf
 
 import holdfast
+from holdfast.errors import HoldfastError
 from holdfast.layers.tap import TokenAwarePooling, dilated_mean, local_pooling, window_mean
 
 
@@ -65,6 +67,22 @@ def test_weights_sum_to_one_per_token():
     weights = pool.weights(torch.randn(2, 12, 6), 3, 4)
     assert weights.shape == (2, 4, 3, 4)
     torch.testing.assert_close(weights.sum(dim=1), torch.ones(2, 3, 4))
+
+
+@pytest.mark.parametrize("branches", [1, 2, 4])
+def test_tap_can_start_near_the_identity_and_still_learns(branches):
+    """98 % of every token is itself, in corners too; after one step all parts of the predictor have a gradient."""
+    pool = local_pooling("tap-identity", 6, branches)
+    tokens = torch.randn(3, 12, 6)
+    assert (pool.weights(tokens, 3, 4)[:, 0] >= 0.98).all()
+    if branches == 1:
+        return
+    optimizer = torch.optim.SGD(pool.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        (pool(tokens, 3, 4) - tokens.roll(1, dims=1)).pow(2).mean().backward()
+        optimizer.step()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in pool.parameters())
 
 
 PUBLISHED_PARAMETERS = {
@@ -208,3 +226,29 @@ def test_what_cannot_have_tap_is_refused_in_one_sentence():
         holdfast.add_tap(timm.create_model("fan_nano"), kind="avgpool4")
     with pytest.raises(holdfast.HoldfastError, match="branches must be at least 1, got 0"):
         holdfast.add_tap(timm.create_model("fan_nano"), branches=0)
+
+
+@pytest.mark.parametrize("name", ["deit_tiny_patch16_224", "vit_small_patch14_dinov2", "swin_tiny_patch4_window7_224"])
+def test_a_model_of_timm_with_tap_takes_weights_trained_without_it(name, tmp_path):
+    """The registered name is timm's model with ``add_tap``; a file of the plain model fills all but TAP."""
+    size = 56 if "vit" in name else 64 if "deit" in name else 224
+    arguments = {"img_size": size, "num_classes": 3}
+    plain = timm.create_model(name, **arguments).eval()
+    save_file(plain.state_dict(), tmp_path / "plain.safetensors")
+    ours = timm.create_model(f"tap_{name}", tap="tap-identity", **arguments).eval()
+    holdfast.load_checkpoint(ours, tmp_path / "plain.safetensors")
+    kept = {key: value for key, value in ours.state_dict().items() if ".dilation_predictor." not in key}
+    assert all(torch.equal(value, plain.state_dict()[key]) for key, value in kept.items())
+    assert kept.keys() == plain.state_dict().keys()
+    images = torch.randn(1, 3, size, size)
+    with torch.no_grad():
+        moved = (ours(images) - plain(images)).abs().max() / plain(images).abs().max()
+    assert 0 < moved < 0.2
+
+
+def test_a_file_with_some_of_its_tap_missing_is_refused(tmp_path):
+    model = holdfast.add_tap(timm.create_model("vit_nano"))
+    state = {key: value for key, value in model.state_dict().items() if not key.startswith("blocks.0.dilation")}
+    save_file(state, tmp_path / "damaged.safetensors")
+    with pytest.raises(HoldfastError, match="missing"):
+        holdfast.load_checkpoint(model, tmp_path / "damaged.safetensors")

@@ -75,8 +75,8 @@ SOURCES: dict[str, SourceRow] = {
         open_scene_objects,
     ),
 }
-# images 40000 to 44999 of a source
-_SLICE = re.compile(r"^(?P<spec>.*)\[(?P<start>\d*):(?P<stop>\d*)\]$")
+# images 40000 to 44999 of a source, or with a step every so many of them
+_SLICE = re.compile(r"^(?P<spec>.*)\[(?P<start>\d*):(?P<stop>\d*)(?::(?P<step>[1-9]\d*))?\]$")
 # a plus sign joins two sources only where a new source begins, so that paths may contain it
 _JOINT = re.compile(r"\+(?=(?:" + "|".join(SOURCES) + r")(?::|\+|\[|$))")
 
@@ -116,7 +116,8 @@ def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:
 
 
 def _stretch(source: Source, bounds: re.Match[str], *, spec: str) -> Source:
-    numbers = np.arange(len(source))[slice(*(int(bounds[end]) if bounds[end] else None for end in ("start", "stop")))]
+    parts = (int(bounds[part]) if bounds[part] else None for part in ("start", "stop", "step"))
+    numbers = np.arange(len(source))[slice(*parts)]
     if int(bounds["stop"] or 0) > len(source) or not len(numbers):
         raise HoldfastError(f"data {spec!r} must name a stretch of its {len(source)} images, as in [0:{len(source)}]")
     return Subset(source, numbers)

@@ -3,6 +3,7 @@
 Each takes the tokens of a grid and returns as many; it stands in front of a block's attention.
 """
 
+import math
 from collections.abc import Callable
 
 from torch import Tensor, nn
@@ -59,6 +60,22 @@ class TokenAwarePooling(nn.Module):
         return pooled.flatten(2).transpose(1, 2)
 
 
+def near_identity(pooling: TokenAwarePooling, share: float = 0.98) -> TokenAwarePooling:
+    """Start TAP so that every token takes at least ``share`` of itself: for weights that were trained without it.
+
+    Ours: the predictor's norm begins at weight 0 with a bias that favours the identity, and its last convolution hands
+    that bias on unchanged, also at the border. The norm's weight learns first, and everything behind it thereafter.
+    """
+    if pooling.branches == 1:
+        return pooling
+    _, norm, last = pooling.proj
+    nn.init.zeros_(norm.weight)
+    nn.init.zeros_(norm.bias)
+    nn.init.constant_(norm.bias[:1], math.log(share / (1 - share) * (pooling.branches - 1)) + 1e-3)
+    nn.init.dirac_(last.weight)
+    return pooling
+
+
 class AveragePooling(nn.Module):
     """The same plain window for every token."""
 
@@ -100,6 +117,7 @@ def local_pooling(kind: str, dim: int, branches: int = 4) -> nn.Module:
 
 LOCAL_POOLING: dict[str, Callable[[int, int], nn.Module]] = {  # from (token width, branches)
     "tap": TokenAwarePooling,
+    "tap-identity": lambda dim, branches: near_identity(TokenAwarePooling(dim, branches)),
     "tap-multi-kernel": lambda dim, branches: TokenAwarePooling(dim, branches, multi_kernel=True),
     "avgpool3": lambda dim, branches: AveragePooling(3),
     "avgpool5": lambda dim, branches: AveragePooling(5),

@@ -80,13 +80,16 @@ def _load(model: nn.Module, state: State, *, file: str) -> Loaded:
         if follow := beside(type(model).__module__, "follow_keys"):
             state, undo = follow(model, state)
         state, left_out = _leave_out(state, model)
-        _check_fit(state, model, file=file, may_miss={*left_out, *fresh_head(state, model)})
+        added = _poolings_to_learn(state, model)
+        _check_fit(state, model, file=file, may_miss={*left_out, *added, *fresh_head(state, model)})
     except HoldfastError:
         for owner, name, old in reversed(undo):
             setattr(owner, name, old)
         raise
     for key, why in left_out.items():
         logger.warning("%s: left out %s, %s", file, key, why)
+    if added:
+        logger.warning("%s: knows no TAP, the model's own starts as it is built", file)
     model.load_state_dict(state, strict=False)
     return Loaded(used=len(state), left_out=tuple(left_out))
 
@@ -181,6 +184,12 @@ def _leave_out(state: Mapping[str, Tensor], model: nn.Module) -> tuple[State, di
         )
     kept = {k: v for k, v in state.items() if k not in left_out and k.rpartition(".")[-1] not in DERIVED}
     return kept, left_out
+
+
+def _poolings_to_learn(state: Mapping[str, Tensor], model: nn.Module) -> set[str]:
+    """The keys of a model's TAP, where the file was trained without any."""
+    own = {key for key in model.state_dict() if ".dilation_predictor." in key}
+    return own if not own & state.keys() else set()
 
 
 def _check_fit(state: Mapping[str, Tensor], model: nn.Module, *, file: str, may_miss: Iterable[str]) -> None:

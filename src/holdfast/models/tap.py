@@ -33,7 +33,8 @@ def add_tap(model: Model, branches: int = 4, *, kind: str = "tap") -> Model:
     Args:
         model: one of ours, or a timm ViT, DeiT or Swin.
         branches: how many dilations TAP mixes, 0 … branches − 1.
-        kind: ``tap``, ``tap-multi-kernel``, ``avgpool3``, ``avgpool5``, ``conv3`` or ``conv5``.
+        kind: ``tap``, ``tap-identity`` (the same, starting near the identity: for weights trained without it),
+            ``tap-multi-kernel``, ``avgpool3``, ``avgpool5``, ``conv3`` or ``conv5``.
     """
     blocks = [
         block for block in model.modules() if isinstance(block, FANBlock | RVTBlock | ViTBlock | SwinTransformerBlock)
@@ -116,7 +117,23 @@ def _register(name: str, create: Any, **extra: Any) -> None:
 
 _FAN = [name for name in fan.SIZES if "nano" not in name and not name.endswith("_se_attn")]
 _RVT = ["rvt_tiny_plus", "rvt_small_plus", "rvt_base_plus"]
-_TIMM = ["deit_base_patch16_224", "swin_base_patch4_window7_224"]
+# timm's models with TAP: DeiT-B and Swin-B are those of TAP+ADL's Table 5, the others are for one's own fine-tuning
+_VIT: dict[str, dict[str, Any]] = {
+    "tiny": {"embed_dim": 192, "depth": 12, "num_heads": 3},
+    "small": {"embed_dim": 384, "depth": 12, "num_heads": 6},
+    "base": {"embed_dim": 768, "depth": 12, "num_heads": 12},
+}
+_DINOV2: dict[str, Any] = {"img_size": 518, "patch_size": 14, "init_values": 1e-5}
+_SWIN: dict[str, dict[str, Any]] = {
+    "tiny": {"embed_dim": 96, "depths": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)},
+    "small": {"embed_dim": 96, "depths": (2, 2, 18, 2), "num_heads": (3, 6, 12, 24)},
+    "base": {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)},
+}
+_TIMM: dict[str, dict[str, Any]] = {
+    **{f"{family}_{size}_patch16_224": {"patch_size": 16, **_VIT[size]} for family in ("deit", "vit") for size in _VIT},
+    **{f"vit_{size}_patch14_dinov2": {**_DINOV2, **_VIT[size]} for size in ("small", "base")},
+    **{f"swin_{size}_patch4_window7_224": {"window_size": 7, **_SWIN[size]} for size in _SWIN},
+}
 
 
 def _cfg(name: str) -> dict[str, Any]:
@@ -135,22 +152,24 @@ for _name in _RVT:
 
 
 def _with_tap(stock: type[nn.Module]) -> Any:
-    def construct(tap_branches: int = 4, **kwargs: Any) -> nn.Module:
-        return add_tap(stock(**kwargs), tap_branches)
+    def construct(tap: str = "tap", tap_branches: int = 4, **kwargs: Any) -> nn.Module:
+        return add_tap(stock(**kwargs), tap_branches, kind=tap)
 
     return construct
 
 
-@register_model
-def tap_deit_base_patch16_224(pretrained: bool = False, **kwargs: Any) -> nn.Module:
-    """DeiT-B with TAP (TAP+ADL, Table 5); no code was released, so that the place of TAP is our reading."""
-    size = {"patch_size": 16, "embed_dim": 768, "depth": 12, "num_heads": 12}
-    return build(_with_tap(VisionTransformer), "tap_deit_base_patch16_224", pretrained, {**size, **kwargs}, features=3)
+def _register_stock(name: str, architecture: dict[str, Any]) -> None:
+    """``tap_<name>``: one of timm's; the place of TAP in it is our reading, as no code was released."""
+    swin = name.startswith("swin")
+    stock, features = (SwinTransformer, (0, 1, 2, 3)) if swin else (VisionTransformer, 3)
+
+    def entry_point(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+        return build(_with_tap(stock), f"tap_{name}", pretrained, {**architecture, **kwargs}, features=features)
+
+    entry_point.__name__ = entry_point.__qualname__ = f"tap_{name}"
+    entry_point.__doc__ = f"timm's {name} with token-aware average pooling."
+    register_model(entry_point)
 
 
-@register_model
-def tap_swin_base_patch4_window7_224(pretrained: bool = False, **kwargs: Any) -> nn.Module:
-    """Swin-B with TAP (TAP+ADL, Table 5); no code was released, so that the place of TAP is our reading."""
-    size = {"window_size": 7, "embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
-    name = "tap_swin_base_patch4_window7_224"
-    return build(_with_tap(SwinTransformer), name, pretrained, {**size, **kwargs}, features=(0, 1, 2, 3))
+for _name, _architecture in _TIMM.items():
+    _register_stock(_name, _architecture)

@@ -9,7 +9,7 @@ from holdfast.names import chosen_names
 from holdfast.studies.columns import columns
 from holdfast.studies.plan import Study
 
-CORRUPTED = ("corruptions", "imagenet-c", "cifar-c")
+CORRUPTED = ("corruptions", "corruptions-135", "imagenet-c", "cifar-c")
 # the suites of which one must be measured for every ingredient of a score; attacks are suites of their own
 SUITES_OF = {
     "clean": (("clean",),),
