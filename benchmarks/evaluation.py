@@ -153,8 +153,8 @@ def parts(held: Case, *, batches: int) -> dict[str, Seconds]:
 def evaluation_seconds(held: Case, folder: Path) -> Seconds:
     def run() -> None:
         holdfast.evaluate(
-            held.model, held.data, "clean,corruptions", out=folder, batch_size=BATCH, workers=held.workers, fresh=True,
-            preset=held.steps.preset, show=False,
+            held.model, held.data, "clean,corruptions", out=folder, workers=held.workers, fresh=True, show=False,
+            protocol=holdfast.Protocol(preset=held.steps.preset), compute=holdfast.Compute(batch_size=BATCH),
         )  # fmt: skip
 
     with redirect_stderr(StringIO()):

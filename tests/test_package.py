@@ -38,6 +38,18 @@ def test_the_packages_are_attributes_and_nothing_else_leaks():
     assert not {"Any", "importlib", "register_models", "TYPE_CHECKING"} & set(dir(holdfast))
 
 
+def test_what_the_api_promises_is_there():
+    import holdfast
+    from holdfast.models import model_names
+
+    assert all(getattr(holdfast, name) is not None for name in dir(holdfast))
+    assert holdfast.list_models() == model_names()
+    assert holdfast.list_models("tap_rvt_*_plus") == ["tap_rvt_tiny_plus", "tap_rvt_small_plus", "tap_rvt_base_plus"]
+    assert holdfast.corrupt is holdfast.corruptions.corrupt
+    assert holdfast.compare is holdfast.metrics.compare
+    assert holdfast.load_records is holdfast.records.load_records
+
+
 def test_reading_records_and_their_scores_needs_no_torch():
     folder = ROOT / "tests" / "records" / "format1"
     script = f"""

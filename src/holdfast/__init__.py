@@ -13,7 +13,11 @@ from holdfast.errors import HoldfastError
 if TYPE_CHECKING:
     from holdfast.analysis.analyze import analyze
     from holdfast.attention import watch
+    from holdfast.corruptions import corrupt
     from holdfast.evaluation.evaluate import evaluate
+    from holdfast.evaluation.options import Compute, Protocol
+    from holdfast.metrics import compare
+    from holdfast.model_names import list_models
     from holdfast.models import create_model
     from holdfast.models.checkpoints import load_checkpoint
     from holdfast.models.detector import detector
@@ -21,35 +25,61 @@ if TYPE_CHECKING:
     from holdfast.models.tap import add_tap
     from holdfast.models.tora import tora
     from holdfast.models.windows import slide
+    from holdfast.records import load_records
     from holdfast.reporting.page import report
     from holdfast.training.loop import train
 
 _HOME = {
+    "Compute": "holdfast.evaluation.options",
+    "Protocol": "holdfast.evaluation.options",
+    "add_tap": "holdfast.models.tap",
     "analyze": "holdfast.analysis.analyze",
-    "watch": "holdfast.attention",
+    "compare": "holdfast.metrics",
+    "corrupt": "holdfast.corruptions",
     "create_model": "holdfast.models",
+    "detector": "holdfast.models.detector",
+    "evaluate": "holdfast.evaluation.evaluate",
+    "list_models": "holdfast.model_names",
+    "load_checkpoint": "holdfast.models.checkpoints",
+    "load_records": "holdfast.records",
+    "report": "holdfast.reporting.page",
     "segmenter": "holdfast.models.segmenter",
     "slide": "holdfast.models.windows",
-    "add_tap": "holdfast.models.tap",
-    "detector": "holdfast.models.detector",
     "tora": "holdfast.models.tora",
-    "load_checkpoint": "holdfast.models.checkpoints",
     "train": "holdfast.training.loop",
-    "evaluate": "holdfast.evaluation.evaluate",
-    "report": "holdfast.reporting.page",
+    "watch": "holdfast.attention",
 }
 
-_PACKAGES = ("attacks", "corruptions", "data", "methods", "metrics", "models", "records", "reporting", "tasks")
+_PACKAGES = (
+    "analysis",
+    "attacks",
+    "corruptions",
+    "data",
+    "evaluation",
+    "methods",
+    "metrics",
+    "models",
+    "records",
+    "reporting",
+    "tasks",
+    "training",
+)
 
 __all__ = [
+    "Compute",
     "HoldfastError",
+    "Protocol",
     "__version__",
     "add_tap",
     "analyze",
+    "compare",
+    "corrupt",
     "create_model",
     "detector",
     "evaluate",
+    "list_models",
     "load_checkpoint",
+    "load_records",
     "report",
     "segmenter",
     "slide",

@@ -1,7 +1,52 @@
-"""The one reading of a model's spec: ``timm:NAME[@FILE]``, ``run:DIR``, ``local-dir:DIR``, ``python:…``."""
+"""The names of our models, and the one reading of a model's spec, such as ``timm:NAME[@FILE]``; no torch needed."""
 
+import fnmatch
 from pathlib import Path
 from typing import NamedTuple
+
+# in the order in which their files list them; a test holds them together
+NAMES = (
+    "fan_tiny_12_p16_224",
+    "fan_small_12_p16_224",
+    "fan_base_18_p16_224",
+    "fan_large_24_p16_224",
+    "fan_small_12_p16_224_se_attn",
+    "fan_tiny_8_p4_hybrid",
+    "fan_small_12_p4_hybrid",
+    "fan_base_16_p4_hybrid",
+    "fan_large_16_p4_hybrid",
+    "fan_Xlarge_16_p4_hybrid",
+    "fan_mini_4_p4_hybrid",
+    "fan_nano",
+    "fan_nano_hybrid",
+    "fan_swin_tiny_patch4_window7_224",
+    "fan_swin_small_patch4_window7_224",
+    "fan_swin_base_patch4_window7_224",
+    "fan_swin_large_patch4_window7_224",
+    "rvt_tiny",
+    "rvt_tiny_plus",
+    "rvt_small",
+    "rvt_small_plus",
+    "rvt_base",
+    "rvt_base_plus",
+    "rvt_nano",
+    "vit_nano",
+    "tap_fan_tiny_12_p16_224",
+    "tap_fan_small_12_p16_224",
+    "tap_fan_base_18_p16_224",
+    "tap_fan_large_24_p16_224",
+    "tap_fan_tiny_8_p4_hybrid",
+    "tap_fan_small_12_p4_hybrid",
+    "tap_fan_base_16_p4_hybrid",
+    "tap_fan_large_16_p4_hybrid",
+    "tap_fan_Xlarge_16_p4_hybrid",
+    "tap_fan_mini_4_p4_hybrid",
+    "tap_rvt_tiny_plus",
+    "tap_rvt_small_plus",
+    "tap_rvt_base_plus",
+    "tap_deit_base_patch16_224",
+    "tap_swin_base_patch4_window7_224",
+)
 
 FORMS = {
     "run": "run:DIR",
@@ -34,3 +79,8 @@ def model_spec(text: str) -> ModelSpec:
     """What a text says about a model."""
     kind, _, rest = text.partition(":")
     return ModelSpec(kind, rest) if kind in FORMS and rest else ModelSpec("", text)
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """The names of Holdfast's own models that match, such as ``fan_*_hybrid``; timm lists its own, and these too."""
+    return [name for name in NAMES if fnmatch.fnmatchcase(name, pattern)]

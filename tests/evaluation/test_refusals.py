@@ -10,6 +10,7 @@ from PIL import Image
 from torch import nn
 
 import holdfast
+from holdfast import Protocol
 from holdfast.cli.main import main
 from holdfast.corruptions.folders import KindAtSeverity, Settings, corrupt_folder
 from holdfast.data import check_known_classes, open_data, open_official
@@ -81,7 +82,12 @@ def test_what_holdfast_corrupt_has_made_is_never_called_official(tmp_path):
     )
     model = Answers(lambda images: torch.zeros(len(images), 2))
     records = holdfast.evaluate(
-        model, f"imagenet-c:{tmp_path / 'c'}", "imagenet-c", out=tmp_path / "out", workers=0, size=224
+        model,
+        f"imagenet-c:{tmp_path / 'c'}",
+        "imagenet-c",
+        out=tmp_path / "out",
+        workers=0,
+        protocol=Protocol(size=224),
     )
     assert records.header["label"].startswith("made by holdfast corrupt, seed 7")
     page = report(tmp_path / "out")

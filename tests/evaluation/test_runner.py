@@ -1,5 +1,6 @@
 """The runner: the same records however the work is cut, interrupted or shared, and nothing ever mixed."""
 
+import inspect
 import json
 import pickle
 import shutil
@@ -10,7 +11,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from holdfast import evaluate
+from holdfast import Compute, Protocol, evaluate
 from holdfast.cli.main import main
 from holdfast.data import open_data
 from holdfast.errors import HoldfastError
@@ -47,16 +48,13 @@ def assert_same(one, other, *, exactly=False, but=()):
 
 @pytest.fixture(scope="module")
 def reference():
-    return evaluate(Brightest(), colours(9), SUITES, shard_size=5, **QUICK)
+    return evaluate(Brightest(), colours(9), SUITES, compute=Compute(shard_size=5), **QUICK)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"batch_size": 1}, {"batch_size": 7}, {"workers": 1, "batch_size": 500}, {"workers": 2}],
-    ids=str,
-)
-def test_batches_and_workers_do_not_change_records(reference, options):
-    assert_same(evaluate(Brightest(), colours(9), SUITES, shard_size=5, **{**QUICK, **options}), reference)
+@pytest.mark.parametrize(("batch_size", "workers"), [(1, 0), (7, 0), (500, 1), (64, 2)])
+def test_batches_and_workers_do_not_change_records(reference, batch_size, workers):
+    compute = Compute(batch_size=batch_size, shard_size=5)
+    assert_same(evaluate(Brightest(), colours(9), SUITES, compute=compute, workers=workers, show=False), reference)
 
 
 def test_a_transformer_gives_the_same_counts_for_all_batch_sizes_and_workers():
@@ -64,8 +62,16 @@ def test_a_transformer_gives_the_same_counts_for_all_batch_sizes_and_workers():
 
     model = create_model("vit_nano", num_classes=10, depth=1)
     runs = [
-        evaluate(model, "digits", "clean,corruptions", limit=8, shard_size=5, show=False, **options)
-        for options in ({"workers": 0, "batch_size": 8}, {"workers": 2, "batch_size": 3})
+        evaluate(
+            model,
+            "digits",
+            "clean,corruptions",
+            limit=8,
+            compute=Compute(batch_size=size, shard_size=5),
+            workers=workers,
+            show=False,
+        )
+        for workers, size in ((0, 8), (2, 3))
     ]
     assert_same(*runs)
 
@@ -75,7 +81,7 @@ def test_the_order_of_the_images_does_not_change_their_records(reference):
     turned = type(source)(
         "colours", source.images[::-1], source.targets[::-1].copy(), source.classes, source.numbers[::-1]
     )
-    records = evaluate(Brightest(), turned, "corruptions", shard_size=5, **QUICK)
+    records = evaluate(Brightest(), turned, "corruptions", compute=Compute(shard_size=5), **QUICK)
     for name, cell in records.cells.items():
         assert cell.predictions[::-1].tolist() == reference.cells[name].predictions.tolist()
 
@@ -108,22 +114,24 @@ def test_running_again_measures_nothing_and_more_suites_only_what_is_new(tmp_pat
 
 
 def test_what_is_missing_is_measured_and_nothing_else(tmp_path, reference):
-    folder = evaluate(Brightest(), colours(9), SUITES, shard_size=5, out=tmp_path, **QUICK).folder
+    folder = evaluate(Brightest(), colours(9), SUITES, compute=Compute(shard_size=5), out=tmp_path, **QUICK).folder
     content = {path.name: path.read_bytes() for path in folder.iterdir()}
     rng = np.random.default_rng(0)
     for name in rng.choice([name for name in content if name.count(".") > 1], 30, replace=False):
         (folder / name).unlink()
-    assert_same(evaluate(Brightest(), colours(9), SUITES, shard_size=5, out=tmp_path, **QUICK), reference)
+    assert_same(
+        evaluate(Brightest(), colours(9), SUITES, compute=Compute(shard_size=5), out=tmp_path, **QUICK), reference
+    )
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == content
 
 
 def test_damaged_units_are_set_aside_reported_and_measured_again(tmp_path, caplog):
-    records = evaluate(Brightest(), colours(10), "clean,fgsm", shard_size=4, out=tmp_path, **QUICK)
+    records = evaluate(Brightest(), colours(10), "clean,fgsm", compute=Compute(shard_size=4), out=tmp_path, **QUICK)
     paths = [records.folder / name for name in ("clean.00001.safetensors", "fgsm.00002.safetensors")]
     good = [path.read_bytes() for path in paths]
     paths[0].write_bytes(good[0][:-3])
     paths[1].write_bytes(bytes(byte ^ (number == 700) for number, byte in enumerate(good[1])))
-    again = evaluate(Brightest(), colours(10), "clean,fgsm", shard_size=4, out=tmp_path, **QUICK)
+    again = evaluate(Brightest(), colours(10), "clean,fgsm", compute=Compute(shard_size=4), out=tmp_path, **QUICK)
     assert_same(records, again, exactly=True)
     assert [path.read_bytes() for path in paths] == good
     assert sorted(path.name for path in records.folder.glob("*.damaged")) == [f"{path.name}.damaged" for path in paths]
@@ -172,21 +180,21 @@ def test_nothing_that_changes_a_record_shares_a_folder(tmp_path):
             for options in (
                 {"seed": 1},
                 {"limit": 4},
-                {"stored_jpeg": True},
-                {"preset": "any"},
-                {"size": 48},
-                {"mean": (0.5, 0.5, 0.5)},
-                {"std": (0.5, 0.5, 0.5)},
-                {"amp": True},
-                {"attack_batch_size": 5},
-                {"shard_size": 5},
+                {"protocol": Protocol(stored_jpeg=True)},
+                {"protocol": Protocol(preset="any")},
+                {"protocol": Protocol(size=48)},
+                {"protocol": Protocol(mean=(0.5, 0.5, 0.5))},
+                {"protocol": Protocol(std=(0.5, 0.5, 0.5))},
+                {"compute": Compute(amp=True)},
+                {"compute": Compute(attack_batch_size=5)},
+                {"compute": Compute(shard_size=5)},
             )
         ],
     ]
     folders = [evaluate(m, data, "clean", out=tmp_path, **QUICK, **options).folder for m, data, options in variants]
     assert len(set(folders)) == len(variants)
     assert len(load_records(tmp_path)) == len(variants)
-    again = evaluate(Weighted(1.0), source, "clean", out=tmp_path, workers=1, batch_size=2, show=False)
+    again = evaluate(Weighted(1.0), source, "clean", out=tmp_path, workers=1, compute=Compute(batch_size=2), show=False)
     assert again.folder == folders[0]
 
 
@@ -229,7 +237,14 @@ def test_what_workers_get_can_be_sent_to_new_processes():
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_a_worker_cannot_do_is_one_sentence(workers):
     with pytest.raises(HoldfastError, match=r"^image: expected at least 32 pixels on each side, got 16×16$"):
-        evaluate(Brightest(), colours(2), "corruptions", preset="any", size=16, workers=workers, show=False)
+        evaluate(
+            Brightest(),
+            colours(2),
+            "corruptions",
+            protocol=Protocol(preset="any", size=16),
+            workers=workers,
+            show=False,
+        )
 
 
 def test_the_progress_line_runs_along():
@@ -278,7 +293,7 @@ def test_a_shard_without_a_readable_image_is_a_finished_unit(tmp_path):
         (tmp_path / name / "0.png").write_bytes(b"broken")
     Image.new("RGB", (32, 32), (9, 0, 0)).save(tmp_path / "a" / "1.png")
     for model in (Brightest(), ByLevel(3, 10)):
-        records = evaluate(model, f"folder:{tmp_path}", "clean,fgsm", shard_size=1, **QUICK)
+        records = evaluate(model, f"folder:{tmp_path}", "clean,fgsm", compute=Compute(shard_size=1), **QUICK)
         assert records.cells["clean"].ids.tolist() == ["a/1.png"]
         assert len(records.excluded) == 3
 
@@ -316,12 +331,11 @@ def test_an_attack_that_fails_names_its_cell():
         (ByLevel(4, 10), {}, "the model must have the 3 classes of 'colours', got 4"),
         (nn.Identity(), {}, r"the model must return logits of shape \(images, classes\), got \(1, 3, 32, 32\)"),
         (nn.Linear(7, 3), {}, "the model cannot look at images of 32×32"),
-        (Brightest(), {"batch_size": 0}, "batch_size must be at least 1, got 0"),
         (Brightest(), {"workers": -1}, "workers must be 0 or more, got -1"),
         (Brightest(), {"limit": 0}, "limit must be at least 1, got 0"),
         (Brightest(), {"device": "gpu"}, "device must be one that torch can use here, got 'gpu'"),
-        (Brightest(), {"preset": "imagnet"}, "preset: expected one of .* did you mean 'imagenet'"),
-        (Brightest(), {"mean": (0, 0)}, "mean and std must be three values"),
+        (Brightest(), {"protocol": Protocol(preset="imagnet")}, "preset: expected one of .* did you mean 'imagenet'"),
+        (Brightest(), {"protocol": Protocol(mean=(0, 0))}, "mean and std must be three values"),
         ("run:nowhere", {}, "config.json and model.safetensors is missing in 'nowhere'"),
         ("resnet", {}, "model must be a module, a run's folder or a spec, got 'resnet'"),
         ("timm:resnet_18", {}, "unknown model 'resnet_18'; did you mean 'resnet18'"),
@@ -336,6 +350,17 @@ def test_bad_input_is_one_sentence_before_any_work(tmp_path, model, options, sen
     with pytest.raises(HoldfastError, match=sentence):
         evaluate(model, colours(3), "clean", out=tmp_path / "out", **{**QUICK, **options})
     assert not (tmp_path / "out").exists()
+
+
+def test_options_that_cannot_be_are_refused_when_they_are_made():
+    with pytest.raises(HoldfastError, match="batch_size must be at least 1, got 0"):
+        Compute(batch_size=0)
+    with pytest.raises(HoldfastError, match="exif must be ignore or apply, got 'turn'"):
+        Protocol(exif="turn")
+
+
+def test_the_signature_stays_small():
+    assert len(inspect.signature(evaluate).parameters) <= 12
 
 
 def test_weights_that_cannot_be_fetched_are_one_sentence(monkeypatch, tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holdfast import evaluate
+from holdfast import Compute, Protocol, evaluate
 from holdfast.attacks.patches import fitting_patch
 from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, corrupt, keyed
 from holdfast.corruptions.sequences import TEST_SEQUENCES, frame_count, perturb
@@ -36,7 +36,7 @@ def test_clean_is_what_the_pixels_say():
 @pytest.mark.parametrize("extra", [False, True])
 def test_corruptions_are_those_of_the_catalogue_keyed_by_image(extra):
     source = colours(3)
-    records = evaluate(Brightest(), source, "corruptions", seed=7, extra=extra, **QUICK)
+    records = evaluate(Brightest(), source, "corruptions", seed=7, protocol=Protocol(extra=extra), **QUICK)
     kinds = STANDARD + EXTRA if extra else STANDARD
     assert list(records.cells) == [f"{kind}/{severity}" for kind in kinds for severity in SEVERITIES]
     for kind, severity in [("gaussian_noise", 5), ("contrast", 5), ("frost", 3), ("brightness", 5), (kinds[-1], 1)]:
@@ -66,7 +66,7 @@ def test_fewer_severities_are_a_part_of_the_whole_suite(tmp_path):
 
 def test_perturbations_keep_every_frame():
     source = colours(2)
-    records = evaluate(Brightest(), source, "perturbations", seed=3, batch_size=7, **QUICK)
+    records = evaluate(Brightest(), source, "perturbations", seed=3, compute=Compute(batch_size=7), **QUICK)
     assert list(records.cells) == [f"sequence/{kind}" for kind in TEST_SEQUENCES]
     for kind in ("gaussian_noise", "rotate", "translate"):
         cell = records.cells[f"sequence/{kind}"]
@@ -124,9 +124,15 @@ def test_learned_occlusion_finds_the_patches_that_matter():
 def test_learned_occlusion_does_not_depend_on_how_the_images_are_cut_into_shards(tmp_path):
     source = plain([0, 1] * 8, margin=[0] * 16)
     source.images[np.arange(16), :4, :4, source.targets] = 255
-    options = {**QUICK, "attack_batch_size": 4}
     cells = [
-        evaluate(Brightest(), source, "occlusion-learned", out=tmp_path / str(size), shard_size=size, **options).cells
+        evaluate(
+            Brightest(),
+            source,
+            "occlusion-learned",
+            out=tmp_path / str(size),
+            compute=Compute(attack_batch_size=4, shard_size=size),
+            **QUICK,
+        ).cells
         for size in (4, 8, 16)
     ]
     for cell in (held["occlusion-learned"] for held in cells[1:]):
@@ -140,7 +146,7 @@ def test_large_images_make_small_shards():
     assert [fitting_shard(size) for size in ((32, 32), (224, 224), (384, 384))] == [256, 256, 256]
     assert fitting_shard((1024, 2048)) == 21  # 6.3 MB each
     assert fitting_shard((20_000, 20_000)) == 1
-    records = evaluate(Brightest(), colours(3), "clean", size=2048, **QUICK)
+    records = evaluate(Brightest(), colours(3), "clean", protocol=Protocol(size=2048), **QUICK)
     assert records.header["shard_size"] == 128 * 2**20 // (3 * 2048 * 2048)
 
 
@@ -350,7 +356,7 @@ def test_the_models_size_mean_and_std_come_last():
             seen.append(images)
             return super().forward(images)
 
-    options = {"size": 48, "mean": (0.5,) * 3, "std": (0.25,) * 3, **QUICK}
+    options = {"protocol": Protocol(size=48, mean=(0.5,) * 3, std=(0.25,) * 3), **QUICK}
     records = evaluate(Watching(), plain([0], margin=[155], level=0), "clean", **options)
     assert seen[-1].shape == (1, 3, 48, 48)
     assert seen[-1][0, 0, 0, 0] == pytest.approx((155 / 255 - 0.5) / 0.25)
@@ -361,7 +367,8 @@ def test_the_models_size_mean_and_std_come_last():
 def test_stored_jpeg_changes_corrupted_images_only():
     source = colours(4, seed=1)
     plainly, stored = (
-        evaluate(Brightest(), source, "clean,corruptions", stored_jpeg=flag, **QUICK) for flag in (False, True)
+        evaluate(Brightest(), source, "clean,corruptions", protocol=Protocol(stored_jpeg=flag), **QUICK)
+        for flag in (False, True)
     )
     assert (plainly.cells["clean"].nll == stored.cells["clean"].nll).all()
     assert (plainly.cells["fog/3"].nll != stored.cells["fog/3"].nll).any()

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import holdfast
+from holdfast import Compute, Protocol
 from holdfast.corruptions.catalog import STANDARD
 from holdfast.metrics.average_precision import COCO_C_FAN, coco_scores, matched, mean_performance
 from holdfast.metrics.detection_formulas import detection_formulas
@@ -78,7 +79,9 @@ def test_records_hold_boxes_masks_and_ground_truth_of_every_image(measured):
     assert TASK.rows(cell)["found"].tolist() == [len(source.target(i)) for i in range(3)]
 
 
-@pytest.mark.parametrize("options", [{"batch_size": 64}, {"workers": 2}, {"shard_size": 1}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"compute": Compute(batch_size=64)}, {"workers": 2}, {"compute": Compute(shard_size=1)}], ids=str
+)
 def test_batches_workers_and_shards_do_not_change_records(tmp_path, options):
     """Images of different sizes, a detector on random weights: one at a time, whatever was asked for."""
     data = coco_folder(tmp_path)
@@ -216,8 +219,8 @@ def test_answers_that_are_no_detections_are_refused(model, sentence):
     [
         ("pgd5", {}, "attacks on detectors are not built in"),
         ("perturbations", {}, "suite 'perturbations'"),
-        ("clean", {"preset": "imagenet"}, "preset must be 'any' for detection"),
-        ("clean", {"stored_jpeg": True}, "stored_jpeg is of ImageNet-C"),
+        ("clean", {"protocol": Protocol(preset="imagenet")}, "preset must be 'any' for detection"),
+        ("clean", {"protocol": Protocol(stored_jpeg=True)}, "stored_jpeg is of ImageNet-C"),
     ],
 )
 def test_what_detectors_have_not_got_is_refused(suite, options, sentence):

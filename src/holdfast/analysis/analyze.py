@@ -21,8 +21,8 @@ from holdfast.attacks.undisturbed import undisturbed
 from holdfast.corruptions import recorded_name
 from holdfast.data import Source
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.evaluate import choose_device
 from holdfast.evaluation.judge import Judge
+from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.protocol import check_side, choose_preset, model_input, preprocessing
 from holdfast.evaluation.suites import EvaluationData, open_evaluation_data
 from holdfast.model_names import model_spec

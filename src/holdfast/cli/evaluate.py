@@ -2,8 +2,9 @@
 
 import os
 from argparse import Namespace
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser
 from rich.console import Console
@@ -61,17 +62,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Measure, then print the scores and where the records are."""
     from holdfast.evaluation.evaluate import evaluate
+    from holdfast.evaluation.options import Compute, Protocol
     from holdfast.evaluation.suites import assign, parse_suites
 
     first = os.environ.get("RANK", "0") == "0"
     console = Console(quiet=not first, soft_wrap=True, highlight=False)
     model = _model(arguments)
     data = arguments.data or [_own_data(model, console)]
-    options = ("limit", "seed", "device", "amp", "batch_size", "attack_batch_size", "workers", "extra")
-    given = {
-        name: getattr(arguments, name)
-        for name in (*options, "stored_jpeg", "preset", "exif", "classes_differ", "window", "stride", "fresh")
-    }
+    given: dict[str, Any] = {name: getattr(arguments, name) for name in ("limit", "seed", "device", "workers", "fresh")}
+    given |= {"protocol": _options(Protocol, arguments), "compute": _options(Compute, arguments)}
     if arguments.predictions is not None:
         return _predict(model, data, arguments, console)
     out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
@@ -84,6 +83,12 @@ def run(arguments: Namespace) -> int:
     if first:
         _show(records, console)
     return 0
+
+
+def _options(kind: Any, arguments: Namespace) -> Any:
+    """An object of options from the arguments that are called like its fields."""
+    given = vars(arguments)
+    return kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
 
 
 def _predict(model: str, data: list[str], arguments: Namespace, console: Console) -> int:

@@ -29,13 +29,14 @@ def run(arguments: Namespace) -> None:
 
 def models_table(arguments: Namespace) -> Table:
     """Holdfast's own models; timm's are listed by timm."""
-    from holdfast.models import model_names
-    from holdfast.models.cost import measure_cost
+    from holdfast.model_names import NAMES
     from holdfast.published import published
 
-    names = _matching(arguments.pattern, model_names())
+    names = _matching(arguments.pattern, list(NAMES))
     if not arguments.cost:
         return _table("model", rows=[[name] for name in names])
+    from holdfast.models.cost import measure_cost
+
     papers = published("models")
     table = Table(box=None, header_style="bold")
     for column in ("model", "image", "params M", "GMACs", "paper M", "paper G"):

@@ -13,8 +13,8 @@ from holdfast import atomic
 from holdfast.data import open_data
 from holdfast.data.label_maps import TASK as SEGMENTATION
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.evaluate import choose_device
 from holdfast.evaluation.judge import Judge
+from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.native import NativeSize
 from holdfast.evaluation.protocol import model_input
 from holdfast.models.segmenter import windowed

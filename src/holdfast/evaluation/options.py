@@ -1,0 +1,64 @@
+"""How an evaluation looks at images, and how it computes: what ``holdfast.evaluate`` takes as two objects."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.decoding import check_exif
+from holdfast.errors import HoldfastError
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What happens to images before the model answers; records name it, and are kept apart by it.
+
+    Attributes:
+        preset: ``imagenet``, ``cifar``, ``tiny``, ``inception``, ``any``; chosen by the images unless given.
+        size: height and width the model wants; from its timm configuration unless given.
+        mean: subtracted from [0,1] pixels; likewise. A module without configuration gets the pixels themselves.
+        std: divides them then.
+        interpolation: brings protocol images to ``size``.
+        window: height and width of sliding windows, for models of label maps; the model's own unless given.
+        stride: pixels from one window to the next; three quarters of the window unless given.
+        extra: with the four extra corruptions, or perturbations.
+        stored_jpeg: pass corrupted images through a JPEG of quality 85, as the stored ImageNet-C was.
+        exif: ``ignore`` rotations that EXIF data of a folder's images ask for, or ``apply`` them.
+        classes_differ: measure a run also on data whose classes have other names than those it was trained on.
+    """
+
+    preset: str | None = None
+    size: int | tuple[int, int] | None = None
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    interpolation: str | None = None
+    window: int | tuple[int, int] | None = None
+    stride: int | None = None
+    extra: bool = False
+    stored_jpeg: bool = False
+    exif: str = "ignore"
+    classes_differ: bool = False
+
+    def __post_init__(self) -> None:
+        check_exif(self.exif)
+
+
+@dataclass(frozen=True)
+class Compute:
+    """How many images are worked on together, and in which precision.
+
+    Attributes:
+        batch_size: images per forward pass; does not change results.
+        attack_batch_size: images that are attacked together; attacks are exact for a fixed one.
+        shard_size: images per unit of work; None for 256, or fewer where they are large.
+        amp: run the model in half precision (bfloat16 where there is, else float16); attacks stay in single.
+    """
+
+    batch_size: int = 64
+    attack_batch_size: int = 64
+    shard_size: int | None = None
+    amp: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "attack_batch_size", "shard_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise HoldfastError(f"{name} must be at least 1, got {value}")
