@@ -44,7 +44,16 @@ NAMES = (
     "tap_rvt_tiny_plus",
     "tap_rvt_small_plus",
     "tap_rvt_base_plus",
+    "tap_deit_tiny_patch16_224",
+    "tap_deit_small_patch16_224",
     "tap_deit_base_patch16_224",
+    "tap_vit_tiny_patch16_224",
+    "tap_vit_small_patch16_224",
+    "tap_vit_base_patch16_224",
+    "tap_vit_small_patch14_dinov2",
+    "tap_vit_base_patch14_dinov2",
+    "tap_swin_tiny_patch4_window7_224",
+    "tap_swin_small_patch4_window7_224",
     "tap_swin_base_patch4_window7_224",
 )
 

@@ -5,6 +5,7 @@ Each takes the tokens of a grid and returns as many; it stands in front of a blo
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -68,7 +69,8 @@ def near_identity(pooling: TokenAwarePooling, share: float = 0.98) -> TokenAware
     """
     if pooling.branches == 1:
         return pooling
-    _, norm, last = pooling.proj
+    parts: Any = pooling.proj
+    _, norm, last = parts
     nn.init.zeros_(norm.weight)
     nn.init.zeros_(norm.bias)
     nn.init.constant_(norm.bias[:1], math.log(share / (1 - share) * (pooling.branches - 1)) + 1e-3)
