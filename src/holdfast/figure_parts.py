@@ -89,8 +89,8 @@ def legend_above(figure: "Figure", axis: "Axes") -> None:
 
 
 def picture(axis: "Axes", image: np.ndarray, *, title: str = "", **options: Any) -> Any:
-    """An image or map without axes; pixels and cells keep hard edges."""
-    shown = axis.imshow(image, interpolation="nearest", **options)
+    """An image or map without axes; pixels and cells keep hard edges, and an SVG holds them as they are."""
+    shown = axis.imshow(image, interpolation="none", **options)
     axis.set_xticks([])
     axis.set_yticks([])
     axis.spines[:].set_visible(False)

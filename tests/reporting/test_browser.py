@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.records.records import load_records
 from holdfast.reporting.page import report
+from holdfast.reporting.text import clean_name
 from tests.reporting.helpers import make_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -14,6 +16,7 @@ pytestmark = pytest.mark.skipif(
 )
 WIDTHS = (400, 1400)
 LONG = "a_name_without_any_place_to_break_it_" * 2 + "<b>\"&'</b>"
+SHOWN = clean_name(LONG)
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +86,117 @@ def test_ink_stands_out_from_the_page_in_both_schemes(browser, written, scheme):
     page.close()
     light = [sum(int(value) for value in colour[4:-1].split(",")) > 382 for colour in (ink, behind, in_figure)]
     assert light == ([False, True, False] if scheme == "light" else [True, False, True])
+
+
+# what the script adds; one page for all of it, each test leaves it as it was
+
+
+@pytest.fixture(scope="module")
+def alive(browser, written):
+    complaints = []
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(written.as_uri())
+    yield page
+    page.close()
+    assert complaints == []
+
+
+def shown(page, selector: str) -> list[str]:
+    return [each.inner_text().strip() for each in page.locator(selector).all() if each.is_visible()]
+
+
+def test_tables_are_sorted_by_their_headings(alive):
+    rows = "#data-1 .headline > .scroll tbody .name"
+    head = alive.locator("#data-1 .headline > .scroll th[data-better]").nth(1)  # mCA
+    assert shown(alive, rows) == ["plain", SHOWN]
+    head.locator("button.sort").focus()
+    orders = []
+    for _ in range(3):
+        alive.keyboard.press("Enter")
+        orders.append((head.get_attribute("aria-sort"), shown(alive, rows)[0]))
+    assert orders == [("descending", SHOWN), ("ascending", "plain"), (None, "plain")]
+    head.click()
+    assert shown(alive, rows)[0] == SHOWN
+    head.click(click_count=2)
+
+
+def test_models_and_suites_are_chosen(alive):
+    columns = "#data-1 .headline > .scroll th[data-better] abbr"
+    before = shown(alive, columns)
+    alive.locator(".choose-run summary").click()
+    alive.locator(".choose-run label", has_text="plain").click()
+    assert shown(alive, "#data-1 .headline > .scroll tbody .name") == [SHOWN]
+    assert shown(alive, "table.heat caption") == [SHOWN]
+    lines = alive.locator("#data-1-severity g[data-label]:has(path)").all()
+    assert {line.get_attribute("data-label") for line in lines if line.is_visible()} == {SHOWN}
+    alive.locator(".choose-run button", has_text="all").click()
+    alive.locator(".choose-run summary").click()
+    assert shown(alive, "#data-1 .headline > .scroll tbody .name") == ["plain", SHOWN]
+    alive.locator(".choose-suite summary").click()
+    alive.locator(".choose-suite label", has_text="corruptions").click()
+    assert shown(alive, "table.heat caption") == []
+    assert "mCA" in before
+    assert "mCA" not in shown(alive, columns)
+    alive.locator(".choose-suite button", has_text="all").click()
+    alive.locator(".choose-suite summary").click()
+    assert shown(alive, columns) == before
+
+
+def test_curves_and_heat_maps_say_their_values(alive, written):
+    (records,) = load_records(written.parent / "plain")
+    dot = alive.locator("#data-1-severity .value").first
+    dot.scroll_into_view_if_needed()
+    box = dot.bounding_box()
+    alive.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2 + 3)
+    assert (
+        alive.locator(".tip.shown")
+        .inner_text()
+        .startswith(f"plain\nclean: {100 * records.cells['clean'].accuracy:.1f} %")
+    )
+    square = alive.locator('table.heat td[data-cell="fog/3"]').first
+    square.hover()
+    text = alive.locator(".tip.shown").inner_text().split("\n")
+    assert text[:2] == ["fog, severity 3", f"plain: {100 * records.cells['fog/3'].accuracy:.1f} %"]
+    assert text[2].startswith(SHOWN)
+    alive.locator("h1").hover()
+    assert alive.locator(".tip.shown").count() == 0
+
+
+def test_pictures_are_enlarged_by_keyboard_and_mouse(alive):
+    small = alive.locator("#data-1-severity svg").bounding_box()["width"]
+    alive.locator("#data-1-severity .enlarge").focus()
+    alive.keyboard.press("Enter")
+    assert alive.locator("dialog h3").inner_text() == "Accuracy by severity"
+    assert alive.locator("dialog svg").bounding_box()["width"] > 2 * small
+    alive.keyboard.press("ArrowRight")
+    assert alive.locator("dialog h3").inner_text() == "Retention against cost"
+    alive.keyboard.press("Escape")
+    assert not alive.locator("dialog").is_visible()
+    assert alive.locator("#data-1-severity svg").count() == alive.locator("#data-1-cost svg").count() == 1
+    assert alive.evaluate("document.activeElement.closest('figure').id") == "data-1-cost"
+    alive.locator("#data-1-cost svg").click()
+    assert alive.locator("dialog").is_visible()
+    alive.locator("dialog button[aria-label=close]").click()
+
+
+def test_without_scripts_nothing_is_missing_and_nothing_promises_more(browser, written):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(written.as_uri())
+    assert page.locator("table.heat").first.is_visible()
+    assert page.locator("#data-1-severity svg").is_visible()
+    assert page.locator("button, select, input").count() == 0
+    assert not page.locator("#tools").is_visible()
+    context.close()
+
+
+def test_a_single_figure_keeps_its_size(browser, written):
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    report(written.parent / "plain", out=written.parent / "one.html")
+    page.goto((written.parent / "one.html").as_uri())
+    one = page.locator("#data-1-severity").bounding_box()["width"]
+    page.goto(written.as_uri())
+    assert one == page.locator("#data-1-severity").bounding_box()["width"]
+    page.close()

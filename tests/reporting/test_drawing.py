@@ -2,13 +2,15 @@
 
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from holdfast.figure_parts import picture
 from holdfast.metrics.intervals import Interval
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import Line, Point, Track
-from holdfast.reporting.figures.drawing import drawn, drawn_png, page_colour
+from holdfast.reporting.figures.drawing import drawn, page_colour
 from holdfast.reporting.text import clean_name, distinct, number, signed
 
 HOSTILE = '</text></svg><script>alert("x")</script> & $\\frac{1}{0}$ \x07 id="a" url(#b)'
@@ -26,8 +28,8 @@ FIGURES = {
 def test_every_figure_takes_hostile_names_as_text(name):
     svg = drawn(FIGURES[name], name="figure-1", description=HOSTILE)
     root = ET.fromstring(str(svg))  # one well-formed element
-    assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {"svg", "g", "path", "text", "use", "defs",
-                                                                           "clipPath", "rect", "tspan"}  # fmt: skip
+    known = "svg g path text use defs clipPath rect tspan circle title".split()
+    assert {element.tag.rpartition("}")[2] for element in root.iter()} <= set(known)
     text = " ".join(element.text or "" for element in root.iter() if element.tag.endswith("text"))
     assert '<script>alert("x")</script> & $\\frac{1}{0}$' in text
     assert "\x07" not in svg
@@ -58,13 +60,53 @@ def test_the_same_figure_is_the_same_text():
     assert drawn(FIGURES["forest"], name="x", description="") == drawn(FIGURES["forest"], name="x", description="")
 
 
-def test_pictures_are_data_addresses():
-    def draw() -> Figure:
-        figure = Figure(figsize=(1, 1))
-        figure.subplots().imshow([[0, 1]])
+def test_pictures_are_images_with_the_pages_ink_around_them():
+    rng = np.random.default_rng(0)
+
+    def draw(side: int) -> Figure:
+        figure = Figure(figsize=(2, 2))
+        picture(figure.subplots(), rng.integers(0, 256, (side, side, 3), dtype=np.uint8), title="what is shown")
         return figure
 
-    assert drawn_png(draw).startswith("data:image/png;base64,iVBOR")
+    for side, kind in ((8, "png"), (400, "jpeg")):
+        svg = drawn(lambda side=side: draw(side), name="x", description="")
+        assert f'href="data:image/{kind};base64,' in svg
+        assert "what is shown" in svg
+        assert "fill: var(--ink)" in svg
+        assert len(svg) < 200_000
+
+
+def test_points_say_their_values_without_scripts():
+    root = ET.fromstring(str(drawn(FIGURES["severity"], name="x", description="")))
+    dots = [element for element in root.iter() if element.get("class") == "value"]
+    assert [dot[0].text.split("\n")[1:] for dot in dots] == [
+        ["clean: 90.0 %", "85.0 to 95.0"],
+        ["severity 1: 80.0 %", "75.0 to 85.0"],
+    ]
+    assert dots[0].get("data-label") == dots[1].get("data-label") != ""
+    at = [(float(dot.get("cx")), float(dot.get("cy"))) for dot in dots]
+    assert at[0][0] < at[1][0]  # severity 1 lies to the right of clean,
+    assert at[0][1] < at[1][1]  # and lower
+
+
+def test_points_lie_where_they_are_drawn():
+    root = ET.fromstring(str(drawn(FIGURES["curves"], name="x", description="")))
+    dots = [(float(e.get("cx")), float(e.get("cy"))) for e in root.iter() if e.get("class") == "value"]
+    (path,) = [
+        element
+        for group in root.iter()
+        if group.get("data-label") and group.tag.endswith("g")
+        for element in group
+        if element.tag.endswith("path") and element.get("d", "").count("L") == 2
+    ][:1]
+    numbers = [float(word) for word in path.get("d").split() if word not in "ML"]
+    assert np.allclose(np.ravel(dots), numbers, atol=0.06)
+
+
+def test_long_curves_say_some_of_their_values_only():
+    lines = [Line(str(n), n, list(range(1000)), list(range(1000))) for n in range(4)]
+    svg = drawn(lambda: charts.curves(lines, x="x", y="y"), name="x", description="")
+    assert 1000 < svg.count('class="value"') <= 1500
 
 
 def test_names_become_one_printable_line():

@@ -1,5 +1,7 @@
 """The page: its numbers are the records', its text is escaped, what is missing is not missed."""
 
+import base64
+import hashlib
 import re
 from html.parser import HTMLParser
 
@@ -11,7 +13,7 @@ from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.metrics.comparison import compare
 from holdfast.records.records import load_records
-from holdfast.reporting.page import report
+from holdfast.reporting.page import report, script
 from tests.reporting.helpers import CORRUPTIONS, make_records, make_run, make_training
 
 HOSTILE = '<script>alert("x")</script> & \'"><img src=x onerror=alert(1)> $x_2$ {{ 7*7 }} \x1b[31m \x00'
@@ -114,7 +116,12 @@ def test_ids_are_unique_and_links_lead_somewhere(page):
 
 
 def test_the_page_needs_nothing_else(page, text):
-    assert not page.all("script")
+    assert text.count("<script") == 1
+    digest = base64.b64encode(
+        hashlib.sha256(text.split("<script>")[1].split("</script>")[0].encode()).digest()
+    ).decode()
+    (policy,) = [meta["content"] for meta in page.all("meta", http_equiv="Content-Security-Policy")]
+    assert f"script-src 'sha256-{digest}'" in policy  # and no other script, wherever it comes from
     assert [link["href"] for link in page.all("link")] == ["data:,"]
     assert not re.search(r"""(src|href)=["'](https?:|//)""", text)
     assert "prefers-color-scheme: dark" in text
@@ -144,7 +151,8 @@ def test_hostile_names_are_text_everywhere(tmp_path):
     )
     text = report([plain, named], names=[HOSTILE, HOSTILE], title=HOSTILE)
     page = Page(text)
-    assert not page.all("script")
+    assert text.count("<script") == 1
+    assert script() in text  # the same for every report: no data in it
     assert not page.all("img")
     assert not [a for _, a in page.elements if any(key.startswith("on") for key in a)]
     assert "{{ 7*7 }}" in page.text
@@ -322,6 +330,8 @@ def test_the_command_line_prints_tables(small_runs, capsys):
         (["RUN", "--format", "pdf"], "format must be one of html, md, csv, latex, robustbench, got 'pdf'"),
         (["RUN", "--names", "a,b"], "names must be one per run, got 2 for 1 runs"),
         (["RUN", "--names", ","], "--names must be names separated by commas"),
+        (["RUN", "--data", "digit"], "data must be one of digits in these runs, got 'digit'"),
+        (["RUN", "--suite", "clear"], "suite must be one of clean, corruptions, occlusion-random, pgd5 in these runs"),
         (["EMPTY"], "there is nothing to report in"),
     ],
 )
@@ -332,6 +342,29 @@ def test_bad_input_is_one_sentence(argv, sentence, two_runs, tmp_path, capsys):
     error = capsys.readouterr().err
     assert sentence in error
     assert error.count("\n") == 1
+
+
+def test_data_sets_and_suites_can_be_chosen(tmp_path):
+    run = make_run(tmp_path / "run", cells=("clean", "fog/1", "pgd5"), trained=False)
+    make_records(run, hold=0.5, cells=("clean",), data="folder:/x", data_fingerprint="x")
+    whole = Page(report(run))
+    assert [a["id"] for a in whole.all("section")][:2] == ["data-1", "data-2"]
+    some = Page(report(run, data="digits", suites=["clean", "pgd5"]))
+    assert [a["id"] for a in some.all("section")] == ["data-1", "reproduce", "meanings"]
+    scores = {cell["data-score"] for cell in some.all("td") if "data-score" in cell}
+    assert {"clean", "attack/pgd5"} <= scores
+    assert "accuracy/fog" not in scores
+    assert not [a for a in some.all("td") if "data-cell" in a]
+    assert "pgd5" in report(run, format="csv", suites="pgd5")
+
+
+def test_the_page_says_how_it_was_made(small_runs, tmp_path):
+    out = tmp_path / "page.html"
+    words = ["--names", "A,B", "--title", "How they $hold$", "--data", "digits", "--suite", "clean,pgd5"]
+    assert main(["report", *map(str, small_runs), *words, "--out", str(out)]) == 0
+    places = " ".join(map(str, small_runs))
+    quoted = "--names A,B --title 'How they $hold$' --data digits --suite clean,pgd5"
+    assert f"holdfast report {places} {quoted} --out {out}" in Page(out.read_text()).text
 
 
 def test_an_output_that_cannot_be_written_leaves_nothing(small_runs, tmp_path, monkeypatch):

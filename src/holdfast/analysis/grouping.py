@@ -141,7 +141,7 @@ def _groups_over(axis: "Axes", photograph: np.ndarray, groups: np.ndarray, colou
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     picture(axis, photograph.mean(axis=-1), cmap="gray", vmin=0, vmax=255)
     last = colours.N - 0.5
-    axis.imshow(groups, cmap=colours, alpha=0.7, vmin=-0.5, vmax=last, extent=extent, interpolation="nearest")
+    axis.imshow(groups, cmap=colours, alpha=0.7, vmin=-0.5, vmax=last, extent=extent, interpolation="none")
 
 
 def pages(results: Results) -> Iterator[Page]:

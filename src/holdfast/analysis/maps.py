@@ -220,7 +220,7 @@ def _overlay(axis: "Axes", result: Result, photograph: np.ndarray, *, state: str
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     picture(axis, photograph.mean(axis=-1), cmap="gray", vmin=0, vmax=255)
     shade = looked_at / max(float(looked_at.max()), 1e-12)
-    shown = axis.imshow(shade, cmap=OVERLAY_COLOURS, alpha=0.72, extent=extent, interpolation="nearest", vmin=0, vmax=1)
+    shown = axis.imshow(shade, cmap=OVERLAY_COLOURS, alpha=0.72, extent=extent, interpolation="none", vmin=0, vmax=1)
     row, column = _layers(result)[layer]["query"]
     rows, columns = _layers(result)[layer].get("queries", looked_at.shape)  # fewer than tokens where they are pooled
     side = height / rows, width / columns

@@ -20,6 +20,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--names", help="what to call the runs, separated by commas, instead of their folders' names")
     parser.add_argument("--title", default="", help="the title of the page")
+    parser.add_argument("--data", default="", help="these data sets only, separated by commas (digits, imagenet-c, …)")
+    parser.add_argument("--suite", default="", help="what these suites measured only, separated by commas")
 
 
 def run(arguments: Namespace) -> None:
@@ -32,7 +34,8 @@ def run(arguments: Namespace) -> None:
     if len(set(names)) < len(names):
         raise HoldfastError(f"--names must differ, got {arguments.names!r}")
     out = arguments.out or (DEFAULT if arguments.format == "html" else None)
-    text = report(arguments.runs, out=out, format=arguments.format, names=names, title=arguments.title)
+    shown = {"title": arguments.title, "data": arguments.data, "suites": arguments.suite}
+    text = report(arguments.runs, out=out, format=arguments.format, names=names, **shown)
     if out is None:
         print(text)
     else:

@@ -42,6 +42,11 @@ class Entry:
         return self.run.name
 
     @property
+    def number(self) -> int:
+        """The run's place in the report."""
+        return self.run.number
+
+    @property
     def label(self) -> str:
         """The run's name and the view's."""
         return f"{self.name} · {self.view}" if self.view else self.name

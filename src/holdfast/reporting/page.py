@@ -1,8 +1,11 @@
 """``holdfast.report``: one self-contained HTML page, or a plain table, from the files of runs."""
 
+import base64
 import datetime
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +19,10 @@ from holdfast.idle_parts import idle_parts
 from holdfast.records.records import Records
 from holdfast.reporting.entries import DataSet, data_sets
 from holdfast.reporting.export import tables
-from holdfast.reporting.runs import Run, read_runs
+from holdfast.reporting.runs import Run, chosen, read_runs
 from holdfast.reporting.sections.analysis import analysis_section
 from holdfast.reporting.sections.data_set import part_of
-from holdfast.reporting.sections.origins import origin, own_command
+from holdfast.reporting.sections.origins import named, origin, own_command
 from holdfast.reporting.sections.section import Section
 from holdfast.reporting.sections.tables import meanings
 from holdfast.reporting.sections.trade_off import trade_off_section
@@ -29,6 +32,15 @@ from holdfast.reporting.text import clean_name, printable
 # what stands below the data sets, in this order; a new section is a file and a row here
 SECTIONS: tuple[Callable[[Sequence[Run]], Section], ...] = (trade_off_section, training_section, analysis_section)
 FORMATS = ("html", "md", "csv", "latex", "robustbench")
+MANY = 12  # models from which on the page folds and searches
+SUITE_NAMES = {
+    "clean": "clean images",
+    "corruption": "corruptions",
+    "sequence": "perturbation sequences",
+    "attack": "attacks",
+    "set": "other sets",
+    "condition": "conditions",
+}
 
 
 def report(
@@ -38,6 +50,8 @@ def report(
     format: str = "html",
     names: Sequence[str] = (),
     title: str = "",
+    data: str | Sequence[str] = (),
+    suites: str | Sequence[str] = (),
 ) -> str:
     """Compare runs on one page, from their files alone; returns its text and, with ``out``, writes it in one move.
 
@@ -48,22 +62,29 @@ def report(
         format: ``html``; or the scores alone as ``md``, ``csv``, ``latex`` or ``robustbench`` (JSON).
         names: what to call the runs, instead of their folders' names.
         title: of the page.
+        data: show these data sets only, by their specs or the beginnings of them; a comma list or a sequence.
+        suites: show what these suites measured only; likewise.
     """
     if format not in FORMATS:
         raise HoldfastError(f"format must be one of {', '.join(FORMATS)}, got {format!r}{nearest(format, FORMATS)}")
     given = [runs] if isinstance(runs, Path | str | Records) else list(runs)
-    read = read_runs(given, names=names)
+    shown = {"data": _words(data), "suite": _words(suites)}
+    read = chosen(read_runs(given, names=names), data=shown["data"], suites=shown["suite"])
     path = Path(out).expanduser() if out is not None else None
     if path is not None:
         check_writable(path)
-    text = page(read, title=title, out=path) if format == "html" else export(read, format=format)
+    if format == "html":
+        options = {"names": ",".join(names), "title": title} | {key: ",".join(value) for key, value in shown.items()}
+        text = page(read, title=title, command=own_command(read, path, **options))
+    else:
+        text = export(read, format=format)
     if path is not None:
         write(path, text)
     return text
 
 
-def page(runs: Sequence[Run], *, title: str = "", out: Path | None = None) -> str:
-    """The HTML of these runs."""
+def page(runs: Sequence[Run], *, title: str = "", command: str = "") -> str:
+    """The HTML of these runs; ``command`` is what makes the page again."""
     sets = data_sets(runs)
     parts = [
         part_of(data, number=n, title=name) for n, (data, name) in enumerate(zip(sets, _titles(sets), strict=True))
@@ -75,13 +96,18 @@ def page(runs: Sequence[Run], *, title: str = "", out: Path | None = None) -> st
     return _template().render(
         title=shown,
         lead=lead(runs, sets),
+        models=[named(run) for run in runs],
+        many=MANY,
+        suites=SUITE_NAMES,
+        script=Markup(script()),
+        script_hash=script_hash(),
         contents=[*contents, ("reproduce", "Reproduce it"), ("meanings", "Definitions")],
         sentences=[sentence for part in parts for sentence in part.sentences],
         notes=[*unmeasured(runs), *idle(runs), *problems],
         parts=parts,
         sections=sections,
         origins=[origin(run) for run in runs],
-        own_command=own_command(runs, out),
+        own_command=command or own_command(runs, None),
         meanings=meanings(sets),
         version=__version__,
         date=datetime.date.today().isoformat(),
@@ -132,6 +158,21 @@ def write(path: Path, text: str) -> None:
         atomic.write_text(path, text)
     except OSError as error:
         raise HoldfastError(f"out must be a file we can write, got {str(path)!r} ({error.strerror})") from error
+
+
+def script() -> str:
+    """The page's script: the same text in every page."""
+    return resources.files("holdfast.reporting").joinpath("templates/page.js").read_text(encoding="utf-8")
+
+
+def script_hash() -> str:
+    """What a browser must find before it runs it; nothing else on a page is ever run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script().encode()).digest()).decode("ascii")
+
+
+def _words(given: str | Sequence[str]) -> list[str]:
+    words = given.split(",") if isinstance(given, str) else given
+    return [word.strip() for word in words if word.strip()]
 
 
 def _titles(sets: Sequence[DataSet]) -> list[str]:

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from safetensors import SafetensorError, safe_open
 
 from holdfast.analysis.results import FOLDER as ANALYSIS
 from holdfast.analysis.results import Result, load_results
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, nearest
 from holdfast.model_names import model_spec
-from holdfast.records.records import HEADER, Records, load_records
+from holdfast.records.records import HEADER, CellRecord, Records, load_records
 from holdfast.reporting.text import clean_name, distinct
 from holdfast.yaml_files import read_yaml
 
@@ -82,6 +82,45 @@ def read_runs(runs: Iterable[Path | str | Records], *, names: Sequence[str] = ()
             "run `holdfast evaluate RUN` first"
         )
     return read
+
+
+def chosen(runs: Sequence[Run], *, data: Sequence[str] = (), suites: Sequence[str] = ()) -> list[Run]:
+    """The runs with the records of some data sets and some suites only; of nothing that is nowhere."""
+    specs = [_data_of(records) for run in runs for records in run.records]
+    found = [_suite_of(cell) for run in runs for records in run.records for cell in records.cells.values()]
+    for word in data:
+        if not any(_is_of(spec, word) for spec in specs):
+            raise HoldfastError(_not_there("data", word, specs))
+    for word in suites:
+        if word not in found:
+            raise HoldfastError(_not_there("suite", word, found))
+    return [replace(run, records=_kept(run.records, data, suites)) for run in runs]
+
+
+def _kept(sets: Sequence[Records], data: Sequence[str], suites: Sequence[str]) -> tuple[Records, ...]:
+    of_data = [records for records in sets if not data or any(_is_of(_data_of(records), word) for word in data)]
+    if not suites:
+        return tuple(of_data)
+    return tuple(
+        records.only([name for name, cell in records.cells.items() if _suite_of(cell) in suites]) for records in of_data
+    )
+
+
+def _data_of(records: Records) -> str:
+    return str(records.header.get("data", ""))
+
+
+def _suite_of(cell: CellRecord) -> str:
+    return str(cell.header.get("suite", cell.spec.family))
+
+
+def _is_of(spec: str, word: str) -> bool:
+    return spec == word or spec.partition(":")[0] == word
+
+
+def _not_there(what: str, word: str, known: Sequence[str]) -> str:
+    there = list(dict.fromkeys(known))
+    return f"{what} must be one of {', '.join(there) or 'nothing'} in these runs, got {word!r}{nearest(word, there)}"
 
 
 def _within(run: Path | str | Records) -> Sequence[Path | Records]:

@@ -10,6 +10,8 @@ from matplotlib.ticker import MaxNLocator
 from holdfast.figure_parts import colour
 from holdfast.metrics.intervals import Interval
 from holdfast.reporting.figures.drawing import LINE, MUTED
+from holdfast.reporting.figures.values import say
+from holdfast.reporting.text import number, signed, span
 
 WIDTH = 4.6  # inches: about a phone's width, so that text stays readable there; wide pages put figures side by side
 BETTER, WORSE = "#1d9a84", "#d0603a"
@@ -51,9 +53,11 @@ def severity_curves(lines: Sequence[Line]) -> Figure:
     figure, axes = _one_axes(height=3.0)
     for line in lines:
         shade = colour(line.number)
-        axes.plot(line.x, line.y, color=shade, marker="o", markersize=4, label=line.label)
+        (drawn,) = axes.plot(line.x, line.y, color=shade, marker="o", markersize=4, label=line.label)
         if line.low:
-            axes.fill_between(line.x, line.low, line.high, color=shade, alpha=0.15, linewidth=0)
+            band = f"_{line.label}"  # hidden with its line, and in no legend
+            axes.fill_between(line.x, line.low, line.high, color=shade, alpha=0.15, linewidth=0, label=band)
+            say(drawn, _severities(line))
     ticks = sorted({int(value) for line in lines for value in line.x})
     axes.set_xticks(ticks, ["clean" if tick == 0 else str(tick) for tick in ticks])
     axes.set_xlabel("severity")
@@ -65,11 +69,12 @@ def severity_curves(lines: Sequence[Line]) -> Figure:
 def forest(rows: Sequence[tuple[str, Interval]]) -> Figure:
     """Differences with their intervals, one row each; grey where the interval holds zero. In points."""
     figure, axes = _one_axes(height=0.55 + 0.215 * len(rows))
-    for place, (_, interval) in enumerate(rows):
+    for place, (label, interval) in enumerate(rows):
         shade = MUTED if not interval.excludes_zero else BETTER if interval.value > 0 else WORSE
         axes.plot([interval.low, interval.high], [place, place], color=shade, linewidth=1.6)
         filled = shade if interval.excludes_zero else "none"
-        axes.plot(interval.value, place, marker="o", markersize=5, color=shade, markerfacecolor=filled)
+        (dot,) = axes.plot(interval.value, place, marker="o", markersize=5, color=shade, markerfacecolor=filled)
+        say(dot, [f"{label}\n{signed(interval.value)} points\n{span(interval.low, interval.high)}"])
     axes.axvline(0, color=MUTED, linewidth=0.9)
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
@@ -84,7 +89,8 @@ def cost_scatter(points: Sequence[Point], *, cost: str) -> Figure:
     figure, axes = _one_axes(height=3.0)
     for point in points:
         shade = colour(point.number)
-        axes.plot([point.x, point.x], [point.y.low, point.y.high], color=shade, linewidth=1.4, alpha=0.6)
+        bounds, whiskers = [point.y.low, point.y.high], f"_{point.label}"
+        axes.plot([point.x, point.x], bounds, color=shade, linewidth=1.4, alpha=0.6, label=whiskers)
         axes.plot(point.x, point.y.value, marker="o", markersize=6, color=shade, linestyle="none", label=point.label)
     axes.margins(x=0.25)
     axes.set_xlabel(cost)
@@ -120,6 +126,14 @@ def curves(lines: Sequence[Line], *, x: str, y: str) -> Figure:
     axes.set_ylabel(y)
     _legend(axes, lines)
     return figure
+
+
+def _severities(line: Line) -> list[str]:
+    points = zip(line.x, line.y, line.low, line.high, strict=True)
+    return [
+        f"{line.label}\n{f'severity {x:.0f}' if x else 'clean'}: {number(y)} %\n{span(low, high)}"
+        for x, y, low, high in points
+    ]
 
 
 def _one_axes(*, height: float) -> tuple[Figure, Axes]:

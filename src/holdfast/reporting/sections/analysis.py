@@ -8,7 +8,7 @@ from holdfast.analysis.plugin import Analysis
 from holdfast.analysis.registry import ANALYSES
 from holdfast.analysis.results import Result
 from holdfast.errors import HoldfastError
-from holdfast.reporting.figures.pictures import Picture, png_picture, svg_picture
+from holdfast.reporting.figures.pictures import Picture, svg_picture
 from holdfast.reporting.runs import Run
 from holdfast.reporting.sections.section import Section
 
@@ -55,6 +55,5 @@ def _picture(analysis: Analysis, results: list[Result], *, name: str) -> Picture
     settings = in_words(analysis, results[0])
     images = f"Images: {results[0].header.get('data', 'unknown')}."
     caption = " ".join(filter(None, [shown.caption, images, f"Settings: {settings}." if settings else ""]))
-    if shown.pixels:
-        return png_picture(lambda: shown.draw(results), name=name, title=title, caption=caption, aside=shown.each)
-    return svg_picture(lambda: shown.draw(results), name=name, title=title, caption=caption, wide=shown.panels)
+    wide, aside = shown.panels or shown.pixels, shown.pixels and shown.each
+    return svg_picture(lambda: shown.draw(results), name=name, title=title, caption=caption, wide=wide, aside=aside)

@@ -21,8 +21,13 @@ class Named:
     """A run's name and colour, where no scores are meant."""
 
     name: str
-    colour: str
+    number: int
     view: str = ""
+
+    @property
+    def colour(self) -> str:
+        """The run's colour."""
+        return page_colour(self.number)
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Origin:
 
 def named(run: Run) -> Named:
     """The run as tables name it."""
-    return Named(run.name, page_colour(run.number))
+    return Named(run.name, run.number)
 
 
 def origin(run: Run) -> Origin:
@@ -103,10 +108,11 @@ def facts(run: Run) -> list[tuple[str, str]]:
     return [(key, " ".join(value.split())) for key, value in found]
 
 
-def own_command(runs: Sequence[Run], out: Path | None) -> str:
-    """The command line of the page itself; records from memory have none."""
+def own_command(runs: Sequence[Run], out: Path | None, **options: str) -> str:
+    """The command line of the page itself, with the options that are not empty; records from memory have none."""
     folders = [str(run.folder) for run in runs if run.folder is not None]
-    return _line("holdfast", "report", *(folders or ["RUN"]), "--out", str(out or "report.html"))
+    given = [word for name, value in options.items() if value for word in (f"--{name}", value)]
+    return _line("holdfast", "report", *(folders or ["RUN"]), *given, "--out", str(out or "report.html"))
 
 
 def _record_facts(header: Mapping[str, Any]) -> list[tuple[str, str]]:

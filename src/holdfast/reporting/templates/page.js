@@ -1,0 +1,274 @@
+/* What a reader can do with the page: sort, search, choose, point at values, enlarge. Without scripts everything is there
+   and in its place. All text that comes from runs is in the page already, as text; nothing here makes markup of it. */
+"use strict";
+(() => {
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const make = (tag, attributes = {}, ...children) => {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...children);
+    return element;
+  };
+  const MANY = 12; // rows or models from which on a search field helps
+  const MISSING = "–";
+
+  /* tables: sorted by the column whose heading is pressed, best first, then worst first, then as they were */
+
+  const NUMBER = /^[+-]?\d[\d,]*(\.\d+)?(?=\D|$)/;
+  const textOf = (cell) => (cell?.textContent ?? "").trim().replace("−", "-");
+  const valueOf = (row, place) => {
+    const cell = row.cells[place], text = textOf(cell);
+    if (!cell || text === MISSING || text === "") return null;
+    const given = cell.dataset.value ?? (place > 0 ? text.match(NUMBER)?.[0].replaceAll(",", "") : undefined);
+    return given === undefined ? text.toLowerCase() : Number(given);
+  };
+  const compared = (one, other, down) => {
+    if (one === null || other === null) return (one === null) - (other === null); // what is missing comes last
+    const order = typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other), undefined, { numeric: true });
+    return down ? -order : order;
+  };
+  const sortable = (table) => {
+    const heads = [...table.tHead.rows[0].cells];
+    const home = [...table.tBodies].flatMap((body) => [...body.rows].map((row) => [body, row]));
+    const rows = home.map(([, row]) => row).filter((row) => !row.classList.contains("group"));
+    const sort = (place) => {
+      const head = heads[place], before = head.getAttribute("aria-sort");
+      const first = head.dataset.better === "low" || rows.every((row) => typeof valueOf(row, place) !== "number") ? "ascending" : "descending";
+      const then = first === "ascending" ? "descending" : "ascending";
+      const now = before === null ? first : before === first ? then : null;
+      heads.forEach((each) => each.removeAttribute("aria-sort"));
+      table.classList.toggle("sorted", now !== null);
+      if (now === null) return home.forEach(([body, row]) => body.append(row));
+      head.setAttribute("aria-sort", now);
+      const ordered = [...rows].sort((one, other) => compared(valueOf(one, place), valueOf(other, place), now === "descending"));
+      table.tBodies[0].append(...ordered);
+    };
+    heads.forEach((head, place) => {
+      const name = head.querySelector("abbr")?.textContent ?? head.textContent.trim();
+      const button = make("button", { type: "button", class: "sort", "aria-label": `sort by ${name || "name"}` });
+      head.append(button);
+      head.classList.add("sortable");
+      head.addEventListener("click", () => sort(place));
+    });
+  };
+  const searchable = (table) => {
+    const rows = [...table.tBodies].flatMap((body) => [...body.rows]).filter((row) => !row.classList.contains("group"));
+    if (rows.length <= MANY) return;
+    const field = make("input", { type: "search", placeholder: `search ${rows.length} rows`, "aria-label": "search rows" });
+    field.addEventListener("input", () => {
+      const wanted = field.value.trim().toLowerCase().split(/\s+/);
+      const meant = (row) => `${row.cells[0].textContent} ${row.dataset.group ?? ""}`.toLowerCase();
+      rows.forEach((row) => row.classList.toggle("unfound", !wanted.every((word) => meant(row).includes(word))));
+      emptyGroups();
+    });
+    (table.closest(".scroll") ?? table).before(make("p", { class: "tools" }, field));
+  };
+  const emptyGroups = () => all("tbody").forEach((body) => {
+    const [head, ...rows] = body.rows;
+    if (head?.classList.contains("group")) head.hidden = rows.length > 0 && rows.every((row) => row.matches(".unfound, .unchosen"));
+  });
+
+  /* choosing models and suites (and columns, on a leaderboard) */
+
+  const runsOf = new Map(); // name → numbers
+  const choice = { run: new Set(), suite: new Set(), column: new Set() }; // what is not shown
+  const apply = () => {
+    for (const key of Object.keys(choice)) {
+      all(`main [data-${key}]`).forEach((element) => {
+        const off = choice[key].has(element.getAttribute(`data-${key}`));
+        element.classList.toggle(`un${key}`, off);
+        element.classList.toggle("unchosen", Object.keys(choice).some((each) => element.classList.contains(`un${each}`)));
+      });
+    }
+    all("svg [data-label]").forEach((element) => {
+      const numbers = runsOf.get(element.getAttribute("data-label"));
+      element.classList.toggle("unchosen", Boolean(numbers?.length) && numbers.every((number) => choice.run.has(number)));
+    });
+    all("svg").forEach((svg) => { delete svg.values; });
+    emptyGroups();
+  };
+  const boxes = (key, title, options) => {
+    const list = make("div", { class: "options" });
+    const inputs = options.map(([value, name, colour]) => {
+      const input = make("input", { type: "checkbox", value });
+      input.checked = !choice[key].has(value);
+      input.addEventListener("change", () => {
+        choice[key][input.checked ? "delete" : "add"](value);
+        apply();
+      });
+      const dot = make("span", { class: "dot" });
+      if (colour) dot.style.background = colour;
+      list.append(make("label", {}, input, ...(colour ? [dot] : []), make("span", {}, name)));
+      return input;
+    });
+    const set = (checked) => {
+      inputs.filter((input) => input.parentElement.offsetParent !== null).forEach((input) => {
+        input.checked = checked;
+        choice[key][checked ? "delete" : "add"](input.value);
+      });
+      apply();
+    };
+    const every = make("button", { type: "button" }, "all"), none = make("button", { type: "button" }, "none");
+    every.addEventListener("click", () => set(true));
+    none.addEventListener("click", () => set(false));
+    const bar = make("div", { class: "bar" }, every, none);
+    if (options.length > MANY) {
+      const field = make("input", { type: "search", placeholder: "search", "aria-label": `search ${title}` });
+      field.addEventListener("input", () => all("label", list).forEach((label) => { label.hidden = !label.textContent.toLowerCase().includes(field.value.trim().toLowerCase()); }));
+      bar.prepend(field);
+    }
+    return make("details", { class: `choose choose-${key}` }, make("summary", {}, title), make("div", { class: "panel" }, bar, list));
+  };
+  const chooser = () => {
+    const place = document.getElementById("tools");
+    if (!place) return;
+    const models = all("#models [data-run]").map((item) => [item.dataset.run, item.textContent.trim(), item.querySelector(".dot")?.style.background]);
+    models.forEach(([number, name]) => runsOf.set(name, [...(runsOf.get(name) ?? []), number]));
+    const suites = new Map(all("main th[data-suite]").map((head) => [head.dataset.suite, head.dataset.suiteName ?? head.dataset.suite]));
+    const columns = new Map(all("main th[data-column]").map((head) => [head.dataset.column, (head.querySelector("abbr") ?? head).textContent.trim()]));
+    if (models.length > 1) place.append(boxes("run", "Models", models));
+    if (columns.size > 1) place.append(boxes("column", "Columns", [...columns]));
+    else if (suites.size > 1) place.append(boxes("suite", "Suites", [...suites]));
+    place.hidden = !place.children.length;
+  };
+
+  /* values: of the nearest point of a curve, of a square of a heat map */
+
+  const tip = make("div", { class: "tip", role: "status" });
+  const show = (text, x, y) => {
+    tip.textContent = text;
+    (document.querySelector("dialog[open]") ?? document.body).append(tip);
+    tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${y + 18 + tip.offsetHeight > innerHeight ? y - tip.offsetHeight - 10 : y + 16}px`;
+    tip.classList.add("shown");
+  };
+  const hide = () => {
+    tip.classList.remove("shown");
+    all("svg .ring").forEach((ring) => ring.remove());
+  };
+  const points = (svg) => (svg.values ??= all(".value", svg).filter((dot) => !dot.matches(".unchosen")).map((dot) => ({
+    x: Number(dot.getAttribute("cx")), y: Number(dot.getAttribute("cy")), text: dot.getAttribute("aria-label"),
+  })));
+  const pointed = (svg, event) => {
+    const matrix = svg.getScreenCTM();
+    if (!matrix || !points(svg).length) return;
+    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(matrix.inverse());
+    const distance = (point) => Math.hypot(point.x - at.x, point.y - at.y);
+    const nearest = points(svg).reduce((best, point) => (distance(point) < distance(best) ? point : best));
+    hide();
+    if (distance(nearest) > 28) return;
+    const ring = document.createElementNS("http://www.w3.org/2000/svg", "circle");
+    for (const [name, value] of Object.entries({ class: "ring", cx: nearest.x, cy: nearest.y, r: 5 })) ring.setAttribute(name, value);
+    svg.append(ring);
+    show(nearest.text, event.clientX, event.clientY);
+  };
+  const squared = (square, event) => {
+    const table = square.closest("table"), section = square.closest("section") ?? document;
+    const same = all("table.heat td[data-cell]", section).filter((other) => other.dataset.cell === square.dataset.cell && other.offsetParent !== null && other.textContent !== MISSING);
+    const percent = (each) => (100 - parseFloat(each.style.getPropertyValue("--error"))).toFixed(1);
+    const line = (each) => `${each.closest("table").caption?.textContent.trim() ?? ""}: ${percent(each)} %`;
+    const others = same.filter((other) => other.closest("table") !== table).slice(0, 7);
+    const [kind, severity] = [square.parentElement.cells[0].textContent, square.dataset.cell.split("/").pop()];
+    const lines = square.textContent === MISSING ? ["not measured"] : [square, ...others].map(line);
+    show([`${kind}, severity ${severity}`, ...lines].join("\n"), event.clientX, event.clientY);
+  };
+  const values = () => {
+    all(".value title").forEach((title) => { // the browser would show it as well, later and elsewhere
+      title.parentElement.setAttribute("aria-label", title.textContent);
+      title.remove();
+    });
+    document.addEventListener("pointermove", (event) => {
+      const at = event.target instanceof Element ? event.target : null;
+      const svg = at?.closest("figure svg, dialog svg"), square = at?.closest("table.heat td[data-cell]");
+      if (svg) pointed(svg, event);
+      else if (square) squared(square, event);
+      else if (tip.classList.contains("shown")) hide();
+    });
+    document.addEventListener("scroll", hide, { passive: true, capture: true });
+  };
+
+  /* enlarging: the picture itself goes into a dialog and back, so that its parts keep their names */
+
+  const enlarging = () => {
+    const dialog = make("dialog", { class: "enlarged", "aria-label": "enlarged picture" });
+    if (typeof dialog.showModal !== "function") return;
+    const title = make("h3"), body = make("div", { class: "body" });
+    const button = (text, label) => make("button", { type: "button", "aria-label": label }, text);
+    const [back, on, close] = [button("←", "previous picture"), button("→", "next picture"), button("×", "close")];
+    dialog.append(make("div", { class: "bar" }, title, back, on, close), body);
+    document.body.append(dialog);
+    let held = null;
+    const within = () => all("figure.card, figure.example").filter((figure) => figure.offsetParent !== null || figure === held?.figure);
+    const restore = () => {
+      if (held) held.mark.replaceWith(held.picture);
+      held = null;
+    };
+    const open = (figure) => {
+      restore();
+      hide();
+      const picture = figure.querySelector(".picture"), mark = make("div", { class: "away" });
+      mark.style.height = `${picture.offsetHeight}px`;
+      held = { figure, picture, mark };
+      picture.replaceWith(mark);
+      title.textContent = figure.querySelector("h3, figcaption")?.textContent.trim() ?? "";
+      body.replaceChildren(picture);
+      if (!dialog.open) dialog.showModal();
+    };
+    const step = (by) => {
+      const there = within(), place = there.indexOf(held.figure);
+      if (place >= 0) open(there[(place + by + there.length) % there.length]);
+    };
+    back.addEventListener("click", () => step(-1));
+    on.addEventListener("click", () => step(1));
+    close.addEventListener("click", () => dialog.close());
+    dialog.addEventListener("keydown", (event) => {
+      if (event.key === "ArrowLeft") step(-1);
+      if (event.key === "ArrowRight") step(1);
+    });
+    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+    dialog.addEventListener("close", () => {
+      const figure = held?.figure;
+      restore();
+      figure?.querySelector(".enlarge")?.focus({ preventScroll: true });
+    });
+    all("figure.card, figure.example").forEach((figure) => {
+      const picture = figure.querySelector(".picture");
+      if (!picture) return;
+      const opener = make("button", { type: "button", class: "enlarge", "aria-label": `enlarge ${figure.querySelector("h3, figcaption")?.textContent.trim() ?? "picture"}` }, "⤢");
+      opener.addEventListener("click", () => open(figure));
+      picture.addEventListener("click", () => { if (picture.parentElement === figure) open(figure); });
+      figure.prepend(opener);
+    });
+  };
+
+  /* examples: by kind, hardest or most disagreed about first */
+
+  const examples = (section) => {
+    const tools = section.querySelector(".tools"), list = section.querySelector(".examples");
+    const figures = all("figure.example", list);
+    const choose = (label, options) => {
+      const select = make("select", { "aria-label": label }, ...options.map(([value, name]) => make("option", { value }, name)));
+      select.addEventListener("change", update);
+      return select;
+    };
+    const kinds = [...new Map(figures.map((figure) => [figure.dataset.kind, figure.dataset.kindName])).entries()];
+    const update = () => {
+      figures.forEach((figure) => { figure.hidden = (kind.value !== "" && figure.dataset.kind !== kind.value) || (order.value === "split" && !(Number(figure.dataset.split) > 0)); });
+      list.append(...[...figures].sort((one, other) => Number(other.dataset[order.value]) - Number(one.dataset[order.value])));
+      count.textContent = `${figures.filter((figure) => !figure.hidden).length} of ${figures.length}`;
+    };
+    const order = choose("order", [["hard", "hardest first"], ...(figures.some((figure) => Number(figure.dataset.split) > 0) ? [["split", "where they disagree"]] : [])]);
+    const kind = choose("kind", [["", "all kinds"], ...kinds]);
+    const count = make("span", { class: "small" });
+    tools.append(order, kind, count);
+    tools.hidden = false;
+    update();
+  };
+
+  document.documentElement.classList.add("scripted");
+  all("table.sortable").forEach((table) => { sortable(table); searchable(table); });
+  chooser();
+  values();
+  all("section.with-examples, div.with-examples").forEach(examples);
+  enlarging();
+})();
