@@ -1,9 +1,12 @@
 """Results of a study: kept exactly, found again, never mixed with those of another study."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from holdfast.errors import HoldfastError
 from holdfast.studies.plan import load_study
@@ -73,6 +76,16 @@ def test_a_result_that_cannot_be_written_gets_one_sentence(tmp_path):
 def test_a_damaged_result_gets_one_sentence(tmp_path):
     path = tmp_path / "x.safetensors"
     path.write_bytes(b"nothing")
+    with pytest.raises(HoldfastError, match="cannot be read as a result of a study; delete it"):
+        read_result(path)
+
+
+@pytest.mark.parametrize("images", [2, 10**6, 10**30, -1, "3"])
+def test_a_header_that_counts_other_images_than_the_bits_gets_one_sentence(images, tmp_path):
+    """A damaged count would ask for any amount of memory."""
+    path = tmp_path / "x.safetensors"
+    arrays = {"bits/clean": np.packbits(np.ones(17, dtype=bool))}
+    save_file(arrays, path, metadata={"holdfast": json.dumps({"row": "a", "seed": 0, "images": images})})
     with pytest.raises(HoldfastError, match="cannot be read as a result of a study; delete it"):
         read_result(path)
 

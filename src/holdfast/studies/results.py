@@ -149,6 +149,8 @@ def _packed(cell: str, values: np.ndarray) -> tuple[str, np.ndarray]:
 
 
 def _unpacked(bits: np.ndarray, images: int) -> np.ndarray:
+    if len(bits) != -(-images // 8):  # a count from a damaged header could ask for any amount of memory
+        raise ValueError(f"{images} images do not fit {len(bits)} bytes of bits")
     return np.unpackbits(bits, count=images).astype(np.float64)
 
 
