@@ -95,6 +95,7 @@ def test_sigterm_to_the_command_saves_and_says_how_to_go_on(tmp_path):
     assert f"after step {state['position']['step']};" in " ".join(errors.decode().split())
 
 
+@pytest.mark.full  # the demo, tested beside it, trains the same model for longer than everything else here
 def test_digits_with_fan_nano_reach_95_percent(tmp_path):
     out = tmp_path / "run"
     assert main(["train", "digits/fan_nano", "--out", str(out), "--train.device=cpu"]) == 0

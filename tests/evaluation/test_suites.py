@@ -174,6 +174,7 @@ def test_sparse_patch_fool_runs_as_a_suite():
     assert records.cells["patch-fool-sparse"].right.tolist() == [1, 0]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("suite", ["autoattack-imagenet", "autoattack-cifar-l2"])
 def test_the_other_autoattacks_run_as_suites(suite):
     # classes are 20 levels apart: the middle of one is ten levels from any border, the other image is one level from it
