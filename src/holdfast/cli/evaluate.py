@@ -55,6 +55,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--predictions", type=Path, metavar="DIR", help="write predicted label maps as PNG files instead of measuring"
     )
+    parser.add_argument(
+        "--keep-examples",
+        type=int,
+        default=0,
+        metavar="N",
+        help="store thumbnails of N failures for the report; copies of your data, so mind its licence",
+    )
     parser.add_argument("--fresh", action="store_true", help="start over instead of going on")
     parser.usage = "holdfast evaluate [RUN] [--model MODEL] [--data DATA] [--suite SUITES] [OPTIONS]"
 

@@ -16,6 +16,7 @@ from holdfast.decoding import turned_warning
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attacking import fitted_corruptors
 from holdfast.evaluation.cells import Plan
+from holdfast.evaluation.examples import check_examples, keep_examples
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.keeping import make_header, prepare_folder, record_folder
 from holdfast.evaluation.loader import fitting_shard
@@ -73,6 +74,7 @@ def evaluate(
     check_workers(workers)
     opened = open_evaluation_data(data, limit=limit, exif=protocol.exif)
     check_suites(names, opened)
+    check_examples(opened.task, compute.keep_examples)
     loaded = load_model(model)
     if protocol.window is not None:
         loaded = replace(loaded, model=windowed(loaded.model, protocol.window, protocol.stride))
@@ -100,6 +102,8 @@ def evaluate(
                 workers=choose_workers(workers, where, processes),
             )
             records = _measure(_Errand(work, header, judge, steps), processes, fresh=fresh, show=show)
+            if compute.keep_examples and processes.first:
+                keep_examples(work, records, judge=judge, steps=steps, count=compute.keep_examples)
         if opened.source is not None and (warning := turned_warning(turned_images(opened.source), exif=protocol.exif)):
             logger.warning(warning)
     return records if records.folder and records.folder.exists() else replace(records, folder=None)

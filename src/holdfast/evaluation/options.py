@@ -43,22 +43,27 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Compute:
-    """How many images are worked on together, and in which precision.
+    """How many images are worked on together, in which precision, and what is kept to be looked at.
 
     Attributes:
         batch_size: images per forward pass; does not change results.
         attack_batch_size: images that are attacked together; attacks are exact for a fixed one.
         shard_size: images per unit of work; None for 256, or fewer where they are large.
         amp: run the model in half precision (bfloat16 where there is, else float16); attacks stay in single.
+        keep_examples: store thumbnails of so many failures beside the records, for the report. They are copies of the
+            data: mind its licence before you pass them on.
     """
 
     batch_size: int = 64
     attack_batch_size: int = 64
     shard_size: int | None = None
     amp: bool = False
+    keep_examples: int = 0
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "attack_batch_size", "shard_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise HoldfastError(f"{name} must be at least 1, got {value}")
+        if self.keep_examples < 0:
+            raise HoldfastError(f"keep_examples must be 0 or more, got {self.keep_examples}")

@@ -69,7 +69,11 @@ def shard_paths(folder: Path, *, wanted: Sequence[str] | None) -> dict[str, list
 
 def write_unit(folder: Path, unit: Unit) -> Path:
     """Write one unit into the folder, in one move."""
-    path = folder / unit_name(unit.header["cell"], unit.header["shard"])
+    return save_unit(folder / unit_name(unit.header["cell"], unit.header["shard"]), unit)
+
+
+def save_unit(path: Path, unit: Unit) -> Path:
+    """Write one unit as a file of any name, in one move."""
     tensors = {name: np.ascontiguousarray(array) for name, array in _named(unit).items()}
     header = json.dumps(dict(unit.header), sort_keys=True)
     # a single entry: safetensors writes several in any order, and equal units should be equal files

@@ -26,6 +26,8 @@ from holdfast.records.cells import CellSpec
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord
 from holdfast.records.units import Field, field_name
+from holdfast.tasks.class_examples import ClassExamples
+from holdfast.tasks.examples import Examples
 from holdfast.tasks.task import Answers
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
@@ -52,6 +54,7 @@ class Classification:
     }
     per_image = "Percent of the images classified correctly"
     headline = ("clean", "mean_corruption_accuracy", "retention", "mce", "mfr")
+    examples: Examples = ClassExamples()
 
     # data
 

@@ -22,6 +22,8 @@ from holdfast.records.cells import CellSpec
 from holdfast.records.detections import FIELDS, ROW, packed_masks
 from holdfast.records.records import CellRecord
 from holdfast.records.units import Field, field_name
+from holdfast.tasks.box_examples import BoxExamples
+from holdfast.tasks.examples import Examples
 from holdfast.tasks.task import Answers
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
@@ -88,6 +90,7 @@ class Detection:
     fields: Mapping[str, Any] = FIELDS
     per_image = "F1 of the detections (score and IoU from ½), mean over the images, percent"  # in reports
     headline = ("clean", "mpc", "rpc", "mpc_fan", "rpc_fan", "mask_clean", "mask_mpc", "mask_rpc")
+    examples: Examples = BoxExamples()
 
     def __init__(self) -> None:
         self._scored: WeakKeyDictionary[CellRecord, Any] = WeakKeyDictionary()

@@ -14,6 +14,8 @@ from holdfast.metrics.segmentation_formulas import count_columns, segmentation_f
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
 from holdfast.records.units import Field, field_name
+from holdfast.tasks.examples import Examples
+from holdfast.tasks.map_examples import MapExamples
 from holdfast.tasks.task import Answers
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
@@ -33,6 +35,7 @@ class Segmentation:
     fields: Mapping[str, Any] = {"counts": np.int32, "bands": np.int32, "boundary": np.int32}
     per_image = "Percent of the labelled pixels that are right, mean over the images"
     headline = ("clean", "mean_corruption_miou", "retention", "cityscapes_c", "cityscapes_c_retention")
+    examples: Examples = MapExamples()
 
     def corruption_kinds(self, extra: bool) -> tuple[str, ...]:
         """The 16 kinds of Cityscapes-C: those that move pixels would part them from their labels."""

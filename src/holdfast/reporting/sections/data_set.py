@@ -8,6 +8,7 @@ from holdfast.reporting.entries import DataSet, Entry, comparisons, described, w
 from holdfast.reporting.figures.charts import forest
 from holdfast.reporting.figures.of_data import data_figures
 from holdfast.reporting.figures.pictures import Picture, svg_picture
+from holdfast.reporting.sections.examples import ShownExample, examples
 from holdfast.reporting.sections.heat_maps import HeatMap, heat_maps
 from holdfast.reporting.sections.papers import PaperTable, paper_table
 from holdfast.reporting.sections.seeds import SeedTable, seed_table
@@ -47,6 +48,7 @@ class Part:
     baseline: str
     comparisons: Sequence[Compared]
     heat_maps: Sequence[HeatMap]
+    examples: Sequence[ShownExample]
     papers: PaperTable | None
     on_the_fly: bool
     sentences: Sequence[Sentence]
@@ -68,6 +70,7 @@ def part_of(data: DataSet, *, number: int, title: str) -> Part:
         baseline=data.baseline.name,
         comparisons=list(_compared(against, baseline=data.baseline.name, anchor=anchor)),
         heat_maps=heat_maps(data),
+        examples=examples(data),
         papers=paper_table(data),
         on_the_fly=data.protocol == "on-the-fly",
         sentences=sentences(data, against),

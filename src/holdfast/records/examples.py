@@ -1,0 +1,68 @@
+"""Examples: small pictures of some images in some cells, with what was true and what the model answered.
+
+They stand beside the units of a record set as one file, ``examples.safetensors``. Scores never need them: without the
+file everything but the pictures is there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.records.units import DamagedUnit, Unit, read_unit, save_unit
+
+EXAMPLES = "examples.safetensors"
+PICTURE = "picture"
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One image of one cell.
+
+    Attributes:
+        id: the image's name, as in the records.
+        cell: what was done to it, such as ``fog/3``.
+        picture: a small PNG or JPEG of it as the model got it.
+        fields: what the task keeps beside the picture, where records do not tell it: one array each.
+    """
+
+    id: str
+    cell: str
+    picture: bytes
+    fields: Mapping[str, np.ndarray]
+
+
+def write_examples(folder: Path, examples: Sequence[Example], *, fingerprint: str) -> Path:
+    """Write the examples of a record set in one move."""
+    names: dict[str, Any] = {"ids": [each.id for each in examples], "cells": [each.cell for each in examples]}
+    fields = dict.fromkeys(name for each in examples for name in each.fields)
+    arrays = {PICTURE: tuple(np.frombuffer(each.picture, np.uint8) for each in examples)}
+    arrays |= {name: tuple(each.fields.get(name, np.empty(0, np.uint8)) for each in examples) for name in fields}
+    header = {"fingerprint": fingerprint, "views": [""], **names}
+    unit = Unit(header, np.arange(len(examples)), np.empty(0, np.int64), arrays if examples else {})
+    return save_unit(folder / EXAMPLES, unit)
+
+
+def read_examples(folder: Path | None, *, fingerprint: str) -> list[Example]:
+    """The examples of a record set: none where there are none, where they are damaged, or of other records."""
+    if folder is None or not (folder / EXAMPLES).is_file():
+        return []
+    try:
+        unit = read_unit(folder / EXAMPLES)
+        ids, cells = list(map(str, unit.header["ids"])), list(map(str, unit.header["cells"]))
+    except (DamagedUnit, KeyError, TypeError):
+        return []
+    if unit.header.get("fingerprint") != fingerprint or not len(ids) == len(cells) == len(unit.rows):
+        return []
+    fields = {name: values for name, values in unit.arrays.items() if name != PICTURE}
+    return [
+        Example(
+            id,
+            cell,
+            np.asarray(unit.arrays[PICTURE][number]).tobytes(),
+            {name: np.asarray(values[number]) for name, values in fields.items() if len(values[number])},
+        )
+        for number, (id, cell) in enumerate(zip(ids, cells, strict=True))
+    ]

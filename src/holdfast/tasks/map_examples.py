@@ -1,0 +1,89 @@
+"""Examples of semantic segmentation: label maps over the picture, wrong pixels in hatching."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from holdfast.records.records import CellRecord
+from holdfast.tasks.examples import PALETTE, Kept, Shown, class_name
+
+IGNORED = 255
+OPACITY = 0.55
+
+
+class MapExamples:
+    """A class per pixel: records hold counts alone, so the maps are stored, too, in the thumbnail's pixels."""
+
+    side = 192
+    in_records = False
+
+    def hardness(self, cell: CellRecord) -> np.ndarray:
+        """The share of labelled pixels that are wrong."""
+        return 1.0 - cell.right
+
+    def recorded(self, cell: CellRecord, row: int) -> None:
+        """Not in records."""
+        return
+
+    def looked_up(self, answer: Any, target: Any, *, size: tuple[int, int], cell: str) -> Kept:
+        """Both maps as PNG files, so small as the thumbnail."""
+        from holdfast.models.windows import predicted_map
+
+        true = np.asarray(target)
+        return {
+            "truth": _packed(true, size),
+            "answer": _packed(np.asarray(predicted_map(answer, true.shape, cell=cell)), size),
+        }
+
+    def truth(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> Shown:
+        """The labels over the picture."""
+        true = _unpacked(kept["truth"])
+        return Shown(_present(true, names), picture=_over(picture, true))
+
+    def answer(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> Shown:
+        """The answer over the picture, and what is confused most."""
+        true, seen = _unpacked(kept["truth"]), _unpacked(kept["answer"])
+        labelled = true != IGNORED
+        wrong = labelled & (true != seen)
+        right = 1 - wrong.sum() / max(int(labelled.sum()), 1)
+        words = f"{100 * right:.0f} % of the pixels right{_confused(true[wrong], seen[wrong], names)}"
+        return Shown(words, float(right), _over(picture, seen, wrong=wrong))
+
+
+def _packed(numbers: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    small = Image.fromarray(numbers.astype(np.uint8)).resize(size[::-1], Image.Resampling.NEAREST)
+    buffer = io.BytesIO()
+    small.save(buffer, format="PNG", optimize=True)
+    return np.frombuffer(buffer.getvalue(), np.uint8)
+
+
+def _unpacked(values: np.ndarray) -> np.ndarray:
+    return np.array(Image.open(io.BytesIO(np.asarray(values).tobytes())).convert("L"))
+
+
+def _over(picture: Image.Image, numbers: np.ndarray, *, wrong: np.ndarray | None = None) -> Image.Image:
+    grey = np.array(picture.convert("L").convert("RGB"), dtype=np.float64)
+    labelled = (numbers != IGNORED)[..., None]
+    mixed = np.where(labelled, (1 - OPACITY) * grey + OPACITY * PALETTE[numbers % len(PALETTE)], grey)
+    if wrong is not None:
+        rows, columns = np.indices(numbers.shape)
+        stripes = wrong & ((rows + columns) % 6 < 2)
+        mixed[stripes] = (255, 255, 255)
+    return Image.fromarray(mixed.round().astype(np.uint8))
+
+
+def _present(numbers: np.ndarray, names: Sequence[str]) -> str:
+    classes, counts = np.unique(numbers[numbers != IGNORED], return_counts=True)
+    return ", ".join(class_name(int(each), names) for each in classes[np.argsort(-counts)][:4])
+
+
+def _confused(true: np.ndarray, seen: np.ndarray, names: Sequence[str]) -> str:
+    """What most of the wrong pixels are and are taken for."""
+    if not len(true):
+        return ""
+    pairs, counts = np.unique(np.stack([true, seen], axis=1), axis=0, return_counts=True)
+    first, second = (class_name(int(each), names) for each in pairs[counts.argmax()])
+    return f"; most often {second} for {first}"
