@@ -11,8 +11,9 @@ from holdfast.corruptions.sequences import TEST_SEQUENCES, frame_count, perturb
 from holdfast.data.source import ArraySource
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import limited
+from holdfast.evaluation.evaluation_data import open_evaluation_data
 from holdfast.evaluation.loader import fitting_shard
-from holdfast.evaluation.suites import SUITES, assign, open_evaluation_data
+from holdfast.evaluation.suites import SUITES, assign
 from holdfast.models.corruptor import load_corruptor
 from holdfast.models.fingerprint import weights_fingerprint
 from holdfast.published import published

@@ -7,11 +7,12 @@ from holdfast.corruptions.catalog import KINDS
 from holdfast.data import OFFICIAL
 from holdfast.evaluation.suites import ATTACKS, STORED, SUITES
 from holdfast.metrics import METRICS
+from holdfast.own_code import PLUGINS
 
 
 @pytest.fixture(autouse=True)
 def registries_as_before():
-    registries = (KINDS, FUNCTIONS, OFFICIAL, ATTACKS, STORED, SUITES, METRICS)
+    registries = (KINDS, FUNCTIONS, OFFICIAL, ATTACKS, STORED, SUITES, METRICS, PLUGINS)
     before = [dict(registry) for registry in registries]
     yield
     for registry, held in zip(registries, before, strict=True):

@@ -3,7 +3,11 @@
 An analysis does so in tests/analysis/test_plugin.py, a task in tests/tasks/test_own_task.py.
 """
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +26,7 @@ from tests.plugins import toys
 from tests.plugins.rolling import ROLLED, rolled
 
 QUICK = {"workers": 0, "show": False}
+ROOT = Path(__file__).parents[2]
 MODEL = "--model=python:tests.evaluation.toys:brightest"
 
 
@@ -124,8 +129,8 @@ def test_an_attack_is_one_row(pictures, tmp_path, capsys):
     assert (headline(page, "clean"), headline(page, "attack/tint")) == (100, 50)  # 20 levels beat 8, not 120
     with pytest.raises(HoldfastError, match="suite 'tint' is registered already"):
         register_attack("tint", toys.Tint(0.1), "again")
-    with pytest.raises(HoldfastError, match="attack must be an object of a dataclass"):
-        register_attack("other", print, "nothing")
+    with pytest.raises(HoldfastError, match="attack must be an object or a function"):
+        register_attack("other", "tint", "nothing")
 
 
 def test_a_metric_is_one_row_with_an_interval_and_a_difference(tmp_path):
@@ -198,3 +203,48 @@ def test_a_plug_in_that_is_not_there_is_told_in_one_sentence(monkeypatch, capsys
     monkeypatch.setenv("HOLDFAST_PLUGINS", "no_such_module")
     assert main(["list", "corruptions"]) == 2
     assert "--plugin must name what can be imported, got 'no_such_module'" in capsys.readouterr().err
+
+
+MY_FOG = """
+import numpy as np
+from holdfast.corruptions import register
+
+LIGHT = {light}
+
+def brighter(images):
+    return np.clip(images.astype(int) + LIGHT, 0, 255).astype(np.uint8)
+
+def my_fog(images, draws):
+    return brighter(images)
+
+register(my_fog, severities=[{{}}] * 5, random=False)
+"""
+
+
+def holdfast_command(*words, cwd):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    command = [sys.executable, "-m", "holdfast", *map(str, words)]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_two_plug_ins_of_one_name_never_mix(pictures, tmp_path):
+    """The same command after an edit far from the function: another folder, and nothing that can be compared."""
+    for light in (0, 100):
+        (tmp_path / "my_fog.py").write_text(MY_FOG.format(light=light))
+        options = [f"--data=folder:{pictures}", "--suite=clean,own-corruptions", f"--out={tmp_path / 'run'}"]
+        done = holdfast_command("evaluate", MODEL, *options, "--plugin=my_fog.py", "--workers=1", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    one, other = load_records(tmp_path / "run")
+    assert list(one.header["plugins"]) == ["my_fog"]
+    assert one.header["plugins"] != other.header["plugins"]
+    assert one.cells["my_fog/1"].header["code"] != other.cells["my_fog/1"].header["code"]
+    assert list(compare(one, other).differences) == ["clean", "nll", "ece"]
+
+
+def test_a_plug_in_with_a_name_that_is_taken_is_refused(tmp_path, capsys):
+    (tmp_path / "numpy.py").write_text("")
+    assert main(["list", "corruptions", f"--plugin={tmp_path / 'numpy.py'}"]) == 2
+    assert "--plugin must have a name of its own, but 'numpy' is also" in capsys.readouterr().err
+    (tmp_path / "broken_plug_in.py").write_text("1 / 0")
+    assert main(["list", "corruptions", f"--plugin={tmp_path / 'broken_plug_in.py'}"]) == 2
+    assert "cannot be run (ZeroDivisionError: division by zero)" in capsys.readouterr().err

@@ -21,15 +21,16 @@ from holdfast.attacks.undisturbed import undisturbed
 from holdfast.corruptions import recorded_name
 from holdfast.data import Source
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.protocol import check_side, choose_preset, model_input, preprocessing
-from holdfast.evaluation.suites import EvaluationData, open_evaluation_data
 from holdfast.model_names import model_spec
 from holdfast.models.cost import count_model
 from holdfast.models.fingerprint import model_fingerprint
 from holdfast.models.specs import LoadedModel, load_model
 from holdfast.names import chosen_names
+from holdfast.own_code import plugins_told
 from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint
 from holdfast.records.fingerprints import versions as library_versions
 from holdfast.tasks import task_of
@@ -179,6 +180,7 @@ def _kept(path: Path, header: dict[str, Any]) -> Result | None:
         return None
     stored = {"definition": 1, **result.header}
     same = all(stored.get(key) == value for key, value in header.items() if key not in ("label", "model"))
+    same = same and stored.get("plugins") == header.get("plugins")
     return Result(result.kind, {**result.header, "label": header["label"]}, result.arrays) if same else None
 
 
@@ -220,6 +222,7 @@ def _described(subject: Subject) -> dict[str, Any]:
         "frost": recorded_name("frost"),
         "cost": {"parameters": cost.parameters, "gmacs": cost.gmacs},
         "versions": library_versions(),
+        **plugins_told(),
     }
 
 

@@ -14,6 +14,7 @@ from holdfast.cli.run_folders import model_file_name, own_data, run_folder
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
+    from holdfast.evaluation.suites import Suite
     from holdfast.records.records import Records
 
 
@@ -29,7 +30,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="one or several, `holdfast list data` lists the forms; each serves its suites (default: the run's own)",
     )
     parser.add_argument(
-        "--suite", default="clean,corruptions", help="a comma list of suites, see `holdfast list suites`"
+        "--suite",
+        help="a comma list of suites, see `holdfast list suites` (default: clean,corruptions; clean with --attack)",
+    )
+    parser.add_argument(
+        "--attack",
+        action="append",
+        metavar="NAME:SETTINGS",
+        help="an attack with settings, such as pgd:eps=4/255,steps=20; several values with |; may be repeated",
     )
     parser.add_argument("--out", type=Path, help="the folder that gets records/ (default: the run's, or runs/MODEL)")
     parser.add_argument("--limit", type=int, help="measure so many images only, every class in its share")
@@ -70,7 +78,7 @@ def run(arguments: Namespace) -> int:
     """Measure, then print the scores and where the records are."""
     from holdfast.evaluation.evaluate import evaluate
     from holdfast.evaluation.options import Compute, Protocol
-    from holdfast.evaluation.suites import assign, parse_suites
+    from holdfast.evaluation.suites import assign
 
     first = os.environ.get("RANK", "0") == "0"
     console = Console(quiet=not first, soft_wrap=True, highlight=False)
@@ -82,7 +90,7 @@ def run(arguments: Namespace) -> int:
         return _predict(model, data, arguments, console)
     out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
     try:
-        served = assign(parse_suites(arguments.suite), data)
+        served = assign(_suites(arguments), data)
         records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
     except KeyboardInterrupt as stop:
         console.print("stopped; the same command goes on where it was")
@@ -90,6 +98,18 @@ def run(arguments: Namespace) -> int:
     if first:
         _show(records, console)
     return 0
+
+
+def _suites(arguments: Namespace) -> "tuple[Suite, ...]":
+    from holdfast.evaluation.suites import parse_suites
+
+    attacks = arguments.attack or []
+    for attack in attacks:
+        if ":" not in attack:
+            raise HoldfastError(
+                f"--attack must be NAME:KEY=VALUE, as in pgd:eps=4/255, got {attack!r}; names alone are suites"
+            )
+    return parse_suites([arguments.suite or ("clean" if attacks else "clean,corruptions"), *attacks])
 
 
 def _options(kind: Any, arguments: Namespace) -> Any:

@@ -89,7 +89,7 @@ def methods_table(arguments: Namespace) -> Table:
 
 def suites_table(arguments: Namespace) -> Table:
     """The suites that `holdfast evaluate --suite` takes, several with commas."""
-    from holdfast.evaluation.suites import SUITES
+    from holdfast.evaluation.suite_names import SUITES
 
     names = _matching(arguments.pattern, list(SUITES))
     return _table("suite", "what it measures", rows=[[name, SUITES[name]] for name in names])

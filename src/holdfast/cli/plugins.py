@@ -12,12 +12,13 @@ from pathlib import Path
 
 from holdfast.errors import HoldfastError
 from holdfast.names import comma_list
+from holdfast.own_code import remember_plugin
 
 OPTION, VARIABLE = "--plugin", "HOLDFAST_PLUGINS"
 
 
 def load_plugins(argv: Sequence[str]) -> list[str]:
-    """Import what the environment and the arguments name; the other arguments are returned."""
+    """Import what the environment and the arguments name, which runs their code; the other arguments are returned."""
     named, rest = _split(argv)
     for plugin in (*comma_list(os.environ.get(VARIABLE, "")), *named):
         _load(plugin)
@@ -47,6 +48,17 @@ def _load(plugin: str) -> None:
     if folder not in sys.path:
         sys.path.append(folder)
     try:
-        importlib.import_module(module)
+        loaded = importlib.import_module(module)
     except ImportError as error:
         raise HoldfastError(f"{OPTION} must name what can be imported, got {plugin!r} ({error})") from error
+    except HoldfastError:
+        raise
+    except Exception as error:  # whatever somebody's own code raises
+        raise HoldfastError(f"{OPTION} {plugin!r} cannot be run ({type(error).__name__}: {error})") from error
+    file = Path(loaded.__file__) if loaded.__file__ else None
+    if path.suffix == ".py" and (file is None or not file.samefile(path)):
+        raise HoldfastError(
+            f"{OPTION} must have a name of its own, but {module!r} is also {str(file)!r}; call {plugin!r} otherwise"
+        )
+    if file is not None:
+        remember_plugin(module, file)

@@ -8,7 +8,7 @@ Exact, seedable by image, quick, and useful alone: NumPy, SciPy, OpenCV and Pill
 One's own corruption stands beside them after `register`.
 """
 
-from holdfast.corruptions.api import corrupt, corrupt_batch
+from holdfast.corruptions.api import FUNCTIONS, corrupt, corrupt_batch
 from holdfast.corruptions.catalog import (
     ALL,
     EXTRA,
@@ -42,6 +42,7 @@ __all__ = [
     "ALL",
     "EXTRA",
     "EXTRA_SEQUENCES",
+    "FUNCTIONS",
     "GROUPS",
     "KINDS",
     "PRESETS",

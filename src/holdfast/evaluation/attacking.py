@@ -1,6 +1,5 @@
 """Attack cells: the attack climbs on the model's joint prediction, and every view is asked about its result."""
 
-import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,18 @@ from holdfast.attacks import LearnedOcclusion, Occlusion, fit_corruptor
 from holdfast.attacks.goal import ONE_CLASS
 from holdfast.attacks.occlusion import occluded
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.attack_suites import options_of
 from holdfast.evaluation.cells import Cell, Plan, limited
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.making import Bench
 from holdfast.evaluation.processes import Processes
 from holdfast.evaluation.protocol import Steps
 from holdfast.models.corruptor import Corruptor, load_corruptor, save_corruptor
+from holdfast.names import file_name
 from holdfast.records.units import Field
 from holdfast.tasks import Task
 
+ROUNDING = 1e-4  # by which an attack's values may leave [0, 1]
 FITTED_ON = 256  # images that a corruption model is fitted to, before any unit is measured
 
 
@@ -45,21 +47,33 @@ def attacked(
     try:
         if isinstance(cell.attack, Occlusion | LearnedOcclusion):
             return _occluded(judge, cell, pixels, targets, task=task, ids=ids, seed=seed, corruptor=corruptor)
-        options = attack_options(cell.attack, task=task, ids=ids)
+        options = attack_options(cell.attack, task=task, ids=ids, seed=seed)
         labels = _on(task.collate(targets), pixels)
-        result = cell.attack(judge.pixels, pixels, labels, seed=seed, **options)
-        return task.keep(judge.answers(result.images), targets, cell=cell)
+        result = cell.attack(judge.pixels, pixels, labels, **options)
+        return task.keep(judge.answers(_images(result, pixels)), targets, cell=cell)
     except HoldfastError as error:
         raise HoldfastError(f"{cell.name}: {error}") from error
 
 
-def attack_options(attack: Any, *, task: Task, ids: Sequence[str]) -> dict[str, Any]:
-    """What an attack wants to know beside model, images and targets: names for its draws, and the task's goal."""
-    wanted = inspect.signature(attack.__call__).parameters
+def attack_options(attack: Any, *, task: Task, ids: Sequence[str], seed: int) -> dict[str, Any]:
+    """What an attack wants to know beside model, images and targets: seed and names for its draws, the task's goal."""
+    wanted = options_of(attack)
     if "goal" not in wanted and task.goal is not ONE_CLASS:
         raise HoldfastError(f"the attack needs one class per image, which {task.name} does not have")
-    offered = {"ids": list(ids), "goal": task.goal}
+    offered = {"seed": seed, "ids": list(ids), "goal": task.goal}
     return {name: value for name, value in offered.items() if name in wanted}
+
+
+def _images(result: Any, pixels: Tensor) -> Tensor:
+    """The images that an attack made, if they are images like those that it got."""
+    images = getattr(result, "images", result)
+    if not isinstance(images, Tensor) or images.shape != pixels.shape:
+        got = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+        raise HoldfastError(f"an attack must return images of the shape that it got, {tuple(pixels.shape)}, got {got}")
+    images = images.detach().to(pixels)
+    if not bool(((images >= -ROUNDING) & (images <= 1 + ROUNDING)).all()):
+        raise HoldfastError("an attack must return images with values in [0, 1], got values outside, or NaN")
+    return images
 
 
 def fitted_corruptors(
@@ -78,7 +92,7 @@ def fitted_corruptors(
     AFAT, Table 3. The images are chosen by their ids, so no score depends on how the images are cut into shards.
     """
     learned = [cell for cell in cells if isinstance(cell.attack, LearnedOcclusion)]
-    paths = {cell.name: folder / f"corruptor.{cell.name}.safetensors" for cell in learned}
+    paths = {cell.name: folder / f"corruptor.{file_name(cell.name)}.safetensors" for cell in learned}
     for cell in learned if processes.first else ():
         if not paths[cell.name].exists():
             corruptor = _fit(plan, cell, judge, steps=steps, seed=seed, batch_size=batch_size)

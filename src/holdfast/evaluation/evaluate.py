@@ -1,7 +1,7 @@
 """``holdfast.evaluate``: any model, any data, any suites, and records that never have to be computed twice."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from holdfast.decoding import turned_warning
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attacking import fitted_corruptors
 from holdfast.evaluation.cells import Plan
+from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
 from holdfast.evaluation.examples import check_examples, keep_examples
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.keeping import make_header, prepare_folder, record_folder
@@ -26,7 +27,7 @@ from holdfast.evaluation.processes import Processes, together
 from holdfast.evaluation.progress import Live
 from holdfast.evaluation.protocol import Steps, largest_size, model_input
 from holdfast.evaluation.runner import Key, Work, finished_units, run_units
-from holdfast.evaluation.suites import EvaluationData, check_suites, make_plan, open_evaluation_data, parse_suites
+from holdfast.evaluation.suites import check_suites, make_plan, parse_suites
 from holdfast.models.corruptor import Corruptor
 from holdfast.models.segmenter import windowed
 from holdfast.models.specs import LoadedModel, load_model
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 def evaluate(
     model: nn.Module | str | Path,
     data: Source | str,
-    suites: str | Sequence[str] = "clean",
+    suites: str | Callable[..., Any] | Sequence[Any] = "clean",
     *,
     out: Path | str | None = None,
     limit: int | None = None,
@@ -58,7 +59,9 @@ def evaluate(
     Args:
         model: a module, or ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``.
         data: a spec such as ``digits``, ``folder:DIR``, ``imagenet-c:DIR``, or a source.
-        suites: names of suites, see :data:`holdfast.evaluation.suites.SUITES`; a comma list or a sequence.
+        suites: names of suites as in ``holdfast list suites``, in a comma list; an attack with settings such as
+            ``pgd:eps=1/255|4/255,steps=20``; an attack object, or a function ``attack(model, images, labels)``; or a
+            sequence of all these.
         out: the folder that gets ``records/``; the run's own for ``run:DIR``, else nothing is kept.
         limit: measure so many images only, every class in its share, chosen by their ids.
         seed: of corruptions and attacks.

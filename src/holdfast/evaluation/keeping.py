@@ -11,12 +11,13 @@ from typing import Any
 from holdfast.corruptions import recorded_name
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import Plan
+from holdfast.evaluation.evaluation_data import EvaluationData
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.processes import Processes
 from holdfast.evaluation.protocol import Steps
-from holdfast.evaluation.suites import EvaluationData
 from holdfast.models.fingerprint import model_fingerprint
 from holdfast.models.specs import LoadedModel, architecture_of
+from holdfast.own_code import plugins_told
 from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint, versions
 from holdfast.records.header import FOLDER, FORMAT, HEADER, read_header, write_header, write_images
 from holdfast.records.units import remove_leftovers
@@ -39,6 +40,7 @@ FINGERPRINTED = (
     "shard_size",
     "versions",
     "exif",  # only where it is applied
+    "plugins",  # only where there are any
 )
 
 
@@ -101,6 +103,7 @@ def make_header(
         "preprocessing": steps.record(),
         "frost": recorded_name("frost"),
         "versions": versions(),
+        **plugins_told(),
         **settings,
     }
     return {**header, "fingerprint": fingerprint({key: header[key] for key in FINGERPRINTED if key in header})}

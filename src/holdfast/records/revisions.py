@@ -5,6 +5,7 @@ Patch-Fool in normalised values; sequences with the published zoom, tilt and dir
 as ImageMagick does, in all presets but ``any``; learned occlusion with one corruption model for all images.
 """
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from holdfast.records.records import Records
 logger = logging.getLogger(__name__)
 
 SUITES = {"perturbations": 2, "patch-fool": 2, "patch-fool-sparse": 2, "occlusion-learned": 2}
+OWN = ("code", "settings", "parameters")  # what makes somebody's own thing the same as another of its name
 FLOORED = {"motion_blur": 2, "snow": 2}
 
 
@@ -32,16 +34,28 @@ def without_older(sets: Sequence[Records]) -> list[Records]:
     for records in sets:
         for name, number in _revisions(records).items():
             newest[name] = max(newest.get(name, 1), number)
-    return [_only(records, newest) for records in sets]
+    return [_only(records, newest, unlike=_unlike(sets)) for records in sets]
 
 
 def like(records: Records, other: Records) -> Records:
     """The other records without the cells that these hold in another revision."""
-    return _only(other, _revisions(records))
+    return _only(other, _revisions(records), unlike=_unlike([records, other]))
 
 
-def _only(records: Records, wanted: Mapping[str, int]) -> Records:
-    left_out = [name for name, number in _revisions(records).items() if number != wanted.get(name, number)]
+def _unlike(sets: Sequence[Records]) -> set[str]:
+    """The cells of somebody's own corruption or attack that is not the same code or settings everywhere."""
+    found: dict[str, set[str]] = {}
+    for records in sets:
+        for name, cell in records.cells.items():
+            told = {key: cell.header[key] for key in OWN if key in cell.header}
+            if "code" in told:
+                found.setdefault(name, set()).add(json.dumps(told, sort_keys=True))
+    return {name for name, definitions in found.items() if len(definitions) > 1}
+
+
+def _only(records: Records, wanted: Mapping[str, int], *, unlike: set[str]) -> Records:
+    older = {name for name, number in _revisions(records).items() if number != wanted.get(name, number)}
+    left_out = [name for name in records.cells if name in older | unlike]
     if not left_out:
         return records
     logger.warning(

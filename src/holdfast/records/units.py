@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from holdfast.errors import HoldfastError
+from holdfast.names import file_name
 
 Field = np.ndarray | tuple[np.ndarray, ...]  # a row per image, or an array per image
 Fields = Mapping[str, Field]
@@ -166,7 +167,7 @@ def _unpacked(tensors: Mapping[str, np.ndarray]) -> dict[str, Field]:
 
 
 def _stem(cell: str) -> str:
-    return cell.replace("/", ".")
+    return file_name(cell.replace("/", "."))
 
 
 def _checksum(header: str, tensors: Mapping[str, np.ndarray]) -> str:

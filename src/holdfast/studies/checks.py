@@ -4,7 +4,8 @@ from holdfast.analysis.registry import ANALYSES
 from holdfast.data import open_data
 from holdfast.data.stored import is_official
 from holdfast.errors import HoldfastError, nearest
-from holdfast.evaluation.suites import check_suites, open_evaluation_data, parse_suites
+from holdfast.evaluation.evaluation_data import open_evaluation_data
+from holdfast.evaluation.suites import check_suites, parse_suites
 from holdfast.names import chosen_names
 from holdfast.studies.columns import columns
 from holdfast.studies.plan import Study

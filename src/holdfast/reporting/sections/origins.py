@@ -67,7 +67,9 @@ def evaluate_command(run: Run, records: Records) -> str:
     header = records.header
     suites = dict.fromkeys(str(cell.header.get("suite", name)) for name, cell in records.cells.items())
     words = ["holdfast", "evaluate", _model(run, header), "--data", str(header.get("data", ""))]
-    words += ["--suite", ",".join(suites)] if suites else []
+    named = [suite for suite in suites if ":" not in suite]  # the others are attacks with settings
+    words += ["--suite", ",".join(named)] if named else []
+    words += [word for suite in suites if ":" in suite for word in ("--attack", suite)]
     words += ["--limit", str(header["limit"])] if header.get("limit") is not None else []
     words += ["--seed", str(header["seed"])] if header.get("seed") else []
     words += ["--amp"] if header.get("amp") not in (None, "no") else []
