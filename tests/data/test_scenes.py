@@ -1,5 +1,7 @@
 """The embedded scenes: everything about a scene follows from its split, size and number."""
 
+import colorsys
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,19 @@ def test_every_class_appears_and_digits_stand_out_from_what_is_behind_them():
         scene = source.scene(index)
         colours = [scene.image[scene.instances == n].mean(axis=0) for n in range(1, len(scene.digits) + 1)]
         assert len(np.unique(np.round(colours), axis=0)) == len(colours)
+
+
+def test_plain_scenes_have_digits_in_the_hue_of_their_class_and_names_of_their_own():
+    plain, usual = open_scenes("train,plain", split="train"), open_scenes("train", split="train")
+    assert plain.id(0) != usual.id(0)
+    off = []
+    for index in range(20):
+        scene = plain.scene(index)
+        for number, digit in enumerate(scene.digits, start=1):
+            red, green, blue = scene.image[scene.instances == number].mean(axis=0) / 255
+            hue = colorsys.rgb_to_hsv(red, green, blue)[0]
+            off.append(abs((hue - digit / 10 + 0.5) % 1 - 0.5))
+    assert max(off) < 0.12  # four deviations and what shines through; chance would give 0.5
 
 
 def test_the_test_scenes_show_digits_that_training_never_saw():

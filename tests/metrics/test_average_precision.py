@@ -20,6 +20,7 @@ from holdfast.metrics.average_precision import (
     record_scores,
     relative_performance,
 )
+from holdfast.metrics.precision_draws import cell_draws, drawn_images, drawn_precision
 from holdfast.records.detections import coco_truth, packed_masks
 
 REFERENCE = Path(__file__).parents[1] / "golden" / "coco_c_reference.csv"
@@ -264,3 +265,26 @@ def test_an_incomplete_table_has_no_mpc():
         mean_performance({kind: [0.1] * (4 if kind == "fog" else 5) for kind in STANDARD})
     with pytest.raises(HoldfastError, match="clean score must be above 0 for rPC, got 0"):
         relative_performance(0.1, 0)
+
+
+@pytest.mark.parametrize("overlap", ["bbox", "segm"])
+def test_the_precision_of_a_draw_is_that_of_a_set_with_its_images_repeated(overlap):
+    images, found = random_case(4)
+    fields = truth_fields(images) | found_fields(found, len(images))
+    draws = np.concatenate([np.arange(len(images))[None], drawn_images(len(images), resamples=4, seed=1)])
+    ours = drawn_precision(fields, draws, overlap=overlap)
+    for value, chosen in zip(ours, draws, strict=True):
+        drawn = {name: [values[image] for image in chosen] for name, values in fields.items()}
+        again = record_scores({**drawn, **{name: np.array(drawn[name]) for name in ("size", "masked")}})
+        assert value == pytest.approx(again[overlap]["AP"], abs=1e-9)
+    assert len(set(ours.round(6))) > 2
+
+
+def test_the_draws_of_a_cell_begin_with_its_own_precision():
+    images, found = random_case(2)
+    fields = truth_fields(images) | found_fields(found, len(images))
+    drawn = cell_draws(fields, drawn_images(len(images), resamples=3))
+    scores = record_scores(fields)
+    assert drawn["box_ap"].shape == drawn["mask_ap"].shape == (4,)
+    assert drawn["box_ap"][0] == pytest.approx(scores["bbox"]["AP"])
+    assert drawn["mask_ap"][0] == pytest.approx(scores["segm"]["AP"])

@@ -14,7 +14,7 @@ class SceneObjectSource:
     category_ids = tuple(range(1, len(CLASSES)))
 
     def __init__(self, scenes: SceneSource) -> None:
-        self.scenes, self.name = scenes, f"scene-objects-{scenes.split}"
+        self.scenes, self.name = scenes, f"scene-objects-{scenes.split}" + ("-plain" if scenes.plain else "")
         self.id, self.image = scenes.id, scenes.image
 
     def __len__(self) -> int:
@@ -36,5 +36,5 @@ class SceneObjectSource:
 
 
 def open_scene_objects(rest: str, *, split: str) -> SceneObjectSource:
-    """``scene-objects``, or with a split, a size and a count as ``scenes`` takes them."""
+    """``scene-objects``, or with a split, a size, a count and ``plain`` as ``scenes`` takes them."""
     return SceneObjectSource(open_scenes(rest, split=split))

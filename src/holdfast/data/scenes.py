@@ -22,6 +22,7 @@ COUNTS = {"train": 2000, "val": 200, "test": 200}
 SIZE = (96, 128)
 SMALLEST = 32
 OWN_COLOUR = 0.8  # how often a digit has the hue of its class; the others are told by their shape alone
+PLAIN = "plain"  # digits in their own hue alone and no shapes beside them: what a small detector learns in minutes
 _SIZE_WORD = re.compile(r"(\d+)x(\d+)")
 
 
@@ -52,21 +53,23 @@ class SceneSource:
     classes = CLASSES
     task = TASK
 
-    def __init__(self, split: str, *, size: tuple[int, int] = SIZE, count: int | None = None) -> None:
-        self.split, self.size = split, size
+    def __init__(
+        self, split: str, *, size: tuple[int, int] = SIZE, count: int | None = None, plain: bool = False
+    ) -> None:
+        self.split, self.size, self.plain = split, size, plain
         self._count = COUNTS[split] if count is None else count
-        self.name = f"scenes/{split}/{size[0]}x{size[1]}"
+        self.name = f"scenes/{split}/{size[0]}x{size[1]}" + (f"/{PLAIN}" if plain else "")
 
     def __len__(self) -> int:
         return self._count
 
     def id(self, index: int) -> str:
-        """``scenes/split/HxW/number``."""
+        """``scenes/split/HxW/number``; plain ones say so."""
         return f"{self.name}/{index:06d}"
 
     def scene(self, index: int) -> Scene:
         """Everything about one scene."""
-        return _scene(self.split, self.size, int(index))
+        return _scene(self.split, self.size, int(index), plain=self.plain)
 
     def image(self, index: int) -> Image.Image:
         """The picture."""
@@ -78,7 +81,7 @@ class SceneSource:
 
 
 def open_scenes(rest: str, *, split: str) -> SceneSource:
-    """``scenes``, or ``scenes:`` with any of a split, a size as ``HxW`` and a count: ``scenes:test,240x320,50``."""
+    """``scenes``, or ``scenes:`` with any of a split, a size, a count and ``plain``: ``scenes:test,240x320,50``."""
     options: dict[str, object] = {}
     for word in rest.split(",") if rest else ():
         if word in SPLITS:
@@ -87,10 +90,12 @@ def open_scenes(rest: str, *, split: str) -> SceneSource:
             options["size"] = int(found[1]), int(found[2])
         elif word.isdigit():
             options["count"] = int(word)
+        elif word == PLAIN:
+            options["plain"] = True
         else:
             raise HoldfastError(
-                f"scenes takes a split ({', '.join(SPLITS)}), a size such as 96x128 and a count, "
-                f"got {word!r}{nearest(word, SPLITS)}"
+                f"scenes takes a split ({', '.join(SPLITS)}), a size such as 96x128, a count and {PLAIN}, "
+                f"got {word!r}{nearest(word, [*SPLITS, PLAIN])}"
             )
     if min(options.get("size", SIZE)) < SMALLEST:  # type: ignore[call-overload]
         raise HoldfastError(f"scenes must be at least {SMALLEST} pixels high and wide, got {rest!r}")
@@ -99,7 +104,9 @@ def open_scenes(rest: str, *, split: str) -> SceneSource:
     return SceneSource(split, **options)  # type: ignore[arg-type]
 
 
-def draw_scene(rng: np.random.Generator, glyphs: np.ndarray, digits: np.ndarray, *, size: tuple[int, int]) -> Scene:
+def draw_scene(
+    rng: np.random.Generator, glyphs: np.ndarray, digits: np.ndarray, *, size: tuple[int, int], plain: bool = False
+) -> Scene:
     """Draw one scene.
 
     Args:
@@ -107,8 +114,9 @@ def draw_scene(rng: np.random.Generator, glyphs: np.ndarray, digits: np.ndarray,
         glyphs: the digits that may appear, float (n, 8, 8) in [0, 1].
         digits: what they show, (n,).
         size: height and width.
+        plain: every digit in the hue of its class, and no shapes that are none.
     """
-    picture = _background(rng, size)
+    picture = _background(rng, size, shapes=not plain)
     labels, instances = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
     shown: list[int] = []
     for _ in range(int(rng.integers(2, 6))):
@@ -118,17 +126,17 @@ def draw_scene(rng: np.random.Generator, glyphs: np.ndarray, digits: np.ndarray,
         if not visible.any() or _hides_too_much(instances, visible):
             continue
         shown.append(int(digits[chosen]))
-        picture = _painted(rng, picture, cover, digit=int(digits[chosen]))
+        picture = _painted(rng, picture, cover, digit=int(digits[chosen]), own=1.0 if plain else OWN_COLOUR)
         labels[visible], instances[visible] = digits[chosen] + 1, len(shown)
     image = picture + rng.normal(0, 4, picture.shape)
     return Scene(np.clip(np.round(image), 0, 255).astype(np.uint8), labels, instances, tuple(shown))
 
 
 @lru_cache(maxsize=8)  # image, labels and boxes of one scene are asked for one after the other
-def _scene(split: str, size: tuple[int, int], index: int) -> Scene:
+def _scene(split: str, size: tuple[int, int], index: int, *, plain: bool) -> Scene:
     glyphs, digits = _glyphs(split)
     rng = np.random.default_rng([SPLITS.index(split), *size, index])
-    return draw_scene(rng, glyphs, digits, size=size)
+    return draw_scene(rng, glyphs, digits, size=size, plain=plain)
 
 
 @cache
@@ -140,7 +148,7 @@ def _glyphs(split: str) -> tuple[np.ndarray, np.ndarray]:
     return (data.images[members] / 16).astype(np.float32), data.target[members].astype(np.int64)
 
 
-def _background(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+def _background(rng: np.random.Generator, size: tuple[int, int], *, shapes: bool) -> np.ndarray:
     """A dull colour, cloudy at two scales, and shapes that are no digits; float32 (H, W, 3)."""
     height, width = size
     picture = np.broadcast_to(rng.uniform(40, 140, 3), (height, width, 3)).astype(np.float32)
@@ -148,7 +156,7 @@ def _background(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
         clouds = rng.uniform(-strength, strength, (cells, cells, 3)).astype(np.float32)
         picture = picture + cv2.resize(clouds, (width, height), interpolation=cv2.INTER_CUBIC)
     unit = min(size)
-    for _ in range(int(rng.integers(2, 6))):
+    for _ in range(int(rng.integers(2, 6)) if shapes else 0):
         colour = rng.uniform(10, 170, 3).tolist()
         ends = [(int(x), int(y)) for x, y in zip(rng.integers(0, width, 2), rng.integers(0, height, 2), strict=True)]
         thickness = max(1, int(unit * rng.uniform(0.02, 0.08)))
@@ -179,9 +187,9 @@ def _hides_too_much(instances: np.ndarray, visible: np.ndarray) -> bool:
     return any((covered == number).sum() > (instances == number).sum() / 3 for number in numbers)
 
 
-def _painted(rng: np.random.Generator, picture: np.ndarray, cover: np.ndarray, *, digit: int) -> np.ndarray:
+def _painted(rng: np.random.Generator, picture: np.ndarray, cover: np.ndarray, *, digit: int, own: float) -> np.ndarray:
     """The picture with a digit in a bright colour: mostly its own, so that a small model learns in minutes."""
-    hue = digit / 10 + rng.normal(0, 0.02) if rng.random() < OWN_COLOUR else rng.uniform()
+    hue = digit / 10 + rng.normal(0, 0.02) if rng.random() < own else rng.uniform()
     colour = 255 * np.array(colorsys.hsv_to_rgb(hue % 1, rng.uniform(0.6, 1), rng.uniform(0.78, 1)))
     return (picture + cover[..., None] * (colour.astype(np.float32) - picture)).astype(np.float32)
 

@@ -44,7 +44,7 @@ SOURCES: dict[str, SourceRow] = {
         "digits[:SPLIT]", "1797 digits of scikit-learn, 32 px, embedded; train, val or test", open_digits
     ),
     "scenes": SourceRow(
-        "scenes[:SPLIT,HxW,COUNT]", "digits on procedural backgrounds, 96×128, embedded; label maps", open_scenes
+        "scenes[:SPLIT,HxW,COUNT,plain]", "digits on procedural backgrounds, 96×128, embedded; label maps", open_scenes
     ),
     "masks": SourceRow(
         "masks:IMAGES,LABELS", "your images with label maps: [,classes=FILE][,ignore=N]", open_masks, needs_path=True
@@ -70,7 +70,7 @@ SOURCES: dict[str, SourceRow] = {
         "coco:IMAGES,ANNOTATIONS", "objects in COCO's format: a folder and a JSON file", open_coco, needs_path=True
     ),
     "scene-objects": SourceRow(
-        "scene-objects[:SPLIT,HxW,COUNT]",
+        "scene-objects[:SPLIT,HxW,COUNT,plain]",
         "digits to be found in drawn scenes, with boxes and masks, embedded",
         open_scene_objects,
     ),

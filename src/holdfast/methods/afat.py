@@ -19,10 +19,12 @@ from torch import Tensor, nn
 from holdfast.errors import HoldfastError
 from holdfast.methods.objective import Loss
 from holdfast.methods.terms import Context, Pass, Term, Views, from_options
+from holdfast.models.conv_corruptor import ConvCorruptor
 from holdfast.models.corruptor import Corruptor, in_pixels, select_lowest
 
 Selection = Literal["adversarial", "random", "cross-entropy"]
 Occlusion = Literal["noise", "drop"]
+LARGEST_GRID = 1024  # patches up to which the published corruption model is taken: its matrix then has 1 M weights
 
 
 def occlude(images: Tensor, keep: Tensor, noise: Tensor, *, low: Tensor | float, high: Tensor | float) -> Tensor:
@@ -63,6 +65,8 @@ class AfatSettings:
         lr: of the corruption model's SGD (momentum 0.9, Nesterov), constant.
         weight_decay: of the same; it still shrinks the weights that the gradient makes grow.
         clip: norm to which its gradient is clipped.
+        corruptor: which corruption model: ``published``, or ``conv`` (ours) for images of any size; None takes ``conv``
+            from more than 1,024 patches on, and where images differ in size.
     """
 
     weight: float = 0.005
@@ -73,6 +77,7 @@ class AfatSettings:
     lr: float = 1e-4
     weight_decay: float = 0.05
     clip: float = 5.0
+    corruptor: Literal["published", "conv"] | None = None
 
     def __post_init__(self) -> None:
         if self.weight < 0:
@@ -83,6 +88,8 @@ class AfatSettings:
             if getattr(self, name) not in known.__args__:  # type: ignore[attr-defined]
                 choices = ", ".join(known.__args__)  # type: ignore[attr-defined]
                 raise HoldfastError(f"{name} of AFAT must be one of {choices}, got {getattr(self, name)!r}")
+        if self.corruptor not in (None, "published", "conv"):
+            raise HoldfastError(f"corruptor of AFAT must be one of published, conv, got {self.corruptor!r}")
 
 
 class FeatureAlignment(Term):
@@ -92,7 +99,7 @@ class FeatureAlignment(Term):
 
     def __init__(
         self,
-        corruptor: Corruptor,
+        corruptor: Corruptor | ConvCorruptor,
         settings: AfatSettings | None = None,
         *,
         mean: Sequence[float] = IMAGENET_DEFAULT_MEAN,
@@ -145,7 +152,7 @@ class FeatureAlignment(Term):
         return occlude(images, keep, noise, low=self.low, high=self.high)
 
     def _keep(self, images: Tensor) -> Tensor:
-        rows, columns = self.corruptor.grid
+        rows, columns = self.corruptor.grid_of(images)
         if self.settings.selection == "random":
             scores = torch.rand(len(images), rows * columns, device=images.device)
             return select_lowest(scores, self.settings.ratio).unflatten(1, (1, rows, columns))
@@ -206,18 +213,35 @@ class FeatureAlignment(Term):
         return 1 - (occluded & now).sum() / occluded.sum().clamp(min=1)
 
 
-def corruptor_for(model: nn.Module, size: tuple[int, int], *, channels: int = 3) -> Corruptor:
-    """A fresh corruption model whose patches are the tokens of this model at this image size."""
-    patch: Any = getattr(model, "patch_size", None) or getattr(getattr(model, "patch_embed", None), "patch_size", None)
+def corruptor_for(
+    model: nn.Module, size: tuple[int, int] | None, *, channels: int = 3, kind: str | None = None
+) -> Corruptor | ConvCorruptor:
+    """A fresh corruption model whose patches are the tokens of this model, or of the encoder in it.
+
+    Args:
+        model: a classifier, a segmenter or a detector.
+        size: height and width of the images; None where they differ.
+        channels: of the images.
+        kind: ``published``, or ``conv`` for any size (ours); None takes ``conv`` where sizes differ or are large.
+    """
+    encoder: Any = getattr(model, "encoder", None) or getattr(model, "backbone", None) or model
+    patch: Any = getattr(encoder, "patch_size", None)
+    patch = patch or getattr(getattr(encoder, "patch_embed", None), "patch_size", None)
     patch = patch[0] if isinstance(patch, tuple) else patch
     if not isinstance(patch, int):
-        raise HoldfastError(f"AFAT needs the patch size of the backbone, and {type(model).__name__} has none")
-    if size[0] % patch or size[1] % patch:
+        raise HoldfastError(f"AFAT needs the patch size of the backbone, and {type(encoder).__name__} has none")
+    if size is not None and (size[0] % patch or size[1] % patch):
         raise HoldfastError(f"images of {size[0]}×{size[1]} cannot be divided into patches of {patch} pixels")
-    return Corruptor((size[0] // patch, size[1] // patch), patch_size=patch, channels=channels)
+    grid = (size[0] // patch, size[1] // patch) if size is not None else None
+    if kind == "published" and grid is None:
+        raise HoldfastError("corruptor of AFAT must be 'conv' where images differ in size, got 'published'")
+    if kind == "conv" or grid is None or (kind is None and grid[0] * grid[1] > LARGEST_GRID):
+        return ConvCorruptor(patch_size=patch, channels=channels)
+    return Corruptor(grid, patch_size=patch, channels=channels)
 
 
 def afat_term(options: Any, context: Context) -> FeatureAlignment:
     """From a recipe's option ``afat``; the corruption model gets the grid of the model."""
     settings = from_options(AfatSettings, "afat", options)
-    return FeatureAlignment(corruptor_for(context.model, context.size), settings, mean=context.mean, std=context.std)
+    corruptor = corruptor_for(context.model, context.size, kind=settings.corruptor)
+    return FeatureAlignment(corruptor, settings, mean=context.mean, std=context.std)

@@ -9,6 +9,7 @@ objective.update()
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import torch
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torchvision.models.detection.generalized_rcnn import GeneralizedRCNN
 
 from holdfast.attacks.goal import ONE_CLASS, Goal
 from holdfast.attention import Seen, watch
@@ -28,6 +30,7 @@ from holdfast.methods.noise2net import noise2net_term
 from holdfast.methods.objective import Loss, TaskLoss
 from holdfast.methods.patch_augment import patches_term
 from holdfast.methods.terms import Context, Pass, Setting, Term
+from holdfast.models.wrappers import without_wrappers
 
 
 class RobustObjective:
@@ -89,6 +92,34 @@ class RobustObjective:
         return Loss(total, parts)
 
 
+class RobustDetection(RobustObjective):
+    """The same for a detector of torchvision's kind: its own losses, and terms that look at its backbone alone.
+
+    No paper has done it. Terms play on the images as the backbone gets them, scaled, normalised and padded; the heads
+    see the clean images' maps only, so that views cost a pass through the backbone each.
+    """
+
+    def __call__(self, model: nn.Module, images: Any, targets: Any) -> Loss:
+        """Images as a list or a batch of [0,1] pixels, targets as a list of boxes, labels and masks."""
+        forward = Pass(model, targets, self.setting, self.terms)
+        backbone: Any = without_wrappers(model).backbone
+        shown = backbone.register_forward_pre_hook(lambda _, args: (forward.show(args[0]),))
+        heads = backbone.register_forward_hook(lambda _, args, maps: {n: forward.clean(m) for n, m in maps.items()})
+        try:
+            with watch(model) if any(term.watches for term in self.terms) else nullcontext(Seen()) as seen:
+                losses = model(images, targets)
+        finally:
+            shown.remove()
+            heads.remove()
+        forward.look(losses, seen)
+        total = sum(losses.values()) * prod(term.clean_weight for term in self.terms)
+        parts = {name: loss.detach() for name, loss in losses.items()}
+        for term in self.terms:
+            if (loss := term.loss(forward)) is not None:
+                total, parts = total + loss.total, {**parts, **loss.parts}
+        return Loss(total, parts)
+
+
 class TermEntry(NamedTuple):
     """How a term is built from what a recipe says under its name, and what it does in one line."""
 
@@ -106,10 +137,22 @@ TERMS: dict[str, TermEntry] = {  # in the order in which they prepare and are ad
 }
 
 
+ON_DETECTORS = ("noise2net_share", "afat", "adl")
+
+
+def check_terms(names: Sequence[str]) -> None:
+    """Refuse what needs one loss of one output, which detectors do not have."""
+    if other := [name for name in names if name not in ON_DETECTORS]:
+        raise HoldfastError(
+            f"objective.options of a detector must be among {', '.join(ON_DETECTORS)}, got {other[0]!r}: it needs the "
+            "answers to changed images, and a detector in training gives losses alone"
+        )
+
+
 def robust_objective(
     *,
     model: nn.Module,
-    size: tuple[int, int],
+    size: tuple[int, int] | None,
     mean: Sequence[float],
     std: Sequence[float],
     task_loss: TaskLoss = F.cross_entropy,
@@ -122,5 +165,11 @@ def robust_objective(
             hint = nearest(name, TERMS) or f"; it takes {', '.join(TERMS)}"
             raise HoldfastError(f"unknown option {name!r} of objective 'robust'{hint}")
     context = Context(model, size, mean, std)
-    terms = [entry.build(options[name], context) for name, entry in TERMS.items() if options.get(name) is not None]
+    asked = [name for name in TERMS if options.get(name) is not None]
+    if isinstance(model, GeneralizedRCNN):
+        check_terms(asked)
+        context = replace(context, mean=model.transform.image_mean, std=model.transform.image_std)
+        terms = [TERMS[name].build(options[name], context) for name in asked]
+        return RobustDetection(terms, mean=context.mean, std=context.std)
+    terms = [TERMS[name].build(options[name], context) for name in asked]
     return RobustObjective(terms, mean=mean, std=std, task_loss=task_loss, goal=goal)

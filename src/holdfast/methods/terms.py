@@ -114,12 +114,22 @@ class Pass:
     def look(self, outputs: Any, seen: Seen) -> None:
         """Note what the model answered, and what was seen in it."""
         self._joint = outputs
-        self.outputs = outputs if self._count == 1 else outputs.chunk(self._count)[-1]
+        clean_alone = self._count == 1 or isinstance(outputs, Mapping)  # a detector's losses are of the clean images
+        self.outputs = outputs if clean_alone else outputs.chunk(self._count)[-1]
         self.features = seen.features
         self.attention = [_last(handle, self._count) for handle in seen.attention]
 
+    def clean(self, joint: Tensor) -> Tensor:
+        """The rows of the joint batch that belong to the clean images."""
+        return joint if self._count == 1 else joint.chunk(self._count)[-1]
+
     def outputs_of(self, term: Term) -> Any:
         """The model's answers to the first view that a term added."""
+        if isinstance(self._joint, Mapping):
+            raise HoldfastError(
+                f"{type(term).__name__} needs the answers to changed images, and a detector in training gives losses "
+                "alone (AFAT: selection must be adversarial or random)"
+            )
         return self.pair(term, self._joint)[0]
 
     def pair(self, term: Term, joint: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,7 +178,7 @@ class Context:
     """What only the loop knows when a recipe's terms are built: the model, and the images that it will see."""
 
     model: nn.Module
-    size: tuple[int, int]
+    size: tuple[int, int] | None  # height and width; None where images differ
     mean: Sequence[float]
     std: Sequence[float]
 

@@ -56,6 +56,14 @@ def block_drawing(ids: Names) -> Callable[[np.random.Generator], NDArray[np.int6
     return lambda rng: block_draw(groups, length, rng=rng)
 
 
+def drawn_times(ids: Names, *, resamples: int, seed: int) -> NDArray[np.int64]:
+    """How often every image is drawn, (1 + resamples, images): first all of them once, then as they are drawn."""
+    rng, draw, count = np.random.default_rng(seed), block_drawing(ids), len(ids)
+    one_by_one = lambda: np.bincount(rng.integers(count, size=count), minlength=count)  # noqa: E731
+    drawn = [draw(rng) if draw is not None else one_by_one() for _ in range(resamples)]
+    return np.stack([np.ones(count, np.int64), *drawn])
+
+
 def drawing_words(ids: Names, *, film: bool) -> str:
     """The same in words, for what stands below a table; ``film`` warns where images may be frames of a recording."""
     grouping = grouping_of(ids)

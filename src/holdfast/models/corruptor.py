@@ -79,6 +79,10 @@ class Corruptor(nn.Module):
         self.act = nn.GELU()
         self.fc = nn.Linear(patches, patches, bias=False)
 
+    def grid_of(self, images: Tensor) -> tuple[int, int]:
+        """How many patches images have, down and across: always the same."""
+        return self.grid
+
     def forward(self, images: Tensor) -> Tensor:
         """One score per patch, (B, N); the lowest are to be occluded."""
         check_image(images, channels=self.patch_embed.in_channels, stride=self.patch_size)
@@ -96,9 +100,11 @@ class Corruptor(nn.Module):
         return keep_straight_through(self(images), ratio).unflatten(1, (1, *self.grid))
 
 
-def save_corruptor(corruptor: Corruptor, path: str | Path) -> None:
-    """Write the weights and the grid they belong to as one safetensors file."""
-    shape = {"rows": corruptor.grid[0], "columns": corruptor.grid[1], "patch_size": corruptor.patch_size}
+def save_corruptor(corruptor: nn.Module, path: str | Path) -> None:
+    """Write the weights and what they belong to as one safetensors file: a grid, or none if it takes any."""
+    model: Any = corruptor
+    rows, columns = getattr(model, "grid", (0, 0))
+    shape = {"rows": rows, "columns": columns, "patch_size": model.patch_size}
     weights = {key: value.detach().cpu().contiguous() for key, value in corruptor.state_dict().items()}
     # a single entry: safetensors writes several in any order, and equal weights should be equal files
     Path(path).write_bytes(save(weights, metadata={"corruptor": json.dumps(shape)}))
@@ -112,6 +118,8 @@ def load_corruptor(path: str | Path) -> Corruptor:
             weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
         shape = json.loads(metadata["corruptor"]) if "corruptor" in metadata else metadata
         rows, columns, patch_size = (int(shape[name]) for name in ("rows", "columns", "patch_size"))
+        if not rows:
+            raise ValueError("it is a convolutional one, for images of any size")
         channels, patches = weights["patch_embed.weight"].shape[1], rows * columns
         held = {key: tuple(value.shape) for key, value in weights.items()}
         # before anything is built: a file of 200 bytes could ask for any amount of memory

@@ -7,10 +7,11 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.evaluation.evaluation_data import open_evaluation_data
 from holdfast.evaluation.suites import check_suites, parse_suites
 from holdfast.names import chosen_names
-from holdfast.studies.columns import columns
+from holdfast.studies.columns import SET_COLUMNS, columns
 from holdfast.studies.plan import Study
 
 CORRUPTED = ("corruptions", "corruptions-135", "imagenet-c", "cifar-c")
+DENSE = ("corruptions", "corruptions-135", "coco-c", "coco-c-fan", "cityscapes-c")  # of detection and segmentation
 # the suites of which one must be measured for every ingredient of a score; attacks are suites of their own
 SUITES_OF = {
     "clean": (("clean",),),
@@ -27,23 +28,29 @@ def check_study(study: Study) -> None:
     _check_claims(study)
     if not is_official(study.test):  # a download that training would do anyway
         open_data(study.test, split="test", download=bool(study.common.get("data", {}).get("download")))
+    for data in study.shifts.values():
+        open_evaluation_data(data)
     check_suites(names, open_evaluation_data(study.test, limit=study.limit))
 
 
 def _check_claims(study: Study) -> None:
-    known, measured = columns(), {*study.suites, *study.analyses}
+    known, measured = columns(study.shifts), {*study.suites, *study.analyses}
     for claim in study.claims:
         if claim.column not in known:
             hint = nearest(claim.column, known) or f"; known are {', '.join(known)}"
             raise HoldfastError(f"claim {claim.says!r} must name a column, got {claim.column!r}{hint}")
-        for needed in _needs(claim.column):
+        for needed in _needs(claim.column, study):
             if not measured & {*needed}:
                 wanted = " or ".join(map(repr, needed))
                 raise HoldfastError(f"claim {claim.says!r} needs {wanted} among the suites or analyses of the study")
 
 
-def _needs(column: str) -> tuple[tuple[str, ...], ...]:
+def _needs(column: str, study: Study) -> tuple[tuple[str, ...], ...]:
     """For every ingredient of a column, the suites or analyses that it can come from."""
+    if column in columns(study.shifts).keys() - columns().keys():
+        return ()  # measured for every shift
+    if column in SET_COLUMNS:
+        return (("clean",), DENSE) if column.endswith("_kept") else (DENSE,) if column.endswith("_c") else (("clean",),)
     for name, analysis in ANALYSES.items():
         if any(offered.name == column for offered in analysis.columns):
             return ((name,),)

@@ -1,6 +1,6 @@
 """The columns of a study's table, as functions of the images' means; so one bootstrap serves them all."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -14,6 +14,7 @@ from holdfast.metrics.formulas import Compute, Formula, Means
 from holdfast.metrics.formulas import column as column_key
 from holdfast.metrics.intervals import Interval, Spread, over_seeds, paired_over_seeds
 from holdfast.studies.results import RunResult
+from holdfast.studies.set_scores import set_difference, set_scores
 from holdfast.tasks import task_named
 
 RESAMPLES = 4000
@@ -50,12 +51,34 @@ COLUMNS: dict[str, Column] = {  # of evaluation; :func:`columns` adds those of a
     "pgd5": Column("PGD-5", "attack/pgd5", "higher", "accuracy under PGD, ε 1/255, 5 steps, %"),
     "pgd3_adv": Column("PGD 4/255", "attack/pgd3-rvt-adv", "higher", "accuracy under PGD, ε 4/255, 3 steps, %"),
 }
+_OF_SETS = {"box_ap": ("box AP", "box mPC", "box rPC"), "mask_ap": ("mask AP", "mask mPC", "mask rPC")}
+_OF_SETS |= {"miou": ("mIoU", "mIoU-C", "mIoU retention")}
+SET_COLUMNS: dict[str, Column] = {  # of detection and segmentation
+    f"{name}{suffix}": Column(title, f"{name}{suffix}", "higher", says.format(titles[0]))
+    for name, titles in _OF_SETS.items()
+    for suffix, title, says in zip(
+        ("", "_c", "_kept"),
+        titles,
+        ("{} of clean test images, %", "{}, mean over the corruptions, %", "{} under corruption by that of clean, %"),
+        strict=True,
+    )
+}
 
 
-def columns() -> dict[str, Column]:
-    """All columns: those of evaluation, then those that analyses offer."""
+def columns(shifts: Iterable[str] = ()) -> dict[str, Column]:
+    """All columns: those of evaluation, of a study's natural shifts, then those that analyses offer."""
     offered = [column for analysis in ANALYSES.values() for column in analysis.columns]
-    return COLUMNS | {each.name: Column(each.title, each.name, each.better, each.says) for each in offered}
+    natural = {
+        f"{name}_{shift}": Column(f"{titles[0]} {shift}", f"{name}_{shift}", "higher", f"{titles[0]} on {shift}, %")
+        for name, titles in _OF_SETS.items()
+        for shift in shifts
+    }
+    return (
+        COLUMNS
+        | SET_COLUMNS
+        | natural
+        | {each.name: Column(each.title, each.name, each.better, each.says) for each in offered}
+    )
 
 
 @lru_cache(maxsize=256)
@@ -68,7 +91,7 @@ def formulas(result: RunResult) -> dict[str, Formula]:
 
 
 def _over_fewer_cells(result: RunResult) -> dict[str, Formula]:
-    corrupted = tuple(cell.name for cell in result.cells if cell.family == "corruption")
+    corrupted = tuple(cell.name for cell in result.cells if cell.family == "corruption" and cell.name in result.right)
     clean = next((cell.name for cell in result.cells if cell.family == "clean"), None)
     if not corrupted:
         return {}
@@ -95,18 +118,21 @@ def _which(result: RunResult) -> str:
 
 def available(results: Mapping[str, Sequence[RunResult]]) -> dict[str, Column]:
     """The columns that every run of every row can fill."""
-    held = [{*formulas(run), *run.measures} for runs in results.values() for run in runs]
+    held = [{*formulas(run), *run.measures, *set_scores(run)} for runs in results.values() for run in runs]
     common = set.intersection(*held) if held else set()
-    found = {name: column for name, column in columns().items() if column.shows in common}
+    found = {name: column for name, column in columns(_shifts(results)).items() if column.shows in common}
     if "corrupted" in found:
         cells = " or ".join(dict.fromkeys(_which(run) for runs in results.values() for run in runs))
         found["corrupted"] = replace(found["corrupted"], says=f"mean accuracy over {cells}, %")
+    for name in found.keys() & {name for name in SET_COLUMNS if name.endswith("_c")}:
+        over = " or ".join(dict.fromkeys(_which(run) for runs in results.values() for run in runs))
+        found[name] = replace(found[name], says=f"{found[name.removesuffix('_c')].title}, mean over {over}, %")
     return found
 
 
 def scores(column: Column, runs: Sequence[RunResult]) -> Spread:
     """A column's mean and deviation over the seeds of a row; NaN where a score is undefined."""
-    values = [float(_statistics(column, run)(_means(run, column))) for run in runs]
+    values = [_score(column, run) for run in runs]
     if not np.isfinite(values).all():
         return Spread(float("nan"), float("nan"), len(values))
     return over_seeds(values)
@@ -123,6 +149,8 @@ def _difference(column: Column, runs: tuple[RunResult, ...], against: tuple[RunR
     seeds = shared_seeds(runs, against)
     if not seeds:
         raise HoldfastError("two rows can be compared only where they share a seed, got none")
+    if column.shows in set_scores(first[seeds[0]]):
+        return set_difference(column.shows, [first[seed] for seed in seeds], [second[seed] for seed in seeds])
     return paired_over_seeds(
         np.stack([_matrix(first[seed], column) for seed in seeds]),
         np.stack([_matrix(second[seed], column) for seed in seeds]),
@@ -130,6 +158,17 @@ def _difference(column: Column, runs: tuple[RunResult, ...], against: tuple[RunR
         statistics=_statistics(column, first[seeds[0]]),
         resamples=RESAMPLES,
     )
+
+
+def _score(column: Column, run: RunResult) -> float:
+    of_set = set_scores(run).get(column.shows)
+    return float(_statistics(column, run)(_means(run, column))) if of_set is None else float(of_set[0])
+
+
+def _shifts(results: Mapping[str, Sequence[RunResult]]) -> list[str]:
+    """The natural shifts that runs were measured on."""
+    told = [cell.name for runs in results.values() for run in runs for cell in run.cells if cell.family == "condition"]
+    return list(dict.fromkeys(told))
 
 
 def shared_seeds(runs: Sequence[RunResult], against: Sequence[RunResult]) -> list[int]:

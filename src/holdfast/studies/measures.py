@@ -1,6 +1,7 @@
 """Measures one trained run of a study, through ``holdfast.evaluate`` and ``holdfast.analyze``."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +11,52 @@ from holdfast.analysis.analyze import analyze
 from holdfast.analysis.registry import ANALYSES
 from holdfast.analysis.results import Result
 from holdfast.analysis.settings import Settings
+from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import evaluate
+from holdfast.records.cells import CellSpec
+from holdfast.records.records import Records
 from holdfast.studies.plan import Study
+from holdfast.studies.set_scores import RESAMPLES, SEED
+from holdfast.tasks import task_named
 from holdfast.training.journal import read_log
 
 ANALYSED = 256  # images that are looked at for attention: enough for a mean, and attention maps are slow
 SETTINGS = Settings(masks=4, occlusion_images=ANALYSED)
 
 # what a study keeps of a training's log, where there is such a figure
-TRACED = ("cross_entropy", "grad_norm", "alignment", "selection_change", "corruptor_grad_norm", "adl_active_rows")
+TRACED = (
+    "cross_entropy",
+    "loss_classifier",
+    "loss_mask",
+    "grad_norm",
+    "alignment",
+    "selection_change",
+    "corruptor_grad_norm",
+    "adl_active_rows",
+)
 
 
-def measure(
-    study: Study, folder: Path, *, show: bool = False
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
-    """What one run says of every test image: shares of right answers per cell, measures, and facts for the header."""
+@dataclass(frozen=True)
+class Measured:
+    """What one run says of the test images: the fields of a :class:`~holdfast.studies.results.RunResult`."""
+
+    right: Mapping[str, np.ndarray]
+    measures: Mapping[str, np.ndarray]
+    facts: Mapping[str, Any]
+    draws: Mapping[str, np.ndarray] = field(default_factory=dict)
+    figures: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def measure(study: Study, folder: Path, *, show: bool = False) -> Measured:
+    """Evaluate and analyse one run: scores of every image, or of sets with their draws, and facts for the header."""
     spec = f"run:{folder}"
-    records = evaluate(spec, study.test, study.suites, limit=study.limit, workers=0, show=show)
-    right = {name: cell.right for name, cell in records.cells.items()}
+    options: dict[str, Any] = {"workers": 0, "show": show}
+    records = evaluate(spec, study.test, study.suites, limit=study.limit, **options)
+    shifted = {name: evaluate(spec, data, "clean", **options) for name, data in study.shifts.items()}
+    of_sets = getattr(task_named(records.task), "set_scores", None)
+    if of_sets is None and shifted:
+        raise HoldfastError(f"shifts of a study are for segmentation and detection, got a test set of {records.task}")
+    right = {name: cell.right for name, cell in records.cells.items()} if of_sets is None else {}
     limit = min(study.limit or ANALYSED, ANALYSED)
     analysed: Mapping[str, Result] = {}
     if study.analyses:
@@ -41,7 +70,29 @@ def measure(
     facts["revisions"] = {
         name: cell.header["revision"] for name, cell in records.cells.items() if "revision" in cell.header
     }
-    return right, measures, facts
+    if of_sets is None:
+        return Measured(right, measures, facts)
+    draws, figures = of_sets(records.cells, resamples=RESAMPLES, seed=SEED)
+    for name, other in shifted.items():
+        draws, figures = _with_shift(draws, figures, *of_sets(other.cells, resamples=RESAMPLES, seed=SEED))
+        facts["cells"][name] = CellSpec(name, "condition", name).plain()
+    order = [*records.cells, *shifted]
+    facts |= {"cell_order": order, "measured_images": _images(records), "resamples": RESAMPLES}
+    facts["shifts"] = {name: _images(other) for name, other in shifted.items()}
+    return Measured(right, measures, facts, draws, figures)
+
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def _with_shift(draws: Arrays, figures: Arrays, more: Arrays, other: Arrays) -> tuple[Arrays, Arrays]:
+    """A row more: the clean images of other data."""
+    joined = [{name: np.concatenate([a[name], b[name]]) for name in a} for a, b in ((draws, more), (figures, other))]
+    return joined[0], joined[1]
+
+
+def _images(records: Records) -> int:
+    return len(next(iter(records.cells.values())))
 
 
 def traces(folder: Path) -> dict[str, np.ndarray]:

@@ -10,7 +10,7 @@ from rich.table import Table
 from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.metrics.intervals import Interval, Spread
-from holdfast.studies.columns import available, columns, difference, scores, shared_seeds, verdict
+from holdfast.studies.columns import available, difference, scores, shared_seeds, verdict
 from holdfast.studies.figures import Results, figures, traced
 from holdfast.studies.plan import Claim, Study
 from holdfast.studies.results import RunResult
@@ -86,7 +86,7 @@ def claims_table(claims: Sequence[Claim], results: Results) -> str:
     """Every claim with its difference and verdict."""
     body = []
     for claim in claims:
-        column = columns()[claim.column]
+        column = available(results)[claim.column]
         interval = difference(column, results[claim.row], results[claim.against])
         said = f"{_plain(claim.row)} − {_plain(claim.against)}, {column.title}"
         seeds = len(shared_seeds(results[claim.row], results[claim.against]))
@@ -161,7 +161,9 @@ def _minutes(runs: Sequence[RunResult]) -> str:
 
 
 def _images(results: Results) -> str:
-    counts = {len(values) for runs in results.values() for run in runs for values in run.right.values()}
+    every = [run for runs in results.values() for run in runs]
+    counts = {len(values) for run in every for values in run.right.values()}
+    counts |= {run.header["measured_images"] for run in every if "measured_images" in run.header}
     return f"Measured on {'–'.join(map(str, sorted(counts)))} test images.{_unlike(results)}" if counts else ""
 
 

@@ -33,6 +33,7 @@ SHAPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "seeds": (list, "a list of whole numbers"),
     "suites": (list, "a list of names"),
     "analyses": (list, "a list of names"),
+    "shifts": (Mapping, "data specs by name"),
     "claims": (list, "a list of claims"),
     "limit": (int, "a whole number"),
 }
@@ -70,6 +71,7 @@ class Study:
         limit: how many of the test images, stratified; null for all.
         suites: what is measured, as for ``holdfast evaluate``.
         analyses: what is analysed, as for ``holdfast analyze``.
+        shifts: further data that runs are measured on as they are, by name: the natural shifts of a task.
         claims: what the table is to judge.
     """
 
@@ -84,6 +86,7 @@ class Study:
     limit: int | None = None
     suites: tuple[str, ...] = ("clean", "corruptions")
     analyses: tuple[str, ...] = ()
+    shifts: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
 
     def recipe_of(self, name: str, seed: int, *, folders: Mapping[str, Path] | None = None) -> Recipe:

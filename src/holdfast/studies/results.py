@@ -35,6 +35,9 @@ class RunResult:
         measures: per analysis measure one value of every image, (N,), or one value for all, (1,).
         header: plain data: fingerprint, test data, number of parameters, processor hours, versions.
         traces: what the training logged, step and value, (T, 2), by its name in the log.
+        draws: of tasks whose scores belong to a whole set, per quantity a row for every cell: its score and those of
+            images drawn with replacement, (cells, 1 + draws); see :mod:`holdfast.studies.set_scores`.
+        figures: what else a page shows of every cell, (cells, …).
     """
 
     row: str
@@ -43,6 +46,8 @@ class RunResult:
     measures: Mapping[str, np.ndarray]
     header: Mapping[str, Any]
     traces: Mapping[str, np.ndarray] = field(default_factory=dict)
+    draws: Mapping[str, np.ndarray] = field(default_factory=dict)
+    figures: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def task(self) -> str:
@@ -54,7 +59,8 @@ class RunResult:
         """What the cells are; results of before hold their names alone."""
         told = self.header.get("cells", {})
         known = {name: spec_of({"cell": name, **plain}) for name, plain in told.items()}
-        return [known.get(name) or NAMED_BEFORE.get(name) or attack_cell(name) for name in self.right]
+        names = self.header.get("cell_order", self.right)
+        return [known.get(name) or NAMED_BEFORE.get(name) or attack_cell(name) for name in names]
 
 
 # what results that do not say it mean by a cell's name
@@ -69,7 +75,9 @@ def fingerprint(study: Study, row: str, seed: int) -> str:
     for harmless in ("workers", "download"):
         recipe["data"].pop(harmless)
     _drop_defaults_of_later_values(recipe)
-    measured = [study.test, study.limit, study.suites, study.analyses]
+    measured: list[Any] = [study.test, study.limit, study.suites, study.analyses]
+    if study.shifts:  # the first studies had none
+        measured.append({"shifts": study.shifts})
     starts = [[fingerprint(study, other, seed) for other in needed]] if (needed := study.needs(row)) else []
     return hashlib.sha256(json.dumps([recipe, measured, *starts], sort_keys=True).encode()).hexdigest()[:16]
 
@@ -95,6 +103,8 @@ def write_result(path: Path, result: RunResult) -> None:
     arrays = dict(_packed(cell, values) for cell, values in result.right.items())
     arrays |= {f"measure/{name}": values.astype(np.float32) for name, values in result.measures.items()}
     arrays |= {f"trace/{name}": values.astype(np.float32) for name, values in result.traces.items()}
+    arrays |= {f"draws/{name}": values.astype(np.float32) for name, values in result.draws.items()}
+    arrays |= {f"figure/{name}": values.astype(np.float32) for name, values in result.figures.items()}
     images = len(next(iter(result.right.values()), ()))
     header = {"row": result.row, "seed": result.seed, "images": images, **result.header, "checksum": _checksum(arrays)}
     metadata = {"holdfast": json.dumps(header, sort_keys=True, ensure_ascii=False)}
@@ -126,11 +136,11 @@ def _result(header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> RunResu
         for name, values in arrays.items()
         if name.startswith(("bits/", "share/"))
     }
-    measures, traces = (
+    measures, traces, draws, figures = (
         {name.removeprefix(kind): values for name, values in arrays.items() if name.startswith(kind)}
-        for kind in ("measure/", "trace/")
+        for kind in ("measure/", "trace/", "draws/", "figure/")
     )
-    return RunResult(str(header.pop("row")), int(header.pop("seed")), right, measures, header, traces)
+    return RunResult(str(header.pop("row")), int(header.pop("seed")), right, measures, header, traces, draws, figures)
 
 
 def _checksum(arrays: Mapping[str, np.ndarray]) -> str:

@@ -182,7 +182,7 @@ def do_run(study: Study, name: str, seed: int, *, out: Path, show: bool = False)
     if name not in study.rows or result_of(out, study, name, seed) is not None:
         return sum(_read_cost(folder).values())
     with _cost(folder, "measure"):
-        right, measures, facts = measure(study, folder, show=show)
+        found = measure(study, folder, show=show)
     cost = _read_cost(folder)
     header = {
         "fingerprint": fingerprint(study, name, seed),
@@ -190,9 +190,10 @@ def do_run(study: Study, name: str, seed: int, *, out: Path, show: bool = False)
         "limit": study.limit,
         "processor_seconds": cost,
         "holdfast": __version__,
-        **facts,
+        **found.facts,
     }
-    write_result(result_path(out, name, seed), RunResult(name, seed, right, measures, header, traces(folder)))
+    told = (found.right, found.measures, header, traces(folder), found.draws, found.figures)
+    write_result(result_path(out, name, seed), RunResult(name, seed, *told))
     return sum(cost.values())
 
 

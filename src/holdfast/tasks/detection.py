@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.metrics.average_precision import matched, record_scores
 from holdfast.metrics.detection_formulas import BOX, MASK, detection_formulas
 from holdfast.metrics.formulas import Formula, Reference
+from holdfast.metrics.precision_draws import cell_draws, drawn_images
 from holdfast.records.cells import CellSpec
 from holdfast.records.detections import FIELDS, ROW, packed_masks
 from holdfast.records.records import CellRecord
@@ -201,11 +202,24 @@ class Detection:
                 raise HoldfastError(f"augment.{name} is of classification, got {getattr(recipe, name)} for detection")
         return object_transform(recipe), as_tensors
 
+    def shown_size(self, recipe: Any, image: Any, model: "nn.Module") -> tuple[int, int] | None:
+        """Height and width that the detector brings every image to, if it does."""
+        settings = getattr(model, "settings", None)
+        return getattr(settings, "fixed_size", None)
+
     def mixer(self, recipe: Any, *, classes: int) -> Any:
         """Nothing is mixed."""
         return lambda images, targets, epoch: (images, targets)
 
     # numbers from records
+
+    def set_scores(
+        self, cells: Mapping[str, CellRecord], *, resamples: int, seed: int
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """AP of boxes and masks of every cell, with those of drawn images, (cells, 1 + resamples)."""
+        draws = drawn_images(len(next(iter(cells.values()))), resamples=resamples, seed=seed)
+        found = [cell_draws(cell.fields, draws) for cell in cells.values()]
+        return {name: np.stack([one[name] for one in found]) for name in found[0]}, {}
 
     def right(self, cell: CellRecord) -> np.ndarray:
         """F1 of every image at score and IoU ½; 1 where there is nothing and nothing was found."""

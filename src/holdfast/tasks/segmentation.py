@@ -8,8 +8,16 @@ import numpy as np
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.formulas import Formula, Reference
-from holdfast.metrics.groups import grouping_of, groups_of
-from holdfast.metrics.iou import KINDS, band_counts, boundary_counts, pixel_accuracy, pixel_counts
+from holdfast.metrics.groups import drawn_times, grouping_of, groups_of
+from holdfast.metrics.iou import (
+    KINDS,
+    band_counts,
+    boundary_counts,
+    class_iou,
+    mean_iou,
+    pixel_accuracy,
+    pixel_counts,
+)
 from holdfast.metrics.segmentation_formulas import count_columns, segmentation_formulas
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
@@ -150,8 +158,6 @@ class Segmentation:
 
     def validation_scores(self, counts: "Tensor") -> dict[str, float]:
         """MIoU and pixel accuracy, percent."""
-        from holdfast.metrics.iou import mean_iou
-
         pooled = counts.cpu().numpy()
         scores = {"miou": float(mean_iou(pooled)), "pixel_accuracy": float(pixel_accuracy(pooled))}
         return {name: 100 * (0.0 if np.isnan(value) else value) for name, value in scores.items()}
@@ -168,11 +174,26 @@ class Segmentation:
 
         return pair_transforms(recipe, image)
 
+    def shown_size(self, recipe: Any, image: Any, model: "nn.Module") -> tuple[int, int]:
+        """Height and width of the crops."""
+        height, width = (recipe.joint or {}).get("crop", (image.size, image.size))
+        return int(height), int(width)
+
     def mixer(self, recipe: Any, *, classes: int) -> Any:
         """Nothing is mixed."""
         return lambda images, targets, epoch: (images, targets)
 
     # numbers from records
+
+    def set_scores(
+        self, cells: Mapping[str, CellRecord], *, resamples: int, seed: int
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """MIoU of every cell, with those of drawn frames, (cells, 1 + resamples); and the IoU of every class."""
+        first = next(iter(cells.values()))
+        times = drawn_times(first.ids, resamples=resamples, seed=seed)
+        pooled = [np.tensordot(times, cell.counts.astype(np.float64), axes=1) for cell in cells.values()]
+        classes = np.stack([class_iou(counts[0]) for counts in pooled])
+        return {"miou": np.stack([mean_iou(counts) for counts in pooled])}, {"class_iou": classes}
 
     def right(self, cell: CellRecord) -> np.ndarray:
         """The share of each image's labelled pixels that are right."""
@@ -180,8 +201,6 @@ class Segmentation:
 
     def rows(self, cell: CellRecord) -> dict[str, np.ndarray]:
         """Id, labelled pixels, right pixels and mIoU of every image alone."""
-        from holdfast.metrics.iou import mean_iou
-
         counts = cell.counts
         return {
             "id": cell.ids,

@@ -93,7 +93,8 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
         bare = adapted(bare, recipe)
         image = image_format(recipe.data, bare)
         if objective is None:
-            context = {"model": bare, "size": (image.size, image.size), "mean": image.mean, "std": image.std}
+            context: dict[str, Any] = {"model": bare, "size": shown_size(task, recipe, image=image, model=bare)}
+            context |= {"mean": image.mean, "std": image.std}
             context |= {"task_loss": task.loss, "goal": task.goal}
             context |= phase_context(recipe)
             objective = build_objective(recipe.objective.name, recipe.objective.options, context)
@@ -203,6 +204,12 @@ def build_validation(recipe: Recipe, accelerator: Accelerator, *, images: Transf
         workers=recipe.data.workers,
         pin=accelerator.device.type == "cuda",
     )
+
+
+def shown_size(task: Task, recipe: Recipe, *, image: ImageFormat, model: nn.Module) -> tuple[int, int] | None:
+    """Height and width of what the model is shown in training; None where images differ."""
+    of_task = getattr(task, "shown_size", None)
+    return (image.size, image.size) if of_task is None else of_task(recipe.augment, image, model)
 
 
 def image_format(recipe: DataRecipe, model: nn.Module) -> ImageFormat:

@@ -19,7 +19,7 @@ from holdfast.errors import HoldfastError
 from holdfast.idle_parts import idle_parts
 from holdfast.leaving import worker_deaths
 from holdfast.methods import Objective, Player
-from holdfast.models.corruptor import Corruptor, save_corruptor
+from holdfast.models.corruptor import save_corruptor
 from holdfast.models.fingerprint import weights_fingerprint
 from holdfast.training.assemble import Stage, assemble
 from holdfast.training.checkpoint import Position, prune, repair, restore_checkpoint, save_checkpoint
@@ -263,7 +263,7 @@ def finish(stage: Stage, run: RunFolder, position: Position, *, journal: Journal
         export_model(final, run.path, recipe=stage.recipe, image=stage.image, classes=stage.classes)
         if isinstance(stage.objective, Player) and "corruptor" in stage.objective.modules:
             with atomic.replacing(run.path / "corruptor.safetensors") as unfinished:
-                save_corruptor(cast(Corruptor, stage.objective.modules["corruptor"]), unfinished)
+                save_corruptor(stage.objective.modules["corruptor"], unfinished)
     turned = turned_images(stage.train_images.source) + turned_images(stage.val_images.source)
     if warning := turned_warning(turned, exif=stage.recipe.data.exif):
         journal.say(warning)

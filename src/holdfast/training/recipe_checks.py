@@ -88,9 +88,11 @@ def check_values(recipe: Recipe) -> None:
             value = getattr(value, name, None)
         if value is not None and not rule.holds(value):
             raise HoldfastError(f"{path} must be {rule.words}, got {value}")
-    if (recipe.model.name == "detector") != (recipe.objective.name == "detection"):
+    detector, objective = recipe.model.name == "detector", recipe.objective.name
+    if (objective == "detection" and not detector) or (detector and objective not in ("detection", "robust")):
         raise HoldfastError(
-            "objective.name detection and model.name detector belong together, got one without the other"
+            "objective.name detection and model.name detector belong together (robust does as well), "
+            "got one without the other"
         )
     if recipe.model.adapt is not None and recipe.model.init is None:
         raise HoldfastError("model.init must say which pretrained model is adapted (--init), got null")
