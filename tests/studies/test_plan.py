@@ -20,7 +20,7 @@ def test_every_shipped_study_has_a_title_and_complete_recipes(name):
     for row in study.rows:
         recipe = study.recipe_of(row, 7)
         assert recipe.seed == 7
-        assert recipe.data.train.startswith("cifar10-train:[0:")
+        assert recipe.data.train.startswith("cifar10-train:[0:") or not name.startswith("cifar10")
 
 
 def test_the_main_study_has_the_rows_that_the_papers_compare():

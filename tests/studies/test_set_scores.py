@@ -74,7 +74,7 @@ def test_a_difference_is_drawn_over_images_and_seeds_together():
     loop = [apart[rng.integers(3, size=3), 1 + draw].mean() for draw in range(50) for _ in range(200)]
     assert [found.low, found.high] == pytest.approx(np.quantile(loop, [0.025, 0.975]), abs=4)
     alone = set_difference("box_ap", runs[:1], against[:1])  # one seed: the images alone
-    assert [alone.low, alone.high] == pytest.approx(np.quantile(apart[0, 1:], [0.025, 0.975]))
+    assert [alone.low, alone.high] == pytest.approx(np.quantile(np.repeat(apart[0, 1:], 20), [0.025, 0.975]))
 
 
 def test_draws_survive_being_written_and_runs_of_other_draws_are_not_compared(tmp_path):
@@ -99,7 +99,10 @@ def test_shifts_belong_to_what_a_run_is_known_by(tmp_path):
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     (folder / "s.yaml").write_text(STUDY)
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr("holdfast.studies.measures.RESAMPLES", 5)
     assert main(["study", str(folder / "s.yaml"), "--out", str(folder / "out")]) == 0
+    monkeypatch.undo()
     study = load_study(folder / "s.yaml")
     return folder / "out", all_results(folder / "out", study)
 
@@ -121,6 +124,12 @@ def test_what_a_study_keeps_is_what_the_records_say(finished):
     spec = f"run:{out}/runs/baseline/seed0"
     suites = "clean,corruptions-135"
     records = evaluate(spec, "scene-objects:test,plain", suites, limit=2, workers=0, show=False)
+    assert len(records.cells) == 46
+    own = {name: record_scores(cell.fields) for name, cell in records.cells.items()}
+    mean = np.mean([100 * found["bbox"]["AP"] for name, found in own.items() if name != "clean"])
+    assert scores(available(results)["box_ap_c"], [run]).mean == pytest.approx(mean, abs=1e-4)
+    clean = 100 * own["clean"]["segm"]["AP"]
+    assert scores(available(results)["mask_ap"], [run]).mean == pytest.approx(clean, abs=1e-4)
 
 
 def test_both_methods_were_alive_while_the_detector_was_trained(finished):

@@ -50,7 +50,8 @@ def set_difference(name: str, runs: Sequence[RunResult], against: Sequence[RunRe
     pairs = [(set_scores(one)[name], set_scores(other)[name]) for one, other in zip(runs, against, strict=True)]
     if len({len(side) for pair in pairs for side in pair}) > 1:
         raise HoldfastError(f"runs must hold equally many draws of {name} to be compared; measure them again")
-    apart = np.stack([one - other for one, other in pairs])  # seeds × (1 + draws)
+    with np.errstate(invalid="ignore"):  # what is kept of nothing is no number
+        apart = np.stack([one - other for one, other in pairs])  # seeds × (1 + draws)
     drawn, rng = np.repeat(apart[:, 1:].T, SEEDS_PER_DRAW, axis=0), np.random.default_rng(SEED)
     chosen = rng.integers(len(pairs), size=(len(drawn), len(pairs)))
     return interval_of(float(apart[:, 0].mean()), np.take_along_axis(drawn, chosen, axis=1).mean(axis=1))
