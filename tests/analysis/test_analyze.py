@@ -13,7 +13,7 @@ from holdfast.analysis.analyze import analyze
 from holdfast.analysis.dilation import mean_dilation
 from holdfast.analysis.queries import place_of, query_map, small_map
 from holdfast.analysis.registry import ANALYSES
-from holdfast.analysis.results import load_results
+from holdfast.analysis.results import Result, load_result, load_results, save_result
 from holdfast.analysis.settings import Settings
 from holdfast.attacks import Occlusion, from_pixels
 from holdfast.attention import watch
@@ -215,6 +215,15 @@ def test_a_damaged_result_is_computed_again(fan, digits, tmp_path):
         analyze(fan, digits, "diversity", settings=QUICK, out=tmp_path).results["diversity"].arrays["similarity"].any()
     )
     assert [result.kind for result in load_results(tmp_path)] == ["diversity"]
+
+
+@pytest.mark.parametrize(
+    "damage", [{"settings": "../.."}, {"layers": [3]}, {"layers": {}}, {"cost": 0}, {"versions": []}]
+)
+def test_a_header_of_another_shape_is_a_damaged_result(damage, tmp_path):
+    path = save_result(tmp_path, Result("overfocus", damage, {"top_share": np.zeros((1, 1, 1))}))
+    with pytest.raises(HoldfastError, match="must be a result of holdfast analyze"):
+        load_result(path)
 
 
 def test_the_model_is_left_as_it_was(fan, digits):

@@ -71,9 +71,21 @@ def load_result(path: Path) -> Result:
         with safe_open(path, framework="numpy") as file:
             told = json.loads((file.metadata() or {})["result"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        return Result(str(told["kind"]), dict(told["header"]), arrays)
-    except (OSError, SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
+        header = dict(told["header"])
+        _check_shape(header)
+        return Result(str(told["kind"]), header, arrays)
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise HoldfastError(f"{str(path)!r} must be a result of holdfast analyze; it cannot be read as one") from error
+
+
+def _check_shape(header: dict[str, Any]) -> None:
+    """Refuse a header whose parts are not what everybody who reads it takes them for."""
+    for part in ("settings", "cost", "preprocessing", "versions"):
+        if not isinstance(header.get(part), dict | None):
+            raise TypeError(f"{part} must be a mapping")
+    layers = header.get("layers")
+    if layers is not None and not (isinstance(layers, list) and all(isinstance(layer, dict) for layer in layers)):
+        raise TypeError("layers must be a list of mappings")
 
 
 def load_results(folder: Path | str) -> list[Result]:
