@@ -367,6 +367,22 @@ def test_the_page_says_how_it_was_made(small_runs, tmp_path):
     assert f"holdfast report {places} {quoted} --out {out}" in Page(out.read_text()).text
 
 
+def test_of_many_runs_figures_show_the_first_and_the_best_and_tables_all(tmp_path):
+    runs = [
+        make_run(tmp_path / f"r{n // 5}" / f"s{n}", cells=("fog/5",), hold=0.05 * n, trained=False) for n in range(15)
+    ]
+    text = report(runs)
+    page = Page(text)
+    assert len({row["data-run"] for row in page.all("tr") if "data-run" in row}) == 15
+    assert len(page.all("figure")) == 11  # eleven against the first
+    fog = [load_records(run)[0].cells["fog/5"].accuracy for run in runs]
+    best = sorted(range(1, 15), key=lambda n: -fog[n])[:11]
+    shown = {int(figure["data-run"]) for figure in page.all("figure")}
+    assert min(fog[n] for n in shown) == min(fog[n] for n in best)
+    assert "15 models: tables hold them all" in page.text
+    assert re.findall(r'class="group"><th colspan="\d+">(r\d)', text)[:3] == ["r0", "r1", "r2"]
+
+
 def test_an_output_that_cannot_be_written_leaves_nothing(small_runs, tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.comparison import Comparison, compare
-from holdfast.metrics.summary import Summary, summarise
+from holdfast.metrics.summary import Score, Summary, summarise
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import Records
 from holdfast.records.revisions import without_older
@@ -16,6 +17,7 @@ from holdfast.reporting.figures.drawing import page_colour
 from holdfast.reporting.runs import Run
 from holdfast.reporting.text import clean_name
 
+MANY = 12  # models that figures show; of more, the first and the best, and tables are grouped and searched
 # what record sets of one run on the same images may differ by
 APART = ("seed", "amp", "model_fingerprint", "preprocessing", "frost", "attack_batch_size", "shard_size", "versions")
 
@@ -83,6 +85,35 @@ class DataSet:
         """The first run of those that were evaluated here."""
         return self.models[0]
 
+    @property
+    def many(self) -> bool:
+        """Whether these are more models than a figure can show."""
+        return len(self.models) > MANY
+
+    @cached_property
+    def shown(self) -> list[Entry]:
+        """The models that figures show: all, or the first and the best by :attr:`ranked_by`."""
+        if not self.many:
+            return self.models
+        by = self.ranked_by
+        others = [entry for entry in self.models[1:] if by is not None and by.name in entry.summary]
+        best = sorted(others, key=lambda e: e.summary[by.name].value, reverse=by.better == "high")[: MANY - 1]
+        return [entry for entry in self.models if entry is self.baseline or entry in best]
+
+    @cached_property
+    def ranked_by(self) -> Score | None:
+        """The mean over corruptions where there is one, else the clean score, else the first one there is."""
+        scores = list(self.baseline.summary)
+        corrupted = [score for score in scores if score.family == "corruption" and not score.kind]
+        return next(iter([*corrupted, *(score for score in scores if score.name == "clean"), *scores]), None)
+
+    @cached_property
+    def groups(self) -> dict[Entry, str]:
+        """What the rows of long tables are grouped by: the folder that the runs are in, where that says something."""
+        found = {entry: entry.run.group for entry in self.entries}
+        telling = self.many and 1 < len(set(found.values())) < len(self.models)
+        return found if telling else dict.fromkeys(found, "")
+
 
 def data_sets(runs: Sequence[Run]) -> list[DataSet]:
     """All data sets of the runs, in the order in which they first appear."""
@@ -118,10 +149,10 @@ def told_apart(held: Sequence[tuple[Run, Records]]) -> list[tuple[Run, Records]]
 
 
 def comparisons(data: DataSet) -> list[tuple[Entry, Comparison]]:
-    """Every other model against the first one, on the images and cells that both have."""
+    """Every other model that is shown against the first one, on the images and cells that both have."""
     first = data.baseline
     found = []
-    for entry in data.models[1:]:
+    for entry in data.shown[1:]:
         if set(entry.records.cells) & set(first.records.cells):
             with suppress(HoldfastError):  # unreadable images may leave none that both have
                 found.append((entry, compare(entry.records, first.records)))
@@ -166,7 +197,14 @@ def described(data: DataSet) -> str:
     corrupted = any(cell.spec.family == "corruption" for entry in data.models for cell in entry.records.cells.values())
     on_the_fly = f"corrupted on the fly, preset {data.preset}" if corrupted else ""
     parts = [images, {"on-the-fly": on_the_fly, "official": "as distributed"}.get(data.protocol, data.protocol)]
-    return ", ".join(part for part in parts if part) + "."
+    return ", ".join(part for part in parts if part) + "." + _which(data)
+
+
+def _which(data: DataSet) -> str:
+    if not data.many or data.ranked_by is None:
+        return ""
+    best = f"the best {len(data.shown) - 1} of the others by {data.ranked_by.label}"
+    return f" {len(data.models)} models: tables hold them all, figures and comparisons {data.baseline.name} and {best}."
 
 
 def warnings_of(data: DataSet) -> list[str]:

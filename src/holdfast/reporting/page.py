@@ -17,7 +17,7 @@ from holdfast._version import __version__
 from holdfast.errors import HoldfastError, nearest
 from holdfast.idle_parts import idle_parts
 from holdfast.records.records import Records
-from holdfast.reporting.entries import DataSet, data_sets
+from holdfast.reporting.entries import MANY, DataSet, data_sets
 from holdfast.reporting.export import tables
 from holdfast.reporting.runs import Run, chosen, read_runs
 from holdfast.reporting.sections.analysis import analysis_section
@@ -32,7 +32,6 @@ from holdfast.reporting.text import clean_name, printable
 # what stands below the data sets, in this order; a new section is a file and a row here
 SECTIONS: tuple[Callable[[Sequence[Run]], Section], ...] = (trade_off_section, training_section, analysis_section)
 FORMATS = ("html", "md", "csv", "latex", "robustbench")
-MANY = 12  # models from which on the page folds and searches
 SUITE_NAMES = {
     "clean": "clean images",
     "corruption": "corruptions",

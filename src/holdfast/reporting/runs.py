@@ -60,6 +60,11 @@ class Run:
         return next((spec.architecture for spec in specs if spec.kind == "timm"), None)
 
     @property
+    def group(self) -> str:
+        """The folder that its folder is in; a study's runs of one recipe share it."""
+        return clean_name(self.folder.absolute().parent.name) if self.folder is not None else ""
+
+    @property
     def gmacs(self) -> float | None:
         """Multiply-accumulates per image, if an analysis counted them."""
         costs = [result.header.get("cost") for result in self.results]

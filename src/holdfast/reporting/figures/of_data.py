@@ -29,7 +29,7 @@ def data_figures(data: DataSet, *, anchor: str) -> list[Picture]:
 
 def severity_figure(data: DataSet, *, anchor: str) -> list[Picture]:
     """How accuracy falls with severity, for the models that were shown all 75 cells."""
-    lines = [line for entry in data.models if (line := severity_line(entry)) is not None]
+    lines = [line for entry in data.shown if (line := severity_line(entry)) is not None]
     if not lines:
         return []
     caption = "Mean over the 15 kinds at each severity. Bands: 95 % intervals over the choice of images."
@@ -58,7 +58,7 @@ def severity_line(entry: Entry) -> Line | None:
 
 def cost_figure(data: DataSet, *, anchor: str) -> list[Picture]:
     """Retention against GMACs, or parameters, where both are known of two models or more."""
-    shown = [entry for entry in data.models if "retention" in entry.summary]
+    shown = [entry for entry in data.shown if "retention" in entry.summary]
     by_gmacs = all(entry.run.gmacs for entry in shown)
     costs = [entry.run.gmacs if by_gmacs else (entry.run.parameters or 0) / 1e6 for entry in shown]
     points = [

@@ -8,6 +8,7 @@ from holdfast.analysis.plugin import Analysis
 from holdfast.analysis.registry import ANALYSES
 from holdfast.analysis.results import Result
 from holdfast.errors import HoldfastError
+from holdfast.reporting.entries import MANY
 from holdfast.reporting.figures.pictures import Picture, svg_picture
 from holdfast.reporting.runs import Run
 from holdfast.reporting.sections.section import Section
@@ -15,8 +16,10 @@ from holdfast.reporting.sections.section import Section
 
 def analysis_section(runs: Sequence[Run]) -> Section:
     """Why, if any run was analysed."""
-    text = "What holdfast analyze found inside the models."
-    pictures, problems = analysis_pictures(runs)
+    analysed = [run for run in runs if run.results]
+    some = f" Pictures of the first {MANY} of {len(analysed)}." if len(analysed) > MANY else ""
+    text = f"What holdfast analyze found inside the models.{some}"
+    pictures, problems = analysis_pictures(analysed[:MANY])
     pictures = sorted(pictures, key=lambda picture: picture.wide)  # no holes in the grid
     return Section("attention", "Inside the models", text, pictures, problems=problems)
 

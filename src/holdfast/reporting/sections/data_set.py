@@ -19,6 +19,7 @@ from holdfast.reporting.sections.tables import (
     compared,
     difference_row,
     headline_table,
+    kinds_table,
     more_table,
 )
 from holdfast.reporting.text import kind_label
@@ -47,6 +48,7 @@ class Part:
     figures: Sequence[Picture]
     baseline: str
     comparisons: Sequence[Compared]
+    kinds: Table | None
     heat_maps: Sequence[HeatMap]
     examples: Sequence[ShownExample]
     papers: PaperTable | None
@@ -69,6 +71,7 @@ def part_of(data: DataSet, *, number: int, title: str) -> Part:
         figures=data_figures(data, anchor=anchor),
         baseline=data.baseline.name,
         comparisons=list(_compared(against, baseline=data.baseline.name, anchor=anchor)),
+        kinds=kinds_table(data),
         heat_maps=heat_maps(data),
         examples=examples(data),
         papers=paper_table(data),

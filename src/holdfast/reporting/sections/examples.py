@@ -87,7 +87,7 @@ def examples(data: DataSet) -> list[ShownExample]:
     drawing = getattr(task_named(data.task), "examples", None)
     if drawing is None:
         return []
-    models = data.models[:MOST_MODELS]
+    models = data.shown[:MOST_MODELS]
     stored = {entry: _by_key(_stored(entry)) for entry in models}
     pictures = {key: example for found in stored.values() for key, example in found.items()}
     made = [_shown(key, example, models, stored, drawing) for key, example in pictures.items()]

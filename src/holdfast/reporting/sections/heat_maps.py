@@ -52,8 +52,8 @@ class HeatMap:
 
 
 def heat_maps(data: DataSet) -> list[HeatMap]:
-    """One for every model that was shown corruptions."""
-    maps = [HeatMap(entry, SEVERITIES, list(_heat_groups(entry))) for entry in data.models]
+    """One for every model of the figures that was shown corruptions."""
+    maps = [HeatMap(entry, SEVERITIES, list(_heat_groups(entry))) for entry in data.shown]
     return [heat for heat in maps if heat.groups]
 
 

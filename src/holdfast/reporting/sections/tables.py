@@ -30,6 +30,7 @@ class Row:
 
     entry: Any  # has a name, a colour and a view
     cells: Sequence[Any]
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,14 @@ class Table:
 
     columns: Sequence[Any]
     rows: Sequence[Row]
+
+    @property
+    def groups(self) -> list[tuple[str, list[Row]]]:
+        """The rows by the group that they belong to, in the order in which groups first appear."""
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(row.group, []).append(row)
+        return list(found.items())
 
 
 def headline_table(data: DataSet) -> Table:
@@ -77,8 +86,18 @@ def _all_scores(data: DataSet) -> list[Score]:
 
 def _score_table(data: DataSet, columns: Sequence[Score]) -> Table:
     best = {column.name: _best(column, data.entries) for column in columns}
-    rows = [Row(entry, [_cell(entry, column.name, best[column.name]) for column in columns]) for entry in data.entries]
+    rows = [
+        Row(entry, [_cell(entry, column.name, best[column.name]) for column in columns], data.groups[entry])
+        for entry in data.entries
+    ]
     return Table(columns, rows)
+
+
+def kinds_table(data: DataSet) -> Table | None:
+    """Every model's score of every kind of corruption, where models are too many for a heat map each."""
+    kinds = [score for score in _all_scores(data) if score.table and score.family == "corruption"]
+    first = [score for score in kinds if score.table == kinds[0].table]
+    return _score_table(data, first) if data.many and first else None
 
 
 def _best(column: Score, entries: Sequence[Entry]) -> float | None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.names import file_name
+from holdfast.reporting.entries import MANY
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import Line
 from holdfast.reporting.figures.pictures import Picture, svg_picture
@@ -24,7 +25,9 @@ COLUMNS = ("model", "epochs", "steps", "best validation accuracy, %", "images/s 
 def training_section(runs: Sequence[Run]) -> Section:
     """How the runs were trained, if any has a log."""
     table = Table(COLUMNS, [Row(named(run), cells) for run, cells in training_rows(runs)])
-    return Section("training", "Training", "From the logs of the runs.", training_figures(runs), table)
+    trained = [run for run in runs if run.log]
+    some = f" Curves of the first {MANY} of {len(trained)}." if len(trained) > MANY else ""
+    return Section("training", "Training", f"From the logs of the runs.{some}", training_figures(trained[:MANY]), table)
 
 
 def training_figures(runs: Sequence[Run]) -> list[Picture]:
