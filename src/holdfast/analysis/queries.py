@@ -1,4 +1,4 @@
-"""One query's attention as a map over the image, and whole maps small enough to be looked at."""
+"""One query's attention and what every token receives as maps over the image; whole maps small enough to be looked at."""
 
 from dataclasses import dataclass
 
@@ -45,16 +45,38 @@ def query_grid(handle: AttentionHandle) -> tuple[int, int]:
     return height * handle.query_grid[0] // handle.grid[0], width * handle.query_grid[1] // handle.grid[1]
 
 
-def query_map(handle: AttentionHandle, place: Place) -> Tensor:
-    """The attention of one query, heads averaged, over the image's tokens, (B, rows, columns).
+def query_map(handle: AttentionHandle, place: Place, *, head: int | None = None) -> Tensor:
+    """The attention of one query, of one head or averaged over all, over the image's tokens, (B, rows, columns).
 
     Outside of the query's window it is 0.
     """
     if handle.kind == "window":
-        return _in_window(handle, place)
+        return _in_window(handle, place, head)
     index = handle.prefix + place.row * place.grid[1] + place.column
     row = handle.rows_of(slice(index, index + 1)).detach().float()[:, :, 0, handle.prefix :]  # B h N
-    return row.mean(dim=1).unflatten(1, image_grid(handle))
+    return _one_or_mean(row, head).unflatten(1, image_grid(handle))
+
+
+def received_map(handle: AttentionHandle, *, head: int | None = None) -> Tensor:
+    """The attention that every token of the image receives, averaged over the queries (of its window), likewise."""
+    grid, total = image_grid(handle), None
+    for rows in map_rows(handle):
+        some = rows.sum(dim=-2)  # B windows h keys
+        total = some if total is None else total + some
+    assert total is not None
+    received = _one_or_mean(total.transpose(1, 2), head) / handle.q.shape[-2]  # B windows keys
+    if handle.kind != "window":
+        return received[:, 0, handle.prefix :].unflatten(1, grid)
+    assert handle.grid is not None
+    assert handle.windows is not None
+    placed = received.unflatten(2, handle.grid).unflatten(1, handle.windows).transpose(2, 3)  # B down rows right columns
+    whole = placed.flatten(3, 4).flatten(1, 2)[:, : grid[0], : grid[1]]  # padding is cut off
+    return whole.roll(handle.shift, dims=(1, 2))
+
+
+def _one_or_mean(heads: Tensor, head: int | None) -> Tensor:
+    """(B, h, …) → (B, …)."""
+    return heads.mean(dim=1) if head is None else heads[:, head]
 
 
 def small_map(handle: AttentionHandle, *, window: int = 0, average: bool = True, most: int = MOST_CELLS) -> Tensor:
@@ -86,7 +108,7 @@ def _down(maps: Tensor, most: int) -> Tensor:
     return F.adaptive_avg_pool1d(maps.flatten(0, 2), most).unflatten(0, maps.shape[:3])
 
 
-def _in_window(handle: AttentionHandle, place: Place) -> Tensor:
+def _in_window(handle: AttentionHandle, place: Place, head: int | None) -> Tensor:
     assert handle.grid is not None
     assert handle.windows is not None
     height, width = image_grid(handle)
@@ -96,7 +118,7 @@ def _in_window(handle: AttentionHandle, place: Place) -> Tensor:
     down, right = row // asking[0], column // asking[1]  # which window
     index = (row % asking[0]) * asking[1] + column % asking[1]
     maps = by_image(handle, handle.rows_of(slice(index, index + 1)).detach().float())  # B windows h 1 keys
-    attention = maps[:, down * across + right, :, 0].mean(dim=1).unflatten(1, side)  # B rows columns of the window
+    attention = _one_or_mean(maps[:, down * across + right, :, 0], head).unflatten(1, side)  # B rows columns of the window
     rows = down * side[0] + torch.arange(side[0], device=attention.device)
     columns = right * side[1] + torch.arange(side[1], device=attention.device)
     whole = attention.new_zeros(len(attention), height, width)

@@ -1,0 +1,129 @@
+"""A model and its data, opened as ``evaluate`` opens them, ready to look at one image."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from holdfast.analysis.subject import find_corruptor
+from holdfast.attacks.patches import fitting_patch
+from holdfast.attacks.pixels import backbone
+from holdfast.attention import can_watch
+from holdfast.corruptions.catalog import ALL, own_kinds
+from holdfast.data import check_known_classes
+from holdfast.errors import HoldfastError
+from holdfast.evaluation.evaluate import adapted, choose_device
+from holdfast.evaluation.judge import Judge
+from holdfast.evaluation.protocol import Steps, model_input
+from holdfast.evaluation.suites import EvaluationData, open_evaluation_data
+from holdfast.models.corruptor import Corruptor
+from holdfast.models.specs import load_model
+from holdfast.models.tora import ToraViT
+from holdfast.tasks import Task
+
+FIRST_SIDE = 16  # rows and columns of patches to hide where images have no common size
+
+
+@dataclass(frozen=True, eq=False)
+class Lens:
+    """What one image is looked at through.
+
+    Attributes:
+        name: of the model, as on the command line.
+        data: what was opened.
+        judge: the model as an evaluation asks it.
+        steps: from a picture to what the model sees.
+        seed: of the records' draws.
+        folder: the run's, if it is one.
+        corruptor: AFAT's corruption model, if the run has one.
+    """
+
+    name: str
+    data: EvaluationData
+    judge: Judge
+    steps: Steps
+    seed: int = 0
+    folder: Path | None = None
+    corruptor: Corruptor | None = field(default=None, repr=False)
+
+    @property
+    def source(self) -> Any:
+        """The images."""
+        return self.data.source
+
+    @property
+    def task(self) -> Task:
+        """What an answer is."""
+        return self.data.task
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(map(str, self.source.classes))
+
+    @cached_property
+    def inner(self) -> nn.Module:
+        """The network whose attention is read: inside the normalisation, and inside TORA's adapters."""
+        model = backbone(self.judge.pixels)
+        return model.backbone if isinstance(model, ToraViT) else model
+
+    @cached_property
+    def tora(self) -> ToraViT | None:
+        """The model, if it has TORA's gated adapters."""
+        model = backbone(self.judge.pixels)
+        gated = isinstance(model, ToraViT) and model.settings.method in ("tora", "adapter-fusion")
+        return model if gated else None
+
+    @cached_property
+    def has_attention(self) -> bool:
+        """Whether there is attention that can be read."""
+        return can_watch(self.inner)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of the patches that are hidden, as in the records' occlusions."""
+        if self.steps.size is None:
+            return FIRST_SIDE, FIRST_SIDE
+        patch = fitting_patch(self.steps.size)
+        return self.steps.size[0] // patch, self.steps.size[1] // patch
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The corruptions that its task allows, extra ones and your own behind."""
+        of_task = getattr(self.task, "corruption_kinds", None)
+        return (*(of_task(True) if of_task is not None else ALL), *own_kinds())
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether its task can be attacked."""
+        return bool(self.task.goal.losses)
+
+
+def open_lens(model: Any, data: Any, *, seed: int = 0, limit: int | None = None, device: str = "auto") -> Lens:
+    """Open a model and data, as `holdfast.evaluate` does; refuses what does not fit in one sentence.
+
+    Args:
+        model: a module, a run's folder or a spec.
+        data: a spec such as ``digits:test``, a source, or what another lens has opened.
+        seed: of the records' draws.
+        limit: so many images only, every class in its share.
+        device: ``auto``, ``cpu``, ``cuda`` …
+    """
+    opened = data if isinstance(data, EvaluationData) else open_evaluation_data(data, limit=limit)
+    if opened.source is None or not len(opened.source):
+        what = "none" if opened.source is not None else f"the stored set {opened.spec!r}"
+        raise HoldfastError(f"data must be at least one picture that can be corrupted, got {what}")
+    loaded = load_model(model)
+    asked = adapted(loaded.model, opened).eval()
+    steps = opened.task.steps(opened.source, model_input(loaded.model), preset=None, stored_jpeg=False)
+    where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
+    judge = Judge(asked, steps=steps, device=where, amp="no")
+    check_known_classes(loaded.classes, opened.source, data=opened.spec)
+    opened.task.check_model(judge.probe, classes=len(opened.source.classes), restricted=False, data=opened.spec)
+    corruptor = find_corruptor(None, loaded.folder)
+    if corruptor is not None:
+        corruptor = corruptor.to(torch.device(where)).eval()
+    return Lens(loaded.name, opened, judge, steps, seed, loaded.folder, corruptor)
