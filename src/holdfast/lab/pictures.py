@@ -1,0 +1,94 @@
+"""Arrays as pictures for a page: what the model sees, differences, heat maps, label maps, boxes. All pure."""
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+from PIL import Image
+
+Bytes = np.ndarray  # uint8, H W 3
+LARGEST_SIDE = 640  # of a picture on the page; what the model sees may be larger
+WRONG = (213, 94, 0)
+# Okabe and Ito's colours, then darker ones of the same hues; further classes begin again
+PALETTE = np.array(
+    [
+        (0, 0, 0), (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (0, 114, 178), (213, 94, 0),
+        (204, 121, 167), (120, 120, 120), (140, 96, 0), (40, 100, 140), (0, 90, 66), (150, 142, 30), (0, 60, 100),
+        (120, 50, 0), (120, 66, 96), (200, 200, 200), (255, 210, 120), (170, 220, 250), (90, 220, 180),
+    ],
+    np.uint8,
+)  # fmt: skip
+
+
+def data_url(image: Bytes) -> str:
+    """A PNG as part of a page."""
+    return f"data:image/png;base64,{base64.b64encode(png(image)).decode()}"
+
+
+def png(image: Bytes) -> bytes:
+    """A PNG, packed lightly: it travels no further than to the browser next door."""
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, format="PNG", compress_level=1)
+    return file.getvalue()
+
+
+def shrunk(image: Bytes, *, most: int = LARGEST_SIDE) -> Bytes:
+    """The image with no side longer than ``most``."""
+    scale = most / max(image.shape[:2])
+    if scale >= 1:
+        return image
+    height, width = (max(1, round(side * scale)) for side in image.shape[:2])
+    return cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
+
+
+def difference(before: Bytes, after: Bytes) -> tuple[Bytes, float]:
+    """After minus before on middle grey, enlarged until the largest just fits, and by how much it was enlarged."""
+    change = after.astype(np.int16) - before
+    largest = int(np.abs(change).max())
+    gain = 127 / largest if largest else 1.0
+    return (128 + np.round(gain * change)).clip(0, 255).astype(np.uint8), gain
+
+
+def heat(values: np.ndarray, *, top: float) -> Bytes:
+    """Values from 0 to ``top`` in inferno's colours, one pixel each."""
+    scaled = (255 * np.clip(values / top if top > 0 else values, 0, 1)).round().astype(np.uint8)
+    return cv2.applyColorMap(scaled, cv2.COLORMAP_INFERNO)[..., ::-1].copy()
+
+
+def shares(values: np.ndarray) -> Bytes:
+    """Shares from 0 (blue) by ½ (white) to 1 (red), one pixel each."""
+    share = np.clip(values, 0, 1)[..., None]
+    blue, white, red = (np.array(colour, float) for colour in ((33, 102, 172), (247, 247, 247), (178, 24, 43)))
+    mixed = np.where(share < 0.5, blue + 2 * share * (white - blue), white + (2 * share - 1) * (red - white))
+    return mixed.round().astype(np.uint8)
+
+
+def label_map(labels: np.ndarray) -> Bytes:
+    """Classes in colours; what counts for nothing is grey."""
+    coloured = PALETTE[labels % len(PALETTE)]
+    coloured[labels == 255] = 128
+    return coloured
+
+
+def errors(seen: np.ndarray, true: np.ndarray, image: Bytes) -> Bytes:
+    """The image in pale grey, with the labelled pixels that are wrong in orange."""
+    pale = np.repeat(128 + image.mean(axis=2, keepdims=True) / 2, 3, axis=2).astype(np.uint8)
+    pale[(seen != true) & (true != 255)] = WRONG
+    return pale
+
+
+def boxes(image: Bytes, found: Any, names: Sequence[str], *, least: float = 0.5, most: int = 50) -> Bytes:
+    """The image with the detections of at least that score; ``found`` has boxes, labels (from 1) and scores."""
+    canvas = np.ascontiguousarray(image).copy()
+    rows = zip(found["boxes"].tolist(), found["labels"].tolist(), found["scores"].tolist(), strict=True)
+    for corners, label, score in [row for row in rows if row[2] >= least][:most]:
+        colour = [int(value) for value in PALETTE[label % (len(PALETTE) - 1) + 1]]
+        x0, y0, x1, y1 = (round(value) for value in corners)
+        cv2.rectangle(canvas, (x0, y0), (x1, y1), colour, 1)
+        name = names[label - 1] if 0 < label <= len(names) else str(label)
+        said = f"{name} {score:.2f}".encode("ascii", "replace").decode()
+        cv2.putText(canvas, said, (x0 + 1, max(y0 - 2, 8)), cv2.FONT_HERSHEY_SIMPLEX, 0.3, colour, 1, cv2.LINE_AA)
+    return canvas

@@ -1,0 +1,188 @@
+"""What the page shows of a look, as plain data: pictures, answers, attention. The templates make text of it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from holdfast.analysis.queries import place_of, query_map, received_map, small_map
+from holdfast.attention import AttentionHandle
+from holdfast.lab import pictures
+from holdfast.lab.lens import Lens
+from holdfast.lab.look import Glance, Look, focus_of, probabilities, right
+from holdfast.models.windows import predicted_map
+
+TOP = 5
+
+
+def shots(look: Look) -> dict[str, Any]:
+    """Before, after and their difference."""
+    before, after = (pictures.shrunk(seen.bytes) for seen in (look.before, look.after))
+    changed, gain = pictures.difference(before, after)
+    return {
+        "before": pictures.data_url(before),
+        "after": pictures.data_url(after),
+        "difference": pictures.data_url(changed),
+        "gain": f"{gain:.3g}",
+        "size": list(before.shape[:2]),
+    }
+
+
+def answers(look: Look) -> dict[str, Any]:
+    """What the model says, before and after, view by view; and pictures of it, where it says more than a class."""
+    views = [
+        {"name": view, "before": _said(look, look.before, view), "after": _said(look, look.after, view)}
+        for view in look.after.answers
+    ]
+    drawn = _DRAWN.get(look.lens.task.name)
+    return {"task": look.lens.task.name, "views": views, "pictures": drawn(look) if drawn is not None else []}
+
+
+def _said(look: Look, seen: Glance, view: str) -> dict[str, Any]:
+    said: dict[str, Any] = {"right": right(look, seen, view), "top": []}
+    if look.lens.task.name == "classification":
+        said["top"] = ranked(look.lens, probabilities(seen.answers[view][0]), look.picture.target)
+    return said
+
+
+def ranked(lens: Lens, chances: np.ndarray, target: Any) -> list[dict[str, Any]]:
+    """The five best classes."""
+    order = np.argsort(-chances, kind="stable")[:TOP]
+    return [{"name": lens.classes[n], "chance": float(chances[n]), "true": n == target} for n in order.tolist()]
+
+
+def _maps(look: Look) -> list[dict[str, str]]:
+    """Label maps and their errors, of the first view."""
+    true, shown = look.picture.target, []
+    for title, seen in (("before", look.before), ("after", look.after)):
+        logits = next(iter(seen.answers.values()))[0]
+        labels = predicted_map(logits, true.shape if true is not None else seen.bytes.shape[:2], cell=title)
+        shown.append((f"labels, {title}", pictures.label_map(labels)))
+        if true is not None:
+            image = seen.bytes if seen.bytes.shape[:2] == true.shape else np.full((*true.shape, 3), 255, np.uint8)
+            shown.append((f"errors, {title}", pictures.errors(labels, true, image)))
+    if true is not None:
+        shown.insert(0, ("labels, true", pictures.label_map(np.asarray(true))))
+    return [_titled(title, image) for title, image in shown]
+
+
+def _boxes(look: Look) -> list[dict[str, str]]:
+    seen = (("boxes, before", look.before), ("boxes, after", look.after))
+    return [
+        _titled(title, pictures.boxes(one.bytes, next(iter(one.answers.values()))[0], look.lens.classes))
+        for title, one in seen
+    ]
+
+
+def _titled(title: str, image: np.ndarray) -> dict[str, str]:
+    return {"title": title, "url": pictures.data_url(pictures.shrunk(image))}
+
+
+_DRAWN: Mapping[str, Callable[[Look], list[dict[str, str]]]] = {"segmentation": _maps, "detection": _boxes}
+
+
+# ---------------------------------------------------------------------------------------------- attention
+
+
+def chosen(look: Look, layer: int, head: int) -> tuple[int, int | None]:
+    """The layer and head that there are; −1 is the last layer, and the mean of the heads."""
+    layers = len(look.after.attention)
+    layer = layers - 1 if not 0 <= layer < layers else layer
+    heads = look.after.attention[layer].q.shape[1]
+    return layer, head if 0 <= head < heads else None
+
+
+def attention(look: Look, *, layer: int, head: int) -> dict[str, Any] | None:
+    """One layer's attention before and after: what tokens receive, its stability, effective tokens, top share."""
+    if not look.after.attention:
+        return None
+    number, one = chosen(look, layer, head)
+    handles = [seen.attention[number] for seen in (look.before, look.after)]
+    maps = [_received(handle, one) for handle in handles]
+    focus = [focus_of(seen, number) for seen in (look.before, look.after)]
+    return {
+        **_heats(maps),
+        "grid": _grid(handles[1]),
+        "layer": number,
+        "layers": len(look.after.attention),
+        "head": -1 if one is None else one,
+        "heads": int(handles[1].q.shape[1]),
+        "unit": "channels" if handles[1].kind == "channel" else "tokens",
+        "stability": _of_head(look.layer_stability(number), one),
+        "effective": [_of_head(each.effective_tokens[0], one) for each in focus],
+        "top_share": [_of_head(each.top_share[0], one) for each in focus],
+    }
+
+
+def token_row(look: Look, *, layer: int, head: int, row: float, column: float) -> dict[str, Any] | None:
+    """Where one token looks, before and after; its place is given in shares of the image."""
+    if not look.after.attention:
+        return None
+    number, one = chosen(look, layer, head)
+    handles = [seen.attention[number] for seen in (look.before, look.after)]
+    if _grid(handles[1]) is None:
+        return None
+    places = [place_of(handle, (min(max(row, 0), 1), min(max(column, 0), 1))) for handle in handles]
+    maps = [query_map(h, p, head=one)[0].cpu().numpy() for h, p in zip(handles, places, strict=True)]
+    return {**_heats(maps), "row": places[1].row, "column": places[1].column, "grid": list(places[1].grid)}
+
+
+def _heats(maps: list[np.ndarray]) -> dict[str, Any]:
+    top = float(max(each.max() for each in maps))
+    before, after = (pictures.data_url(pictures.heat(each, top=top)) for each in maps)
+    return {"before": before, "after": after, "top": f"{top:.2g}"}
+
+
+def _received(handle: AttentionHandle, head: int | None) -> np.ndarray:
+    if _grid(handle) is not None:
+        return received_map(handle, head=head)[0].cpu().numpy()
+    whole = small_map(handle, average=head is None)[0]
+    return (whole if head is None else whole[head]).cpu().numpy()
+
+
+def _grid(handle: AttentionHandle) -> list[int] | None:
+    grid = handle.image_grid if handle.kind == "window" else handle.grid
+    return [int(side) for side in grid] if handle.kind in ("token", "window") and grid is not None else None
+
+
+def _of_head(values: torch.Tensor, head: int | None) -> float:
+    return float(values.mean() if head is None else values[head])
+
+
+def inside(look: Look, *, layer: int, head: int) -> dict[str, Any]:
+    """What takes a little longer: stability of every layer, FAN's channel gates, TORA's gate maps."""
+    found: dict[str, Any] = {"layers": [], "pictures": []}
+    if look.cosines:
+        number, one = chosen(look, layer, head)
+        values = [_of_head(each.flattened[0], one if len(each.flattened[0]) > (one or 0) else None) for each in look.cosines]
+        found |= {"layers": values, "chosen": number, "stability": look.stability}
+        found["pictures"] += _channel_gates(look, number)
+    if look.gates is not None:
+        found["pictures"] += _gate_maps(look, layer)
+    return found
+
+
+def _channel_gates(look: Look, layer: int) -> list[dict[str, str]]:
+    before, after = look.before.channel_gates(), look.after.channel_gates()
+    if not before:
+        return []
+    number = min(layer, len(before) - 1)
+    a, b = (gates[number][0].float().cpu() for gates in (before, after))
+    cosine = float(torch.nn.functional.cosine_similarity(a, b, dim=0))
+    rows = torch.stack([a, b]).numpy()
+    title = f"channel attention of block {number + 1}: before above, after below; cosine {cosine:.3f}"
+    return [{"title": title, "url": pictures.data_url(pictures.heat(rows, top=float(rows.max())).repeat(12, axis=0))}]
+
+
+def _gate_maps(look: Look, layer: int) -> list[dict[str, str]]:
+    assert look.gates is not None
+    blocks = len(look.gates[0])
+    number = layer if 0 <= layer < blocks else blocks - 1
+    return [
+        {
+            "title": f"robustness adapter's share, block {number + 1}, {when}: {float(share[number].mean()):.2f}",
+            "url": pictures.data_url(pictures.shares(share[number].cpu().numpy())),
+        }
+        for when, share in zip(("before", "after"), look.gates, strict=True)
+    ]
