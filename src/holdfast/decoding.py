@@ -6,6 +6,7 @@ integers have no agreed range and are refused. Transparency is dropped, as by to
 """
 
 import contextlib
+import io
 import os
 import warnings
 from collections.abc import Iterator
@@ -46,18 +47,30 @@ def decode(path: Path, *, exif: str = "ignore") -> Decoded:
         return _decoded(picture, exif=exif)
 
 
+def decode_bytes(content: bytes, *, largest_image: int) -> Decoded:
+    """The same of a file's content that never was on disk, with a limit of its own in pixels."""
+    with _opened(io.BytesIO(content), largest_image) as picture:
+        return _decoded(picture, exif="ignore")
+
+
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Image.Image]:
     """A file of one of our formats and of a sensible size, as Pillow opens it; whatever fails is the file's fault."""
+    with _opened(path, LARGEST_IMAGE) as picture:
+        yield picture
+
+
+@contextlib.contextmanager
+def _opened(file: Path | io.BytesIO, largest_image: int) -> Iterator[Image.Image]:
     try:
-        if os.path.getsize(path) > LARGEST_FILE:
-            raise UnreadableFile(f"expected at most {LARGEST_FILE >> 20} MiB, got {os.path.getsize(path) >> 20}")
+        if not isinstance(file, io.BytesIO) and os.path.getsize(file) > LARGEST_FILE:
+            raise UnreadableFile(f"expected at most {LARGEST_FILE >> 20} MiB, got {os.path.getsize(file) >> 20}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what matters is whether it decodes
-            with Image.open(path, formats=FORMATS) as picture:
-                if picture.width * picture.height > LARGEST_IMAGE:
+            with Image.open(file, formats=FORMATS) as picture:
+                if picture.width * picture.height > largest_image:
                     size = f"{picture.width}×{picture.height}"
-                    raise UnreadableFile(f"expected at most {LARGEST_IMAGE} pixels, got {size}")
+                    raise UnreadableFile(f"expected at most {largest_image} pixels, got {size}")
                 yield picture
     except HoldfastError:
         raise

@@ -53,6 +53,6 @@ def test_order_is_kept():
     ],
 )
 def test_anything_else_is_one_sentence(text, said):
-    with pytest.raises(HoldfastError, match=".") as error:
+    with pytest.raises(HoldfastError) as error:
         parse_damage(text)
     assert said in str(error.value)

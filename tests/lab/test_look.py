@@ -13,6 +13,7 @@ from holdfast.corruptions import corrupt_batch
 from holdfast.data import open_data
 from holdfast.data.combine import Subset
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.options import Compute
 from holdfast.lab import look, open_lens, probabilities, right
 from holdfast.lab.look import focus_of
 from holdfast.models import create_model
@@ -39,7 +40,7 @@ def lens(model, data):
 
 @pytest.fixture(scope="module")
 def records(model, data):
-    return holdfast.evaluate(model, data, SUITES, workers=0, attack_batch_size=1, show=False)
+    return holdfast.evaluate(model, data, SUITES, workers=0, compute=Compute(attack_batch_size=1), show=False)
 
 
 CELLS = {

@@ -1,4 +1,4 @@
-"""One query's attention and what every token receives as maps over the image; whole maps small enough to be looked at."""
+"""One query's attention and what every token receives as maps over the image; whole maps small enough to see."""
 
 from dataclasses import dataclass
 
@@ -69,7 +69,9 @@ def received_map(handle: AttentionHandle, *, head: int | None = None) -> Tensor:
         return received[:, 0, handle.prefix :].unflatten(1, grid)
     assert handle.grid is not None
     assert handle.windows is not None
-    placed = received.unflatten(2, handle.grid).unflatten(1, handle.windows).transpose(2, 3)  # B down rows right columns
+    placed = (
+        received.unflatten(2, handle.grid).unflatten(1, handle.windows).transpose(2, 3)
+    )  # B down rows right columns
     whole = placed.flatten(3, 4).flatten(1, 2)[:, : grid[0], : grid[1]]  # padding is cut off
     return whole.roll(handle.shift, dims=(1, 2))
 
@@ -118,7 +120,9 @@ def _in_window(handle: AttentionHandle, place: Place, head: int | None) -> Tenso
     down, right = row // asking[0], column // asking[1]  # which window
     index = (row % asking[0]) * asking[1] + column % asking[1]
     maps = by_image(handle, handle.rows_of(slice(index, index + 1)).detach().float())  # B windows h 1 keys
-    attention = _one_or_mean(maps[:, down * across + right, :, 0], head).unflatten(1, side)  # B rows columns of the window
+    attention = _one_or_mean(maps[:, down * across + right, :, 0], head).unflatten(
+        1, side
+    )  # B rows columns of the window
     rows = down * side[0] + torch.arange(side[0], device=attention.device)
     columns = right * side[1] + torch.arange(side[1], device=attention.device)
     whole = attention.new_zeros(len(attention), height, width)

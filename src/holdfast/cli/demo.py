@@ -80,7 +80,7 @@ def _demo(out: Path, effort: Effort, console: Console) -> int:
     records = {}
     for number, (name, recipe) in enumerate(MODELS.items(), start=1):
         console.print(f"[bold]{number}/{len(MODELS)} {name}[/bold]")
-        stopped = _train(recipe, out / name, effort, console)
+        stopped = train_one(recipe, out / name, effort, console)
         if stopped:
             return _stopped(stopped, console)
         records[name] = _measure(out / name, effort, console)
@@ -94,7 +94,7 @@ def _demo(out: Path, effort: Effort, console: Console) -> int:
     return 0
 
 
-def _train(recipe: str, folder: Path, effort: Effort, console: Console) -> int:
+def train_one(recipe: str, folder: Path, effort: Effort, console: Console) -> int:
     """Train, or go on, or do nothing if it is done; returns the signal that stopped it, if any."""
     from holdfast.training.loop import train
     from holdfast.training.recipe_files import load_recipe

@@ -24,6 +24,7 @@ COMMANDS = {
     "train": "train or fine-tune a model from a recipe",
     "evaluate": "measure a model on clean, corrupted, perturbed, attacked or official images; goes on if killed",
     "analyze": "see why: attention stability, overfocusing, head diversity, noise decay, grouping",
+    "lab": "watch one image break through one model or two, on a local page: fog, patches, attacks, attention",
     "report": "compare runs on one page that needs nothing else: scores, intervals, heat maps, training, attention",
     "study": "run a grid of recipes × seeds × suites as far as it is missing; one table, with verdicts",
     "convert": "turn a published checkpoint into a folder that timm loads",

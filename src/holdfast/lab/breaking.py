@@ -78,9 +78,7 @@ def _occlude(lens: Lens, pixels: Tensor, step: Damage, *, name: str, target: Any
     attack = Occlusion(step.amount, patch_size=lens.steps.size[0] // lens.grid[0], masks=1)
     corruptor = lens.corruptor if step.kind == "learned" else None
     with torch.no_grad():
-        masks = occluded(
-            attack, lens.judge.pixels, pixels, seed=_seed(lens, step), names=[name], corruptor=corruptor
-        )
+        masks = occluded(attack, lens.judge.pixels, pixels, seed=_seed(lens, step), names=[name], corruptor=corruptor)
         return next(masks)
 
 

@@ -15,8 +15,9 @@ from holdfast.attention import can_watch
 from holdfast.corruptions.catalog import ALL, own_kinds
 from holdfast.data import check_known_classes
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.evaluate import adapted, choose_device
+from holdfast.evaluation.evaluate import adapted
 from holdfast.evaluation.judge import Judge
+from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.protocol import Steps, model_input
 from holdfast.evaluation.suites import EvaluationData, open_evaluation_data
 from holdfast.models.corruptor import Corruptor
@@ -74,8 +75,9 @@ class Lens:
     def tora(self) -> ToraViT | None:
         """The model, if it has TORA's gated adapters."""
         model = backbone(self.judge.pixels)
-        gated = isinstance(model, ToraViT) and model.settings.method in ("tora", "adapter-fusion")
-        return model if gated else None
+        if isinstance(model, ToraViT) and model.settings.method in ("tora", "adapter-fusion"):
+            return model
+        return None
 
     @cached_property
     def has_attention(self) -> bool:

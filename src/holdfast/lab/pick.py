@@ -60,7 +60,10 @@ def _changed(clean: CellRecord, cell: CellRecord) -> np.ndarray:
     return np.maximum(clean.right - cell.right, 0)
 
 
-def chosen_numbers(lens: Lens, *, label: int | None, flips: Sequence[tuple[str, float]] | None) -> list[tuple[int, str]]:
+Flips = Sequence[tuple[str, float]]  # ids and shares, see `hardest`
+
+
+def chosen_numbers(lens: Lens, *, label: int | None, flips: Flips | None) -> list[tuple[int, str]]:
     """The numbers of the images to show, with what there is to say about each."""
     numbers = {lens.source.id(number): number for number in range(len(lens.source))}
     if flips is not None:

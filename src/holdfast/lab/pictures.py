@@ -52,9 +52,9 @@ def difference(before: Bytes, after: Bytes) -> tuple[Bytes, float]:
     return (128 + np.round(gain * change)).clip(0, 255).astype(np.uint8), gain
 
 
-def heat(values: np.ndarray, *, top: float) -> Bytes:
-    """Values from 0 to ``top`` in inferno's colours, one pixel each."""
-    scaled = (255 * np.clip(values / top if top > 0 else values, 0, 1)).round().astype(np.uint8)
+def heat(values: np.ndarray, *, low: float, high: float) -> Bytes:
+    """Values from ``low`` (dark) to ``high`` (bright) in inferno's colours, one pixel each."""
+    scaled = (255 * np.clip((values - low) / max(high - low, 1e-12), 0, 1)).round().astype(np.uint8)
     return cv2.applyColorMap(scaled, cv2.COLORMAP_INFERNO)[..., ::-1].copy()
 
 

@@ -1,6 +1,6 @@
 """What the page shows of a look, as plain data: pictures, answers, attention. The templates make text of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,7 @@ def attention(look: Look, *, layer: int, head: int) -> dict[str, Any] | None:
         return None
     number, one = chosen(look, layer, head)
     handles = [seen.attention[number] for seen in (look.before, look.after)]
-    maps = [_received(handle, one) for handle in handles]
+    maps = [received(handle, one) for handle in handles]
     focus = [focus_of(seen, number) for seen in (look.before, look.after)]
     return {
         **_heats(maps),
@@ -129,12 +129,18 @@ def token_row(look: Look, *, layer: int, head: int, row: float, column: float) -
 
 
 def _heats(maps: list[np.ndarray]) -> dict[str, Any]:
-    top = float(max(each.max() for each in maps))
-    before, after = (pictures.data_url(pictures.heat(each, top=top)) for each in maps)
-    return {"before": before, "after": after, "top": f"{top:.2g}"}
+    low, high = bounds(maps)
+    before, after = (pictures.data_url(pictures.heat(each, low=low, high=high)) for each in maps)
+    return {"before": before, "after": after, "scale": f"dark {low:.2g}, bright {high:.2g}"}
 
 
-def _received(handle: AttentionHandle, head: int | None) -> np.ndarray:
+def bounds(maps: Sequence[np.ndarray]) -> tuple[float, float]:
+    """What the colours of maps that are shown side by side reach from and to."""
+    return float(min(each.min() for each in maps)), float(max(each.max() for each in maps))
+
+
+def received(handle: AttentionHandle, head: int | None) -> np.ndarray:
+    """What every token receives; of channels the whole small map."""
     if _grid(handle) is not None:
         return received_map(handle, head=head)[0].cpu().numpy()
     whole = small_map(handle, average=head is None)[0]
@@ -147,7 +153,7 @@ def _grid(handle: AttentionHandle) -> list[int] | None:
 
 
 def _of_head(values: torch.Tensor, head: int | None) -> float:
-    return float(values.mean() if head is None else values[head])
+    return float(values[head] if head is not None and head < len(values) else values.mean())
 
 
 def inside(look: Look, *, layer: int, head: int) -> dict[str, Any]:
@@ -155,7 +161,7 @@ def inside(look: Look, *, layer: int, head: int) -> dict[str, Any]:
     found: dict[str, Any] = {"layers": [], "pictures": []}
     if look.cosines:
         number, one = chosen(look, layer, head)
-        values = [_of_head(each.flattened[0], one if len(each.flattened[0]) > (one or 0) else None) for each in look.cosines]
+        values = [_of_head(each.flattened[0], one) for each in look.cosines]
         found |= {"layers": values, "chosen": number, "stability": look.stability}
         found["pictures"] += _channel_gates(look, number)
     if look.gates is not None:
@@ -171,8 +177,10 @@ def _channel_gates(look: Look, layer: int) -> list[dict[str, str]]:
     a, b = (gates[number][0].float().cpu() for gates in (before, after))
     cosine = float(torch.nn.functional.cosine_similarity(a, b, dim=0))
     rows = torch.stack([a, b]).numpy()
-    title = f"channel attention of block {number + 1}: before above, after below; cosine {cosine:.3f}"
-    return [{"title": title, "url": pictures.data_url(pictures.heat(rows, top=float(rows.max())).repeat(12, axis=0))}]
+    low, high = bounds([rows])
+    title = f"channel attention of block {number + 1}, before above, after below: cosine {cosine:.4f}, dark {low:.2g}, "
+    shades = pictures.heat(rows, low=low, high=high).repeat(12, axis=0)
+    return [{"title": f"{title}bright {high:.2g}", "url": pictures.data_url(shades)}]
 
 
 def _gate_maps(look: Look, layer: int) -> list[dict[str, str]]:

@@ -1,0 +1,112 @@
+"""What people take away: a picture, a page that needs nothing else, and the Python lines that reproduce it."""
+
+import io
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from holdfast.figure_parts import DPI, new_figure, picture
+from holdfast.lab import pictures, shown
+from holdfast.lab.damage import damage_text
+from holdfast.lab.look import Look, probabilities
+from holdfast.lab.templates import asset, fragment
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INCHES = 1.9  # of one picture
+
+
+def lines(looks: Sequence[Look], *, layer: int, head: int, names: Sequence[str]) -> bytes:
+    """Python that reproduces the answers and the stability."""
+    first = looks[0]
+    image = _number(first)
+    text = fragment(
+        "lines.py.j2",
+        models=[repr(name) for name in names],
+        data=repr(first.lens.data.spec),
+        image=image,
+        name=repr(first.picture.name),
+        damage=repr(damage_text(first.steps)),
+        options=_options(first),
+    )
+    return text.encode()
+
+
+def _number(look: Look) -> int | None:
+    source = look.lens.source
+    return next((n for n in range(len(source)) if source.id(n) == look.picture.name), None)
+
+
+def _options(look: Look) -> str:
+    return f", seed={look.lens.seed}" if look.lens.seed else ""
+
+
+def card(looks: Sequence[Look], *, layer: int, head: int, names: Sequence[str]) -> bytes:
+    """A self-contained page."""
+    models = [
+        {
+            "name": name,
+            **shown.shots(look),
+            "said": shown.answers(look),
+            "attention": shown.attention(look, layer=layer, head=head),
+            "inside": shown.inside(look, layer=layer, head=head),
+        }
+        for name, look in zip(names, looks, strict=True)
+    ]
+    python = lines(looks, layer=layer, head=head, names=names).decode()
+    words = ", then ".join(step.words for step in looks[0].steps) or "as it is"
+    values = {"damage": damage_text(looks[0].steps), "words": words, "picture": looks[0].picture.name}
+    return fragment("card.html", models=models, python=python, style=asset("lab.css"), **values).encode()
+
+
+def png(looks: Sequence[Look], *, layer: int, head: int, names: Sequence[str]) -> bytes:
+    """Before, after, difference and attention side by side, a row per model."""
+    figure = new_figure(5 * INCHES, len(looks) * (INCHES + 0.5) + 0.3)
+    figure.suptitle(_plain(damage_text(looks[0].steps) or "as it is"), fontsize=9)
+    axes = figure.subplots(len(looks), 5, squeeze=False)
+    for row, look, name in zip(axes, looks, names, strict=True):
+        for axis, (title, image) in zip(row, _row(look, layer=layer, head=head), strict=False):
+            picture(axis, image, title=title)
+        for axis in row:
+            axis.set_axis_off()
+        row[0].text(0, -0.12, _plain(name), transform=row[0].transAxes, fontsize=7, va="top")
+    return _file(figure)
+
+
+def _row(look: Look, *, layer: int, head: int) -> list[tuple[str, np.ndarray]]:
+    changed, gain = pictures.difference(look.before.bytes, look.after.bytes)
+    row = [
+        (f"before{_answer(look, look.before)}", look.before.bytes),
+        (f"after{_answer(look, look.after)}", look.after.bytes),
+        (f"difference × {gain:.3g}", changed),
+    ]
+    if not look.after.attention:
+        return row
+    number, one = shown.chosen(look, layer, head)
+    maps = [shown.received(seen.attention[number], one) for seen in (look.before, look.after)]
+    low, high = shown.bounds(maps)
+    said = [f"attention {when}, layer {number + 1}" for when in ("before", "after")]
+    return [*row, *((title, pictures.heat(each, low=low, high=high)) for title, each in zip(said, maps, strict=True))]
+
+
+def _answer(look: Look, seen: Any) -> str:
+    if look.lens.task.name != "classification":
+        return ""
+    chances = probabilities(next(iter(seen.answers.values()))[0])
+    return _plain(f": {look.lens.classes[int(chances.argmax())]} {100 * chances.max():.0f} %")
+
+
+def _plain(text: str) -> str:
+    """Not read as mathematics, and not too long."""
+    return text[:80].replace("$", r"\$")
+
+
+def _file(figure: "Figure") -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, dpi=DPI, format="png")
+    return file.getvalue()
+
+
+FORMS: dict[str, Callable[..., bytes]] = {"picture.png": png, "card.html": card, "lines.py": lines}

@@ -1,0 +1,378 @@
+"use strict";
+// State is what the link holds. One request is under way at a time and the latest wish wins, so dragging never queues.
+const told = JSON.parse(document.body.dataset.told);
+const byId = (name) => document.getElementById(name);
+const state = { image: "0", do: "", layer: -1, head: -1, at: "" };
+const panels = [...document.querySelectorAll("article.model")];
+const strip = { label: -1, severity: 0, page: 0 };
+let shown = null; // the last answer
+let sweeping = 0;
+
+// ------------------------------------------------------------------------------------------ asking
+
+async function post(route, body) {
+  const raw = body instanceof Blob;
+  const answer = await fetch(route, { method: "POST", body: raw ? body : JSON.stringify(body) });
+  const text = await answer.text();
+  if (answer.status === 403) throw new Error(text);
+  const found = JSON.parse(text);
+  if (found.error) throw new Error(found.error);
+  return found;
+}
+
+// every work has its own line; what went wrong is shown before what takes time
+const said = new Map();
+function status(who, text, bad = false) {
+  said.delete(who);
+  if (text) said.set(who, { text, bad });
+  const line = [...said.values()].sort((a, b) => b.bad - a.bad)[0];
+  byId("status").textContent = line?.text || "";
+  byId("status").classList.toggle("bad", Boolean(line?.bad));
+}
+
+function latest(work, words) {
+  let busy = false, again = false;
+  return async function wish() {
+    if (busy) { again = true; return; }
+    busy = true;
+    const slow = setTimeout(() => status(wish, words()), 700);
+    try {
+      do { again = false; await work(); } while (again);
+      status(wish, "");
+    } catch (error) {
+      status(wish, error.message === "Failed to fetch" ? "The lab does not answer; is it still running?" : error.message, true);
+    } finally { clearTimeout(slow); busy = false; if (again) wish(); }
+  };
+}
+
+const ask = () => ({ image: state.image, do: state.do, layer: state.layer, head: state.head });
+const doing = () => /pgd|fgsm/.test(state.do) ? "attacking the image, step by step …" : "looking …";
+
+const refresh = latest(async () => {
+  keepLink();
+  const wanted = ask();
+  const found = await post("/look", wanted);
+  shown = found;
+  paint(found);
+  document.body.dataset.done = JSON.stringify(wanted);
+  if (wanted.do === state.do && String(wanted.image) === String(state.image)) setTimeout(lookInside);
+}, doing);
+
+const lookInside = latest(async () => {
+  const wanted = ask(), found = await post("/inside", wanted);
+  found.panels.forEach((one, n) => { panels[n].querySelector(".inside").innerHTML = one.html; });
+  document.body.dataset.inside = Object.values(wanted).join("|");
+}, () => "reading the attention of all layers …");
+
+const lookAtToken = latest(async () => {
+  if (!hovered && !state.at) { paintAttention(); return; }
+  const [row, column] = hovered || state.at.split(",").map(Number);
+  const found = await post("/token", { ...ask(), row, column });
+  if (hovered || state.at) paintToken(found);
+}, () => "reading a token's row …");
+
+const loadStrip = latest(async () => {
+  const found = await post("/strip", strip);
+  strip.page = found.page;
+  byId("strip").innerHTML = found.html;
+  byId("earlier").disabled = found.page === 0;
+  byId("later").disabled = found.page >= found.pages - 1;
+  markFilm();
+}, () => "reading images …");
+
+// ------------------------------------------------------------------------------------------ painting
+
+function picture(panel, part, url) {
+  const image = panel.querySelector(`[data-part="${part}"] .base`);
+  if (image.getAttribute("src") !== url) image.src = url;
+}
+
+function paint(found) {
+  byId("title").textContent = found.title;
+  found.panels.forEach((one, n) => {
+    const panel = panels[n];
+    for (const part of ["before", "after", "difference"]) picture(panel, part, one[part]);
+    panel.querySelector('[data-part="difference"] figcaption').textContent = `difference × ${one.gain}`;
+    panel.querySelector(".answers").innerHTML = one.answers;
+    panel.querySelector(".numbers-of").innerHTML = one.numbers;
+    panel.querySelectorAll(".attention").forEach((figure) => { figure.hidden = !one.attention; });
+    draw(panel.querySelector(".drawn"), one.pictures);
+    if (!one.attention) panel.querySelector(".inside").textContent = "Attention of this model cannot be read.";
+  });
+  paintAttention();
+  markHidden();
+  fillChoices(found.panels.find((one) => one.attention));
+  if (state.at) lookAtToken();
+}
+
+function draw(place, pictures) {
+  place.replaceChildren(...pictures.map((one) => {
+    const figure = document.createElement("figure"), image = new Image(), text = document.createElement("figcaption");
+    const frame = document.createElement("div");
+    frame.className = "frame"; image.className = "base"; image.src = one.url; image.alt = one.title;
+    text.textContent = one.title;
+    frame.append(image); figure.append(frame, text);
+    return figure;
+  }));
+}
+
+function paintAttention() {
+  shown?.panels.forEach((one, n) => {
+    if (!one.attention) return;
+    const where = one.attention.grid ? "what every token receives" : "channels attend to channels";
+    heats(panels[n], one, one.attention, (part) => `attention ${part}: ${where}, ${one.attention.scale}`);
+    mark(panels[n], null);
+  });
+}
+
+function paintToken(found) {
+  found.panels.forEach((one, n) => {
+    if (!one) return;
+    heats(panels[n], shown.panels[n], one, (part) => `token ${one.row + 1}, ${one.column + 1} looks here ${part}, ${one.scale}`);
+    mark(panels[n], one);
+  });
+  document.body.dataset.token = found.panels.map((one) => one ? `${one.row},${one.column}` : "").join(" ");
+}
+
+function heats(panel, one, heat, words) {
+  for (const part of ["before", "after"]) {
+    const figure = panel.querySelector(`[data-part="attention-${part}"]`);
+    picture(panel, `attention-${part}`, one[part]);
+    const image = figure.querySelector(".heat");
+    if (image.getAttribute("src") !== heat[part]) image.src = heat[part];
+    figure.querySelector("figcaption").textContent = words(part);
+  }
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function cells(svg, name, grid, places) {
+  svg.querySelectorAll(`.${name}`).forEach((old) => old.remove());
+  svg.setAttribute("viewBox", "0 0 100 100");
+  svg.setAttribute("preserveAspectRatio", "none");
+  for (const [row, column] of places) {
+    const rect = document.createElementNS(SVG, "rect");
+    const values = { class: name, x: 100 * column / grid[1], y: 100 * row / grid[0], width: 100 / grid[1], height: 100 / grid[0] };
+    for (const [key, value] of Object.entries(values)) rect.setAttribute(key, value);
+    svg.append(rect);
+  }
+}
+
+const mark = (panel, token) => panel.querySelectorAll(".marks").forEach((svg) =>
+  cells(svg, "token", token?.grid, token ? [[token.row, token.column]] : []));
+
+function markHidden() {
+  const hide = stepOf("hide");
+  const { grid, patches } = hide ? hidden(hide) : { grid: told.grid, patches: [] };
+  const places = patches.map((n) => [Math.floor(n / grid[1]), n % grid[1]]);
+  panels.forEach((panel) => panel.querySelectorAll('[data-part="after"] .marks').forEach((svg) => cells(svg, "hidden", grid, places)));
+}
+
+function options(select, count, first, word, value) {
+  if (select.dataset.count !== String(count)) {
+    select.replaceChildren(...first, ...Array.from({ length: count }, (_, n) => new Option(`${word}${n + 1}`, n)));
+    select.dataset.count = count;
+  }
+  select.value = value;
+}
+
+function fillChoices(one) {
+  if (!one) return;
+  options(byId("layer"), one.attention.layers, [], "", one.attention.layer);
+  options(byId("head"), one.attention.heads, [new Option("mean of all", -1)], "", one.attention.head);
+}
+
+const markFilm = () => document.querySelectorAll(".film").forEach((film) =>
+  film.setAttribute("aria-pressed", film.dataset.image === String(state.image)));
+
+// ------------------------------------------------------------------------------------------ the text of steps
+
+const steps = () => state.do.split(",").filter(Boolean);
+const family = (step) => {
+  const kind = step.split("/")[0];
+  return kind === "hide" ? "hide" : ["occlude", "learned"].includes(kind) ? "occlusion"
+    : ["fgsm", "pgd"].includes(kind) ? "attack" : "corruption";
+};
+const stepOf = (name) => steps().findLast((step) => family(step) === name);
+const hidden = (step) => {
+  const [, rows, columns, list] = /hide\/(\d+)x(\d+):([\d.]*)/.exec(step) || ["", ...told.grid, ""];
+  return { grid: [Number(rows), Number(columns)], patches: list.split(".").filter(Boolean).map(Number) };
+};
+
+function setStep(name, text) {
+  const all = steps(), place = all.findLastIndex((step) => family(step) === name);
+  if (place >= 0) all.splice(place, 1, ...(text ? [text] : []));
+  else if (text) name === "corruption" ? all.unshift(text) : all.push(text);
+  setDo(all.join(","));
+}
+
+function setDo(text) {
+  state.do = text;
+  fillControls();
+  markHidden();
+  refresh();
+}
+
+function fillControls() {
+  const value = (step) => step?.split("/")[1]?.split("@")[0] || "0";
+  const set = (name, text) => { if (byId(name)) { byId(name).value = text; if (byId(`${name}-shown`)) byId(`${name}-shown`).textContent = text; } };
+  const corruption = stepOf("corruption"), occlusion = stepOf("occlusion"), attack = stepOf("attack");
+  if (corruption) set("kind", corruption.split("/")[0]);
+  if (occlusion) set("occluder", occlusion.split("/")[0]);
+  if (attack) set("attack", attack.split("/")[0]);
+  set("severity", value(corruption)); set("ratio", value(occlusion)); set("eps", value(attack));
+  if (document.activeElement !== byId("do")) byId("do").value = state.do;
+}
+
+const drawOf = (step) => step?.includes("@") ? "@" + step.split("@")[1] : "";
+const corruptionWish = (seed = drawOf(stepOf("corruption"))) =>
+  setStep("corruption", Number(byId("severity").value) ? `${byId("kind").value}/${byId("severity").value}${seed}` : "");
+const dice = () => { const seed = `@${1 + Math.floor(Math.random() * 9999)}`; setDo(steps().map((s) => s.split("@")[0] + seed).join(",")); };
+
+// ------------------------------------------------------------------------------------------ mouse and keys on pictures
+
+let hovered = null; // [row, column] in shares of the image
+let brush = null; // hide or show, while painting
+
+function shareAt(event, frame) {
+  const box = frame.getBoundingClientRect();
+  const inside = (value) => Math.min(Math.max(value, 0), 0.9999);
+  return [inside((event.clientY - box.top) / box.height), inside((event.clientX - box.left) / box.width)];
+}
+
+function snapped(share, grid) { return share.map((value, n) => (Math.floor(value * grid[n]) + 0.5) / grid[n]); }
+const tokenGrid = () => shown?.panels.find((one) => one.attention?.grid)?.attention.grid;
+
+function hover(share) {
+  const grid = tokenGrid();
+  if (!grid) return;
+  const next = share && snapped(share, grid);
+  if (String(next) === String(hovered)) return;
+  hovered = next;
+  lookAtToken();
+}
+
+function pin(share) {
+  const grid = tokenGrid();
+  if (!grid) return;
+  const at = snapped(share, grid).map((value) => value.toFixed(4)).join(",");
+  state.at = state.at === at ? "" : at;
+  byId("release").hidden = !state.at;
+  keepLink();
+  lookAtToken();
+}
+
+function paintPatch(share) {
+  const step = stepOf("hide"), { grid, patches } = step ? hidden(step) : { grid: told.grid, patches: [] };
+  const number = Math.floor(share[0] * grid[0]) * grid[1] + Math.floor(share[1] * grid[1]);
+  if (brush === null) brush = !patches.includes(number);
+  if (brush === patches.includes(number)) return;
+  const rest = brush ? [...patches, number].sort((a, b) => a - b) : patches.filter((n) => n !== number);
+  setStep("hide", rest.length ? `hide/${grid.join("x")}:${rest.join(".")}${drawOf(step)}` : "");
+}
+
+function listen(frame) {
+  const painting = () => byId("paint").checked;
+  frame.addEventListener("pointermove", (event) => {
+    const share = shareAt(event, frame);
+    if (painting() && event.buttons & 1) paintPatch(share); else if (!painting()) hover(share);
+  });
+  frame.addEventListener("pointerleave", () => { hover(null); });
+  frame.addEventListener("pointerdown", (event) => { if (painting()) { event.preventDefault(); brush = null; paintPatch(shareAt(event, frame)); } });
+  frame.addEventListener("click", (event) => { if (!painting()) pin(shareAt(event, frame)); });
+  frame.addEventListener("keydown", (event) => {
+    const grid = painting() ? told.grid : tokenGrid(), moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    if (!grid) return;
+    const now = snapped(hovered || [0.5, 0.5], grid);
+    if (moves[event.key]) {
+      event.preventDefault();
+      const next = now.map((value, n) => Math.min(Math.max(value + moves[event.key][n] / grid[n], 0.5 / grid[n]), 1 - 0.5 / grid[n]));
+      if (painting()) { hovered = next; panels.forEach((panel) => mark(panel, { grid, row: Math.floor(next[0] * grid[0]), column: Math.floor(next[1] * grid[1]) })); }
+      else hover(next);
+    } else if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      if (painting()) { brush = null; paintPatch(now); } else pin(now);
+    }
+  });
+}
+
+// ------------------------------------------------------------------------------------------ links, files, sweep
+
+function keepLink() {
+  const wanted = new URLSearchParams();
+  for (const [name, value] of Object.entries(state)) if (value !== "" && value !== -1) wanted.set(name, value);
+  history.replaceState(null, "", `?${wanted}`);
+  document.querySelectorAll("[data-form]").forEach((link) => { link.href = `/keep/${link.dataset.form}?${wanted}`; });
+}
+
+function readLink() {
+  for (const [name, value] of new URLSearchParams(location.search)) {
+    if (name in state) state[name] = ["layer", "head"].includes(name) ? Number(value) || 0 : value;
+  }
+  if (!/^0\.\d+,0\.\d+$/.test(state.at)) state.at = "";
+  byId("release") && (byId("release").hidden = !state.at);
+}
+
+async function drop(file) {
+  try {
+    status("drop", `reading ${file.name} …`);
+    const found = await post("/drop", file);
+    state.image = found.image;
+    status("drop", ""); markFilm(); refresh();
+  } catch (error) { status("drop", error.message, true); }
+}
+
+async function sweep() {
+  const mine = ++sweeping, wanted = ask(), body = byId("swept").tBodies[0];
+  body.replaceChildren();
+  byId("swept").hidden = false;
+  for (const [n, kind] of told.kinds.entries()) {
+    status("sweep", `sweeping: ${kind.replaceAll("_", " ")}, ${n + 1} of ${told.kinds.length}`);
+    try {
+      const found = await post("/sweep", { ...wanted, kind });
+      if (mine !== sweeping) { status("sweep", ""); return; }
+      body.insertAdjacentHTML("beforeend", found.html);
+    } catch (error) { status("sweep", error.message, true); return; }
+  }
+  status("sweep", "");
+  document.body.dataset.swept = told.kinds.length;
+}
+
+// ------------------------------------------------------------------------------------------ beginning
+
+const on = (name, event, action) => byId(name)?.addEventListener(event, action);
+const pickImage = (image) => { state.image = image; sweeping++; byId("swept").hidden = true; markFilm(); refresh(); };
+on("severity", "input", () => corruptionWish());
+on("kind", "change", () => corruptionWish());
+on("dice", "click", dice);
+on("records-draw", "click", () => setDo(steps().map((step) => step.split("@")[0]).join(",")));
+on("append", "click", () => setDo([...steps(), `${byId("kind").value}/1`].join(",")));
+on("show-all", "click", () => setStep("hide", ""));
+for (const name of ["ratio", "occluder"]) on(name, "input", () => setStep("occlusion", Number(byId("ratio").value) ? `${byId("occluder").value}/${byId("ratio").value}` : ""));
+for (const name of ["eps", "attack"]) on(name, "input", () => setStep("attack", Number(byId("eps").value) ? `${byId("attack").value}/${byId("eps").value}` : ""));
+on("do", "change", () => setDo(byId("do").value.replaceAll(" ", "")));
+on("mend", "click", () => setDo(""));
+on("layer", "change", () => { state.layer = Number(byId("layer").value); refresh(); });
+on("head", "change", () => { state.head = Number(byId("head").value); refresh(); });
+on("release", "click", () => { state.at = ""; byId("release").hidden = true; keepLink(); lookAtToken(); });
+on("label", "change", () => { strip.label = Number(byId("label").value); strip.page = 0; loadStrip(); });
+on("flips", "change", () => { strip.severity = Number(byId("flips").value); strip.page = 0; loadStrip(); });
+on("earlier", "click", () => { strip.page--; loadStrip(); });
+on("later", "click", () => { strip.page++; loadStrip(); });
+on("file", "change", () => { if (byId("file").files[0]) drop(byId("file").files[0]); });
+on("go-sweep", "click", sweep);
+on("copy", "click", async () => { await navigator.clipboard?.writeText(location.href); status("copy", "The link is copied; it works in this browser."); setTimeout(() => status("copy", ""), 3000); });
+document.addEventListener("dragover", (event) => event.preventDefault());
+document.addEventListener("drop", (event) => { event.preventDefault(); if (event.dataTransfer.files[0]) drop(event.dataTransfer.files[0]); });
+document.addEventListener("click", (event) => {
+  const film = event.target.closest(".film"), swept = event.target.closest(".swept"), layer = event.target.closest(".layer");
+  if (film) pickImage(film.dataset.image);
+  if (swept) setDo(swept.dataset.do);
+  if (layer) { state.layer = Number(layer.dataset.layer); refresh(); }
+});
+window.addEventListener("popstate", () => { readLink(); fillControls(); refresh(); });
+document.querySelectorAll("article .frame").forEach(listen);
+readLink();
+fillControls();
+loadStrip();
+refresh();

@@ -1,0 +1,198 @@
+"""The lab as a local web page: a few routes in front of a desk, which works in one thread beside the event loop."""
+
+import asyncio
+import json
+import socket
+import threading
+import webbrowser
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from holdfast.errors import HoldfastError
+from holdfast.lab.damage import MOST_EPS
+from holdfast.lab.desk import LARGEST_UPLOAD, Ask, Desk, parse_ask
+from holdfast.lab.guard import Guard
+from holdfast.lab.keep import FORMS
+from holdfast.lab.templates import asset, fragment
+
+MEDIA = {"picture.png": "image/png", "card.html": "text/html; charset=utf-8", "lines.py": "text/plain; charset=utf-8"}
+LARGEST_ASK = 64 * 2**10  # bytes
+T = TypeVar("T")
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def lab_app(desk: Desk) -> Starlette:
+    """The routes, without a guard."""
+    worker = ThreadPoolExecutor(1, thread_name_prefix="lab")
+
+    async def apart(work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(worker, work)
+
+    async def page(request: Request) -> Response:
+        return HTMLResponse(await apart(lambda: fragment("page.html", **page_values(desk))))
+
+    async def look(request: Request) -> Response:
+        ask, _ = await _asked(request)
+        return JSONResponse(await apart(lambda: desk.look(ask)))
+
+    async def inside(request: Request) -> Response:
+        ask, _ = await _asked(request)
+        return JSONResponse(await apart(lambda: desk.inside(ask)))
+
+    async def token(request: Request) -> Response:
+        ask, values = await _asked(request)
+        row, column = _share(values, "row"), _share(values, "column")
+        return JSONResponse(await apart(lambda: desk.token(ask, row=row, column=column)))
+
+    async def strip(request: Request) -> Response:
+        _, values = await _asked(request)
+        label, severity, page = (_number(values, name) for name in ("label", "severity", "page"))
+        chosen = None if label < 0 else label
+        return JSONResponse(await apart(lambda: desk.strip(label=chosen, severity=severity, page=page)))
+
+    async def sweep(request: Request) -> Response:
+        ask, values = await _asked(request)
+        return JSONResponse(await apart(lambda: desk.sweep(ask, str(values.get("kind", "")))))
+
+    async def drop(request: Request) -> Response:
+        content = await _body(request, LARGEST_UPLOAD)
+        return JSONResponse({"image": await apart(lambda: desk.drop(content))})
+
+    async def kept(request: Request) -> Response:
+        form = request.path_params["form"]
+        if form not in FORMS:
+            raise HoldfastError(f"what is kept must be one of {', '.join(FORMS)}")
+        ask = parse_ask(request.query_params)
+        content = await apart(lambda: desk.kept(ask, form))
+        headers = {"content-disposition": f'attachment; filename="holdfast-lab-{form}"'}
+        return Response(content, media_type=MEDIA[form], headers=headers)
+
+    def static(name: str, media: str) -> Handler:
+        async def answer(request: Request) -> Response:
+            return Response(asset(name), media_type=media)
+
+        return answer
+
+    posts = {"look": look, "inside": inside, "token": token, "strip": strip, "sweep": sweep, "drop": drop}
+    return Starlette(
+        routes=[
+            Route("/", page),
+            Route("/lab.js", static("lab.js", "text/javascript; charset=utf-8")),
+            Route("/lab.css", static("lab.css", "text/css; charset=utf-8")),
+            Route("/keep/{form}", kept),
+            *(Route(f"/{name}", handler, methods=["POST"]) for name, handler in posts.items()),
+        ],
+        exception_handlers={HoldfastError: _sentence},
+    )
+
+
+def page_values(desk: Desk) -> dict[str, Any]:
+    """What the page must know before anything is asked."""
+    first = desk.first
+    flips = desk.records is not None
+    told = {"models": desk.names, "grid": list(first.grid), "seed": first.seed, "kinds": list(first.kinds)}
+    return {
+        "told": json.dumps(told),
+        "names": desk.names,
+        "data": first.data.spec,
+        "classes": first.classes if first.task.name == "classification" else (),
+        "flips": flips,
+        "kinds": first.kinds,
+        "sized": first.steps.size is not None,
+        "learned": any(lens.corruptor is not None for lens in desk.lenses),
+        "attacked": first.differentiable,
+        "most_eps": min(16, MOST_EPS),
+        "attention": any(lens.has_attention for lens in desk.lenses),
+    }
+
+
+async def _sentence(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, status_code=422)
+
+
+async def _asked(request: Request) -> tuple[Ask, dict[str, Any]]:
+    try:
+        values = json.loads(await _body(request, LARGEST_ASK))
+    except ValueError as error:
+        if isinstance(error, HoldfastError):
+            raise
+        raise HoldfastError("a request must be JSON") from error
+    if not isinstance(values, dict):
+        raise HoldfastError("a request must be a JSON object")
+    return parse_ask(values), values
+
+
+async def _body(request: Request, most: int) -> bytes:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise HoldfastError(f"a file must have at most {most >> 20 or 1} MiB")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _number(values: dict[str, Any], name: str) -> int:
+    value = values.get(name, 0)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 10**9:
+        raise HoldfastError(f"{name} must be a whole number")
+    return value
+
+
+def _share(values: dict[str, Any], name: str) -> float:
+    value = values.get(name)
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise HoldfastError(f"{name} must lie in [0, 1]")
+    return float(value)
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens there; one sentence if it cannot."""
+    if not 0 <= port < 2**16:
+        raise HoldfastError(f"--port must lie in 0…65535, got {port}")
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        raise HoldfastError(
+            f"the lab cannot listen on {host}:{port} ({error.strerror}); choose another with --port, 0 takes any"
+        ) from error
+    return listening
+
+
+def serve(desk: Desk, *, host: str, port: int, browser: bool, say: Callable[[str], None]) -> None:
+    """Serve until interrupted; ``say`` is told the links."""
+    with bound_socket(host, port) as listening:
+        port = listening.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+
+        def link(key: str) -> str:
+            return f"http://{shown}:{port}/?key={key}"
+
+        guard = Guard(lab_app(desk), host=shown, port=port, told=lambda key: say(f"For another browser: {link(key)}"))
+        say(f"The lab: {link(guard.key)}")
+        if browser:
+            threading.Thread(target=_open, args=(link(guard.key), say), daemon=True).start()
+        config = uvicorn.Config(guard, log_level="error", lifespan="off", server_header=False, ws="none")
+        config.timeout_graceful_shutdown = 1
+        with suppress(asyncio.CancelledError):
+            uvicorn.Server(config).run(sockets=[listening])
+
+
+def _open(link: str, say: Callable[[str], None]) -> None:
+    try:
+        found = webbrowser.open(link)
+    except webbrowser.Error:
+        found = False
+    if not found:
+        say("No browser was found here: open the link yourself.")
