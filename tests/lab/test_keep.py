@@ -1,0 +1,124 @@
+"""What people take away: a picture, a page that needs nothing else, Python lines that reproduce it; and the filmstrip."""
+
+import contextlib
+import io
+import re
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import holdfast
+from holdfast.cli.main import main
+from holdfast.data import open_data
+from holdfast.data.combine import Subset
+from holdfast.lab import look, open_lens, probabilities
+from holdfast.lab.desk import Ask, Desk, parse_ask
+from holdfast.lab.pick import PAGE, fitting_records, hardest
+from holdfast.models import create_model
+from tests.lab.conftest import HOSTILE, Hostile
+from tests.reporting.helpers import make_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run's folder, as training leaves it, with records of a few digits."""
+    from timm.models import save_for_hf
+
+    folder = tmp_path_factory.mktemp("runs") / "small"
+    torch.manual_seed(0)
+    save_for_hf(create_model("vit_nano", num_classes=10), folder, safe_serialization=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def desk(run):
+    return Desk([open_lens(str(run), "digits:test")])
+
+
+def test_the_python_lines_reproduce_the_answers(desk, run, capsys):
+    ask = parse_ask({"image": 7, "do": "fog/3,hide/8x8:1.2,pgd/8"})
+    lines = desk.kept(ask, "lines.py").decode()
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(lines, "lines.py", "exec"), {})
+    seen = look(desk.first, 7, "fog/3,hide/8x8:1.2,pgd/8")
+    chances = probabilities(seen.after.answers[""][0])
+    assert f"after  {desk.first.classes[chances.argmax()]} {chances.max()}" in printed.getvalue()
+    assert f"stability of attention {seen.stability}" in printed.getvalue()
+
+
+def test_the_card_needs_nothing_else_and_shows_the_same_numbers(desk):
+    card = desk.kept(Ask(3, "snow/2"), "card.html").decode()
+    sources = re.findall(r'(?:src|href)="([^"]{0,20})', card)
+    assert len(sources) >= 5
+    assert all(source.startswith("data:") for source in sources)
+    seen = look(desk.first, 3, "snow/2")
+    assert f"{seen.stability:.4f}" in card
+    assert f"{100 * probabilities(seen.after.answers[''][0]).max():.1f} %" in card
+    assert "open_lens" in card
+
+
+def test_hostile_names_stay_text_in_what_is_kept():
+    source = Hostile(Subset(open_data("digits:test", split="test"), np.arange(3)))
+    desk = Desk([open_lens(create_model("vit_nano", num_classes=10).eval(), source)])
+    assert "<img src=x" not in desk.kept(Ask(0, "fog/1"), "card.html").decode()
+    assert desk.kept(Ask(0, "fog/1"), "picture.png")[:4] == b"\x89PNG"
+    compile(desk.kept(Ask(0, "fog/1"), "lines.py").decode(), "lines.py", "exec")
+    assert HOSTILE not in desk.strip(label=None, severity=0, page=0)["html"]
+
+
+def test_the_picture_is_a_picture(desk):
+    picture = Image.open(io.BytesIO(desk.kept(Ask(3, "fog/5"), "picture.png")))
+    assert picture.width > 800
+
+
+def test_flips_come_from_the_records_hardest_first(tmp_path):
+    records = holdfast.records.load_records(make_run(tmp_path / "run", hold=0.3, trained=False))[0]
+    clean = records.cells["clean"]
+    for severity in (1, 5):
+        listed = hardest(records, severity)
+        shares = [share for _, share in listed]
+        assert shares == sorted(shares, reverse=True)
+        cells = [cell for cell in records.cells.values() if 0 < cell.spec.severity <= severity]
+        expected = {
+            name: np.mean([cell.predictions[row] != clean.predictions[row] for cell in cells])
+            for row, name in enumerate(clean.ids.tolist())
+        }
+        assert dict(listed) == pytest.approx({name: share for name, share in expected.items() if share > 0})
+
+
+def test_a_run_with_records_lists_the_answers_that_flip(run, desk):
+    holdfast.evaluate(run, "digits:test", "clean,corruptions", limit=6, workers=0, show=False)
+    records = fitting_records(desk.first)
+    assert records is not None
+    found = Desk(desk.lenses).strip(label=None, severity=5, page=0)
+    assert found["html"].count('class="film"') == min(PAGE, len(hardest(records, 5)))
+
+
+def test_the_filmstrip_shows_one_class(desk):
+    found = desk.strip(label=4, severity=0, page=99)
+    numbers = [int(number) for number in re.findall(r'data-image="(\d+)"', found["html"])]
+    assert numbers
+    assert all(desk.first.source.targets[number] == 4 for number in numbers)
+    assert found["page"] == found["pages"] - 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "one model or two"),
+        (["a", "b", "c"], "one model or two"),
+        (["--demo", "--data", "digits"], "--demo"),
+        (["timm:vit_nano"], "--data"),
+        (["RUN", "--data", "scenes"], "224×224"),
+        (["RUN", "--data", "digits:test", "--port", "99999"], "65535"),
+        (["RUN", "--data", "nothing"], "nothing"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(run, arguments, said, capsys):
+    assert main(["lab", "--no-browser", "--port", "0", *[str(run) if a == "RUN" else a for a in arguments]]) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("holdfast: error: ")
+    assert said in told
