@@ -1,4 +1,4 @@
-"""What people take away: a picture, a page that needs nothing else, Python lines that reproduce it; and the filmstrip."""
+"""What people take away: a picture, a page that needs nothing else, Python lines; and what the filmstrip shows."""
 
 import contextlib
 import io

@@ -88,8 +88,8 @@ def _attack(lens: Lens, pixels: Tensor, step: Damage, *, name: str, target: Any)
         raise HoldfastError(f"attacks on {lens.task.name} are not built in: corrupt or hide instead")
     attack = gradient_attack(step)
     labels = _labels(lens, pixels, target)
-    options = attack_options(attack, task=lens.task, ids=[name])
-    return attack(lens.judge.pixels, pixels, labels, seed=_seed(lens, step), **options).images
+    options = attack_options(attack, task=lens.task, ids=[name], seed=_seed(lens, step))
+    return attack(lens.judge.pixels, pixels, labels, **options).images
 
 
 def gradient_attack(step: Damage) -> GradientAttack:

@@ -16,10 +16,10 @@ from holdfast.corruptions.catalog import ALL, own_kinds
 from holdfast.data import check_known_classes
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import adapted
+from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.protocol import Steps, model_input
-from holdfast.evaluation.suites import EvaluationData, open_evaluation_data
 from holdfast.models.corruptor import Corruptor
 from holdfast.models.specs import load_model
 from holdfast.models.tora import ToraViT
