@@ -25,6 +25,7 @@ COMMANDS = {
     "evaluate": "measure a model on clean, corrupted, perturbed, attacked or official images; goes on if killed",
     "analyze": "see why: attention stability, overfocusing, head diversity, noise decay, grouping",
     "lab": "watch one image break through one model or two, on a local page: fog, patches, attacks, attention",
+    "gate": "is a model no worse than the one in production? exit code 0 or 1; JUnit, Markdown, baseline files",
     "report": "compare runs on one page that needs nothing else: scores, intervals, heat maps, training, attention",
     "study": "run a grid of recipes × seeds × suites as far as it is missing; one table, with verdicts",
     "convert": "turn a published checkpoint into a folder that timm loads",

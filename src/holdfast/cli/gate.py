@@ -1,0 +1,94 @@
+"""``holdfast gate``: is the new model no worse than the one in production? Exit code 0 yes, 1 no, 2 bad input."""
+
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jsonargparse import ArgumentParser
+from rich.console import Console
+
+from holdfast.cli.exit_codes import EXIT_OK, EXIT_SHUT
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.gate import Rules, Side
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The arguments of ``holdfast gate``."""
+    parser.add_argument("run", nargs="?", help="the new model: a run's folder, or a folder of records")
+    parser.add_argument(
+        "--against", type=Path, help="the model in production: a run, a folder of records, or a file of --save"
+    )
+    parser.add_argument(
+        "--rules", type=Path, help="a YAML file of rules (default: every headline score no worse by more than 0.5)"
+    )
+    parser.add_argument("--unresolved", help="what these images cannot tell shall fail or pass (default: fail)")
+    parser.add_argument("--margin", type=float, help="points that still count as no worse (default: 0.5)")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write the verdicts as JUnit XML")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write them as Markdown")
+    parser.add_argument(
+        "--save", type=Path, metavar="FILE", help="write what later gates need as a small baseline file"
+    )
+    parser.usage = "holdfast gate RUN (--against RUN|RECORDS|FILE | --save FILE) [OPTIONS]"
+
+
+def run(arguments: Namespace) -> int:
+    """Judge, print the verdicts, write what was asked for; or save a baseline."""
+    from holdfast import atomic
+    from holdfast.gate import judge, passed, sides_of
+    from holdfast.gate.output import junit, markdown, terminal
+
+    _check(arguments)
+    rules = _rules(arguments)
+    old = _baseline(arguments.against) if arguments.against is not None else []
+    new = sides_of(arguments.run)
+    console = Console(soft_wrap=True, highlight=False)
+    if arguments.save is not None:
+        _save(new, arguments.save, console)
+    if not old:
+        return EXIT_OK
+    answers = judge(new, old, rules)
+    console.print(terminal(answers), markup=False)
+    for path, text in ((arguments.junit, junit), (arguments.markdown, markdown)):
+        if path is not None:
+            atomic.write_text(path, text(answers))
+    return EXIT_OK if passed(answers) else EXIT_SHUT
+
+
+def _check(arguments: Namespace) -> None:
+    if arguments.run is None:
+        raise HoldfastError("holdfast gate needs a run's folder, got none")
+    if arguments.against is None and arguments.save is None:
+        raise HoldfastError("holdfast gate needs --against RUN or --save FILE, got neither")
+    for option in ("save", "junit", "markdown"):
+        path = getattr(arguments, option)
+        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+            raise HoldfastError(f"--{option} must be a file in a folder that is there, got {str(path)!r}")
+
+
+def _rules(arguments: Namespace) -> "Rules":
+    from holdfast.gate import Rules, read_rules
+
+    rules = read_rules(arguments.rules) if arguments.rules is not None else Rules()
+    given = {name: getattr(arguments, name) for name in ("unresolved", "margin")}
+    return replace(rules, **{name: value for name, value in given.items() if value is not None})
+
+
+def _baseline(path: Path) -> "list[Side]":
+    from holdfast.gate import read_baseline, sides_of
+
+    if not path.exists():
+        raise HoldfastError(
+            f"--against must be a run, a folder of records or a baseline file, but {str(path)!r} is not there"
+        )
+    return sides_of(path) if path.is_dir() else read_baseline(path)
+
+
+def _save(sides: "list[Side]", path: Path, console: Console) -> None:
+    from holdfast.gate import save_baseline
+
+    size = save_baseline(sides, path)
+    sets = ", ".join(f"{side.data} ({side.count} images × {len(side.cells)} cells)" for side in sides)
+    console.print(f"baseline of {sets}: {path}, {size / 1000:.0f} kB", markup=False)

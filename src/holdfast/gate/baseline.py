@@ -1,0 +1,137 @@
+"""A baseline as one small JSON file, to be kept beside the code that it guards.
+
+It holds what the paired test needs of every image: right or wrong is a bit, so 50,000 images × 76 cells take well below
+a megabyte. Columns with few values are kept as places in the list of values, whole numbers (pixel counts) as such;
+what is neither (the NLL of every image) is left out, and scores made of it need the records themselves.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast import atomic
+from holdfast.errors import HoldfastError
+from holdfast.gate.sides import Side
+
+FORMAT = 1
+LARGEST = 2**28  # bytes of a file that is opened at all
+MOST_IMAGES = 10**7
+_WHOLE = (np.uint8, np.uint16, np.uint32)
+
+
+def save_baseline(sides: Sequence[Side], path: Path) -> int:
+    """Write a baseline; returns its size in bytes."""
+    content = {"holdfast_baseline": FORMAT, "sets": [_plain(side) for side in sides]}
+    text = json.dumps({"checksum": _checksum(content), **content}, indent=1, sort_keys=True) + "\n"
+    atomic.write_text(path, text)
+    return len(text)
+
+
+def read_baseline(path: Path) -> list[Side]:
+    """Read a baseline; a file that is not exactly what was written is refused."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise HoldfastError(f"a baseline must be smaller than {LARGEST >> 20} MB, got {str(path)!r}")
+        content = json.loads(path.read_text(encoding="utf-8"))
+        told = content.pop("checksum")
+        number = content["holdfast_baseline"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, HoldfastError):
+            raise
+        raise HoldfastError(
+            f"baseline must be a run, a folder of records or a file of `holdfast gate --save`, got {str(path)!r}"
+        ) from error
+    if number != FORMAT:
+        raise HoldfastError(f"{str(path)!r} was written by another Holdfast (format {number!r}); save it again")
+    if told != _checksum(content):
+        raise HoldfastError(f"{str(path)!r} is damaged: its content does not match its checksum; save it again")
+    try:
+        return [_side(each) for each in content["sets"]]
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error) as error:
+        if isinstance(error, HoldfastError):
+            raise
+        raise HoldfastError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}; save it again") from error
+
+
+def _plain(side: Side) -> dict[str, Any]:
+    packed = {name: _packed(values) for name, values in side.columns.items()}
+    return {
+        "header": dict(side.header),
+        "cells": {name: dict(header) for name, header in side.cells.items()},
+        "order": list(side.cells),
+        "count": side.count,
+        "missing": list(side.missing),
+        "digest": side.digest,
+        "columns": {name: column for name, column in packed.items() if column is not None},
+        "left_out": [*side.left_out, *(name for name, column in packed.items() if column is None)],
+        "unfinished": list(side.unfinished),
+    }
+
+
+def _side(told: Mapping[str, Any]) -> Side:
+    count = int(told["count"])
+    if not 0 < count <= MOST_IMAGES:
+        raise HoldfastError(f"a baseline must hold 1 to {MOST_IMAGES} images, got {count}")
+    return Side(
+        dict(told["header"]),
+        {name: told["cells"][name] for name in told["order"]},
+        {name: _unpacked(column, count) for name, column in told["columns"].items()},
+        count,
+        tuple(told["missing"]),
+        str(told["digest"]),
+        left_out=tuple(told["left_out"]),
+        unfinished=tuple(told["unfinished"]),
+    )
+
+
+def _packed(values: NDArray[np.float64]) -> dict[str, Any] | None:
+    distinct, places = np.unique(values, return_inverse=True)
+    if len(distinct) == 1:
+        return {"always": float(distinct[0])}
+    if len(distinct) == 2:
+        return {"one_of": distinct.tolist(), "bits": _text(np.packbits(places.astype(bool)))}
+    if len(distinct) <= 256:
+        return {"one_of": distinct.tolist(), "places": _text(places.astype(np.uint8))}
+    kind = next((kind for kind in _WHOLE if _fits(values, kind)), None)
+    return None if kind is None else {"whole": np.dtype(kind).name, "values": _text(values.astype(kind))}
+
+
+def _unpacked(column: Mapping[str, Any], count: int) -> NDArray[np.float64]:
+    if "always" in column:
+        return np.full(count, float(column["always"]))
+    if "whole" in column:
+        kind = {np.dtype(kind).name: kind for kind in _WHOLE}[column["whole"]]
+        return _array(column["values"], count, kind).astype(np.float64)
+    if "bits" in column:
+        bits = np.unpackbits(_array(column["bits"], -(-count // 8), np.uint8))[:count]
+        return np.array(column["one_of"], np.float64)[bits]
+    return np.array(column["one_of"], np.float64)[_array(column["places"], count, np.uint8)]
+
+
+def _fits(values: NDArray[np.float64], kind: Any) -> bool:
+    return bool(np.all(values == np.floor(values)) and values.min() >= 0 and values.max() <= np.iinfo(kind).max)
+
+
+def _text(array: NDArray[Any]) -> str:
+    return base64.b64encode(zlib.compress(array.tobytes(), 9)).decode("ascii")
+
+
+def _array(text: str, count: int, kind: Any) -> NDArray[Any]:
+    wanted = count * np.dtype(kind).itemsize
+    unpacking = zlib.decompressobj()
+    content = unpacking.decompress(base64.b64decode(text, validate=True), wanted + 1)
+    if len(content) != wanted:
+        raise ValueError(f"a column holds {len(content)} bytes, expected {wanted}")
+    return np.frombuffer(content, kind)
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,115 @@
+"""The answers of a gate as a table for people, as Markdown for a summary page, and as JUnit's XML for CI."""
+
+from collections.abc import Iterable, Sequence
+from math import isnan
+from xml.etree import ElementTree
+
+from holdfast.gate.verdicts import Judged, passed
+from holdfast.reporting.text import NOT_MEASURED, number, printable, signed, span
+
+_COLUMNS = ("rule", "baseline", "now", "difference", "95 % interval", "verdict", "")
+
+
+def terminal(answers: Sequence[Judged]) -> str:
+    """A table for every data set, what to know below it, and the outcome."""
+    lines = []
+    for data, held in _by_data(answers).items():
+        lines += [printable(f"{data}, {held[0].images} images"), *_aligned([_COLUMNS, *map(_row, held)])]
+        lines += [printable(f"  {answer.rule.text}: {answer.reason}") for answer in held if answer.reason]
+    return "\n".join([*lines, outcome(answers)])
+
+
+def markdown(answers: Sequence[Judged]) -> str:
+    """The same as Markdown."""
+    lines = ["## Robustness gate", "", f"**{outcome(answers)}**", ""]
+    for data, held in _by_data(answers).items():
+        lines += [f"{_escaped(data)}, {held[0].images} images", ""]
+        lines += [
+            _piped(_COLUMNS),
+            _piped(["---"] * len(_COLUMNS)),
+            *(_piped(map(_escaped, _row(a))) for a in held),
+            "",
+        ]
+        lines += [f"- {_escaped(answer.rule.text)}: {answer.reason}" for answer in held if answer.reason]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def junit(answers: Sequence[Judged]) -> str:
+    """JUnit's XML: a suite per data set, a test per rule."""
+    root = ElementTree.Element("testsuites", {"name": "holdfast gate", **_counts(answers)})
+    for data, held in _by_data(answers).items():
+        suite = ElementTree.SubElement(root, "testsuite", {"name": printable(data), **_counts(held)})
+        for answer in held:
+            case = ElementTree.SubElement(
+                suite, "testcase", classname=f"holdfast.gate.{printable(data)}", name=printable(answer.rule.text)
+            )
+            if not answer.passed:
+                ElementTree.SubElement(case, "failure", message=printable(sentence(answer)), type=answer.verdict)
+            else:
+                ElementTree.SubElement(case, "system-out").text = printable(sentence(answer))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def sentence(answer: Judged) -> str:
+    """One answer in words."""
+    _, old, new, difference, bounds, verdict, _ = _row(answer)
+    values = f"{new}" if isnan(answer.old) else f"{old} before, {new} now, {difference}"
+    told = f"{answer.rule.text}: {verdict} ({values} [{bounds}] {answer.unit})"
+    return f"{told}; {answer.reason}" if answer.reason else told
+
+
+def outcome(answers: Sequence[Judged]) -> str:
+    """One line for all."""
+    failed = [answer for answer in answers if not answer.passed]
+    if passed(answers):
+        return f"the gate is open: {len(answers)} of {len(answers)} rules hold"
+    return f"the gate is shut: {len(failed)} of {len(answers)} rules fail"
+
+
+def _row(answer: Judged) -> list[str]:
+    digits = 2 if answer.unit.startswith("%") else 4
+    bound = isnan(answer.old)
+    low, high = answer.interval.low, answer.interval.high
+    bounds = NOT_MEASURED if isnan(low) else span(low, high, digits=digits)
+    return [
+        printable(answer.rule.text),
+        NOT_MEASURED if bound else number(answer.old, digits=digits),
+        number(answer.new, digits=digits),
+        NOT_MEASURED if bound else signed(answer.interval.value, digits=digits),
+        bounds,
+        answer.verdict,
+        "ok" if answer.passed else "FAILS",
+    ]
+
+
+def _by_data(answers: Sequence[Judged]) -> dict[str, list[Judged]]:
+    found: dict[str, list[Judged]] = {}
+    for answer in answers:
+        found.setdefault(answer.data, []).append(answer)
+    return found
+
+
+def _counts(answers: Sequence[Judged]) -> dict[str, str]:
+    failures = sum(not answer.passed for answer in answers)
+    return {"tests": str(len(answers)), "failures": str(failures), "errors": "0"}
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    right = (1, 2, 3)
+    return [
+        "  ".join(
+            cell.rjust(w) if place in right else cell.ljust(w)
+            for place, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _piped(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(text: str) -> str:
+    return printable(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")

@@ -1,0 +1,113 @@
+"""What a gate asks: ``retention >= 85``, ``C no worse by more than 0.5``, ``fog/5 no worse``, ``clean better``."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import HoldfastError, nearest
+from holdfast.yaml_files import read_yaml
+
+UNRESOLVED = ("fail", "pass")
+MARGIN = 0.5  # points
+IMAGES = 50  # a bootstrap over fewer says nothing
+FORMS = "'NAME >= NUMBER', 'NAME <= NUMBER', 'NAME no worse [by more than NUMBER]' or 'NAME better'"
+_NUMBER = r"(?P<number>[-+]?\d+(?:\.\d+)?)"
+_POINTS = r"(?:\s*(?:points?|%))?"
+_BOUND = re.compile(rf"(?P<name>\S.*?)\s*(?P<sign>>=|<=|≥|≤)\s*{_NUMBER}{_POINTS}")
+_COMPARED = re.compile(
+    r"(?P<name>\S.*?)\s+(?P<what>no worse|better)(?:\s+than\s+the\s+baseline)?"
+    rf"(?:\s+by\s+more\s+than\s+{_NUMBER}{_POINTS})?"
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that is asked.
+
+    Attributes:
+        text: as somebody wrote it.
+        name: a score, a cell or a kind.
+        what: ``>=`` or ``<=`` a number; ``no worse`` or ``better`` than the baseline.
+        number: the bound, or the margin in the score's unit; None for the margin of all rules.
+    """
+
+    text: str
+    name: str
+    what: str
+    number: float | None = None
+
+    @property
+    def compares(self) -> bool:
+        """Whether the baseline is asked."""
+        return self.what in ("no worse", "better")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is asked, and how answers are read.
+
+    Attributes:
+        rules: what is asked; none asks for every headline score, no worse.
+        unresolved: whether a difference that these images cannot tell shall ``fail`` or ``pass``.
+        margin: how many points worse still counts as no worse, where a rule does not say; of scores in percent.
+        images: with fewer images nothing is resolved.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    unresolved: str = "fail"
+    margin: float = MARGIN
+    images: int = IMAGES
+
+    def __post_init__(self) -> None:
+        if self.unresolved not in UNRESOLVED:
+            raise HoldfastError(f"unresolved must be fail or pass, got {self.unresolved!r}")
+        if not _is_number(self.margin) or self.margin < 0:
+            raise HoldfastError(f"margin must be a number of points, at least 0, got {self.margin!r}")
+        if not isinstance(self.images, int) or isinstance(self.images, bool) or self.images < 1:
+            raise HoldfastError(f"images must be a whole number, at least 1, got {self.images!r}")
+
+
+def parse_rule(text: str) -> Rule:
+    """A rule from its sentence."""
+    line = " ".join(text.split())
+    if found := _BOUND.fullmatch(line):
+        sign = {"≥": ">=", "≤": "<="}.get(found["sign"], found["sign"])
+        return Rule(line, found["name"], sign, float(found["number"]))
+    if found := _COMPARED.fullmatch(line):
+        number = None if found["number"] is None else float(found["number"])
+        if number is not None and number < 0:
+            raise HoldfastError(f"rule {line!r} must name a margin of at least 0, got {number:g}")
+        return Rule(line, found["name"], found["what"], number)
+    raise HoldfastError(f"a rule must read {FORMS}, got {line!r}")
+
+
+def read_rules(path: Path) -> Rules:
+    """The rules of a YAML file: a list of sentences, or ``rules`` beside ``unresolved``, ``margin`` and ``images``."""
+    try:
+        values = read_yaml(path.read_text(encoding="utf-8"), name=repr(str(path)))
+    except (OSError, UnicodeDecodeError) as error:
+        raise HoldfastError(f"rules must be a YAML file that can be read, got {str(path)!r}") from error
+    return rules_of(values, name=str(path))
+
+
+def rules_of(values: Any, *, name: str) -> Rules:
+    """The rules of plain data."""
+    told: Mapping[str, Any] = {"rules": values} if isinstance(values, list) else values
+    if not isinstance(told, Mapping):
+        raise HoldfastError(f"{name!r} must hold a list of rules, got {type(values).__name__}")
+    known = ("rules", "unresolved", "margin", "images")
+    for key in told:
+        if key not in known:
+            raise HoldfastError(f"{name!r} must hold {', '.join(known)}, got {key!r}{nearest(str(key), known)}")
+    sentences = told.get("rules", [])
+    if not isinstance(sentences, Sequence) or not all(isinstance(each, str) for each in sentences):
+        raise HoldfastError(f"rules of {name!r} must be a list of sentences, got {sentences!r:.80}")
+    settings = {key: told[key] for key in known[1:] if key in told}
+    return Rules(tuple(parse_rule(each) for each in sentences), **settings)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
