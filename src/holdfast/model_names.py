@@ -62,6 +62,8 @@ FORMS = {
     "timm": "timm:NAME[@CHECKPOINT]",
     "local-dir": "local-dir:DIR",
     "python": "python:module:function",
+    "onnx": "onnx:FILE",
+    "hf": "hf:DIR or hf:NAME",
 }
 
 

@@ -22,7 +22,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast evaluate``."""
     parser.add_argument("run", nargs="?", help="a run's folder; its records go there, and its data are the default")
     parser.add_argument(
-        "--model", help="any model: run:DIR, timm:NAME[@CHECKPOINT], local-dir:DIR or python:module:function"
+        "--model",
+        help="any model: run:DIR, timm:NAME[@CHECKPOINT], local-dir:DIR, python:module:function, onnx:FILE, hf:DIR",
     )
     parser.add_argument(
         "--data",
@@ -58,6 +59,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--classes-differ", action="store_true", help="measure although the data's classes have other names"
     )
+    parser.add_argument("--size", type=int, help="side of the model's images, if it does not say")
+    parser.add_argument("--mean", type=float, nargs=3, help="subtracted from pixels from 0 to 1, if it does not say")
+    parser.add_argument("--std", type=float, nargs=3, help="divides them then")
+    parser.add_argument("--probabilities", action="store_true", help="the model answers with them, not with logits")
     parser.add_argument("--window", type=int, help="look at large images by windows of this side (segmentation)")
     parser.add_argument("--stride", type=int, help="pixels from one window to the next (default: 3/4 of the window)")
     parser.add_argument(

@@ -9,6 +9,7 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli.exit_codes import EXIT_OK, EXIT_SHUT
+from holdfast.cli.run_folders import model_file_name, run_folder
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--rules", type=Path, help="a YAML file of rules (default: every headline score no worse by more than 0.5)"
     )
+    parser.add_argument("--model", help="instead of a run: any model, measured first as the baseline was")
+    parser.add_argument("--data", nargs="+", help="where the baseline's data are, if not where it says; with --model")
+    parser.add_argument("--out", type=Path, help="the folder that gets the records of --model (default: runs/MODEL)")
+    parser.add_argument("--workers", type=int, help="processes that read and corrupt images (default: by the machine)")
     parser.add_argument("--unresolved", help="what these images cannot tell shall fail or pass (default: fail)")
     parser.add_argument("--margin", type=float, help="points that still count as no worse (default: 0.5)")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write the verdicts as JUnit XML")
@@ -31,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--save", type=Path, metavar="FILE", help="write what later gates need as a small baseline file"
     )
-    parser.usage = "holdfast gate RUN (--against RUN|RECORDS|FILE | --save FILE) [OPTIONS]"
+    parser.usage = "holdfast gate [RUN] [--model MODEL] [--against RUN|RECORDS|FILE] [--save FILE] [OPTIONS]"
 
 
 def run(arguments: Namespace) -> int:
@@ -43,7 +48,7 @@ def run(arguments: Namespace) -> int:
     _check(arguments)
     rules = _rules(arguments)
     old = _baseline(arguments.against) if arguments.against is not None else []
-    new = sides_of(arguments.run)
+    new = sides_of(arguments.run) if arguments.model is None else _measured(arguments, old)
     console = Console(soft_wrap=True, highlight=False)
     if arguments.save is not None:
         _save(new, arguments.save, console)
@@ -58,10 +63,11 @@ def run(arguments: Namespace) -> int:
 
 
 def _check(arguments: Namespace) -> None:
-    if arguments.run is None:
-        raise HoldfastError("holdfast gate needs a run's folder, got none")
-    if arguments.against is None and arguments.save is None:
-        raise HoldfastError("holdfast gate needs --against RUN or --save FILE, got neither")
+    if (arguments.run is None) == (arguments.model is None):
+        came = "neither" if arguments.run is None else "both"
+        raise HoldfastError(f"holdfast gate needs a run's folder or --model, one of the two; got {came}")
+    if arguments.against is None and (arguments.save is None or arguments.model is not None):
+        raise HoldfastError("holdfast gate needs --against RUN|RECORDS|FILE, or --save FILE for a run; got neither")
     for option in ("save", "junit", "markdown"):
         path = getattr(arguments, option)
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
@@ -84,6 +90,13 @@ def _baseline(path: Path) -> "list[Side]":
             f"--against must be a run, a folder of records or a baseline file, but {str(path)!r} is not there"
         )
     return sides_of(path) if path.is_dir() else read_baseline(path)
+
+
+def _measured(arguments: Namespace, old: "list[Side]") -> "list[Side]":
+    from holdfast.gate.measuring import measured_like
+
+    out = arguments.out or (None if run_folder(arguments.model) else Path("runs") / model_file_name(arguments.model))
+    return measured_like(old, arguments.model, data=arguments.data, out=out, workers=arguments.workers)
 
 
 def _save(sides: "list[Side]", path: Path, console: Console) -> None:

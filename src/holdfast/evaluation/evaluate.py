@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from holdfast import atomic
+from holdfast.attacks import Occlusion
 from holdfast.data import Source, check_known_classes, turned_images
 from holdfast.decoding import turned_warning
 from holdfast.errors import HoldfastError
@@ -29,6 +30,7 @@ from holdfast.evaluation.protocol import Steps, largest_size, model_input
 from holdfast.evaluation.runner import Key, Work, finished_units, run_units
 from holdfast.evaluation.suites import check_suites, make_plan, parse_suites
 from holdfast.models.corruptor import Corruptor
+from holdfast.models.onnx_model import FromProbabilities, check_told, has_gradient
 from holdfast.models.segmenter import windowed
 from holdfast.models.specs import LoadedModel, load_model
 from holdfast.records.records import Records, read_records
@@ -57,7 +59,8 @@ def evaluate(
     preprocessing or version has another folder, so nothing is ever mixed.
 
     Args:
-        model: a module, or ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``.
+        model: a module, or ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``,
+            ``onnx:FILE``, ``hf:DIR``.
         data: a spec such as ``digits``, ``folder:DIR``, ``imagenet-c:DIR``, or a source.
         suites: names of suites as in ``holdfast list suites``, in a comma list; an attack with settings such as
             ``pgd:eps=1/255|4/255,steps=20``; an attack object, or a function ``attack(model, images, labels)``; or a
@@ -79,11 +82,11 @@ def evaluate(
     check_suites(names, opened)
     check_examples(opened.task, compute.keep_examples)
     loaded = load_model(model)
-    if protocol.window is not None:
-        loaded = replace(loaded, model=windowed(loaded.model, protocol.window, protocol.stride))
+    loaded = replace(loaded, model=_as_asked(loaded.model, protocol))
     asked = adapted(loaded.model, opened)
     steps = _steps(loaded.model, opened, protocol)
     plan = make_plan(names, opened, steps=steps, extra=protocol.extra, limit=limit)
+    _check_gradients(loaded.model, plan)
     where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
     with together() as processes, _evaluation_mode(asked):
         judge = Judge(asked, steps=steps, device=where, amp=choose_precision(compute.amp, where))
@@ -110,6 +113,23 @@ def evaluate(
         if opened.source is not None and (warning := turned_warning(turned_images(opened.source), exif=protocol.exif)):
             logger.warning(warning)
     return records if records.folder and records.folder.exists() else replace(records, folder=None)
+
+
+def _as_asked(model: nn.Module, protocol: Protocol) -> nn.Module:
+    check_told(model, vars(protocol))
+    if protocol.window is not None:
+        model = windowed(model, protocol.window, protocol.stride)
+    return FromProbabilities(model) if protocol.probabilities else model
+
+
+def _check_gradients(model: nn.Module, plan: Plan) -> None:
+    """Refuse attacks that climb a gradient where there is none, before anything is measured."""
+    for cell in plan.cells if not has_gradient(model) else ():
+        if cell.attack is not None and getattr(cell.attack, "needs_gradient", not isinstance(cell.attack, Occlusion)):
+            raise HoldfastError(
+                f"suite {cell.name!r} needs a gradient, which an ONNX file does not have; "
+                "measure it on the model that the file was made from"
+            )
 
 
 def _steps(model: nn.Module, data: EvaluationData, protocol: Protocol) -> Steps:

@@ -22,6 +22,7 @@ class Protocol:
         extra: with the four extra corruptions, or perturbations.
         stored_jpeg: pass corrupted images through a JPEG of quality 85, as the stored ImageNet-C was.
         exif: ``ignore`` rotations that EXIF data of a folder's images ask for, or ``apply`` them.
+        probabilities: the model answers with probabilities instead of logits.
         classes_differ: measure a run also on data whose classes have other names than those it was trained on.
     """
 
@@ -35,6 +36,7 @@ class Protocol:
     extra: bool = False
     stored_jpeg: bool = False
     exif: str = "ignore"
+    probabilities: bool = False
     classes_differ: bool = False
 
     def __post_init__(self) -> None:

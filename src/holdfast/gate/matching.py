@@ -25,7 +25,7 @@ _WORDS = {
     "steps": "protocol",
     "seed": "seed",
     "attack_batch_size": "protocol",
-    "versions": "version",
+    **{f"version of {name}": "version" for name in PIXEL_MAKERS},
 }
 
 
@@ -84,7 +84,7 @@ def _identity(side: Side, *, attacked: bool) -> dict[str, Any]:
         **{key: header.get(key) for key in ("data_fingerprint", "label", "preset", "seed", "frost", "exif")},
         "steps": [steps.get("protocol"), steps.get("after_corruption")],
         "attack_batch_size": header.get("attack_batch_size") if attacked else None,
-        "versions": {name: made.get(name) for name in PIXEL_MAKERS if name in made},
+        **{f"version of {name}": made.get(name) for name in PIXEL_MAKERS},
     }
 
 
@@ -92,18 +92,12 @@ def _refusal(new: Side, old: Side) -> str:
     found = differing(new, old)
     words = list(dict.fromkeys(_WORDS[key] for key in found))
     told = "; ".join(
-        f"{key.replace('_', ' ')} {_short(ours)}, not {_short(theirs)}" for key, (ours, theirs) in found.items()
+        f"{key.replace('_', ' ')} {ours!r:.60}, not {theirs!r:.60}" for key, (ours, theirs) in found.items()
     )
     return (
         f"the new model must be measured on the data, protocol, seed and version of the baseline ({old.data!r}), "
         f"got another {' and '.join(words)} ({told}); evaluate again, or save the baseline again"
     )
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {each}" for key, each in value.items())
-    return repr(value)[:60]
 
 
 def paired(new: Side, old: Side) -> Pair:

@@ -1,4 +1,4 @@
-"""Any model by a short text: ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``."""
+"""Any model by a short text: ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``python:module:function``, ``onnx:FILE`` …"""
 
 import importlib
 import json
@@ -158,6 +158,20 @@ def _imported(module: str, function: str) -> Callable[[], object]:
     return found
 
 
+def _of_onnx(rest: str) -> LoadedModel:
+    from holdfast.models.onnx_model import load_onnx
+
+    model, told = load_onnx(Path(rest).expanduser())
+    return LoadedModel(model, f"onnx:{rest}", classes=told.classes)
+
+
+def _of_hugging_face(rest: str) -> LoadedModel:
+    from holdfast.models.hugging_face import load_hugging_face
+
+    model, classes = load_hugging_face(rest)
+    return LoadedModel(model, f"hf:{rest}", classes=classes)
+
+
 def architecture_of(model: nn.Module) -> str:
     """What timm calls the model, else the name of its class."""
     config = getattr(without_wrappers(model), "pretrained_cfg", None) or {}
@@ -173,4 +187,6 @@ SPECS: dict[str, Callable[[str], LoadedModel]] = {
     "local-dir": _of_local_dir,
     "timm": _of_timm,
     "python": _of_python,
+    "onnx": _of_onnx,
+    "hf": _of_hugging_face,
 }

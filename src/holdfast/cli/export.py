@@ -1,0 +1,39 @@
+"""``holdfast export``: a run, or any model, as a file for another runtime, checked before it is written."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from jsonargparse import ArgumentParser
+from rich.console import Console
+
+from holdfast.cli.run_folders import own_data, run_folder
+from holdfast.errors import HoldfastError
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The arguments of ``holdfast export``."""
+    parser.add_argument("model", help="a run's folder, or any model as in `holdfast evaluate --model`")
+    parser.add_argument("--to", default="onnx", help="onnx, which `holdfast evaluate` reads again, or pt2")
+    parser.add_argument("--out", type=Path, help="the file to write (default: model.onnx in the run's folder)")
+    parser.add_argument("--data", help="images to check the file with (default: the run's own)")
+    parser.add_argument("--size", type=int, help="side of the images it will take (default: the model's own)")
+
+
+def run(arguments: Namespace) -> None:
+    """Export, and say where and how exactly."""
+    from holdfast.evaluation.exporting import FORMATS, export
+
+    folder = run_folder(arguments.model)
+    suffix = FORMATS.get(arguments.to, "")
+    if arguments.out is None and folder is None:
+        raise HoldfastError(f"holdfast export needs --out FILE for {arguments.model!r}, which is not a run")
+    out = arguments.out if arguments.out is not None else folder / f"model{suffix}"
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise HoldfastError(f"--out must be a file in a folder that is there, got {str(out)!r}")
+    data = arguments.data or own_data(arguments.model, command="export")
+    difference = export(arguments.model, out, data, to=arguments.to, size=arguments.size)
+    console = Console(soft_wrap=True, highlight=False)
+    size = out.stat().st_size / 1e6
+    console.print(f"written: {out}, {size:.1f} MB; logits differ by at most {difference:.1g}", markup=False)
+    if arguments.to == "onnx":
+        console.print(f"measure it with: holdfast evaluate --model onnx:{out} --data {data}", markup=False)

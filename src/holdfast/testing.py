@@ -1,0 +1,52 @@
+"""Robustness as a test of your own: ``assert_no_worse(model, data, baseline="baseline.json")`` in any pytest file."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.gate import Judged, Rules, judge, passed, read_baseline, read_rules, sides_of
+from holdfast.gate.measuring import measured_like
+from holdfast.gate.output import terminal
+from holdfast.gate.rules import parse_rule
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from holdfast.data import Source
+    from holdfast.records.records import Records
+
+__all__ = ["assert_no_worse"]
+
+
+def assert_no_worse(
+    model: "nn.Module | str | Path",
+    data: "Source | str | Sequence[Source | str] | None" = None,
+    *,
+    baseline: "Path | str | Records",
+    rules: Path | str | Sequence[str] = (),
+    unresolved: str | None = None,
+    margin: float | None = None,
+    **options: Any,
+) -> list[Judged]:
+    """Measure a model as the baseline was measured and fail, with the table of verdicts, if it is worse.
+
+    Args:
+        model: as in :func:`holdfast.evaluate`.
+        data: where the baseline's data are; those that it names, unless given.
+        baseline: a file of ``holdfast gate --save``, a run, a folder of records, or records.
+        rules: a YAML file, or sentences such as ``"fog/5 no worse by more than 2"``; the headline scores unless given.
+        unresolved: whether what these images cannot tell shall ``fail`` (the default) or ``pass``.
+        margin: points that still count as no worse; 0.5 unless given.
+        options: ``out``, ``workers``, ``device`` and ``show`` of :func:`holdfast.evaluate`.
+    """
+    is_file = isinstance(baseline, Path | str) and Path(baseline).is_file()
+    old = read_baseline(Path(str(baseline))) if is_file else sides_of(baseline)
+    asked = read_rules(Path(rules)) if isinstance(rules, Path | str) else Rules(tuple(map(parse_rule, rules)))
+    told: dict[str, Any] = {"unresolved": unresolved, "margin": margin}
+    given = {name: value for name, value in told.items() if value is not None}
+    places = data if data is None or isinstance(data, list | tuple) else [data]
+    answers = judge(measured_like(old, model, data=places, **options), old, replace(asked, **given))
+    if not passed(answers):
+        raise AssertionError(f"the model is not as robust as the baseline\n{terminal(answers)}")
+    return answers

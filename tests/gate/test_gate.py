@@ -1,0 +1,91 @@
+"""The gate as people use it: two runs that were trained and measured, the command line, a test of one's own."""
+
+import json
+import shutil
+from xml.etree import ElementTree
+
+import pytest
+
+from holdfast import evaluate
+from holdfast.cli.main import main
+from holdfast.errors import HoldfastError
+from holdfast.testing import assert_no_worse
+from tests.training.helpers import run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs on the digits: one that has learnt something, one that has hardly begun."""
+    folder = tmp_path_factory.mktemp("runs")
+    learning = {"model": {"kwargs": {"depth": 2}}, "data": {"train_subset": 512}, "optimizer": {"lr": 0.001}}
+    run(folder / "good", train={"epochs": 8}, **learning)
+    run(folder / "poor")
+    for name in ("good", "poor"):
+        evaluate(f"run:{folder / name}", "digits:test", "clean,occlusion-random", limit=150, workers=0, show=False)
+    return folder
+
+
+def test_a_worse_run_shuts_the_gate_and_a_better_one_opens_it(runs, tmp_path, capsys):
+    files = ["--junit", str(tmp_path / "gate.xml"), "--markdown", str(tmp_path / "gate.md")]
+    assert main(["gate", str(runs / "poor"), "--against", str(runs / "good"), *files]) == 1
+    out = capsys.readouterr().out
+    assert "the gate is shut: 2 of 2 rules fail" in out
+    assert "worse" in out
+    assert ElementTree.parse(tmp_path / "gate.xml").getroot().attrib["failures"] == "2"
+    assert "the gate is shut" in (tmp_path / "gate.md").read_text()
+    assert main(["gate", str(runs / "good"), "--against", str(runs / "poor")]) == 0
+    assert main(["gate", str(runs / "good"), "--against", str(runs / "good" / "records"), "--margin", "0"]) == 0
+
+
+def test_a_saved_baseline_stands_for_its_run(runs, tmp_path, capsys):
+    path = tmp_path / "baseline.json"
+    assert main(["gate", str(runs / "good"), "--save", str(path)]) == 0
+    assert "150 images × 2 cells" in capsys.readouterr().out
+    assert path.stat().st_size < 30_000
+    assert main(["gate", str(runs / "good"), "--against", str(path)]) == 0
+    assert main(["gate", str(runs / "poor"), "--against", str(path)]) == 1
+    (tmp_path / "gate.yaml").write_text(
+        "unresolved: pass\nrules:\n  - clean >= 1\n  - occlusion-random no worse by more than 99\n"
+    )
+    assert main(["gate", str(runs / "poor"), "--against", str(path), "--rules", str(tmp_path / "gate.yaml")]) == 0
+
+
+def test_stale_baselines_and_bad_input_end_with_2_and_one_sentence(runs, tmp_path, capsys):
+    stale, empty = tmp_path / "stale", tmp_path / "empty"
+    empty.mkdir()
+    shutil.copytree(runs / "good", stale)
+    (header,) = stale.glob("records/*/evaluation.json")
+    values = json.loads(header.read_text())
+    header.write_text(json.dumps({**values, "versions": {**values["versions"], "holdfast": "0.0.1"}}))
+    good = str(runs / "good")
+    for arguments, sentence in (
+        ([good, "--against", str(stale)], "another version"),
+        ([good, "--against", str(tmp_path / "nowhere")], "is not there"),
+        ([good, "--against", str(header)], "baseline must be"),
+        ([good], "needs --against"),
+        (["--against", good], "needs a run's folder or --model"),
+        ([good, "--against", good, "--unresolved", "perhaps"], "fail or pass"),
+        ([good, "--against", good, "--junit", str(tmp_path / "no" / "x.xml")], "--junit must be a file"),
+        ([str(empty), "--against", good], "must hold records"),
+        ([good, "--against", good, "--rules", good], "rules must be a YAML file"),
+    ):
+        assert main(["gate", *arguments]) == 2, arguments
+        assert sentence in capsys.readouterr().err
+
+
+def test_a_model_is_measured_as_the_baseline_was(runs, tmp_path, capsys):
+    path = tmp_path / "baseline.json"
+    assert main(["gate", str(runs / "good"), "--save", str(path)]) == 0
+    model = f"local-dir:{runs / 'poor'}"
+    assert (
+        main(["gate", "--model", model, "--against", str(path), "--out", str(tmp_path / "new"), "--workers", "0"]) == 1
+    )
+    answers = assert_no_worse(f"local-dir:{runs / 'good'}", baseline=path, margin=0, workers=0, show=False)
+    assert [(answer.rule.name, answer.verdict) for answer in answers] == [
+        ("clean", "no worse"),
+        ("attack/occlusion-random", "no worse"),
+    ]
+    with pytest.raises(AssertionError, match=r"not as robust as the baseline\n(.|\n)*the gate is shut"):
+        assert_no_worse(model, "digits:test", baseline=runs / "good", rules=["clean no worse"], workers=0, show=False)
+    with pytest.raises(HoldfastError, match="another data"):
+        assert_no_worse(model, "digits:train", baseline=path, workers=0, show=False)
