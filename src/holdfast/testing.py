@@ -45,7 +45,7 @@ def assert_no_worse(
     asked = read_rules(Path(rules)) if isinstance(rules, Path | str) else Rules(tuple(map(parse_rule, rules)))
     told: dict[str, Any] = {"unresolved": unresolved, "margin": margin}
     given = {name: value for name, value in told.items() if value is not None}
-    places = data if data is None or isinstance(data, list | tuple) else [data]
+    places: Any = data if data is None or isinstance(data, list | tuple) else [data]
     answers = judge(measured_like(old, model, data=places, **options), old, replace(asked, **given))
     if not passed(answers):
         raise AssertionError(f"the model is not as robust as the baseline\n{terminal(answers)}")
