@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from holdfast import atomic
 from holdfast.data import Source
 from holdfast.errors import HoldfastError, nearest
+from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
 from holdfast.evaluation.protocol import model_input
-from holdfast.evaluation.suites import EvaluationData, open_evaluation_data
 from holdfast.models.onnx_files import METADATA, Described
 from holdfast.models.onnx_model import has_gradient
 from holdfast.models.segmenter import Segmenter
