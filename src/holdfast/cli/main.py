@@ -28,6 +28,7 @@ COMMANDS = {
     "gate": "is a model no worse than the one in production? exit code 0 or 1; JUnit, Markdown, baseline files",
     "report": "compare runs on one page that needs nothing else: scores, intervals, heat maps, training, attention",
     "study": "run a grid of recipes × seeds × suites as far as it is missing; one table, with verdicts",
+    "card": "write a model card for the Hub: results with intervals and definitions, training, figures, limits",
     "export": "write a model as ONNX or .pt2, with a batch of any size, checked on real images",
     "convert": "turn a published checkpoint into a folder that timm loads",
     "corrupt": "write corrupted copies of a folder of images",
