@@ -327,7 +327,7 @@ def test_the_command_line_prints_tables(small_runs, capsys):
         (["nowhere"], "a run must be a folder, but 'nowhere' is not there"),
         (["RUN", "--out", "/proc/nowhere/page.html"], "out must be a file we can write, got '/proc/nowhere/page.html'"),
         (["RUN", "--out", "FOLDER"], "(it is a folder)"),
-        (["RUN", "--format", "pdf"], "format must be one of html, md, csv, latex, robustbench, got 'pdf'"),
+        (["RUN", "--format", "pdf"], "format must be one of html, md, csv, latex, robustbench, site, got 'pdf'"),
         (["RUN", "--names", "a,b"], "names must be one per run, got 2 for 1 runs"),
         (["RUN", "--names", ","], "--names must be names separated by commas"),
         (["RUN", "--data", "digit"], "data must be one of digits in these runs, got 'digit'"),

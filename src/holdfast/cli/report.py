@@ -8,15 +8,17 @@ from rich.console import Console
 
 from holdfast.errors import HoldfastError
 
-DEFAULT = Path("report.html")
+DEFAULT, SITE = Path("report.html"), Path("leaderboard")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast report``."""
     parser.add_argument("runs", nargs="+", help="run folders, or folders of records; the first is the baseline")
-    parser.add_argument("--out", type=Path, help=f"the file to write (default: {DEFAULT}; other formats are printed)")
+    parser.add_argument("--out", type=Path, help=f"what to write (default: {DEFAULT}, or {SITE}; tables are printed)")
     parser.add_argument(
-        "--format", default="html", help="html, or the scores alone as md, csv, latex or robustbench (JSON)"
+        "--format",
+        default="html",
+        help="html, the scores alone as md, csv, latex or robustbench (JSON), or site: a leaderboard as a folder",
     )
     parser.add_argument("--names", help="what to call the runs, separated by commas, instead of their folders' names")
     parser.add_argument("--title", default="", help="the title of the page")
@@ -33,7 +35,7 @@ def run(arguments: Namespace) -> None:
         raise HoldfastError(f"--names must be names separated by commas, got {arguments.names!r}")
     if len(set(names)) < len(names):
         raise HoldfastError(f"--names must differ, got {arguments.names!r}")
-    out = arguments.out or (DEFAULT if arguments.format == "html" else None)
+    out = arguments.out or {"html": DEFAULT, "site": SITE}.get(arguments.format)
     shown = {"title": arguments.title, "data": arguments.data, "suites": arguments.suite}
     text = report(arguments.runs, out=out, format=arguments.format, names=names, **shown)
     if out is None:

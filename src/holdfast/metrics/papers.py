@@ -60,20 +60,21 @@ def of_imagenet(records: Records) -> bool:
 
 def _headline(row: Mapping[str, Any]) -> Printed:
     values = {name: float(row[column]) for column, name in COLUMNS.items() if column in row}
-    return Printed(row["model"], _where(row), _how(row), values)
+    return Printed(row["model"], where(row), how(row), values)
 
 
 def _by_kind(row: Mapping[str, Any], prefix: str, *, mean: str) -> Printed:
     values = {mean: float(row.get("mce", row.get("mean")))}
     values |= {f"{prefix}/{kind}": float(value) for kind, value in row["values"].items()}
-    return Printed(row["model"], _where(row), _how(row), values)
+    return Printed(row["model"], where(row), how(row), values)
 
 
-def _where(row: Mapping[str, Any]) -> str:
+def where(row: Mapping[str, Any]) -> str:
+    """The paper and its table."""
     return f"{row['source']}, {row['table']}"
 
 
-def _how(row: Mapping[str, Any]) -> str:
+def how(row: Mapping[str, Any]) -> str:
     """Training, start, resolution, λ and prediction, as far as the row names them."""
     words = {"trained_with": "trained with {}", "pretrained_on": "from {}", "size": "at {} px", "lambda": "λ = {}"}
     words["view"] = "prediction {}"

@@ -191,13 +191,18 @@ def _short(value: Any) -> str:
 
 
 def described(data: DataSet) -> str:
+    """What these images are, and which models are shown."""
+    return which_images(data) + _which(data)
+
+
+def which_images(data: DataSet) -> str:
     """What these images are, in a sentence."""
     counts = sorted({entry.summary.images for entry in data.entries})
     images = f"{counts[0]} images" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} images"
     corrupted = any(cell.spec.family == "corruption" for entry in data.models for cell in entry.records.cells.values())
     on_the_fly = f"corrupted on the fly, preset {data.preset}" if corrupted else ""
     parts = [images, {"on-the-fly": on_the_fly, "official": "as distributed"}.get(data.protocol, data.protocol)]
-    return ", ".join(part for part in parts if part) + "." + _which(data)
+    return ", ".join(part for part in parts if part) + "."
 
 
 def _which(data: DataSet) -> str:

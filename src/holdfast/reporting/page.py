@@ -31,7 +31,7 @@ from holdfast.reporting.text import clean_name, printable
 
 # what stands below the data sets, in this order; a new section is a file and a row here
 SECTIONS: tuple[Callable[[Sequence[Run]], Section], ...] = (trade_off_section, training_section, analysis_section)
-FORMATS = ("html", "md", "csv", "latex", "robustbench")
+FORMATS = ("html", "md", "csv", "latex", "robustbench", "site")
 SUITE_NAMES = {
     "clean": "clean images",
     "corruption": "corruptions",
@@ -58,7 +58,8 @@ def report(
         runs: run folders, folders of records, or records from :func:`holdfast.evaluate`; the first is what the others
             are compared with.
         out: the file to write.
-        format: ``html``; or the scores alone as ``md``, ``csv``, ``latex`` or ``robustbench`` (JSON).
+        format: ``html``; the scores alone as ``md``, ``csv``, ``latex`` or ``robustbench`` (JSON); or ``site``, a
+            leaderboard: ``out`` is then a folder, and the text that of its first page.
         names: what to call the runs, instead of their folders' names.
         title: of the page.
         data: show these data sets only, by their specs or the beginnings of them; a comma list or a sequence.
@@ -70,10 +71,12 @@ def report(
     shown = {"data": _words(data), "suite": _words(suites)}
     read = chosen(read_runs(given, names=names), data=shown["data"], suites=shown["suite"])
     path = Path(out).expanduser() if out is not None else None
+    options = {"names": ",".join(names), "title": title} | {key: ",".join(value) for key, value in shown.items()}
+    if format == "site":
+        return _site(read, path, title=title, options=options)
     if path is not None:
         check_writable(path)
     if format == "html":
-        options = {"names": ",".join(names), "title": title} | {key: ",".join(value) for key, value in shown.items()}
         text = page(read, title=title, command=own_command(read, path, **options))
     else:
         text = export(read, format=format)
@@ -82,34 +85,58 @@ def report(
     return text
 
 
+def _site(runs: Sequence[Run], out: Path | None, *, title: str, options: dict[str, str]) -> str:
+    from holdfast.reporting.site import write_site
+
+    if out is None:
+        raise HoldfastError("out must name the folder of the site, got none")
+    return write_site(runs, out, title=title, command=own_command(runs, out, format="site", **options))
+
+
 def page(runs: Sequence[Run], *, title: str = "", command: str = "") -> str:
     """The HTML of these runs; ``command`` is what makes the page again."""
-    sets = data_sets(runs)
-    parts = [
-        part_of(data, number=n, title=name) for n, (data, name) in enumerate(zip(sets, _titles(sets), strict=True))
-    ]
+    return _page(runs, data_sets(runs), title=title, command=command)
+
+
+def model_page(run: Run, sets: Sequence[DataSet]) -> str:
+    """The page of one model of a leaderboard, from data sets that hold more models."""
+    own = [replace(data, entries=[entry for entry in data.entries if entry.number == run.number]) for data in sets]
+    return _page([run], [data for data in own if data.entries], title=run.name, back="../index.html")
+
+
+def _page(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str, command: str = "", back: str = "") -> str:
+    parts = [part_of(data, number=n, title=name) for n, (data, name) in enumerate(zip(sets, titles(sets), strict=True))]
     made = [section(runs) for section in SECTIONS]
     sections, problems = [each for each in made if each.filled], [line for each in made for line in each.problems]
     shown = clean_name(title) or "How well they hold: " + _listed([run.name for run in runs])
     contents = [(part.anchor, part.title) for part in parts] + [(part.anchor, part.title) for part in sections]
-    return _template().render(
+    return rendered(
+        "page.html.j2",
         title=shown,
         lead=lead(runs, sets),
+        back=back,
         models=[named(run) for run in runs],
-        many=MANY,
-        suites=SUITE_NAMES,
-        script=Markup(script()),
-        script_hash=script_hash(),
         contents=[*contents, ("reproduce", "Reproduce it"), ("meanings", "Definitions")],
         sentences=[sentence for part in parts for sentence in part.sentences],
         notes=[*unmeasured(runs), *idle(runs), *problems],
         parts=parts,
         sections=sections,
         origins=[origin(run) for run in runs],
-        own_command=command or own_command(runs, None),
+        own_command="" if back else command or own_command(runs, None),
         meanings=meanings(sets),
+    )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page from its template, with what all pages share."""
+    return _template(template).render(
+        many=MANY,
+        suites=SUITE_NAMES,
+        script=Markup(script()),
+        script_hash=script_hash(),
         version=__version__,
         date=datetime.date.today().isoformat(),
+        **values,
     )
 
 
@@ -174,17 +201,17 @@ def _words(given: str | Sequence[str]) -> list[str]:
     return [word.strip() for word in words if word.strip()]
 
 
-def _titles(sets: Sequence[DataSet]) -> list[str]:
+def titles(sets: Sequence[DataSet]) -> list[str]:
     """Names of the data sets, with as much as tells them apart."""
-    titles = [data.spec for data in sets]
+    names = [data.spec for data in sets]
     for more in (
         lambda d: f", {d.baseline.summary.images} images",
         lambda d: f", {d.protocol}",
         lambda d: f" [{d.fingerprint[:8]}]",
     ):
-        twice = {title for title in titles if titles.count(title) > 1}
-        titles = [title + more(data) if title in twice else title for title, data in zip(titles, sets, strict=True)]
-    return titles
+        twice = {name for name in names if names.count(name) > 1}
+        names = [name + more(data) if name in twice else name for name, data in zip(names, sets, strict=True)]
+    return names
 
 
 def _listed(names: Sequence[str], *, most: int = 4) -> str:
@@ -196,7 +223,7 @@ def _printable(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _template() -> Any:
+def _template(name: str) -> Any:
     environment = Environment(
         loader=PackageLoader("holdfast.reporting"),
         autoescape=True,
@@ -205,4 +232,4 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)

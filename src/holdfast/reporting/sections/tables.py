@@ -60,6 +60,12 @@ def more_table(data: DataSet) -> Table:
     return _score_table(data, [s for s in scores if not is_headline(s, data.task) and not s.table])
 
 
+def all_table(data: DataSet) -> Table:
+    """All scores that are not of a single kind, those of the first table first."""
+    scores = [score for score in _all_scores(data) if is_headline(score, data.task) or not score.table]
+    return _score_table(data, sorted(scores, key=lambda score: not is_headline(score, data.task)))
+
+
 def is_headline(score: Score, task: str) -> bool:
     """Whether a score belongs to the first table: what everybody asks for first, other sets, attacks."""
     asked = score.headline or score.name.removesuffix("_partial") in task_named(task).headline

@@ -126,10 +126,12 @@
     models.forEach(([number, name]) => runsOf.set(name, [...(runsOf.get(name) ?? []), number]));
     const suites = new Map(all("main th[data-suite]").map((head) => [head.dataset.suite, head.dataset.suiteName ?? head.dataset.suite]));
     const columns = new Map(all("main th[data-column]").map((head) => [head.dataset.column, (head.querySelector("abbr") ?? head).textContent.trim()]));
+    all("main th[data-off]").forEach((head) => choice.column.add(head.dataset.column));
     if (models.length > 1) place.append(boxes("run", "Models", models));
     if (columns.size > 1) place.append(boxes("column", "Columns", [...columns]));
     else if (suites.size > 1) place.append(boxes("suite", "Suites", [...suites]));
     place.hidden = !place.children.length;
+    if (choice.column.size) apply();
   };
 
   /* values: of the nearest point of a curve, of a square of a heat map */
