@@ -125,4 +125,6 @@ def test_segmentation_and_detection_have_gates_of_their_own(tmp_path):
         answers = {a.rule.name: a for a in judge(sides_of(bad), read_baseline(tmp_path / "b.json"), Rules())}
         assert answers[name].verdict == "worse"
         assert not answers[name].passed
+        assert answers[name].interval.low < answers[name].interval.value < answers[name].interval.high < 0
+        assert answers[name].reason == ""
         assert all(answer.passed for answer in judge(sides_of(good), read_baseline(tmp_path / "b.json"), Rules()))

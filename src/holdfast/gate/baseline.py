@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
-from holdfast.gate.sides import Side
+from holdfast.gate.sides import DRAWS, Side
 
 FORMAT = 1
 LARGEST = 2**28  # bytes of a file that is opened at all
@@ -73,6 +73,7 @@ def _plain(side: Side) -> dict[str, Any]:
         "columns": {name: column for name, column in packed.items() if column is not None},
         "left_out": [*side.left_out, *(name for name, column in packed.items() if column is None)],
         "unfinished": list(side.unfinished),
+        "draws": {name: _text(np.asarray(values, np.float64)) for name, values in side.draws.items()},
     }
 
 
@@ -89,6 +90,7 @@ def _side(told: Mapping[str, Any]) -> Side:
         str(told["digest"]),
         left_out=tuple(told["left_out"]),
         unfinished=tuple(told["unfinished"]),
+        draws={name: _array(text, DRAWS, np.float64) for name, text in told["draws"].items()},
     )
 
 

@@ -40,6 +40,7 @@ class Pair:
         cells: the cells that both have, made by the same definition.
         unlike: cells that both have, made by different definitions.
         columns: what both average over these images, new and old.
+        draws: of scores of a whole set, what they are of the same drawn images; none where the images differ.
     """
 
     new: Side
@@ -48,6 +49,7 @@ class Pair:
     cells: tuple[str, ...]
     unlike: tuple[str, ...]
     columns: tuple[Columns, Columns]
+    draws: tuple[Columns, Columns]
 
 
 def matched(new: Sequence[Side], old: Sequence[Side]) -> list[Pair]:
@@ -117,7 +119,8 @@ def paired(new: Side, old: Side) -> Pair:
         {name: side.columns[name][np.searchsorted(names, ids)] for name in shared}
         for side, names in ((new, ours), (old, theirs))
     ]
-    return Pair(new, old, ids, alike, unlike, (sides[0], sides[1]))
+    draws: tuple[Columns, Columns] = (new.draws, old.draws) if new.missing == old.missing else ({}, {})
+    return Pair(new, old, ids, alike, unlike, (sides[0], sides[1]), draws)
 
 
 def _ids(old: Side, new: Side) -> NDArray[np.str_]:
