@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.corruptions import corrupt
     from holdfast.evaluation.evaluate import evaluate
     from holdfast.evaluation.options import Compute, Protocol
+    from holdfast.evaluation.predict import predict
     from holdfast.metrics import compare
     from holdfast.model_names import list_models
     from holdfast.models import create_model
@@ -42,6 +43,7 @@ _HOME = {
     "list_models": "holdfast.model_names",
     "load_checkpoint": "holdfast.models.checkpoints",
     "load_records": "holdfast.records",
+    "predict": "holdfast.evaluation.predict",
     "report": "holdfast.reporting.page",
     "segmenter": "holdfast.models.segmenter",
     "slide": "holdfast.models.windows",
@@ -80,6 +82,7 @@ __all__ = [
     "list_models",
     "load_checkpoint",
     "load_records",
+    "predict",
     "report",
     "segmenter",
     "slide",

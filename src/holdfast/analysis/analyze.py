@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 from holdfast import atomic
 from holdfast.analysis.plugin import Tick
@@ -31,6 +32,7 @@ from holdfast.models.fingerprint import model_fingerprint
 from holdfast.models.specs import LoadedModel, load_model
 from holdfast.names import chosen_names
 from holdfast.own_code import plugins_told
+from holdfast.progress_line import ProgressLine
 from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint
 from holdfast.records.fingerprints import versions as library_versions
 from holdfast.tasks import task_of
@@ -60,7 +62,7 @@ class Analysed:
 @torch.no_grad()
 def analyze(
     model: nn.Module | str | Path,
-    data: Source | str,
+    data: Source | Dataset[Any] | DataLoader[Any] | Sequence[Any] | str,
     analyses: str | Sequence[str] | None = None,
     *,
     settings: Settings | None = None,
@@ -111,7 +113,9 @@ def analyze(
     if size is not None and not isinstance(model, nn.Module):
         _set_size(loaded.model, size)
     wanted = model_input(loaded.model, size=size)
-    steps = preprocessing(preset or ("any" if size else choose_preset(source, wanted)), wanted)
+    steps = preprocessing(
+        preset or ("any" if size else choose_preset(source, wanted)), wanted, prepared=getattr(source, "prepared", None)
+    )
     where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
     with undisturbed(loaded.model) as quiet, torch.no_grad():
         judge = Judge(quiet, steps=steps, device=where, amp="no")
@@ -186,18 +190,11 @@ def _kept(path: Path, header: dict[str, Any]) -> Result | None:
 
 @contextmanager
 def _progress(name: str, total: int, *, show: bool | None) -> Iterator[Tick]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    hidden = not (console.is_terminal if show is None else show)
-    columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=hidden, transient=True) as progress:
-        task = progress.add_task(name, total=total)
-        yield lambda count: progress.advance(task, count)
+    with ProgressLine(name, total=total, unit="images", show=show, header=f"analysing: {name}") as line:
+        yield line.advance
 
 
-def _open(data: Source | str, limit: int | None) -> tuple[EvaluationData, Source]:
+def _open(data: Any, limit: int | None) -> tuple[EvaluationData, Source]:
     opened = open_evaluation_data(data, limit=limit)
     if opened.source is None:
         raise HoldfastError(f"data must be pictures that can be corrupted, got the stored set {opened.spec!r}")

@@ -100,6 +100,7 @@ def _analyses(arguments: Namespace, console: "Console") -> Iterator[Stored]:
             batch_size=arguments.batch_size,
             device=arguments.device,
             fresh=arguments.fresh,
+            show=True,
         )
         for name, why in analysis.skipped.items():
             console.print(f"{label}: {name} is left out: {why}", markup=False)

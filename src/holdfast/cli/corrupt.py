@@ -12,8 +12,6 @@ from jsonargparse import ArgumentParser
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from holdfast.corruptions.folders import Outcome
 
 
@@ -39,6 +37,7 @@ def run(arguments: Namespace) -> int:
     """Corrupt the folder, show progress, list at the end what could not be read."""
     from holdfast.corruptions.catalog import preset_of, select
     from holdfast.corruptions.folders import KindAtSeverity, Settings, corrupt_folder, find_images
+    from holdfast.progress_line import ProgressLine
 
     severities = parse_severities(arguments.severity)
     cells = [KindAtSeverity(kind, severity) for kind in select(arguments.kinds) for severity in severities]
@@ -49,11 +48,11 @@ def run(arguments: Namespace) -> int:
         raise HoldfastError(f"workers: expected 1 or more, got {arguments.workers}")
     workers = arguments.workers or os.cpu_count() or 1
     total = len(find_images(source)) * len(cells)
-    with _progress() as progress:
-        task = progress.add_task("corrupting", total=total)
+    header = f"corrupting {source} into {target}: {total // len(cells)} images × {len(cells)} cells"
+    with ProgressLine("corrupting", total=total, unit="images", show=True, header=header) as line:
 
         def advance(_outcome: "Outcome") -> None:
-            progress.advance(task, len(cells))
+            line.advance(len(cells))
 
         outcomes = corrupt_folder(source, target, cells=cells, settings=settings, workers=workers, on_outcome=advance)
     return _report(outcomes, target, exif=arguments.exif)
@@ -78,15 +77,6 @@ def parse_format(text: str) -> int | None:
     if not match or not 1 <= int(match[1] or 85) <= 100:
         raise HoldfastError(f"format: expected png or jpeg:QUALITY with a quality from 1 to 100, got {text!r}")
     return int(match[1] or 85)
-
-
-def _progress() -> "Progress":
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _report(outcomes: "list[Outcome]", target: Path, *, exif: str) -> int:

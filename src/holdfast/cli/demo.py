@@ -107,7 +107,7 @@ def train_one(recipe: str, folder: Path, effort: Effort, console: Console) -> in
         console.print("  trained already")
         return 0
     console.print(f"  training: {recipe}, {effort.epochs} epochs")
-    return train(complete, out=folder, resume=True).stopped_by
+    return train(complete, out=folder, resume=True, show=True).stopped_by
 
 
 def _measure(folder: Path, effort: Effort, console: Console) -> "Records":

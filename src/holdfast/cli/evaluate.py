@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
 from holdfast.cli.run_folders import model_file_name, own_data, run_folder
 from holdfast.errors import HoldfastError
 
@@ -90,16 +89,12 @@ def run(arguments: Namespace) -> int:
     model = _model(arguments)
     data = arguments.data or [_own_data(model, console)]
     given: dict[str, Any] = {name: getattr(arguments, name) for name in ("limit", "seed", "device", "workers", "fresh")}
-    given |= {"protocol": _options(Protocol, arguments), "compute": _options(Compute, arguments)}
+    given |= {"show": True, "protocol": _options(Protocol, arguments), "compute": _options(Compute, arguments)}
     if arguments.predictions is not None:
         return _predict(model, data, arguments, console)
     out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
-    try:
-        served = assign(_suites(arguments), data)
-        records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
-    except KeyboardInterrupt as stop:
-        console.print("stopped; the same command goes on where it was")
-        return EXIT_SIGNAL + stopped_by(stop)
+    served = assign(_suites(arguments), data)
+    records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
     if first:
         _show(records, console)
     return 0

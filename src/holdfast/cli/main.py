@@ -30,10 +30,14 @@ COMMANDS = {
     "study": "run a grid of recipes × seeds × suites as far as it is missing; one table, with verdicts",
     "card": "write a model card for the Hub: results with intervals and definitions, training, figures, limits",
     "export": "write a model as ONNX or .pt2, with a batch of any size, checked on real images",
+    "predict": "say what a model sees in your images",
+    "runs": "list the runs in a folder: how far they are, what they scored",
     "convert": "turn a published checkpoint into a folder that timm loads",
     "corrupt": "write corrupted copies of a folder of images",
     "demo": "train, measure, analyse and compare three models on embedded images, and write the report",
 }
+
+GOES_ON = ("evaluate", "analyze", "corrupt", "study", "demo")  # after Ctrl-C, SIGTERM or a crash; train says how
 
 
 def build_parser(command: str | None = None) -> jsonargparse.ArgumentParser:
@@ -76,8 +80,9 @@ def _guarded(argv: list[str]) -> int:
         return _run(argv)
     except (HoldfastError, jsonargparse.ArgumentError) as error:
         return _refused(str(error))
-    except KeyboardInterrupt as stop:  # a command that can go on later says so itself
-        print("holdfast: stopped", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        way_on = "; the same command goes on where it was" if argv and argv[0] in GOES_ON else ""
+        print(f"holdfast: stopped{way_on}", file=sys.stderr)
         return EXIT_SIGNAL + stopped_by(stop)
     except SystemExit as leaving:  # argparse leaves this way after --help
         return int(leaving.code or EXIT_OK)
@@ -114,7 +119,8 @@ def _run(argv: list[str]) -> int:
             f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_known()}'}"
         )
     parser = build_parser(command)
-    arguments = parser.parse_args(_known_options(parser, rest))
+    prepared = getattr(_module(command), "prepared", list)  # of commands whose arguments are more than options
+    arguments = parser.parse_args(_known_options(parser, prepared(rest)))
     return int(_module(command).run(arguments) or EXIT_OK)
 
 

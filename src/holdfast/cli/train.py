@@ -1,11 +1,13 @@
 """``holdfast train``: a shipped recipe by name, or a YAML file; every value can be overridden."""
 
+import json
 import os
 import signal
+import typing
 from argparse import SUPPRESS, Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import docstring_parser
 from jsonargparse import ArgumentParser
@@ -14,8 +16,13 @@ from rich.console import Console
 from holdfast import older_recipes
 from holdfast.cli.exit_codes import EXIT_SIGNAL
 from holdfast.errors import HoldfastError
+from holdfast.names import chosen_names
 from holdfast.training import recipe as recipes
-from holdfast.training.recipe_files import leaves
+from holdfast.training.recipe_files import leaves, merge
+from holdfast.yaml_files import read_yaml
+
+if TYPE_CHECKING:
+    from holdfast.training.loop import Result
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -24,6 +31,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="the run's folder (default: runs/RECIPE)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out, if there is one")
     parser.add_argument("--init", help="fine-tune: timm:NAME, a weight file, or run:DIR (short for --model.init)")
+    parser.add_argument(
+        "--method",
+        help="a comma list of robust terms with their defaults, such as afat,adl (`holdfast list methods`): short for "
+        "--objective.name=robust --objective.options",
+    )
     parser.add_argument("--compile", action="store_true", help="compile the model (short for --train.compile=true)")
     parser.add_argument(
         "--skip-bad", action="store_true", help="go on without unreadable images (--data.skip_bad=true)"
@@ -52,14 +64,23 @@ def run(arguments: Namespace) -> int:
 
     recipe, out = _recipe_and_folder(arguments)
     console = Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0", soft_wrap=True)
-    result = train(recipe, out=out, overrides=_overrides(arguments), resume=arguments.resume)
+    result = train(recipe, out=out, overrides=_overrides(arguments), resume=arguments.resume, show=True)
     if result.stopped_by:
         name = signal.Signals(result.stopped_by).name
         console.print(f"stopped by {name} after step {result.step}; go on with: holdfast train --out {out} --resume")
         return EXIT_SIGNAL + result.stopped_by
-    score = f", best validation score {result.best:.2f} %" if result.best is not None else ""
-    console.print(f"finished after {result.step} steps{score}: {out}", highlight=False)
+    console.print(f"finished after {result.step} steps{_scored(result)}: {out}", highlight=False)
     return 0
+
+
+def _scored(result: "Result") -> str:
+    """What the exported weights scored in the last validation, and the best ones where those are others."""
+    if result.accuracy is None:
+        return ""
+    told = f"; the exported weights scored {result.accuracy:.2f} % in validation"
+    if result.best is not None and result.best > result.accuracy:
+        told += f", the best {result.best:.2f} % (--checkpoint best)"
+    return told
 
 
 def _recipe_and_folder(arguments: Namespace) -> tuple[str | Path, Path]:
@@ -84,6 +105,8 @@ def recipe_values(arguments: Namespace) -> dict[str, Any]:
 def _overrides(arguments: Namespace) -> dict[str, Any]:
     """The recipe values that were given, also those with a short form."""
     given = recipe_values(arguments)
+    if arguments.method:
+        given["objective"] = _method(arguments.method, given.get("objective", {}))
     for flag, section, key in (
         ("init", "model", "init"),
         ("compile", "train", "compile"),
@@ -93,6 +116,41 @@ def _overrides(arguments: Namespace) -> dict[str, Any]:
         if value:
             given.setdefault(section, {})[key] = value
     return given
+
+
+def prepared(argv: list[str]) -> list[str]:
+    """The arguments with paths into dictionaries, ``--objective.options.afat.weight=0.1``, gathered by dictionary."""
+    dictionaries = [path for path, kind, _ in leaves() if typing.get_origin(kind) is dict or kind is dict]
+    gathered: dict[str, dict[str, Any]] = {}
+    rest = []
+    words = iter(argv)
+    for word in words:
+        option, sign, value = word.partition("=")
+        home = next((path for path in dictionaries if option.startswith(f"--{path}.")), None)
+        whole = next((path for path in dictionaries if option == f"--{path}"), None)
+        if home is None and whole is None:
+            rest.append(word)
+            continue
+        text = value if sign else next(words, "")
+        values = read_yaml(text, name=option)
+        keys = option.removeprefix(f"--{home}.").split(".") if home else []
+        for key in reversed(keys):
+            values = {key: values}
+        path = str(home or whole)
+        if not isinstance(values, dict):
+            raise HoldfastError(f"--{path} must hold keys and values, got {text!r}")
+        gathered[path] = merge(gathered.get(path, {}), values)
+    return [*rest, *(f"--{path}={json.dumps(values)}" for path, values in gathered.items())]
+
+
+def _method(text: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    from holdfast.methods import TERMS
+
+    names = chosen_names(text, TERMS, one="method", several="--method")
+    if "distillation" in names and not (given.get("options") or {}).get("distillation"):
+        raise HoldfastError("--method distillation needs a teacher: --objective.options.distillation.teacher=run:DIR")
+    defaults: dict[str, Any] = {name: 0.5 if name == "noise2net_share" else {} for name in names}
+    return {**given, "name": "robust", "options": merge(defaults, given.get("options") or {})}
 
 
 def _nested(value: Any) -> Any:

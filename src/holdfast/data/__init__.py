@@ -3,6 +3,8 @@
 ``open_official("imagenet-c:DIR")`` finds the cells of the official test sets.
 """
 
+from typing import Any
+
 from holdfast.data.combine import Joined, Subset, stratified_subset, turned_images
 from holdfast.data.source import ArraySource, Source, UnreadableImage, check_known_classes, check_same_classes
 from holdfast.data.specs import SOURCES, open_data
@@ -20,9 +22,18 @@ __all__ = [
     "UnreadableImage",
     "check_known_classes",
     "check_same_classes",
+    "from_torch",
     "is_official",
     "open_data",
     "open_official",
     "stratified_subset",
     "turned_images",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "from_torch":  # the only part of this package that needs torch
+        from holdfast.data.tensors import from_torch
+
+        return from_torch
+    raise AttributeError(f"module 'holdfast.data' has no attribute {name!r}")

@@ -120,7 +120,7 @@ def _shares(counts: np.ndarray, wanted: int) -> np.ndarray:
 
 def _of_parts(whole: Any, name: str, inner: str) -> Any:
     """What a combination has from what it is made of: its task, and how its images are prepared."""
-    if name in ("task", "box", "numbers", "category_ids") and inner in whole.__dict__:
+    if name in ("task", "box", "numbers", "category_ids", "prepared") and inner in whole.__dict__:
         made_of = whole.__dict__[inner]
         return getattr(made_of[0] if isinstance(made_of, tuple) else made_of, name)
     raise AttributeError(f"{type(whole).__name__!r} object has no attribute {name!r}")

@@ -16,6 +16,8 @@ from holdfast.data.coco import open_coco
 from holdfast.data.combine import Joined, Subset
 from holdfast.data.digits import open_digits
 from holdfast.data.folders import open_folder
+from holdfast.data.given import NAME as GIVEN_NAME
+from holdfast.data.given import open_given
 from holdfast.data.masks import open_masks
 from holdfast.data.scene_objects import open_scene_objects
 from holdfast.data.scenes import open_scenes
@@ -101,6 +103,8 @@ def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:
         whole = _open_one(stretch["spec"], split=split, download=download, exif=exif)
         return _stretch(whole, stretch, spec=spec)
     name, _, rest = spec.partition(":")
+    if name == GIVEN_NAME:
+        return open_given(spec)
     if name not in SOURCES:
         if is_official(spec):
             raise HoldfastError(f"data {spec!r} is an official test set: evaluate a model on it, with its own suite")

@@ -1,6 +1,7 @@
 """``holdfast.evaluate``: any model, any data, any suites, and records that never have to be computed twice."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 from holdfast import atomic
 from holdfast.attacks import Occlusion
@@ -40,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 def evaluate(
     model: nn.Module | str | Path,
-    data: Source | str,
+    data: Source | Dataset[Any] | DataLoader[Any] | Sequence[Any] | str,
     suites: str | Callable[..., Any] | Sequence[Any] = "clean",
     *,
     out: Path | str | None = None,
@@ -61,7 +63,8 @@ def evaluate(
     Args:
         model: a module, or ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``,
             ``onnx:FILE``, ``hf:DIR``.
-        data: a spec such as ``digits``, ``folder:DIR``, ``imagenet-c:DIR``, or a source.
+        data: a spec such as ``digits``, ``folder:DIR``, ``imagenet-c:DIR``, a source, or what
+            :func:`holdfast.data.from_torch` takes: a Dataset, a DataLoader, tensors (x, y).
         suites: names of suites as in ``holdfast list suites``, in a comma list; an attack with settings such as
             ``pgd:eps=1/255|4/255,steps=20``; an attack object, or a function ``attack(model, images, labels)``; or a
             sequence of all these.
@@ -78,7 +81,7 @@ def evaluate(
     protocol, compute = protocol or Protocol(), compute or Compute()
     names = parse_suites(suites)
     check_workers(workers)
-    opened = open_evaluation_data(data, limit=limit, exif=protocol.exif)
+    opened = open_evaluation_data(data, limit=limit, exif=protocol.exif, mean=protocol.mean, std=protocol.std)
     check_suites(names, opened)
     check_examples(opened.task, compute.keep_examples)
     loaded = load_model(model)
@@ -177,10 +180,19 @@ def _measure(errand: _Errand, processes: Processes, *, fresh: bool, show: bool |
     processes.meet()
     total = sum(len(plan.rows(shard, work.shard_size)) for shard, _ in mine)
     imagenet = plan.classes == 1000 and errand.steps.preset == "imagenet"
-    with Live(total=total, imagenet=imagenet, show=show if processes.first else False) as live:
+    suites = {cell.name: str(cell.definition.get("suite", cell.name)) for cell in plan.cells}
+    pending = Counter(suites[plan.cells[cell].name] for _, cell in keys) if processes.count == 1 else {}
+    with Live(
+        total=total,
+        imagenet=imagenet,
+        show=show if processes.first else False,
+        header=_told(errand),
+        suites=suites,
+        pending=pending,
+    ) as live:
         done = finished_units(work, errand.judge.views, repair=processes.first, watcher=live)
         processes.meet()  # damaged files are set aside before anybody writes
-        live.looked_at(sum(len(plan.rows(shard, work.shard_size)) for shard, cell in mine if (shard, cell) in done))
+        live.found(sum(len(plan.rows(shard, work.shard_size)) for shard, cell in mine if (shard, cell) in done))
         todo = [key for key in mine if key not in done]
         corruptors = _fitted(errand, todo, processes)
         if todo:
@@ -196,6 +208,13 @@ def _measure(errand: _Errand, processes: Processes, *, fresh: bool, show: bool |
         shown = ", ".join(plan.missing[:5]) + (" …" if len(plan.missing) > 5 else "")
         logger.warning("the result is partial: %d cells are missing in the stored set: %s", len(plan.missing), shown)
     return records
+
+
+def _told(errand: _Errand) -> str:
+    """What is measured, for output that nobody watches."""
+    plan, header = errand.work.plan, errand.header
+    counts = f"{len(plan.ids)} images × {len(plan.cells)} cells"
+    return f"evaluating {header['model']} on {header['data']}: {counts}, on {errand.judge.device}"
 
 
 def _fitted(errand: _Errand, todo: Sequence[Key], processes: Processes) -> dict[str, Corruptor]:

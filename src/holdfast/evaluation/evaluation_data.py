@@ -1,6 +1,7 @@
 """What is evaluated on: a source of pictures, or a stored set."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 from holdfast.data import Source, Subset, open_data
 from holdfast.data.stored import OfficialSet, check_imagenet_order, is_official, open_official
+from holdfast.data.tensors import as_source
 from holdfast.evaluation.cells import limited
 from holdfast.names import file_name
 from holdfast.tasks import Task, task_of
@@ -48,11 +50,19 @@ class EvaluationData:
         return (self.stored.made or OFFICIAL) if self.stored is not None else ON_THE_FLY
 
 
-def open_evaluation_data(data: Source | str, *, limit: int | None = None, exif: str = "ignore") -> EvaluationData:
-    """Open a data spec, or take a source as it is; of data with several splits the test split, unless it says."""
+def open_evaluation_data(
+    data: Any,
+    *,
+    limit: int | None = None,
+    exif: str = "ignore",
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> EvaluationData:
+    """Open a data spec, or take what was handed over; of data with several splits the test split, unless it says."""
     if not isinstance(data, str):
-        name = str(getattr(data, "name", type(data).__name__))
-        return EvaluationData(name, _slug(name), source=_first(data, limit))
+        source = as_source(data, mean=mean, std=std)
+        name = str(getattr(source, "name", type(source).__name__))
+        return EvaluationData(name, _slug(name), source=_first(source, limit))
     if is_official(data):
         return EvaluationData(data, _slug(data), stored=open_official(data))
     source = open_data(data, split="test", exif=exif)

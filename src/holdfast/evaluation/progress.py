@@ -1,13 +1,12 @@
 """What a person at a terminal sees while an evaluation runs: how far it is, how long it will take, how it looks."""
 
 import time
+from collections.abc import Mapping
 from types import TracebackType
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.corruptions.catalog import SEVERITIES, STANDARD
 from holdfast.metrics.corruption import Values, corruption_errors, mean_corruption_accuracy, mean_corruption_error
+from holdfast.progress_line import ProgressLine
 from holdfast.records.cells import CLEAN, CellSpec, corruption_cell
 
 REFRESH = 0.1  # seconds between two lines of scores
@@ -58,41 +57,55 @@ class Tally:
 
 
 class Live:
-    """A progress line on stderr; silent unless that is a terminal."""
+    """How far an evaluation is: a bar on a terminal, lines where output is piped and wanted.
 
-    def __init__(self, *, total: int, imagenet: bool, show: bool | None) -> None:
-        console = Console(stderr=True)
+    ``pending`` says how many units every suite still has, and ``suites`` which suite a cell belongs to.
+    """
+
+    def __init__(
+        self,
+        *,
+        total: int,
+        imagenet: bool,
+        show: bool | None,
+        header: str = "",
+        suites: Mapping[str, str] | None = None,
+        pending: Mapping[str, int] | None = None,
+    ) -> None:
         self.tally, self._imagenet = Tally(), imagenet
-        shown = self._shown = console.is_terminal if show is None else show
-        self._told = 0.0
-        self._progress = Progress(
-            TextColumn("{task.fields[cell]:<20}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[scores]}"),
-            console=console,
-            disable=not shown,
-            transient=True,
-        )
-        self._task = self._progress.add_task("", total=total, cell="", scores="")
+        self._line = ProgressLine("evaluating", total=total, unit="images", show=show, header=header)
+        self._suites, self._pending, self._told = suites or {}, dict(pending or {}), 0.0
 
     def __enter__(self) -> "Live":
-        self._progress.start()
+        self._line.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        self._line.__exit__(kind, error, trace)
+
+    def found(self, count: int) -> None:
+        """So many images were looked at before."""
+        self._line.begin_at(count)
 
     def looked_at(self, count: int) -> None:
         """So many more images were looked at."""
-        self._progress.advance(self._task, count)
+        self._line.advance(count)
 
     def measured(self, cell: CellSpec, *, right: float, count: int) -> None:
         """A unit of a cell is on disk."""
         self.tally.add(cell, right=right, count=count)
-        if self._shown and time.monotonic() - self._told > REFRESH:  # a finished evaluation tells of thousands at once
-            self._progress.update(self._task, cell=cell.name, scores=self.tally.line(imagenet=self._imagenet))
-            self._told = time.monotonic()
+        if self._line.shown and time.monotonic() - self._told > REFRESH:  # a finished evaluation tells of thousands
+            self._show(cell)
+        suite = self._suites.get(cell.name, "")
+        if suite in self._pending:
+            self._pending[suite] -= 1
+            if not self._pending[suite] and self._line.lines:
+                self._show(cell)
+                self._line.say(f"suite {suite} is done: {self._line.line()}")
+
+    def _show(self, cell: CellSpec) -> None:
+        self._line.advance(0, name=cell.name)
+        self._line.figures([word for word in self.tally.line(imagenet=self._imagenet).split(", ") if word])
+        self._told = time.monotonic()

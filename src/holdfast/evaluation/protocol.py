@@ -172,7 +172,14 @@ def check_side(size: int | tuple[int, ...]) -> None:
 
 
 def choose_preset(images: Any, wanted: ModelInput) -> str:
-    """The protocol that fits: by the images if all of a first few are 32×32 or 64×64, else by the model's size."""
+    """The protocol that fits: by the images if all of a first few are 32×32 or 64×64, else by the model's size.
+
+    Images that come prepared, all of one size, stay as they are.
+    """
+    if getattr(images, "prepared", None) is not None:
+        return {(32, 32): "cifar", (64, 64): "tiny", (224, 224): "imagenet", (299, 299): "inception"}.get(
+            tuple(images.prepared), "any"
+        )
     sizes = _first_sizes(images)
     if sizes in ({(32, 32)}, {(64, 64)}):
         return "cifar" if sizes == {(32, 32)} else "tiny"
@@ -182,11 +189,17 @@ def choose_preset(images: Any, wanted: ModelInput) -> str:
     return "cifar" if side <= 48 else "tiny" if side <= 96 else "imagenet"
 
 
-def preprocessing(preset: str, wanted: ModelInput, *, stored_jpeg: bool = False) -> Preprocessing:
-    """All steps for a protocol and a model."""
+def preprocessing(
+    preset: str,
+    wanted: ModelInput,
+    *,
+    stored_jpeg: bool = False,
+    prepared: tuple[int, int] | None = None,
+) -> Preprocessing:
+    """All steps for a protocol and a model; ``prepared`` is the size of images where the model does not say its own."""
     side = preset_of(preset).side or 224
     return Preprocessing(
-        preset, wanted.size or (side, side), wanted.mean, wanted.std, wanted.interpolation, stored_jpeg
+        preset, wanted.size or prepared or (side, side), wanted.mean, wanted.std, wanted.interpolation, stored_jpeg
     )
 
 

@@ -41,6 +41,16 @@ RIGHT, TOP_FIVE = "right", "top_five"  # the latter: the five best classes of ev
 MEASURE = Measure("accuracy", "top-1 accuracy", "mCA", lambda means, cell: means[column(cell, RIGHT)])
 
 
+def class_names(count: int) -> Sequence[str]:
+    """Names for classes that nobody named: ImageNet's where there are as many, else their numbers."""
+    if count == IMAGENET:
+        from timm.data import ImageNetInfo
+
+        info = ImageNetInfo()
+        return [info.index_to_description(number) for number in range(count)]
+    return [str(number) for number in range(count)]
+
+
 class Classification:
     """One class per image; a model answers with logits, (images, classes)."""
 
@@ -74,7 +84,10 @@ class Classification:
         """The published protocol that fits: crop, corrupt, then the model's size."""
         from holdfast.evaluation.protocol import choose_preset, preprocessing
 
-        return preprocessing(preset or choose_preset(source, wanted), wanted, stored_jpeg=stored_jpeg)
+        prepared = getattr(source, "prepared", None)
+        return preprocessing(
+            preset or choose_preset(source, wanted), wanted, stored_jpeg=stored_jpeg, prepared=prepared
+        )
 
     # a model's answers
 
@@ -113,6 +126,13 @@ class Classification:
                 shape = (len(labels), repeats) if repeats is not None else (len(labels),)
                 arrays[field_name(view, name)] = array.reshape(*shape, *array.shape[1:])
         return arrays
+
+    def answer(self, output: "Tensor", *, classes: Sequence[str] | None, top: int) -> list[dict[str, Any]]:
+        """The best classes of one image with their probabilities, for ``holdfast predict``."""
+        found = output.float().softmax(dim=-1).topk(min(top, len(output)))
+        names = classes or class_names(len(output))
+        pairs = zip(found.indices.tolist(), found.values.tolist(), strict=True)
+        return [{"class": names[number], "probability": value} for number, value in pairs]
 
     @property
     def goal(self) -> "Goal":

@@ -9,12 +9,11 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
+from holdfast.progress_line import ProgressLine
 
 
 class Meter:
@@ -61,35 +60,28 @@ class Meter:
 class Journal:
     """Writes on the main process only; elsewhere it is silent."""
 
-    def __init__(self, accelerator: Accelerator, folder: Path, *, steps: int, show: bool) -> None:
+    def __init__(
+        self, accelerator: Accelerator, folder: Path, *, steps: int, show: bool | None, header: str = ""
+    ) -> None:
         self._accelerator, self._path = accelerator, folder / "log.jsonl"
         self._main = accelerator.is_main_process
-        self._console = Console(stderr=True, quiet=not (show and self._main))
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[figures]}"),
-            console=self._console,
-            transient=True,
-            disable=not (show and self._main and self._console.is_terminal),
+        self._progress = ProgressLine(
+            "training", total=steps, unit="steps", show=show if self._main else False, header=header
         )
-        self._bar = self._progress.add_task("training", total=steps, figures="")
 
     def __enter__(self) -> "Journal":
-        self._progress.start()
+        self._progress.__enter__()
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self._progress.stop()
+        self._progress.__exit__(kind, error, traceback)
 
     def continue_from(self, step: int) -> None:
         """Forget what was written after the checkpoint that the run continues from."""
         if self._main and self._path.exists():
             entries = [entry for entry in read_log(self._path) if entry["step"] <= step and entry["event"] != "end"]
             atomic.write_text(self._path, "".join(f"{json.dumps(entry)}\n" for entry in entries))
-        self._progress.update(self._bar, completed=step)
+        self._progress.begin_at(step)
 
     def lines(self) -> list[dict[str, Any]]:
         """The whole log, on the main process."""
@@ -97,11 +89,11 @@ class Journal:
 
     def advance(self, epoch: int) -> None:
         """One step is done."""
-        self._progress.update(self._bar, advance=1, description=f"epoch {epoch}")
+        self._progress.advance(name=f"epoch {epoch}")
 
     def say(self, sentence: str) -> None:
         """A line above the progress bar."""
-        self._console.print(sentence, highlight=False)
+        self._progress.say(sentence)
 
     def write(self, event: str, *, step: int, epoch: int, **values: Any) -> None:
         """A line of the log; its numbers also go to the trackers and to the bar."""
@@ -116,7 +108,7 @@ class Journal:
         if self._accelerator.trackers:
             self._accelerator.log({f"{event}/{key}": value for key, value in numbers.items()}, step=step)
         if event == "step":
-            self._progress.update(self._bar, figures="  ".join(f"{key} {value:.4g}" for key, value in numbers.items()))
+            self._progress.figures([f"{key} {value:.4g}" for key, value in numbers.items()])
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """The training loop. The engine is Hugging Face accelerate; everything that happens in a step is on this page."""
 
 import logging
-from collections.abc import Mapping
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +13,9 @@ from timm.utils import distribute_bn
 from torch import Tensor, nn
 
 from holdfast import atomic
-from holdfast.data import turned_images
+from holdfast.data import open_data, turned_images
+from holdfast.data.given import given
+from holdfast.data.tensors import as_source
 from holdfast.decoding import turned_warning
 from holdfast.errors import HoldfastError
 from holdfast.idle_parts import idle_parts
@@ -30,7 +32,7 @@ from holdfast.training.lock import check_free
 from holdfast.training.phases import Part, parts_of
 from holdfast.training.randomness import For, reseed, seeded
 from holdfast.training.recipe import Recipe
-from holdfast.training.recipe_files import flat_values, load_recipe, to_yaml
+from holdfast.training.recipe_files import flat_values, load_recipe, merge, to_yaml
 from holdfast.training.run_folder import RunFolder, export_model
 from holdfast.training.starting import train_mode
 from holdfast.training.stopping import StopRequest
@@ -56,7 +58,8 @@ def train(
     overrides: Mapping[str, Any] | None = None,
     resume: bool = False,
     objective: Objective | None = None,
-    show: bool = True,
+    data: Sequence[Any] | None = None,
+    show: bool | None = None,
 ) -> Result:
     """Train or fine-tune a model.
 
@@ -66,8 +69,13 @@ def train(
         overrides: values that replace the recipe's, as nested dictionaries.
         resume: go on from the run's last checkpoint, if it has one; the end is the same as without interruption.
         objective: what to train for, instead of the recipe's objective.
-        show: print progress.
+        data: images to train and to validate on, instead of the recipe's: two of what ``holdfast.evaluate`` takes.
+        show: show progress; None shows it on a terminal.
     """
+    if data is not None:
+        with _given(data) as (train_spec, val_spec):
+            named = merge(overrides or {}, {"data": {"train": train_spec, "val": val_spec}})
+            return train(recipe, out=out, overrides=named, resume=resume, objective=objective, show=show)
     recipe = load_recipe(recipe, overrides)
     if parts := parts_of(recipe, Path(out)):
         return train_parts(recipe, Path(out), parts, resume=resume, show=show)
@@ -94,7 +102,7 @@ def train(
             accelerator.init_trackers("holdfast", config=flat_values(recipe))
         way_on = "the last checkpoint is kept: go on with --resume, with fewer --data.workers if need be"
         with (
-            Journal(accelerator, run.path, steps=stage.steps, show=show) as journal,
+            Journal(accelerator, run.path, steps=stage.steps, show=show, header=_header(stage)) as journal,
             StopRequest() as stop,
             worker_deaths(way_on=way_on),
         ):
@@ -102,7 +110,26 @@ def train(
             return run_steps(stage, run, position, journal=journal, stop=stop)
 
 
-def train_parts(recipe: Recipe, out: Path, parts: list[Part], *, resume: bool, show: bool) -> Result:
+def _header(stage: Stage) -> str:
+    """What is trained, for output that nobody watches."""
+    recipe = stage.recipe
+    counts = f"{len(stage.train_images)} images, {stage.epochs} epochs, {stage.steps} steps of {stage.images_per_step}"
+    return f"training {recipe.model.name} on {recipe.data.train}: {counts}, on {stage.accelerator.device}"
+
+
+@contextmanager
+def _given(data: Sequence[Any]) -> Iterator[tuple[str, str]]:
+    if isinstance(data, str) or not isinstance(data, Sequence) or len(data) != 2:
+        raise HoldfastError(f"data must be two, to train and to validate on, got {type(data).__name__}")
+    sources = [
+        open_data(each, split=split) if isinstance(each, str) else as_source(each)
+        for each, split in zip(data, ("train", "val"), strict=True)
+    ]
+    with given(*sources) as specs:
+        yield specs
+
+
+def train_parts(recipe: Recipe, out: Path, parts: list[Part], *, resume: bool, show: bool | None) -> Result:
     """Every phase and every weight of a recipe, one run after the other; a finished one is not trained again."""
     whole = RunFolder(out)
     if whole.recipe.exists() and not resume:

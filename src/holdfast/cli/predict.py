@@ -1,0 +1,74 @@
+"""``holdfast predict``: what a model sees in your images."""
+
+import csv
+import io
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jsonargparse import ArgumentParser
+
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.evaluation.predict import Prediction
+
+FORMATS = ("table", "json", "csv")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The arguments of ``holdfast predict``."""
+    parser.add_argument("images", nargs="+", metavar="IMAGE", help="image files, or folders of them")
+    parser.add_argument("--model", required=True, help="a run's folder, timm:NAME[@FILE], local-dir:DIR, python:…")
+    parser.add_argument("--top", type=int, default=5, help="how many answers to list for every image")
+    parser.add_argument("--format", default="table", help="table, json or csv")
+    parser.add_argument("--out", type=Path, help="the file to write (default: printed)")
+    parser.add_argument("--exif", default="apply", help="apply or ignore the rotations that EXIF data ask for")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
+
+
+def run(arguments: Namespace) -> None:
+    """Predict, and print or write the rows."""
+    if arguments.format not in FORMATS:
+        raise HoldfastError(f"--format must be one of {', '.join(FORMATS)}, got {arguments.format!r}")
+    from holdfast import atomic
+    from holdfast.evaluation.options import Protocol
+    from holdfast.evaluation.predict import predict
+
+    protocol = Protocol(exif=arguments.exif)
+    found = predict(arguments.model, arguments.images, top=arguments.top, device=arguments.device, protocol=protocol)
+    text = {"table": _table, "json": _json, "csv": _csv}[arguments.format](found)
+    if arguments.out is None:
+        print(text.rstrip("\n"))
+    else:
+        atomic.write_text(arguments.out, text)
+        print(f"written: {arguments.out}")
+
+
+def _rows(found: "list[Prediction]") -> list[dict[str, object]]:
+    return [{"image": each.image, "rank": rank, **row} for each in found for rank, row in enumerate(each.rows, 1)]
+
+
+def _json(found: "list[Prediction]") -> str:
+    return json.dumps([{"image": each.image, "answers": list(each.rows)} for each in found], indent=2) + "\n"
+
+
+def _csv(found: "list[Prediction]") -> str:
+    rows, text = _rows(found), io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else ["image", "rank"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _table(found: "list[Prediction]") -> str:
+    lines = []
+    for each in found:
+        lines.append(each.image)
+        lines += [f"  {'  '.join(_cell(value) for value in row.values())}" for row in each.rows]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: object) -> str:
+    return f"{100 * value:5.1f} %" if isinstance(value, float) else f"{value!s:<30}"
