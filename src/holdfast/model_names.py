@@ -82,8 +82,18 @@ class ModelSpec(NamedTuple):
     def folder(self) -> Path | None:
         """The folder of ``run:DIR``, or of a plain path that is one; None for any other model."""
         if self.kind == "run":
-            return Path(self.rest).expanduser()
+            return Path(self._parts[0]).expanduser()
         return Path(self.rest) if not self.kind and Path(self.rest).is_dir() else None
+
+    @property
+    def checkpoint(self) -> str:
+        """What stands behind the sign of ``run:DIR@best``, ``run:DIR@last`` or ``run:DIR@FILE``; empty without one."""
+        return self._parts[1]
+
+    @property
+    def _parts(self) -> tuple[str, str]:
+        folder, sign, checkpoint = self.rest.rpartition("@")
+        return (folder, checkpoint) if sign and not Path(self.rest).expanduser().is_dir() else (self.rest, "")
 
 
 def model_spec(text: str) -> ModelSpec:

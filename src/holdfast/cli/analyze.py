@@ -12,7 +12,7 @@ from rich.markup import escape
 from holdfast.analysis.registry import ANALYSES, all_settings
 from holdfast.analysis.results import Result, load_results
 from holdfast.analysis.settings import Settings
-from holdfast.cli.run_folders import model_file_name, own_data, run_folder
+from holdfast.cli.run_folders import model_file_name, own_data, run_folder, with_checkpoint
 from holdfast.errors import HoldfastError
 from holdfast.model_names import model_spec
 
@@ -32,6 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="MODEL",
         help="a run's folder, timm:NAME[@FILE], local-dir:DIR, python:module:function",
     )
+    parser.add_argument("--checkpoint", help="of runs: best, last or a file of weights (default: what they exported)")
     parser.add_argument("--data", help="such as folder:DIR (default: what the run was validated on)")
     parser.add_argument("--only", default=",".join(ANALYSES), help=f"comma list of analyses; {known}")
     parser.add_argument("--limit", type=int, default=256, help="images to look at; 0 for all")
@@ -87,7 +88,7 @@ def _analyses(arguments: Namespace, console: "Console") -> Iterator[Stored]:
     for model, label in zip(arguments.models, labels, strict=True):
         own_folder = None if run_folder(model) else Path("runs") / label
         analysis = analyze(
-            model,
+            with_checkpoint(model, arguments.checkpoint),
             arguments.data or own_data(model, command="analyze"),
             arguments.only,
             settings=settings,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.run_folders import model_file_name, own_data, run_folder
+from holdfast.cli.run_folders import model_file_name, own_data, run_folder, with_checkpoint
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="NAME:SETTINGS",
         help="an attack with settings, such as pgd:eps=4/255,steps=20; several values with |; may be repeated",
     )
+    parser.add_argument("--checkpoint", help="of a run: best, last or a file of weights (default: what it exported)")
     parser.add_argument("--out", type=Path, help="the folder that gets records/ (default: the run's, or runs/MODEL)")
     parser.add_argument("--limit", type=int, help="measure so many images only, every class in its share")
     parser.add_argument("--seed", type=int, default=0, help="of corruptions and attacks")
@@ -132,7 +133,7 @@ def _model(arguments: Namespace) -> str:
     if (arguments.run is None) == (arguments.model is None):
         came = "neither" if arguments.run is None else "both"
         raise HoldfastError(f"holdfast evaluate needs a run's folder or --model, one of the two; got {came}")
-    return arguments.model or arguments.run
+    return with_checkpoint(arguments.model or arguments.run, arguments.checkpoint)
 
 
 def _own_data(model: str, console: Console) -> str:

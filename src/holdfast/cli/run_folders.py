@@ -13,6 +13,16 @@ def run_folder(model: str) -> Path | None:
     return model_spec(model).folder
 
 
+def with_checkpoint(model: str, checkpoint: str | None) -> str:
+    """The model's spec with the checkpoint that ``--checkpoint`` names; only runs have any."""
+    if checkpoint is None:
+        return model
+    folder = run_folder(model)
+    if folder is None:
+        raise HoldfastError(f"--checkpoint needs a run's folder, got the model {model!r}")
+    return f"run:{folder}@{checkpoint}"
+
+
 def model_file_name(model: str) -> str:
     """A model's name as a folder's, without what stands before the colon."""
     return file_name(model_spec(model).rest).strip("-.") or "model"

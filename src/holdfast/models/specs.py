@@ -13,7 +13,7 @@ import timm
 from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError, nearest
-from holdfast.model_names import FORMS, model_spec
+from holdfast.model_names import FORMS, ModelSpec, model_spec
 from holdfast.models import create_model, model_names
 from holdfast.models.adapting import BACKBONE, adapter_of
 from holdfast.models.checkpoints import architecture_arguments, load_checkpoint, read_weights
@@ -54,11 +54,39 @@ def load_model(model: nn.Module | str | Path) -> LoadedModel:
 
 
 def _of_run(rest: str) -> LoadedModel:
-    folder = Path(rest).expanduser()
+    spec = ModelSpec("run", rest)
+    folder = spec.folder or Path(rest)
     if adapter := adapter_of(folder):
+        if spec.checkpoint:
+            raise HoldfastError(f"checkpoint must not be given for a run of adapters, got {spec.checkpoint!r}")
         return LoadedModel(adapter.load(folder), f"run:{folder}", folder, _class_names(folder / BACKBONE))
     model = _of_folder(folder, what="a finished run's folder")
-    return LoadedModel(model, f"run:{folder}", folder, _class_names(folder))
+    if not spec.checkpoint:
+        return LoadedModel(model, f"run:{folder}", folder, _class_names(folder))
+    _load_exactly(model, _checkpoint_file(folder, spec.checkpoint))
+    return LoadedModel(model, f"run:{folder}@{spec.checkpoint}", folder, _class_names(folder))
+
+
+def _checkpoint_file(folder: Path, asked: str) -> Path:
+    """The weights of ``best`` or ``last``, the averaged ones where the run has such; or a file."""
+    home = folder / "checkpoints" / asked
+    if asked not in ("best", "last"):
+        path = Path(asked).expanduser()
+        if not path.is_file():
+            raise HoldfastError(f"checkpoint must be best, last or a file, got {asked!r}")
+        return path
+    found = [home / name for name in ("ema.safetensors", "model.safetensors") if (home / name).is_file()]
+    if not found:
+        raise HoldfastError(f"checkpoint {asked!r} is not there: {str(home)!r} holds no weights")
+    return found[0]
+
+
+def _load_exactly(model: nn.Module, path: Path) -> None:
+    loaded = load_checkpoint(model, path)
+    if loaded.left_out:
+        raise HoldfastError(
+            f"{str(path)!r} must hold all weights of the run's model, but {loaded.left_out[0]} does not fit"
+        )
 
 
 def _of_local_dir(rest: str) -> LoadedModel:
