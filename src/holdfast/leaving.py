@@ -4,10 +4,11 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from multiprocessing.connection import wait
-from types import FrameType
+from types import FrameType, TracebackType
 
 from holdfast.errors import HoldfastError
 
@@ -45,6 +46,23 @@ def leave_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_leave_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def serve_the_parent() -> None:
+    """In a worker of a data loader: signals are the parent's business, and nobody wants to read how its death is felt.
+
+    A signal to the whole process group must not take the workers away before the parent has saved. The thread that
+    hands over images prints a traceback if the parent dies just then.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.excepthook = _unless_orphaned
+
+
+def _unless_orphaned(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    parent = multiprocessing.parent_process()
+    if parent is None or not wait([parent.sentinel], timeout=1):  # its sockets close a moment before it has gone
+        sys.__excepthook__(kind, error, trace)
 
 
 def _leave_after(sentinel: int) -> None:

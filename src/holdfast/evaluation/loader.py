@@ -4,7 +4,6 @@ Every worker owns some rows of each shard: it decodes them once, keeps them, and
 All draws are keyed by image id, so nothing here depends on how many workers there are.
 """
 
-import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import Plan
 from holdfast.evaluation.making import Bench, Piece, Unreadable
 from holdfast.evaluation.protocol import Steps
+from holdfast.leaving import serve_the_parent
 
 # images that travel from a worker together: few enough for the 64 MB of shared memory that containers have
 LARGEST_CHUNK, LARGEST_BYTES = 64, 2_500_000
@@ -121,6 +121,5 @@ def bytes_of(size: tuple[int, int]) -> int:
 def _begin_worker(number: int, own: Sequence[Registered] = ()) -> None:
     """One thread per worker, the corruptions that the main process knows; and signals are its business."""
     know(own)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    serve_the_parent()
     cv2.setNumThreads(0)

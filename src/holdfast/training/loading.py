@@ -1,6 +1,5 @@
 """From a source to batches: which images, in which order, on which process, and what becomes of unreadable ones."""
 
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from holdfast.data import Source, UnreadableImage
 from holdfast.errors import HoldfastError
+from holdfast.leaving import serve_the_parent
 from holdfast.tasks import Task, task_of
 from holdfast.training.randomness import For, image_key, reseed
 
@@ -196,12 +196,10 @@ def _loader(
         num_workers=workers,
         persistent_workers=workers > 0,
         pin_memory=pin,
-        worker_init_fn=_leave_signals_to_the_loop,
+        worker_init_fn=_begin_worker,
         generator=torch.Generator(),  # otherwise a loader draws from the caller's
     )
 
 
-def _leave_signals_to_the_loop(worker: int) -> None:
-    """A signal to the whole process group must not take the workers away before the loop has saved."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def _begin_worker(number: int) -> None:
+    serve_the_parent()

@@ -1,0 +1,56 @@
+"""A worker of a data loader speaks up while its parent lives, and feels its death in silence."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.leaving import serve_the_parent
+
+
+def worker(output: Path, ready: Path, go: Path) -> None:
+    sys.stderr = output.open("w", buffering=1)
+    sys.__stderr__ = sys.stderr
+    serve_the_parent()
+    ready.write_text(str(os.getpid()))
+    while not go.exists():
+        time.sleep(0.01)
+    try:
+        raise ConnectionResetError("Connection reset by peer")
+    except ConnectionResetError:
+        sys.excepthook(*sys.exc_info())  # what the thread of multiprocessing that hands over images does
+    sys.stderr.close()
+    output.with_suffix(".done").touch()
+
+
+def parent(*paths: Path) -> None:
+    multiprocessing.get_context("fork").Process(target=worker, args=paths).start()
+    time.sleep(60)
+
+
+def appears(path: Path) -> bool:
+    end = time.monotonic() + 30
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    return path.exists()
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_an_orphan_prints_no_traceback(killed, tmp_path):
+    output, ready, go = (tmp_path / name for name in ("output", "ready", "go"))
+    middle = multiprocessing.get_context("fork").Process(target=parent, args=(output, ready, go))
+    middle.start()
+    try:
+        assert appears(ready)
+        if killed:
+            os.kill(middle.pid, signal.SIGKILL)
+        go.touch()
+        assert appears(output.with_suffix(".done"))
+        assert ("ConnectionResetError" in output.read_text()) is not killed
+    finally:
+        middle.kill()
+        middle.join()
