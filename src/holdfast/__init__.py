@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.attention import watch
     from holdfast.corruptions import corrupt
     from holdfast.evaluation.evaluate import evaluate
+    from holdfast.evaluation.exporting import export
     from holdfast.evaluation.options import Compute, Protocol
     from holdfast.evaluation.predict import predict
     from holdfast.metrics import compare
@@ -40,6 +41,7 @@ _HOME = {
     "create_model": "holdfast.models",
     "detector": "holdfast.models.detector",
     "evaluate": "holdfast.evaluation.evaluate",
+    "export": "holdfast.evaluation.exporting",
     "list_models": "holdfast.model_names",
     "load_checkpoint": "holdfast.models.checkpoints",
     "load_records": "holdfast.records",
@@ -58,12 +60,14 @@ _PACKAGES = (
     "corruptions",
     "data",
     "evaluation",
+    "gate",
     "methods",
     "metrics",
     "models",
     "records",
     "reporting",
     "tasks",
+    "testing",
     "training",
 )
 
@@ -79,6 +83,7 @@ __all__ = [
     "create_model",
     "detector",
     "evaluate",
+    "export",
     "list_models",
     "load_checkpoint",
     "load_records",
