@@ -12,7 +12,7 @@ pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 import onnx
 from onnx import TensorProto, helper
 
-from holdfast import evaluate
+from holdfast import analyze, evaluate
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.options import Compute, Protocol
@@ -91,6 +91,12 @@ def test_attacks_that_climb_a_gradient_are_refused_before_anything_is_measured(t
     path = brightest(tmp_path / "m.onnx")
     with pytest.raises(HoldfastError, match="needs a gradient, which an ONNX file does not have"):
         measured(path, ["clean", suite], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_nobody_looks_inside_a_file(tmp_path):
+    with pytest.raises(HoldfastError, match="holdfast analyze looks inside a model, which an ONNX file does not allow"):
+        analyze(f"onnx:{brightest(tmp_path / 'm.onnx')}", colours(4), out=tmp_path / "out", show=False)
     assert not (tmp_path / "out").exists()
 
 

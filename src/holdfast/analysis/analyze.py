@@ -29,7 +29,7 @@ from holdfast.evaluation.protocol import check_side, choose_preset, model_input,
 from holdfast.model_names import model_spec
 from holdfast.models.cost import count_model
 from holdfast.models.fingerprint import model_fingerprint
-from holdfast.models.specs import LoadedModel, load_model
+from holdfast.models.specs import LoadedModel, load_torch_model
 from holdfast.names import chosen_names
 from holdfast.own_code import plugins_told
 from holdfast.progress_line import ProgressLine
@@ -107,7 +107,7 @@ def analyze(
     if batch_size < 1:
         raise HoldfastError(f"batch_size must be at least 1, got {batch_size}")
     opened, source = _open(data, limit)
-    loaded = load_model(model)
+    loaded = load_torch_model(model, what="holdfast analyze")
     if size is not None:
         check_side(size)
     if size is not None and not isinstance(model, nn.Module):

@@ -21,7 +21,7 @@ from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.protocol import Steps, model_input
 from holdfast.models.corruptor import Corruptor
-from holdfast.models.specs import load_model
+from holdfast.models.specs import load_torch_model
 from holdfast.models.tora import ToraViT
 from holdfast.tasks import Task
 
@@ -118,7 +118,7 @@ def open_lens(model: Any, data: Any, *, seed: int = 0, limit: int | None = None,
     if opened.source is None or not len(opened.source):
         what = "none" if opened.source is not None else f"the stored set {opened.spec!r}"
         raise HoldfastError(f"data must be at least one picture that can be corrupted, got {what}")
-    loaded = load_model(model)
+    loaded = load_torch_model(model, what="holdfast lab")
     asked = adapted(loaded.model, opened).eval()
     steps = opened.task.steps(opened.source, model_input(loaded.model), preset=None, stored_jpeg=False)
     where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))

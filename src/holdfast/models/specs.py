@@ -53,6 +53,16 @@ def load_model(model: nn.Module | str | Path) -> LoadedModel:
     raise HoldfastError(f"model must be a module, a run's folder or a spec, got {text!r}{hint}")
 
 
+def load_torch_model(model: nn.Module | str | Path, *, what: str) -> LoadedModel:
+    """The same for whoever looks inside a model; ``what`` says who: a file of another runtime is refused."""
+    loaded = load_model(model)
+    if not all(getattr(module, "differentiable", True) for module in loaded.model.modules()):
+        raise HoldfastError(
+            f"{what} looks inside a model, which an ONNX file does not allow; give the model it was made from"
+        )
+    return loaded
+
+
 def _of_run(rest: str) -> LoadedModel:
     spec = ModelSpec("run", rest)
     folder = spec.folder or Path(rest)
