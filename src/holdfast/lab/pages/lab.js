@@ -7,6 +7,7 @@ const panels = [...document.querySelectorAll("article.model")];
 const strip = { label: -1, severity: 0, page: 0 };
 let shown = null; // the last answer
 let sweeping = 0;
+let resting = 0;
 
 // ------------------------------------------------------------------------------------------ asking
 
@@ -49,13 +50,14 @@ const ask = () => ({ image: state.image, do: state.do, layer: state.layer, head:
 const doing = () => /pgd|fgsm/.test(state.do) ? "attacking the image, step by step …" : "looking …";
 
 const refresh = latest(async () => {
+  clearTimeout(resting); // all layers are read when the hand rests, not while it drags
   keepLink();
   const wanted = ask();
   const found = await post("/look", wanted);
   shown = found;
   paint(found);
   document.body.dataset.done = JSON.stringify(wanted);
-  if (wanted.do === state.do && String(wanted.image) === String(state.image)) setTimeout(lookInside);
+  resting = setTimeout(lookInside, 200);
 }, doing);
 
 const lookInside = latest(async () => {
