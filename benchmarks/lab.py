@@ -43,7 +43,8 @@ WAIT = """
 const settled = (ready, frames) => new Promise((done) => {
   const look = async () => {
     if (!ready()) { requestAnimationFrame(look); return; }
-    await Promise.all([...document.querySelectorAll(frames)].filter((image) => image.src).map((image) => image.decode()));
+    const images = [...document.querySelectorAll(frames)].filter((image) => image.src);
+    await Promise.all(images.map((image) => image.decode()));
     done(performance.now());
   };
   look();
@@ -66,8 +67,9 @@ TOKEN = (
     + """
   const frame = document.querySelector("[data-part='before'] .frame"), box = frame.getBoundingClientRect();
   const [rows, columns] = shown.panels[0].attention.grid, start = performance.now();
-  const where = { clientX: box.left + (column + 0.5) * box.width / columns, clientY: box.top + (row + 0.5) * box.height / rows };
-  frame.dispatchEvent(new PointerEvent("pointermove", where));
+  const clientX = box.left + (column + 0.5) * box.width / columns;
+  const clientY = box.top + (row + 0.5) * box.height / rows;
+  frame.dispatchEvent(new PointerEvent("pointermove", { clientX, clientY }));
   return await settled(() => document.body.dataset.token === `${row},${column}`, ".heat") - start;
 }"""
 )
@@ -155,29 +157,25 @@ def bare(lens: Lens, severity: int) -> float:
 def page(found: dict[str, Any]) -> str:
     """The results as a page."""
     rows = [
-        f"| {name} | {one['severity']:.0f} (≤ {MODELS[name]}) | {one['bare']:.0f} | {one['ratio']:.1f} (≤ {BARE_LIMIT}) | "
-        f"{one['dragged']:.0f} | {one['token']:.0f} (≤ {TOKEN_LIMIT}) |"
+        f"| {name} | {one['severity']:.0f} (≤ {MODELS[name]}) | {one['bare']:.0f} | {one['ratio']:.1f} "
+        f"(≤ {BARE_LIMIT}) | {one['dragged']:.0f} | {one['token']:.0f} (≤ {TOKEN_LIMIT}) |"
         for name, one in found["milliseconds"].items()
     ]
-    return "\n".join(
-        [
-            "# The lab",
-            "",
-            f"{as_line(found['environment'])}",
-            "",
-            f"Milliseconds in headless Chromium, medians of {found['rounds']}, {found['threads']} threads; the load of the "
-            f"machine was {found['load']} when it began, this process ran {found['priority']}.",
-            "",
-            "New severity: from the slider to the decoded picture, the answers and one layer's maps. Bare: the same corruption,",
-            "forward pass and maps in Python, in turn with it. Dragged: the next severity at once, as a hand drags. Token: from a",
-            "new token to its two maps, without a forward pass. In brackets what is wanted on 2 idle cores.",
-            "",
-            "| model | new severity | bare | ratio | dragged | token |",
-            "|---|---|---|---|---|---|",
-            *rows,
-            "",
-        ]
-    )
+    return f"""# The lab
+
+{as_line(found["environment"])}
+
+Milliseconds in headless Chromium, medians of {found["rounds"]}, {found["threads"]} threads. The load of the machine was
+{found["load"]} when it began; this process ran {found["priority"]}.
+
+New severity: from the slider to the decoded picture, the answers and one layer's maps. Bare: the same corruption,
+forward pass and maps in Python, in turn with it. Dragged: the next severity at once, as a hand drags. Token: from a
+new token to its two maps, without a forward pass. In brackets what is wanted on 2 idle cores.
+
+| model | new severity | bare | ratio | dragged | token |
+|---|---|---|---|---|---|
+{chr(10).join(rows)}
+"""
 
 
 if __name__ == "__main__":
