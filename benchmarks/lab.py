@@ -4,7 +4,8 @@
 
 From a new severity to the decoded picture, the answers and the attention of one layer on the page; from a new token to
 its two decoded maps. Bare work: the same corruption, forward pass and maps in Python, in turn with the browser. Needs
-Chromium; on a busy machine `chrt -r 1` in front tells what an idle one does. Writes benchmarks/results/lab.json and .md.
+Chromium; on a busy machine `chrt -r 1` in front tells what an idle one does. Writes
+benchmarks/results/lab.json and .md.
 """
 
 import argparse

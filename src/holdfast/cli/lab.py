@@ -11,7 +11,7 @@ from rich.console import Console
 from holdfast.cli.run_folders import own_data
 from holdfast.errors import HoldfastError
 
-DEMO = {"baseline": "digits/fan_nano", "tap_adl": "digits/fan_nano_tap_adl"}
+DEMO = {"fan": "digits/fan_nano", "vit": "digits/vit_nano"}
 DEMO_DATA = "digits:test"
 
 

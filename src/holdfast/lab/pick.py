@@ -12,7 +12,7 @@ from holdfast.lab import pictures
 from holdfast.lab.lens import Lens
 from holdfast.records.records import CellRecord, Records, load_records
 
-PAGE = 24
+PAGE = 12
 THUMBNAIL = 64
 
 

@@ -36,7 +36,8 @@ def answers(look: Look) -> dict[str, Any]:
         for view in look.after.answers
     ]
     drawn = _DRAWN.get(look.lens.task.name)
-    return {"task": look.lens.task.name, "views": views, "pictures": drawn(look) if drawn is not None else []}
+    words = _SCORES.get(look.lens.task.name, "")
+    return {"words": words, "views": views, "pictures": drawn(look) if drawn is not None else []}
 
 
 def _said(look: Look, seen: Glance, view: str) -> dict[str, Any]:
@@ -79,6 +80,7 @@ def _titled(title: str, image: np.ndarray) -> dict[str, str]:
     return {"title": title, "url": pictures.data_url(pictures.shrunk(image))}
 
 
+_SCORES = {"segmentation": "of the labelled pixels", "detection": "F1"}
 _DRAWN: Mapping[str, Callable[[Look], list[dict[str, str]]]] = {"segmentation": _maps, "detection": _boxes}
 
 
@@ -180,7 +182,7 @@ def _channel_gates(look: Look, layer: int) -> list[dict[str, str]]:
     low, high = bounds([rows])
     title = f"channel attention of block {number + 1}, before above, after below: cosine {cosine:.4f}, dark {low:.2g}, "
     shades = pictures.heat(rows, low=low, high=high).repeat(12, axis=0)
-    return [{"title": f"{title}bright {high:.2g}", "url": pictures.data_url(shades)}]
+    return [{"title": f"{title}bright {high:.2g}", "url": pictures.data_url(shades), "form": "wide"}]
 
 
 def _gate_maps(look: Look, layer: int) -> list[dict[str, str]]:
@@ -191,6 +193,7 @@ def _gate_maps(look: Look, layer: int) -> list[dict[str, str]]:
         {
             "title": f"robustness adapter's share, block {number + 1}, {when}: {float(share[number].mean()):.2f}",
             "url": pictures.data_url(pictures.shares(share[number].cpu().numpy())),
+            "form": "map",
         }
         for when, share in zip(("before", "after"), look.gates, strict=True)
     ]
