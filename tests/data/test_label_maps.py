@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from holdfast.data.acdc import condition, open_acdc
-from holdfast.data.camvid import open_camvid, recording
+from holdfast.data.camvid import _held, open_camvid, recording
 from holdfast.data.cityscapes import CLASSES, LABEL_IDS, city, cityscapes_c_cells, open_cityscapes, open_cityscapes_c
 from holdfast.data.label_maps import IGNORED
 from holdfast.data.masks import open_masks
@@ -161,6 +161,21 @@ def test_camvid_splits_recordings_and_void(tmp_path, segnet):
     assert len(open_camvid(f"{root},trainval", split="test")) == 3
     with pytest.raises(HoldfastError, match="got '0001PT'; did you mean '0001TP'"):
         open_camvid(f"{root},0001PT", split="train")
+
+
+def test_every_sixth_stretch_of_ten_frames_of_a_recording_can_be_held_out():
+    names = [("train", f"{drive}_{frame:04d}") for drive in ("0006R0", "0016E5") for frame in range(65)]
+    held = _held(names)
+    assert [index for index, one in enumerate(held) if one] == [*range(50, 60), *range(115, 125)]
+
+
+@pytest.mark.skipif(not CAMVID.is_dir(), reason="CamVid is not here")
+def test_frames_are_kept_or_held_and_never_both():
+    spec = f"{CAMVID},train,0006R0,0016E5"
+    parts = [open_camvid(f"{spec},{part}", split="train") for part in ("kept", "held")]
+    kept, held = ({part.id(index) for index in range(len(part))} for part in parts)
+    assert (len(kept), len(held)) == (265, 40)
+    assert not kept & held
 
 
 @pytest.mark.skipif(not CAMVID.is_dir(), reason="CamVid is not here")

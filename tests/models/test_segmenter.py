@@ -292,3 +292,33 @@ def test_a_file_of_another_encoder_is_refused(tmp_path):
 def test_what_cannot_be_built_gets_one_sentence(arguments, sentence):
     with pytest.raises(HoldfastError, match=sentence):
         holdfast.segmenter(**{"encoder": "fan_mini_4_p4_hybrid", **arguments})
+
+
+def test_images_seen_at_another_size_have_logits_at_their_own():
+    torch.manual_seed(0)
+    model = holdfast.segmenter("fan_mini_4_p4_hybrid", num_classes=3, seen_at=[32, 64]).eval()
+    images = torch.randn(1, 3, 64, 128)
+    small = torch.nn.functional.interpolate(images, size=(32, 64), mode="bilinear", antialias=True)
+    with torch.no_grad():
+        inside = model(small)
+        expected = torch.nn.functional.interpolate(inside, size=(64, 128), mode="bilinear")
+        torch.testing.assert_close(model(images), expected)
+    assert inside.shape == (1, 3, 32, 64)
+
+
+def test_timms_encoders_take_tap_as_ours_do():
+    options = {"embed_dim": 32, "depth": 4, "num_heads": 2, "width": 16, "num_classes": 3}
+    model = holdfast.segmenter("vit_tiny_patch16_224", tap="tap", **options)
+    pools = [name for name, _ in model.named_modules() if name.endswith("dilation_predictor")]
+    assert len(pools) == 4
+    assert model(torch.randn(1, 3, 48, 80)).shape == (1, 3, 48, 80)
+
+
+def test_class_weights_are_torchs_and_must_be_one_per_class():
+    logits, labels = torch.randn(2, 3, 5, 7), torch.randint(3, (2, 5, 7))
+    labels[0, 0] = 255
+    weights = [1.0, 0.5, 4.0]
+    expected = torch.nn.functional.cross_entropy(logits, labels, weight=torch.tensor(weights), ignore_index=255)
+    torch.testing.assert_close(pixel_cross_entropy(logits, labels, class_weights=weights), expected)
+    with pytest.raises(HoldfastError, match="class_weights must be 3, one per class, got 2"):
+        pixel_cross_entropy(logits, labels, class_weights=[1.0, 2.0])

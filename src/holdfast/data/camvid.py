@@ -1,7 +1,8 @@
 """CamVid in SegNet's form: 701 street scenes of 11 classes, 480×360, from four recordings.
 
 Brostow et al. 2009; classes and split by Badrinarayanan et al. 2017. The official val split is 6.7 seconds next to
-training frames: choose no model on it. ``camvid:DIR,all,0001TP`` takes the dark recording as a natural shift.
+training frames: choose no model on it. ``camvid:DIR,all,0001TP`` takes the dark recording as a natural shift;
+``camvid:DIR,train,0006R0,held`` every sixth stretch of ten frames, and ``kept`` the others, to watch a training.
 """
 
 from pathlib import Path
@@ -15,16 +16,18 @@ CLASSES = (
 )
 VOID = 11
 SPLITS = ("train", "val", "test")
+STRETCH, EVERY = 10, 6  # frames in a row that are held out together, and one stretch of how many
 EXTENSIONS = (".png", ".webp", ".jpg")
 
 
 def open_camvid(rest: str, *, split: str) -> PairedFiles:
-    """``camvid:DIR``, with a split (train, val, test, trainval, all) and recordings: ``camvid:DIR,train,0006R0``."""
+    """``camvid:DIR``, with a split (train, val, test, trainval, all), recordings, and ``kept`` or ``held``."""
     folder, *words = rest.split(",")
     root = Path(folder).expanduser()
     groups = {**{name: (name,) for name in SPLITS}, "trainval": ("train", "val"), "all": SPLITS}
     splits = [word for word in words if word in groups] or [split]
-    recordings = [word for word in words if word not in groups]
+    parts = [word for word in words if word in ("held", "kept")]
+    recordings = [word for word in words if word not in groups and word not in parts]
     names = [(part, name) for word in splits for part in groups[word] for name in _names(root, part)]
     known = sorted({recording(name) for _, name in names})
     for word in recordings:
@@ -34,6 +37,8 @@ def open_camvid(rest: str, *, split: str) -> PairedFiles:
                 f"camvid has the splits {', '.join(groups)} and here recordings {known}, got {word!r}{hint}"
             )
     chosen = [(part, name) for part, name in names if not recordings or recording(name) in recordings]
+    if parts:
+        chosen = [item for item, held in zip(chosen, _held(chosen), strict=True) if held == (parts == ["held"])]
     return PairedFiles(
         f"camvid:{rest}",
         ids=[f"{part}/{name}" for part, name in chosen],
@@ -47,6 +52,16 @@ def open_camvid(rest: str, *, split: str) -> PairedFiles:
 def recording(name: str) -> str:
     """Which drive a frame belongs to: ``0001TP`` of ``0001TP_008550``."""
     return name.rpartition("/")[2].partition("_")[0]
+
+
+def _held(names: list[tuple[str, str]]) -> list[bool]:
+    """Whether a frame lies in a stretch that is held out, recording by recording."""
+    counted: dict[str, int] = {}
+    held = []
+    for _, name in names:
+        place = counted[recording(name)] = counted.get(recording(name), -1) + 1
+        held.append(place // STRETCH % EVERY == EVERY - 1)
+    return held
 
 
 def _names(root: Path, split: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Cross-entropy of every pixel: what segmentation is trained for."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from torch import Tensor, nn
@@ -12,7 +13,13 @@ IGNORED = 255
 DIVISORS = ("all", "labelled")
 
 
-def pixel_cross_entropy(logits: Tensor, labels: Tensor, *, divisor: Literal["all", "labelled"] = "labelled") -> Tensor:
+def pixel_cross_entropy(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    divisor: Literal["all", "labelled"] = "labelled",
+    class_weights: Sequence[float] | None = None,
+) -> Tensor:
     """Cross-entropy of labelled pixels, summed and divided by how many pixels there are.
 
     FAN, TAP+ADL and SegFormer as released (mmsegmentation 0.13) divide by *all* pixels, so a crop that is half padding
@@ -22,9 +29,18 @@ def pixel_cross_entropy(logits: Tensor, labels: Tensor, *, divisor: Literal["all
         logits: (B, classes, H, W).
         labels: int64 (B, H, W), 255 for ignored pixels.
         divisor: ``all`` or ``labelled``.
+        class_weights: of every class, where rare ones are to count more (ours; no paper has them); the sum is divided
+            by the weights of the labelled pixels then.
     """
     if divisor not in DIVISORS:
         raise HoldfastError(f"divisor must be one of {', '.join(DIVISORS)}, got {divisor!r}")
+    if class_weights is not None:
+        if len(class_weights) != logits.shape[1]:
+            raise HoldfastError(f"class_weights must be {logits.shape[1]}, one per class, got {len(class_weights)}")
+        weights = logits.new_tensor(class_weights)
+        total = F.cross_entropy(logits, labels, weight=weights, ignore_index=IGNORED, reduction="sum")
+        of_pixels = weights[labels[labels != IGNORED]]
+        return total / (labels.numel() if divisor == "all" else of_pixels.sum().clamp_min(1e-6))
     total = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
     return total / (labels.numel() if divisor == "all" else (labels != IGNORED).sum().clamp_min(1))
 
@@ -32,12 +48,14 @@ def pixel_cross_entropy(logits: Tensor, labels: Tensor, *, divisor: Literal["all
 class PixelCrossEntropy:
     """The objective of plain segmentation training."""
 
-    def __init__(self, divisor: Literal["all", "labelled"] = "labelled") -> None:
+    def __init__(
+        self, divisor: Literal["all", "labelled"] = "labelled", class_weights: Sequence[float] | None = None
+    ) -> None:
         if divisor not in DIVISORS:
             raise HoldfastError(f"divisor must be one of {', '.join(DIVISORS)}, got {divisor!r}")
-        self.divisor = divisor
+        self.divisor, self.class_weights = divisor, class_weights
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Loss:
         """One forward pass; targets are label maps."""
-        loss = pixel_cross_entropy(model(images), targets, divisor=self.divisor)
+        loss = pixel_cross_entropy(model(images), targets, divisor=self.divisor, class_weights=self.class_weights)
         return Loss(loss, {"cross_entropy": loss.detach()})

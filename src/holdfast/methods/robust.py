@@ -10,6 +10,7 @@ objective.update()
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from holdfast.methods.distillation import distillation_term
 from holdfast.methods.noise2net import noise2net_term
 from holdfast.methods.objective import Loss, TaskLoss
 from holdfast.methods.patch_augment import patches_term
+from holdfast.methods.pixel_loss import pixel_cross_entropy
 from holdfast.methods.terms import Context, Pass, Setting, Term
 from holdfast.models.wrappers import without_wrappers
 
@@ -157,13 +159,19 @@ def robust_objective(
     std: Sequence[float],
     task_loss: TaskLoss = F.cross_entropy,
     goal: Goal = ONE_CLASS,
+    class_weights: Sequence[float] | None = None,
     **options: Any,
 ) -> RobustObjective:
-    """A robust objective from a recipe's options, one per term; null leaves a term out."""
+    """A robust objective from a recipe's options, one per term; null leaves a term out.
+
+    ``class_weights`` are for segmentation, see :func:`~holdfast.methods.pixel_loss.pixel_cross_entropy`.
+    """
     for name in options:
         if name not in TERMS:
             hint = nearest(name, TERMS) or f"; it takes {', '.join(TERMS)}"
             raise HoldfastError(f"unknown option {name!r} of objective 'robust'{hint}")
+    if class_weights is not None:
+        task_loss = partial(pixel_cross_entropy, class_weights=class_weights)
     context = Context(model, size, mean, std)
     asked = [name for name in TERMS if options.get(name) is not None]
     if isinstance(model, GeneralizedRCNN):

@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import HoldfastError
+from holdfast.models import model_names
 from holdfast.models.backbone import imagenet_cfg
 from holdfast.models.encoders import Maps, choose_maps, create_encoder, forward_maps, prune_encoder
 from holdfast.models.fan import FAN, SIZES
 from holdfast.models.heads import segmentation_head
+from holdfast.models.tap import add_tap
 from holdfast.models.windows import Windowed, checked_window, slide
 
 # released: 768 for every FAN, 256 for SETR; ours: what the small encoder's maps are worth
@@ -38,9 +40,10 @@ class Segmenter(nn.Module):
         sizes: str = "pad",
         window: tuple[int, int] | None = None,
         stride: int = 0,
+        seen_at: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
-        self.window, self.stride = window, stride
+        self.window, self.stride, self.seen_at = window, stride, seen_at
         self.backbone, self.decode_head = backbone, decode_head
         self.maps, self.num_classes, self.sizes = maps, num_classes, sizes
         self.describe()
@@ -52,6 +55,7 @@ class Segmenter(nn.Module):
             **imagenet_cfg(),
             **(encoder if isinstance(encoder, dict) else encoder.to_dict()),
             "architecture": "segmenter",
+            "fixed_input_size": False,  # else timm would build the encoder of a loaded run for one size
             "classifier": f"decode_head.{self.decode_head.classifier}",
             "num_classes": self.num_classes,
         }
@@ -64,6 +68,12 @@ class Segmenter(nn.Module):
 
     def whole(self, images: Tensor) -> Tensor:
         """The logits of whole images, however large."""
+        if self.seen_at is None or images.shape[-2:] == self.seen_at:
+            return self._as_they_are(images)
+        seen = F.interpolate(images, size=self.seen_at, mode="bilinear", antialias=True)
+        return F.interpolate(self._as_they_are(seen), size=images.shape[-2:], mode="bilinear", align_corners=False)
+
+    def _as_they_are(self, images: Tensor) -> Tensor:
         height, width = images.shape[-2:]
         if self.sizes == "pad":
             images = self._padded(images)
@@ -121,6 +131,7 @@ def segmenter(
     maps: Sequence[int] | None = None,
     window: int | Sequence[int] | None = None,
     stride: int | None = None,
+    seen_at: Sequence[int] | None = None,
     **options: Any,
 ) -> Segmenter:
     """Build a segmenter.
@@ -136,6 +147,8 @@ def segmenter(
         maps: numbers of the encoder's features that the head gets, fine to coarse.
         window: height and width of the windows by which images are seen in evaluation; None sees them whole.
         stride: pixels from one window to the next; three quarters of the window unless given.
+        seen_at: height and width that images are brought to inside; the logits come back at the images' own size. None
+            sees them as they come.
         **options: of the encoder, such as ``pretrained``, ``drop_path_rate``, ``img_size``. FAN gets the released
             backbones' positions without floor unless ``pos_floor=True`` asks for those of its ImageNet weights.
     """
@@ -160,8 +173,16 @@ def segmenter(
         dropout=_DROPOUT.get(head, 0.0) if dropout is None else dropout,
     )
     frame, step = (None, 0) if window is None else checked_window(window, stride)
+    inside = None if seen_at is None else (int(seen_at[0]), int(seen_at[1]))
     return Segmenter(
-        backbone, decode_head, maps=chosen, num_classes=num_classes, sizes=sizes, window=frame, stride=step
+        backbone,
+        decode_head,
+        maps=chosen,
+        num_classes=num_classes,
+        sizes=sizes,
+        window=frame,
+        stride=step,
+        seen_at=inside,
     )
 
 
@@ -181,7 +202,13 @@ def _encoder(encoder: str | nn.Module, options: dict[str, Any]) -> tuple[nn.Modu
         return encoder, None
     name = encoder.removeprefix("tap_")
     positions = {"pos_floor": False} if name in SIZES else {}
-    return create_encoder(encoder, **{**positions, **options}), _SMALL_WIDTH.get(name)
+    if encoder in model_names():
+        return create_encoder(encoder, **{**positions, **options}), _SMALL_WIDTH.get(name)
+    pooling = {key: options.pop(key) for key in ("tap", "tap_branches") if key in options}  # timm's models take neither
+    model = create_encoder(encoder, **options)
+    if pooling.get("tap"):
+        add_tap(model, pooling.get("tap_branches", 4), kind=pooling["tap"])
+    return model, None
 
 
 # ---------------------------------------------------------------------- entry point
