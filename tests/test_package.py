@@ -50,6 +50,25 @@ def test_what_the_api_promises_is_there():
     assert holdfast.load_records is holdfast.records.load_records
 
 
+@pytest.mark.parametrize("what", ["models", "suites", "corruptions", "data", "recipes", "studies", "methods"])
+def test_lists_need_no_torch(what):
+    script = f"""
+import sys
+from holdfast.cli.main import main
+assert main(["list", {what!r}]) == 0
+assert not {{"torch", "timm"}} & set(sys.modules), "torch was imported"
+"""
+    done = python(script)
+    assert done.returncode == 0, done.stderr
+
+
+def test_lines_of_methods_are_those_of_the_methods():
+    from holdfast.method_names import LINES
+    from holdfast.methods import methods
+
+    assert methods() == LINES
+
+
 def test_reading_records_and_their_scores_needs_no_torch():
     folder = ROOT / "tests" / "records" / "format1"
     script = f"""

@@ -58,3 +58,28 @@ def test_list_models_with_cost_puts_the_papers_figures_beside_ours(capsys):
     rows = {line[0]: line[1:] for line in lines if line}
     assert rows["fan_tiny_12_p16_224"] == ["224", "7.32", "1.47", "7.3", "1.3"]
     assert rows["fan_tiny_8_p4_hybrid"] == ["224", "7.47", "3.64", "7.4", "3.5"]
+
+
+def test_the_help_of_training_is_short_and_the_long_one_is_whole(capsys):
+    assert main(["train", "--help"]) == 0
+    short = capsys.readouterr().out
+    assert main(["train", "--help-all"]) == 0
+    whole = capsys.readouterr().out
+    assert len(short.splitlines()) < 40
+    assert "--help-all" in short
+    assert "--optimizer.layer_decay" not in short
+    assert "--optimizer.layer_decay" in whole
+
+
+def test_the_shell_completes_commands_recipes_and_options(tmp_path, capsys):
+    assert main(["completion", "bash"]) == 0
+    (tmp_path / "complete.sh").write_text(capsys.readouterr().out)
+    words = "COMP_WORDS=(holdfast {}); COMP_CWORD={}; _holdfast; echo ${{COMPREPLY[@]}}"
+    script = f"source {tmp_path}/complete.sh; {words}"
+    for words, place, expected in [
+        ("tr", 1, "train"),
+        ("train digits/fan_nano_af", 2, "digits/fan_nano_afat"),
+        ("evaluate --att", 2, "--attack --attack-batch-size"),
+    ]:
+        done = subprocess.run(["bash", "-c", script.format(words, place)], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == expected

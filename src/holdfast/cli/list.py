@@ -11,6 +11,8 @@ from rich.progress import track
 from rich.table import Table
 
 from holdfast.errors import HoldfastError, nearest
+from holdfast.method_names import LINES
+from holdfast.own_code import PLUGINS
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -80,9 +82,11 @@ def studies_table(arguments: Namespace) -> Table:
 
 def methods_table(arguments: Namespace) -> Table:
     """What a model can be trained for: objectives, and the parts of the robust one."""
-    from holdfast.methods import methods
+    lines = LINES
+    if PLUGINS:  # they may have brought more
+        from holdfast.methods import methods
 
-    lines = methods()
+        lines = methods()
     names = _matching(arguments.pattern, list(lines))
     return _table("method", "what it does", rows=[[name, lines[name]] for name in names])
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "convert": "turn a published checkpoint into a folder that timm loads",
     "corrupt": "write corrupted copies of a folder of images",
     "demo": "train, measure, analyse and compare three models on embedded images, and write the report",
+    "completion": "print a script with which the shell completes commands and options",
 }
 
 GOES_ON = ("evaluate", "analyze", "corrupt", "study", "demo")  # after Ctrl-C, SIGTERM or a crash; train says how
@@ -54,7 +55,7 @@ def build_parser(command: str | None = None) -> jsonargparse.ArgumentParser:
     parser = jsonargparse.ArgumentParser(
         prog="holdfast",
         description="Vision transformers that hold when images go bad.",
-        epilog="commands:\n" + "\n".join(f"  {name:<10}{line}" for name, line in COMMANDS.items()),
+        epilog="commands:\n" + "\n".join(f"  {name:<12}{line}" for name, line in COMMANDS.items()),
         formatter_class=_EpilogAsWritten,
         exit_on_error=False,
     )
@@ -119,6 +120,11 @@ def _run(argv: list[str]) -> int:
             f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_known()}'}"
         )
     parser = build_parser(command)
+    if "--help-all" in rest:
+        parser.print_help()
+        return EXIT_OK
+    if {"-h", "--help"} & {*rest}:  # of commands with very many options, only some
+        getattr(_module(command), "shorten_help", lambda parser: None)(parser)
     prepared = getattr(_module(command), "prepared", list)  # of commands whose arguments are more than options
     arguments = parser.parse_args(_known_options(parser, prepared(rest)))
     return int(_module(command).run(arguments) or EXIT_OK)

@@ -44,6 +44,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_recipe_values(parser)
 
 
+def shorten_help(parser: ArgumentParser) -> None:
+    """Leave the recipe's own values out of ``--help``: there are more than a hundred."""
+    own = {path for path, _, _ in leaves()}
+    for action in parser._actions:
+        if action.dest in own:
+            action.help = SUPPRESS
+    parser.epilog = "every value of a recipe is an option, such as --train.epochs=10: --help-all lists them"
+
+
 def add_recipe_values(parser: ArgumentParser) -> None:
     """One argument per value of a recipe."""
     groups: dict[str, Any] = {}

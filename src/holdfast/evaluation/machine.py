@@ -37,9 +37,9 @@ def choose_precision(amp: bool, device: torch.device) -> str:
 
 
 def choose_workers(asked: int | None, device: torch.device, processes: Processes) -> int:
-    """How many processes read images: what was asked for, else what the machine can use beside the model."""
+    """How many processes read images: as asked for, at most one per core; else what the machine can use."""
     if asked is not None:
-        return check_workers(asked)
+        return min(check_workers(asked), cores())
     mine = max(1, cores() // processes.count)
     return min(8, mine) if device.type != "cpu" else max(1, mine // 2)
 

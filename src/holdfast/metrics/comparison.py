@@ -1,13 +1,14 @@
 """Two models on the same images, and one recipe over several seeds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.formulas import Formula, Means
 from holdfast.metrics.groups import block_drawing
+from holdfast.metrics.html import table
 from holdfast.metrics.intervals import Interval, Spread, interval_of, over_seeds
 from holdfast.metrics.summary import (
     RESAMPLES,
@@ -62,15 +63,41 @@ class Comparison:
         lines = [f"{self.first} minus {self.second}, {self.images} images", *map(str, self.differences.values())]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = [
+            (
+                each.label,
+                f"{each.first:.2f}",
+                f"{each.second:.2f}",
+                f"{each.interval.value:+.2f} {each.unit}",
+                f"{each.interval.low:+.2f} to {each.interval.high:+.2f}",
+                each.verdict,
+            )
+            for each in self.differences.values()
+        ]
+        head = ("score", self.first, self.second, "difference", "95 % interval", "verdict")
+        return table(f"{self.first} minus {self.second}, {self.images} images", head, rows)
+
 
 def compare(
-    first: Records, second: Records, *, baseline: Records | None = None, resamples: int = RESAMPLES, seed: int = 0
+    first: Records | Sequence[Records],
+    second: Records | Sequence[Records],
+    *,
+    baseline: Records | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> Comparison:
     """Every score that both have, first minus second, with a 95 % interval from drawing the same images for both.
 
     Only cells that both have, made by the same definition, and images that all of them share are taken. What is hard
     for both models cancels out, so this finds differences that two separate intervals hide.
+
+    Of lists, as ``load_records`` returns them, the record sets of the same data are compared with each other.
     """
+    if not isinstance(first, Records) or not isinstance(second, Records):
+        options = {"baseline": baseline, "resamples": resamples, "seed": seed}
+        return _joined([compare(one, other, **options) for one, other in _pairs(first, second)])  # type: ignore[arg-type]
     if first.task != second.task:
         raise HoldfastError(f"records to compare must be of one task, got {first.task} and {second.task}")
     first, second = without_older([first, second])
@@ -87,6 +114,38 @@ def compare(
     formulas = formulas_of(first, one, common, reference=reference_for(first, baseline))
     differences = {formula.name: _difference(formula, means, drawn) for formula in formulas}
     return Comparison(_name(first), _name(second), len(ids), differences)
+
+
+def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Records]) -> list[tuple[Records, Records]]:
+    """The record sets of both that are of the same data and protocol."""
+    sides = [[each] if isinstance(each, Records) else list(each) for each in (first, second)]
+    for side in sides:
+        if not all(isinstance(records, Records) for records in side):
+            raise HoldfastError("compare needs records, or lists of them as load_records returns them")
+    keys = ("task", "data", "label", "preset", "seed", "limit")
+    pairs = [
+        (one, other)
+        for one in sides[0]
+        for other in sides[1]
+        if all(one.header.get(key) == other.header.get(key) for key in keys)
+    ]
+    if not pairs:
+        told = [", ".join(dict.fromkeys(str(r.header.get("data")) for r in side)) or "none" for side in sides]
+        raise HoldfastError(f"records to compare must be of the same data and protocol, got {told[0]} and {told[1]}")
+    return pairs
+
+
+def _joined(found: Sequence[Comparison]) -> Comparison:
+    """Several comparisons as one; where two have a score of one name, the later one's is told apart by a number."""
+    if len(found) == 1:
+        return found[0]
+    differences: dict[str, Difference] = {}
+    for number, comparison in enumerate(found, start=1):
+        for name, each in comparison.differences.items():
+            again = name in differences
+            key = f"{name} ({number})" if again else name
+            differences[key] = replace(each, name=key, label=f"{each.label} ({number})") if again else each
+    return Comparison(found[0].first, found[0].second, max(each.images for each in found), differences)
 
 
 def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> dict[str, Spread]:

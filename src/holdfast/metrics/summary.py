@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.errors import HoldfastError, nearest
+from holdfast.errors import HoldfastError
 from holdfast.metrics.corruption import alexnet_errors
+from holdfast.metrics.finding import key_of, why_not
 from holdfast.metrics.formulas import Formula, Means, Reference, column
 from holdfast.metrics.groups import block_drawing, drawing_words
+from holdfast.metrics.html import table
 from holdfast.metrics.intervals import Draw, interval_of, resampled_means
 from holdfast.metrics.own import own_columns, own_formulas
 from holdfast.published import published
@@ -98,7 +100,11 @@ class Summary:
             raise HoldfastError(
                 f"score {name!r} is only there in part, as {partial.name!r}: {some(partial.missing)} missing"
             )
-        raise HoldfastError(f"score must be one that the records allow, got {name!r}{nearest(name, self.scores)}")
+        found = key_of(name, {key: score.label for key, score in self.scores.items()})
+        if found is not None:
+            return self.scores[found]
+        why = why_not(name, self.scores, self.header)
+        raise HoldfastError(f"score must be one that the records allow, got {name!r}{why}")
 
     def __contains__(self, name: object) -> bool:
         return name in self.scores
@@ -111,6 +117,12 @@ class Summary:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self))
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = [(score.label, f"{score.value:.2f} {score.unit}", _bounds(score), score.definition) for score in self]
+        told = f"{self.header.get('model', 'model')} on {self.header.get('data', 'data')}, {self.images} images"
+        return table(told, ("score", "value", "95 % interval", "what it is"), rows)
 
 
 def summarise(
@@ -293,6 +305,10 @@ def _rows(ids: NDArray[np.str_], wanted: NDArray[np.str_]) -> NDArray[np.int64] 
 def _same(one: NDArray[np.str_], other: NDArray[np.str_]) -> bool:
     """Equality by bytes: NumPy compares text character by character, which takes seconds for the cells of ImageNet."""
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+def _bounds(score: Score) -> str:
+    return "" if np.isnan(score.low) else f"{score.low:.2f} to {score.high:.2f}"
 
 
 def some(names: Sequence[str], *, count: int = 5) -> str:

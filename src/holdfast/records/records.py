@@ -160,7 +160,18 @@ class Records:
             for view, cells in self.by_view.items()
             for name, cell in cells.items()
         ]
-        return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=["cell", "view", "id"])
+        if not frames:
+            return pandas.DataFrame(columns=["cell", "view", "id"])
+        names = self.header.get("class_names") if self.task == CLASSIFICATION else None
+        return _with_class_names(pandas.concat(frames, ignore_index=True), names)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the cells with their scores; ``summary()`` has the intervals."""
+        from holdfast.metrics.html import table
+
+        rows = [(name, f"{100 * cell.accuracy:.2f} %", str(len(cell))) for name, cell in self.cells.items()]
+        told = f"{self.header.get('model', 'model')} on {self.header.get('data', 'data')}"
+        return table(told, ("cell", "mean score", "images"), rows)
 
 
 def load_records(folder: Path | str) -> list[Records]:
@@ -255,6 +266,14 @@ def _cell_record(
 def _wide(values: Field) -> Field:
     """Whole numbers are kept small on disk and counted large in memory."""
     return values.astype(np.int64) if isinstance(values, np.ndarray) and values.dtype == np.int32 else values
+
+
+def _with_class_names(frame: "pandas.DataFrame", names: Sequence[str] | None) -> "pandas.DataFrame":
+    """Beside every column of class numbers one with their names, where the header knows them."""
+    for column in [name for name in ("target", "prediction") if names and name in frame]:
+        known = dict(enumerate(names or ()))
+        frame.insert(frame.columns.get_loc(column) + 1, f"{column}_name", frame[column].map(known))
+    return frame
 
 
 def _task(name: str) -> "Task":

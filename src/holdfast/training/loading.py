@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from holdfast.data import Source, UnreadableImage
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.machine import cores
 from holdfast.leaving import serve_the_parent
 from holdfast.tasks import Task, task_of
 from holdfast.training.randomness import For, image_key, reseed
@@ -193,7 +194,7 @@ def _loader(
         images,
         batch_sampler=batch_sampler,
         collate_fn=partial(collate, task=images.task),
-        num_workers=workers,
+        num_workers=min(workers, cores()),
         persistent_workers=workers > 0,
         pin_memory=pin,
         worker_init_fn=_begin_worker,
