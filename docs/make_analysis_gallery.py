@@ -1,9 +1,9 @@
-"""Makes docs/images/analysis/*.png from stored results: ``python docs/make_analysis_gallery.py RUN RUN …``.
+"""Makes docs/images/analysis/*.png from stored results: ``python docs/make_analysis_gallery.py RUN RUN … [--out DIR]``.
 
 The runs are those that docs/gallery.md names, analysed with the commands it gives. No model is needed.
 """
 
-import sys
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,13 +30,20 @@ CELL = "gaussian_noise/5"
 BASE, TAP, AFAT = "fan_nano", "fan_nano_tap_adl", "fan_nano_afat"
 
 
-def main(runs: list[str]) -> None:
-    """Draw the gallery's figures and say how large they are."""
-    results = [result for run in runs for result in load_results(run)]
+def main() -> None:
+    """Draw the gallery's figures and say how large they are; nothing is written unless all can be drawn."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path, default=TARGET)
+    arguments = parser.parse_args()
+    results = [result for run in arguments.runs for result in load_results(run)]
 
     def of(kind: str, *labels: str) -> list[Result]:
         found = [result for result in results if result.kind == kind]
-        return [result for label in labels for result in found if result.label == label] if labels else found
+        chosen = [result for label in labels for result in found if result.label == label] if labels else found
+        if len(chosen) < max(1, len(labels)):
+            parser.error(f"{kind} of {', '.join(labels) or 'any run'} is missing; docs/gallery.md has the commands")
+        return chosen
 
     three = (BASE, TAP, AFAT)
     four = (*three, "rvt_nano")
@@ -61,14 +68,15 @@ def main(runs: list[str]) -> None:
         "dilation": lambda: dilation.dilation_figure(of("dilation", TAP)[0]),
         "gates": lambda: gates.gates_figure(of("gates")[0]),
     }
-    for name, draw in figures.items():
-        path = save_png(draw(), TARGET / f"{name}.png", dpi=100)
+    drawn = {name: draw() for name, draw in figures.items()}
+    for name, figure in drawn.items():
+        path = save_png(figure, arguments.out / f"{name}.png", dpi=100)
         Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
-    sizes = {path.name: path.stat().st_size for path in sorted(TARGET.glob("*.png"))}
+    sizes = {path.name: path.stat().st_size for path in sorted(arguments.out.glob("*.png"))}
     print(
         f"{len(sizes)} figures, largest {max(sizes.values()) / 1e3:.0f} kB, {sum(sizes.values()) / 1e6:.2f} MB in all"
     )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -91,6 +91,19 @@ def test_unknown_attribute_is_an_attribute_error():
         holdfast.wach  # noqa: B018
 
 
+def test_somebody_elses_holdfast_in_the_same_folder_is_named_in_one_sentence(tmp_path):
+    """Both write into holdfast/: neither can be trusted then."""
+    (tmp_path / "holdfast").symlink_to(ROOT / "src" / "holdfast")
+    (tmp_path / "holdfast_vision-0.1.0.dist-info").mkdir()
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import holdfast; print(holdfast.__version__)"
+    assert python(script).stderr == ""
+    (tmp_path / "holdfast-1.4.2.dist-info").mkdir()
+    done = python(script)
+    assert done.returncode == 0
+    assert "holdfast 1.4.2 of PyPI, which is somebody else's, is installed over holdfast-vision" in done.stderr
+    assert "`pip uninstall holdfast`" in done.stderr
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("dist")

@@ -4,8 +4,11 @@
 """
 
 import importlib
+import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast._foreign import foreign_sentence
 from holdfast._registration import register_models
 from holdfast._version import __version__
 from holdfast.errors import HoldfastError
@@ -110,3 +113,5 @@ def __dir__() -> list[str]:
 
 
 register_models()
+if (_foreign := foreign_sentence(Path(__file__).parents[1])) is not None:
+    warnings.warn(_foreign, stacklevel=2)
