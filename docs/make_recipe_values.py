@@ -13,9 +13,10 @@ INTRODUCTION = """# All recipe values
 
 *Made from the recipe's dataclasses by `docs/make_recipe_values.py`; a test keeps it current.*
 
-A recipe is a YAML file with these values, nested by their dots; what it leaves out has the default. On the command line each is
-an option of [`holdfast train`](train.md) and [`holdfast study`](studies.md): `--train.epochs=10`. In Python: `overrides={"train": {"epochs": 10}}`.
-Lists and mappings are written as YAML: `--model.kwargs='{drop_path_rate: 0.1}'`.
+A recipe is a YAML file with these values, nested by their dots; what it leaves out has the default. On the command
+line each is an option of [`holdfast train`](train.md) and [`holdfast study`](studies.md): `--train.epochs=10`. In
+Python: `overrides={"train": {"epochs": 10}}`. Lists and mappings are
+written as YAML: `--model.kwargs='{drop_path_rate: 0.1}'`.
 """
 
 
@@ -25,7 +26,9 @@ def page() -> str:
     for path, kind, field in leaves():
         section, _, name = path.rpartition(".")
         if section != last:
-            parts.append(f"## {section or 'The recipe itself'}\n\n| value | type | default | meaning |\n|---|---|---|---|")
+            parts.append(
+                f"## {section or 'The recipe itself'}\n\n| value | type | default | meaning |\n|---|---|---|---|"
+            )
             last = section
         default = field.default_factory() if callable(field.default_factory) else field.default
         aliases = "".join(f", also `{flag}`" for flag in older_recipes.FLAGS.get(path, []))
@@ -36,10 +39,6 @@ def page() -> str:
 
 def written(kind: Any) -> str:
     """A type as people say it."""
-    if kind is type(None):
-        return "null"
-    if kind is Any:
-        return "anything"
     inner = typing.get_args(kind)
     origin = typing.get_origin(kind)
     if origin is typing.Literal:
@@ -52,7 +51,9 @@ def written(kind: Any) -> str:
         return "mapping"
     if inner:
         return " or ".join(written(each) for each in inner)
-    return {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}[kind.__name__]
+    return {"NoneType": "null", "str": "text", "int": "whole number", "float": "number", "bool": "true or false"}[
+        kind.__name__
+    ]
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ def test_links_to_files_lead_somewhere(page):
 
 def test_every_page_of_the_docs_is_in_the_navigation():
     navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    named = set(re.findall(r"[\w-]+\.md", str(navigation)))
-    assert named == {page.name for page in (ROOT / "docs").rglob("*.md")}
+    named = set(re.findall(r"[\w/-]+\.md", str(navigation)))
+    assert named == {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

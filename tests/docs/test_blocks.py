@@ -26,6 +26,7 @@ REGISTRIES = (
     "holdfast.data:OFFICIAL",
     "holdfast.data.specs:SOURCES",
     "holdfast.evaluation.suites:ATTACKS",
+    "holdfast.evaluation.suites:_CELLS",
     "holdfast.evaluation.suites:STORED",
     "holdfast.evaluation.suites:SUITES",
     "holdfast.methods.robust:TERMS",

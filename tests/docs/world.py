@@ -1,6 +1,6 @@
 """The small things that stand in for the photographs, runs, weights and variables that the pages speak of.
 
-Most blocks find what they need here by the names that the pages already use: ``runs/a``, ``photos/``, ``flowers/train``.
+Most blocks find what they need here by the names that pages already use: ``runs/a``, ``photos/``, ``flowers/train``.
 A page that speaks of something new either uses one of these names or adds its stand-in here.
 """
 
@@ -18,8 +18,14 @@ from PIL import Image
 import holdfast
 from holdfast.data import open_data
 from tests.tasks.detectors import coco_folder
+from tests.training import test_own_adapter as own_adapter
 
 SMALL_VIT = "'vit_tiny_patch16_224', depth=2, embed_dim=48, num_heads=3, dynamic_img_size=True"
+
+CIFAR = (
+    "--data.train=npz:data/cifar10_train.npz[0:30] --data.val=npz:data/cifar10_train.npz[30:40] "
+    "--test=npz:data/cifar10_test.npz"
+)
 
 # what is too large, or not on this machine, and what is taken instead; in commands, Python and YAML alike
 STAND_INS = {
@@ -38,7 +44,10 @@ STAND_INS = {
     "--model fan_base_16_p4_hybrid": "--model fan_tiny_8_p4_hybrid",
     "cifar10:": "npz:data/cifar10_test.npz",
     "crop: [288, 384]": "crop: [96, 128]",
-    '"fan_small_12_p4_hybrid", "cascade"': '"fan_tiny_8_p4_hybrid", "cascade"',
+    '"fan_small_12_p4_hybrid", "cascade"': '"fan_tiny_8_p4_hybrid", "cascade", min_size=64, max_size=64',
+    "[0.1,0.5,0.9]": "[0.5]",
+    "[0.1,0.3,0.5,0.7,0.9]": "[0.5]",
+    "--data.download=true": CIFAR,
     "coco:train,train.json": "coco:coco,coco/instances.json",
     "coco:val,val.json": "coco:coco,coco/instances.json",
     "coco:val2017,annotations/instances_val2017.json": "coco:coco,coco/instances.json",
@@ -46,27 +55,27 @@ STAND_INS = {
     "coco/mask_fan_tiny_hybrid_1x": "coco/mask_fan_tiny_hybrid_1x --model.kwargs.min_size=64",
     "[0:45000]": "[0:30]",
     "[45000:50000]": "[30:40]",
-    'weights="DEFAULT"': 'weights=None, weights_backbone=None, num_classes=3, min_size=64, max_size=64',
+    'weights="DEFAULT"': "weights=None, weights_backbone=None, num_classes=4, min_size=64, max_size=64",
     "/shared/deit": "shared/deit",
 }
 
 # appended to a command, where the last value of an option counts
 SMALLER = {
     "train": (
-        "--train.epochs=1 --train.batch_size=4 --data.train_subset=8 --data.val_subset=8 --data.workers=0 "
+        "--train.epochs=1 --train.batch_size=2 --data.train_subset=4 --data.val_subset=4 --data.workers=0 "
         "--train.device=cpu --schedule.warmup_epochs=0"
     ),
     "evaluate": "--limit 2 --workers 0",
     "analyze": "--limit 2 --masks 2 --mask-images 2 --pictures 1 --clusters 2 --batch-size 2",
     "study": (
-        "--rows baseline --seeds 0 --limit 10 --processes 1 --train.epochs=1 --train.batch_size=4 --data.workers=0 "
-        "--data.train_subset=8 --data.val_subset=8 --data.download=false"
+        "--rows baseline --seeds 0 --limit 10 --processes 1 --train.epochs=1 --train.batch_size=2 --data.workers=0 "
+        "--data.train_subset=4 --data.val_subset=4"
     ),
 }
 
 TINY = (
-    "{'data': {'train_subset': 8, 'val_subset': 8, 'workers': 0}, "
-    "'train': {'epochs': 1, 'batch_size': 4, 'device': 'cpu'}, 'schedule': {'warmup_epochs': 0}}"
+    "{'data': {'train_subset': 4, 'val_subset': 4, 'workers': 0}, "
+    "'train': {'epochs': 1, 'batch_size': 2, 'device': 'cpu'}, 'schedule': {'warmup_epochs': 0}}"
 )
 SMALLER_CALLS = {
     "holdfast.train": f"overrides={TINY}, show=False",
@@ -88,12 +97,16 @@ def small(text: str) -> str:
 def smaller(words: list[str]) -> list[str]:
     """A command's words, with less to do."""
     command, *rest = words
-    if "--redraw" in rest or "--predictions" in rest or "--table-only" in rest:
+    if {"--redraw", "--predictions", "--table-only", "--resume"} & set(rest):
         return words
     added = SMALLER.get(command, "").split()
+    if command == "analyze" and "--only" not in rest:  # all of them are run by their own pages and tests
+        added += ["--only", "stability"]
     if command == "train" and rest and rest[0].startswith("imagenet/"):
         given = [word for word in LARGE_RECIPES.split() if not any(r.startswith(word.split("=")[0]) for r in rest)]
         added = [*added, *given]
+    if command == "train" and any("tora_" in word for word in rest):
+        added = [*added, "--train.phases.first_epochs=1"]
     return [command, *rest, *added]
 
 
@@ -103,6 +116,8 @@ def smaller_calls(text: str) -> ast.Module:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in SMALLER_CALLS:
             added = ast.parse(f"f({SMALLER_CALLS[ast.unparse(node.func)]})", mode="eval").body.keywords
+            if len(node.args) > 1 and not isinstance(node.args[1], ast.Constant):  # data of a page's own are small
+                added = [keyword for keyword in added if keyword.arg != "limit"]
             given = {keyword.arg for keyword in added}
             node.keywords = [keyword for keyword in node.keywords if keyword.arg not in given] + added
     return ast.fix_missing_locations(tree)
@@ -131,10 +146,10 @@ def _pictures(folder: Path) -> None:
         (folder / "imagenet" / f"{index:03d}").mkdir(parents=True)
         (folder / "imagenet" / f"{index:03d}" / "0.png").symlink_to(folder / "picture.png")
     (folder / "coco").mkdir()
-    coco_folder(folder / "coco")
-    scenes = open_data("scenes:test,96x128,2")
+    coco_folder(folder / "coco", images=4)
+    scenes = open_data("scenes:test,96x128,4")
     for name in ("train", "val"):
-        for index in range(2):
+        for index in range(4):
             for part, pixels in (("images", scenes.image(index)), ("labels", Image.fromarray(scenes.target(index)))):
                 (folder / name / part).mkdir(parents=True, exist_ok=True)
                 pixels.save(folder / name / part / f"{index}.png")
@@ -212,6 +227,13 @@ NAMES: dict[str, dict[str, Callable[[], Any]]] = {
         "ids": lambda: ["a", "b"],
         "step": lambda: 0,
         "batches": lambda: [digits(2)],
+    },
+    "docs/train.md": {
+        "add_parts": lambda: own_adapter.Rescaled,
+        "save_parts": lambda: own_adapter.save,
+        "load_whole": lambda: own_adapter.load,
+        "load_parts": lambda: own_adapter.take_over,
+        "let_learn": lambda: own_adapter.begin,
     },
     "docs/corruptions.md": {
         "image": lambda: photograph(256),

@@ -57,7 +57,9 @@ QUICK = Effort("digits:train[0:256]", "digits:val[0:60]", epochs=2, images=20, l
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast demo``."""
-    parser.add_argument("--quick", action="store_true", help="a minute and a half instead of eight; the models learn little")
+    parser.add_argument(
+        "--quick", action="store_true", help="a minute and a half instead of eight; the models learn little"
+    )
     parser.add_argument("--out", type=Path, help="folder for runs and report (default: demo, or demo-quick)")
 
 
