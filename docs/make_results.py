@@ -24,6 +24,7 @@ TRAIN, HELD_OUT, TEST = (
     "npz:data/cifar10_train.npz[45000:50000]",
     "npz:data/cifar10_test.npz",
 )
+PICTURES = "*Pictures are not kept here: `holdfast study` with `--table-only` draws them from `results/`.*"
 PARTS: dict[str, Callable[[Study, Results], str]] = {
     "table": lambda study, results: markdown_table(results),
     "differences": lambda study, results: difference_table(results),
@@ -50,6 +51,13 @@ def finished_study(name: str) -> tuple[Study, Results]:
     return study, all_results(STUDIES / study.name, study)
 
 
+def _without_pictures(summary: Path, name: str) -> None:
+    """The repository keeps a study's numbers; its pictures are drawn from them."""
+    lines = [line for line in summary.read_text(encoding="utf-8").splitlines() if not line.startswith("![")]
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip()
+    summary.write_text(f"{text}\n\n{PICTURES}\n", encoding="utf-8")
+
+
 def main() -> None:
     """Rewrite the page, the studies' own summaries, and the plots."""
     text = PAGE.read_text(encoding="utf-8")
@@ -64,6 +72,7 @@ def main() -> None:
                 shutil.move(plot, target)
             else:
                 plot.unlink()
+        _without_pictures(STUDIES / study.name / "summary.md", study.name)
     PAGE.write_text(with_tables(text), encoding="utf-8")
 
 

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SUMMARIES = sorted((ROOT / "studies").glob("*/summary.md"))
 
 
 def test_the_readmes_ten_lines_print_what_they_say(capsys):
@@ -18,7 +19,7 @@ def test_the_readmes_ten_lines_print_what_they_say(capsys):
     assert capsys.readouterr().out.splitlines() == said
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *SUMMARIES], ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_to_files_lead_somewhere(page):
     prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
     targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", prose)

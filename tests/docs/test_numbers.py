@@ -1,0 +1,104 @@
+"""Numbers on pages that come from a result are those of the result that is stored."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from tests.docs.blocks import ROOT
+from tests.docs.test_complete import made_by
+
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def stored(name: str) -> dict:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def page(name: str) -> str:
+    """A page in one line, so that sentences can be found."""
+    return " ".join((ROOT / "docs" / name).read_text(encoding="utf-8").split())
+
+
+def test_tables_that_were_measured_once_are_those_of_their_files():
+    maker = made_by("make_measured")
+    pages = maker.pages()
+    assert {page.name for page in pages} == {"tora.md", "cifar10.md"}
+    for shown in pages:
+        text = shown.read_text(encoding="utf-8")
+        assert text == maker.with_figures(text), "run python docs/make_measured.py"
+
+
+def test_what_afat_and_adl_cost_is_what_the_benchmark_measured():
+    steps, adl = stored("methods")["steps"], stored("methods")["adl"]
+    assert f"takes {steps['AFAT']:.2f} times as long" in page("afat.md")
+    assert f"takes {steps['TAP + ADL']:.2f} times as long" in page("adl.md")
+    for form, row in (("explicit", "maps written out"), ("chunked", "64 rows at a time")):
+        cells = " | ".join(f"{adl[form][tokens]['megabytes']:.0f} MB" for tokens in ("1024", "4096"))
+        assert f"| {row} | {cells} |" in page("adl.md")
+
+
+def test_what_fan_and_tap_cost_is_what_the_benchmark_measured():
+    ratios = {(row["what"], row["how"]): row["ratio"] for row in stored("models")["rows"]}
+    fan, deit = "fan_tiny_8_p4_hybrid / convnext_tiny", "fan_tiny_12_p16_224 / deit_tiny_patch16_224"
+    text = page("fan.md")
+    assert f"convnext_tiny, forward | {ratios[fan, 'forward']:.2f} |" in text
+    assert f"convnext_tiny, training step | {ratios[fan, 'training step']:.2f}" in text
+    both = f"{ratios[deit, 'forward'] + 1e-9:.2f} and {ratios[deit, 'training step']:.2f}"
+    assert f"forward and training step | {both} |" in text
+    slower = {what: ratio for (what, _), ratio in ratios.items() if "TAP" in what}
+    assert sorted(f"{100 * (ratio - 1):.0f} %" for ratio in slower.values()) == sorted(
+        re.search(r"TAP adds (\d+ %) .*? and (\d+ %)", page("tap.md")).groups()
+    )
+
+
+def test_what_tora_costs_is_what_the_benchmark_measured():
+    found = stored("tora")
+    text = page("tora.md")
+    assert f"**{found['steps']['deit_small_patch16_224']['tora']:.2f} times**" in text
+    assert f"{found['steps']['deit_tiny_patch16_224']['tora']:.2f} times with DeiT-T" in text
+    assert f"{found['megabytes']['tora']:.0f} MB against {found['megabytes']['whole']:.0f} MB" in text
+    assert f"The gate itself takes {found['gate']['ratio']:.2f} of the time" in text
+    for method in ("head-only", "single-adapter", "adapter-fusion", "tora"):
+        cost = found["costs"][method]
+        assert re.search(rf"\| `{method}` \| {cost['parameters_m']:.1f} \| [\d.]+ \| {cost['gmacs']:.1f} \|", text)
+
+
+def test_memory_of_an_analysis_is_what_the_benchmark_measured():
+    gibibytes = {name: found["megabytes"] / 1024 for name, found in stored("analysis")["models"].items()}
+    said = (
+        f"FAN-T-Hybrid took {gibibytes['fan_tiny_8_p4_hybrid']:.1f} GiB of memory in all, PyTorch included, of ViT-S "
+        f"{gibibytes['vit_small_patch16_224']:.1f} and of FAN-B-Hybrid {gibibytes['fan_base_16_p4_hybrid']:.1f}"
+    )
+    assert said in page("analysis/overview.md")
+
+
+@pytest.mark.parametrize("name", ["corruptions", "corruption_fidelity"])
+def test_tables_of_the_corruptions_are_those_of_the_benchmark(name):
+    rows = [line for line in (RESULTS / f"{name}.md").read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    shown = (ROOT / "docs" / "corruptions.md").read_text(encoding="utf-8").splitlines()
+    assert len(rows) > 10
+    assert [row for row in rows if row not in shown] == []
+
+
+@pytest.fixture(scope="module")
+def cifar10():
+    return made_by("make_results")
+
+
+def test_the_short_answer_on_cifar10_says_how_large_an_effect_may_be(cifar10):
+    study, results = cifar10.finished_study("cifar10/main")
+    lines = [line.split("|")[1:-1] for line in cifar10.PARTS["differences"](study, results).splitlines()]
+    at = [cell.strip() for cell in lines[0]].index("C")
+    ends = [abs(float(end)) for line in lines[2:] for end in re.findall(r"[+-][\d.]+", line[at])[1:]]
+    assert f"effects of up to {max(ends):.1f} points under corruption" in page("results/cifar10.md")
+
+
+def test_when_the_quick_adversary_settles_is_what_its_training_logged(cifar10):
+    _, results = cifar10.finished_study("cifar10/ablations")
+    steps, shares = np.asarray(results["AFAT quick"][0].traces["selection_change"]).reshape(-1, 2).T
+    after = f"at most {100 * shares[steps > 40].max():.2f} % after it"
+    assert f"`selection_change` is {100 * shares[steps == 40][0]:.1f} % at step 40 and {after}" in page(
+        "results/cifar10.md"
+    )
