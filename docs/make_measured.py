@@ -1,9 +1,9 @@
 """Puts the figures of docs/measured/*.csv into the pages that show them: ``python docs/make_measured.py``.
 
-These are figures whose runs are not in the repository, as they were printed when they were measured. The tables of TORA on
-digits come from the commands at the end of that section of tora.md and from make_tora_tables.py, the alignment errors from
-measure_adversary.py on runs of cifar10/main and cifar10/afat_weight. What comes from a benchmark is in benchmarks/results, what
-comes from a study in studies/*/results.
+These are figures whose runs are not in the repository, as they were printed when they were measured. The tables of
+TORA on digits come from the commands at the end of that section of tora.md and from make_tora_tables.py, the alignment
+errors from measure_adversary.py on runs of cifar10/main and cifar10/afat_weight. What comes from a benchmark is in
+benchmarks/results, what comes from a study in studies/*/results.
 """
 
 import csv
