@@ -196,7 +196,7 @@ def run_yaml(block: Block, names: dict) -> None:
     text = world.small(block.text)
     values = yaml.safe_load(text)
     if "rows" in values:
-        Path("study.yaml").write_text(text if "recipe" in values else f"# As before\nrecipe: digits/fan_nano\n{text}")
+        Path("study.yaml").write_text(text if "recipe" in values else f"# As before\nextends: cifar10/main\n{text}")
         study = load_study("study.yaml")
         assert study.rows
         return

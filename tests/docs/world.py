@@ -165,7 +165,7 @@ def _weights(folder: Path) -> None:
     (folder / "weights").mkdir()
     torch.manual_seed(0)
     save_file(timm.create_model("vit_nano").state_dict(), folder / "weights" / "vit_nano.safetensors")
-    for name in ("fan_hybrid_base.pth.tar", "fan_hybrid_small.pth.tar", "fan_hybrid_tiny.pth.tar"):
+    for name in ("fan_hybrid_base.pth.tar", "fan_hybrid_small.pth.tar", "fan_hybrid_tiny.pth.tar", "released.pth"):
         torch.save({"state_dict": timm.create_model("fan_tiny_8_p4_hybrid").state_dict()}, folder / name)
 
 
