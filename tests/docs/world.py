@@ -30,8 +30,7 @@ CIFAR = (
 # what is too large, or not on this machine, and what is taken instead; in commands, Python and YAML alike
 STAND_INS = {
     'timm.create_model("deit_small_patch16_224", pretrained=True)': f"timm.create_model({SMALL_VIT})",
-    "pretrained=True": "pretrained=False",
-    "vit_base_patch16_224.augreg_in21k_ft_in1k": "vit_tiny_patch16_224",
+    '"vit_base_patch16_224.augreg_in21k_ft_in1k", pretrained=True': '"vit_tiny_patch16_224"',
     "timm:deit_small_patch16_224.fb_in1k": "weights/vit_nano.safetensors --model.name=vit_nano",
     "timm:deit_small_patch16_224": "python:small_models:vit",
     "timm:resnet50": "python:small_models:resnet",
