@@ -27,6 +27,8 @@ CIFAR = (
     "--test=npz:data/cifar10_test.npz"
 )
 
+STAND_IN = ".stand-in"
+
 # what is too large, or not on this machine, and what is taken instead; in commands, Python and YAML alike
 STAND_INS = {
     'timm.create_model("deit_small_patch16_224", pretrained=True)': f"timm.create_model({SMALL_VIT})",
@@ -44,6 +46,7 @@ STAND_INS = {
     "cifar10:": "npz:data/cifar10_test.npz",
     "crop: [288, 384]": "crop: [96, 128]",
     '"fan_small_12_p4_hybrid", "cascade"': '"fan_tiny_8_p4_hybrid", "cascade", min_size=64, max_size=64',
+    'open_lens("runs/digits-fan_nano"': 'open_lens("runs/a"',
     "[0.1,0.5,0.9]": "[0.5]",
     "[0.1,0.3,0.5,0.7,0.9]": "[0.5]",
     "--data.download=true": CIFAR,
@@ -181,6 +184,15 @@ def _runs(folder: Path) -> None:
     holdfast.evaluate(str(first), "digits:test", "clean,corruptions", limit=10, workers=0, show=False)
     for name in ("b", "fan", "vit", "baseline", "afat"):
         shutil.copytree(first, folder / "runs" / name)
+        (folder / "runs" / name / STAND_IN).touch()
+
+
+def make_room(words: list[str]) -> None:
+    """A page that trains a run itself needs no stand-in of its name."""
+    if words[0] == "train" and "--out" in words and "--resume" not in words:
+        out = Path(words[words.index("--out") + 1])
+        if (out / STAND_IN).exists():
+            shutil.rmtree(out)
 
 
 def digits(count: int) -> tuple[torch.Tensor, torch.Tensor]:
