@@ -14,6 +14,7 @@ import numpy as np
 import timm
 import torch
 from PIL import Image
+from torch.utils.data import TensorDataset
 
 import holdfast
 from holdfast.data import open_data
@@ -120,6 +121,10 @@ def smaller_calls(text: str) -> ast.Module:
             added = ast.parse(f"f({SMALLER_CALLS[ast.unparse(node.func)]})", mode="eval").body.keywords
             if len(node.args) > 1 and not isinstance(node.args[1], ast.Constant):  # data of a page's own are small
                 added = [keyword for keyword in added if keyword.arg != "limit"]
+            held = {keyword.arg: keyword.value for keyword in node.keywords}
+            for keyword in added:
+                if keyword.arg == "overrides" and "overrides" in held:  # both, ours last
+                    keyword.value = ast.Dict([None, None], [held["overrides"], keyword.value])
             given = {keyword.arg for keyword in added}
             node.keywords = [keyword for keyword in node.keywords if keyword.arg not in given] + added
     return ast.fix_missing_locations(tree)
@@ -238,6 +243,13 @@ NAMES: dict[str, dict[str, Callable[[], Any]]] = {
         "ids": lambda: ["a", "b"],
         "step": lambda: 0,
         "batches": lambda: [digits(2)],
+    },
+    "docs/evaluate.md": {
+        "my_test_set": lambda: TensorDataset(*digits(10)),
+        "x": lambda: digits(10)[0],
+        "y": lambda: digits(10)[1],
+        "train_set": lambda: TensorDataset(*digits(10)),
+        "val_set": lambda: TensorDataset(*digits(10)),
     },
     "docs/train.md": {
         "add_parts": lambda: own_adapter.Rescaled,
