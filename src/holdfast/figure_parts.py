@@ -89,10 +89,12 @@ def legend_above(figure: "Figure", axis: "Axes") -> None:
 
 
 def picture(axis: "Axes", image: np.ndarray, *, title: str = "", **options: Any) -> Any:
-    """An image or map without axes; pixels and cells keep hard edges, and an SVG holds them as they are."""
+    """An image without axes, or a map with the numbers of its first and last cells; both keep hard edges."""
     shown = axis.imshow(image, interpolation="none", **options)
-    axis.set_xticks([])
-    axis.set_yticks([])
+    numbered = np.ndim(image) == 2 and "extent" not in options
+    axis.set_xticks([0, image.shape[1] - 1] if numbered else [])
+    axis.set_yticks([0, image.shape[0] - 1] if numbered else [])
+    axis.tick_params(labelsize=SMALL - 1, length=2, pad=1)
     axis.spines[:].set_visible(False)
     if title:
         axis.set_title(title, fontsize=SMALL)

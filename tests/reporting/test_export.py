@@ -279,3 +279,30 @@ def test_an_unknown_format_gets_one_sentence():
     with pytest.raises(HoldfastError, match=r"format must be one of terminal, md, .* got 'latx'; did you mean 'latex'"):
         export(benchmark(), "latx")
     assert export(benchmark(), "markdown", resamples=0) == export(benchmark(), "md", resamples=0)
+
+
+def test_equal_names_are_told_apart_and_nobody_has_a_row_of_dashes():
+    models = [benchmark(seed=seed) for seed in (0, 1)]
+    clean = records({"clean": cell(share(0.5, count=4))}, model="clean only", data="folder:val")
+    text = export([*models, clean], resamples=0, width=120)
+    names = {line.split("  ")[0] for line in text.splitlines() if line.startswith("timm:fan_base_16_p4_hybrid ")}
+    assert len({name for name in names if "folder" not in name} or names) >= 2
+    for table in markdown_tables(export([*models, clean], "md", resamples=0)):
+        assert len({row[0] for row in table}) == len(table)
+        assert not any(set(row[1:]) == {"–"} for row in table[2:])
+
+
+def test_intervals_stay_with_several_rows_and_the_best_is_bold_in_latex():
+    models = [benchmark("a"), benchmark("b", seed=1)]
+    assert re.search(r"^a .*\d+\.\d \[\d+\.\d, \d+(\.\d)?\]", export(models, width=120, resamples=100), re.MULTILINE)
+    text = export(models, "latex", resamples=100)
+    assert r"\caption{Scores; in \%" in text
+    assert "95 \\% intervals in brackets; best in bold." in text
+    _, headline = tabulars(text)[0]
+    rows = latex_rows(headline)
+    assert any(r"{\scriptsize {[}" in text for text in rows[1])
+    for column in range(1, len(rows[0])):
+        assert sum(r"\textbf" in row[column] for row in rows[1:]) <= 1
+    summaries = [summarise(model, resamples=0)["mce"].value for model in models]
+    place = [text.strip() for text in rows[0]].index("mCE")
+    assert r"\textbf" in rows[1 + int(np.argmin(summaries))][place]  # low is good

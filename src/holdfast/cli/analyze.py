@@ -14,6 +14,7 @@ from holdfast.analysis.results import Result, load_results
 from holdfast.analysis.settings import Settings
 from holdfast.cli.run_folders import model_file_name, own_data, run_folder, with_checkpoint
 from holdfast.errors import HoldfastError
+from holdfast.figure_files import parse_formats
 from holdfast.model_names import model_spec
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "figures that show them side by side (default: comparison)",
     )
     parser.add_argument("--fresh", action="store_true", help="compute again what is already there")
+    parser.add_argument("--figures", default="png", help="a comma list of png (300 dpi), pdf and svg")
     parser.add_argument("--redraw", action="store_true", help="only draw the figures again, from stored results")
 
 
@@ -59,6 +61,7 @@ def run(arguments: Namespace) -> None:
     """Analyse every model, draw its figures, and those that compare."""
     from rich.console import Console
 
+    formats = parse_formats(arguments.figures)
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if arguments.redraw:
         found = _told_apart([stored for model in arguments.models for stored in _stored(model)])
@@ -66,15 +69,20 @@ def run(arguments: Namespace) -> None:
         found = list(_analyses(arguments, console))
     Console(soft_wrap=True).print(_table(found))
     for folder, results in found:
-        count = _draw(results, folder / "figures")
+        count = _draw(results, folder / "figures", formats)
         console.print(f"{results[0].label}: {count} figures in {folder / 'figures'}", markup=False)
     if len(arguments.models) > 1:
-        _compare([result for _, results in found for result in results], arguments.out or Path("comparison"), console)
+        _compare(
+            [result for _, results in found for result in results],
+            arguments.out or Path("comparison"),
+            console,
+            formats,
+        )
 
 
-def _compare(results: list[Result], target: Path, console: "Console") -> None:
+def _compare(results: list[Result], target: Path, console: "Console", formats: tuple[str, ...]) -> None:
     """The figures of all models side by side, as far as they are of the same images and settings."""
-    count = _draw(results, target)
+    count = _draw(results, target, formats)
     if count:
         console.print(f"{count} figures of all models side by side in {target}", markup=False)
     else:
@@ -163,9 +171,13 @@ def _table(found: list[Stored]) -> "Table":
     return table
 
 
-def _draw(results: list[Result], folder: Path) -> int:
-    """Write an album's figures as PNG; returns how many."""
+def _draw(results: list[Result], folder: Path, formats: tuple[str, ...]) -> int:
+    """Write an album's figures; returns how many."""
     from holdfast.analysis.album import album
-    from holdfast.figure_parts import save_png
+    from holdfast.figure_files import name_model, save_figure
 
-    return sum(save_png(draw(), folder / f"{name}.png") is not None for name, draw in album(results))
+    single = results[0].label if len({result.label for result in results}) == 1 else ""
+    pages = list(album(results))
+    for name, draw in pages:
+        save_figure(name_model(draw(), single) if single else draw(), folder / name, formats=formats)
+    return len(pages)

@@ -17,7 +17,7 @@ from holdfast.metrics.papers import Printed, architecture_of, of_imagenet, paper
 from holdfast.metrics.summary import RESAMPLES, Score, Summary, clean_cell, some, summarise
 from holdfast.records.records import Records
 from holdfast.records.revisions import without_older
-from holdfast.reporting.export import machine, text
+from holdfast.reporting.export import latex, machine, text
 from holdfast.reporting.export.text import Block, Column, Line, Value
 
 
@@ -71,12 +71,13 @@ def table_rows(
 ) -> Iterator[Row]:
     """One row per record set and view, followed by what the papers print of that architecture."""
     sets = without_older(sets)
+    apart = iter(_names_apart(sets))
     for records in sets:
         clean = clean_elsewhere(records, sets)
         for view in records.views:
             other = clean.view(view) if clean is not None and view in clean.views else None
             summary = summarise(records.view(view), baseline=baseline, clean=other, resamples=resamples)
-            yield Row(_row_name(records, view, sets), summary)
+            yield Row(next(apart), summary)
         if paper and of_imagenet(records):
             yield from (Row(str(printed), printed=printed) for printed in paper_says(architecture_of(records.header)))
 
@@ -128,7 +129,10 @@ def _headline(rows: Sequence[Row]) -> Block:
         for score in row.summary or ():
             if not score.table:
                 names.setdefault(score.name, score)
-    columns = tuple(Column(_short_label(score), unit=score.unit) for score in names.values())
+    labels = told_apart([_short_label(score) for score in names.values()], list(names))
+    columns = tuple(
+        Column(label, unit=score.unit, better=score.better) for label, score in zip(labels, names.values(), strict=True)
+    )
     return Block("scores", columns, _lines(rows, list(names)))
 
 
@@ -147,7 +151,10 @@ def _by_kind(rows: Sequence[Row], table: str) -> Block:
         for kind in kinds
         if kind in names or (names and group in GROUPS)
     ]
-    columns = tuple(Column(kind, group=group, short=heading(kind), unit=scores[0].unit) for group, kind in kept)
+    columns = tuple(
+        Column(kind, group=group, short=heading(kind), unit=scores[0].unit, better=scores[0].better)
+        for group, kind in kept
+    )
     lines = _lines(rows, [names.get(kind, "") for _, kind in kept], intervals=False)
     return Block(f"{TITLES.get(table, f'{table} by kind')}, {scores[0].unit}", columns, lines)
 
@@ -169,13 +176,32 @@ def _lines(rows: Sequence[Row], names: Sequence[str], *, intervals: bool = True)
     for row in rows:
         values = [row.value(name) for name in names]
         kept = values if intervals else [Value(value.value) if value else None for value in values]
-        if row.printed is None or any(values):
+        if any(values):
             lines.append(Line(row.name, tuple(kept), paper=row.printed is not None))
     return tuple(lines)
 
 
 def _short_label(score: Score) -> str:
     return f"{score.label.partition(' (partial')[0]} partial" if score.partial else score.label
+
+
+def told_apart(labels: Sequence[str], details: Sequence[str]) -> list[str]:
+    """The labels; equal ones have their detail beside them, and a number where that is equal, too."""
+    found: list[str] = []
+    for label, detail in zip(labels, details, strict=True):
+        name = label if labels.count(label) == 1 else f"{label} ({detail})"
+        again = sum(other == name or other.startswith(f"{name} #") for other in found)
+        found.append(f"{name} #{again + 1}" if again else name)
+    return found
+
+
+def _names_apart(sets: Sequence[Records]) -> list[str]:
+    """A name for every record set and view; equal ones differ by their run's folder."""
+    rows = [(records, view) for records in sets for view in records.views]
+    names = [_row_name(records, view, sets) for records, view in rows]
+    folders = [str(records.folder.parent.parent) if records.folder else "in memory" for records, _ in rows]
+    seeds = [f"{folder}, seed {records.header.get('seed')}" for folder, (records, _) in zip(folders, rows, strict=True)]
+    return told_apart(names, folders if len(set(folders)) > 1 or len(set(seeds)) == len(set(folders)) else seeds)
 
 
 def _row_name(records: Records, view: str, sets: Sequence[Records]) -> str:
@@ -209,7 +235,7 @@ def _markdown(rows: Sequence[Row], width: int) -> str:
 
 
 def _latex(rows: Sequence[Row], width: int) -> str:
-    return text.latex(blocks(rows), remarks(rows))
+    return latex.latex(blocks(rows), remarks(rows))
 
 
 def _csv(rows: Sequence[Row], width: int) -> str:

@@ -1,7 +1,7 @@
 """Tables as text that people read: for the terminal, for Markdown, for LaTeX with booktabs."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -10,12 +10,16 @@ DASH = "–"
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its label, the group it stands in, a label of at most four letters for narrow tables, its unit."""
+    """One column: its label, the group it stands in, a label of at most four letters for narrow tables, its unit.
+
+    ``better`` says whether ``high`` or ``low`` values are good, so that the best can stand out.
+    """
 
     label: str
     group: str = ""
     short: str = ""
     unit: str = ""
+    better: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,26 +82,6 @@ def markdown(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
-    """One ``tabular`` per block, for the package booktabs; remarks are comments."""
-    parts = ["\n".join(f"% {printable(remark)}" for remark in remarks)]
-    for block in blocks:
-        titles = ["model", *(_latex_text(column.short or column.label) for column in block.columns)]
-        rows = [[_latex_name(line), *_plain_values(line.values, block.columns)] for line in block.lines]
-        body = [r"\toprule", *_latex_groups(block), _row(titles), r"\midrule", *map(_row, rows), r"\bottomrule"]
-        parts.append(
-            "\n".join(
-                [
-                    f"% {printable(block.title)}",
-                    rf"\begin{{tabular}}{{l{'r' * len(block.columns)}}}",
-                    *body,
-                    r"\end{tabular}",
-                ]
-            )
-        )
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
 def printable(text: str) -> str:
     """One line without control characters: nothing that moves a cursor, breaks a row or turns the writing round."""
     return "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split()))
@@ -132,16 +116,20 @@ def _list(block: Block, width: int) -> str:
 def _wide(block: Block, width: int) -> str:
     name_width = min(max(len(printable(line.name)) for line in block.lines), max(width // 3, 16))
     parts = []
-    for first, last in _chunks([max(len(column.label), 6) + 2 for column in block.columns], width - name_width):
-        columns = block.columns[first:last]
-        widths = [max(len(column.label), 6) + 2 for column in columns]
+    texts = [
+        [_with_bounds(value, column) for value, column in zip(line.values, block.columns, strict=True)]
+        for line in block.lines
+    ]
+    needed = [
+        max(6, len(column.label), *(len(row[index]) for row in texts)) + 2 for index, column in enumerate(block.columns)
+    ]
+    for first, last in _chunks(needed, width - name_width):
+        columns, widths = block.columns[first:last], needed[first:last]
         head = " " * name_width + "".join(f"{column.label:>{w}}" for column, w in zip(columns, widths, strict=True))
         rows = [
             f"{shortened(printable(line.name), name_width):<{name_width}}"
-            + "".join(
-                f"{text:>{w}}" for text, w in zip(_plain_values(line.values[first:last], columns), widths, strict=True)
-            )
-            for line in block.lines
+            + "".join(f"{text:>{w}}" for text, w in zip(row[first:last], widths, strict=True))
+            for line, row in zip(block.lines, texts, strict=True)
             if any(line.values[first:last])
         ]
         parts.append("\n".join([head, *rows]))
@@ -202,6 +190,13 @@ def _wrapped(text: str, width: int) -> str:
     return "\n".join(textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False))
 
 
+def _with_bounds(value: Value | None, column: Column) -> str:
+    if value is None or not value.sure:
+        return _plain_values([value], [column])[0]
+    low, high = fixed(value.low, column.unit), fixed(value.high, column.unit)
+    return f"{fixed(value.value, column.unit)} [{low}, {high}]"
+
+
 def _plain_values(values: Sequence[Value | None], columns: Sequence[Column]) -> list[str]:
     pairs = zip(values, columns, strict=True)
     return [fixed(value.value, column.unit) if value is not None else DASH for value, column in pairs]
@@ -229,43 +224,3 @@ def _markdown_text(text: str) -> str:
 
 def _piped(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-_LATEX = {
-    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': r"\textquotedbl{}",
-        "`": r"\textasciigrave{}",
-    },
-    **{"[": "{[}", "]": "{]}", "*": "{*}"},  # after the end of a row these would be arguments
-    **{"·": r"$\cdot$", "…": r"\ldots{}", "–": "--", "−": "$-$", "×": r"$\times$", "�": "?"},
-}
-
-
-def _latex_text(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in printable(text))
-
-
-def _latex_name(line: Line) -> str:
-    return rf"\emph{{{_latex_text(line.name)}}}" if line.paper else _latex_text(line.name)
-
-
-def _latex_groups(block: Block) -> list[str]:
-    if not any(column.group for column in block.columns):
-        return []
-    names, rules, column = [""], [], 2
-    for group, members in groupby(block.columns, key=lambda member: member.group):
-        count = len(list(members))
-        names.append(rf"\multicolumn{{{count}}}{{c}}{{{_latex_text(group)}}}")
-        rules.append(rf"\cmidrule(lr){{{column}-{column + count - 1}}}")
-        column += count
-    return [_row(names), " ".join(rules)]
-
-
-def _row(cells: Sequence[str]) -> str:
-    escape: Callable[[str], str] = lambda cell: cell.replace(DASH, "--")  # noqa: E731
-    return " & ".join(map(escape, cells)) + r" \\"

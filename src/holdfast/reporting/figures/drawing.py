@@ -16,6 +16,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from PIL import Image
 
+from holdfast.figure_files import alternative_text
 from holdfast.figure_parts import colour
 from holdfast.reporting.figures.values import Value, named_artists, values_of
 from holdfast.reporting.text import printable
@@ -84,10 +85,12 @@ def drawn(draw: Callable[[], Figure], *, name: str, description: str) -> Markup:
     Args:
         draw: makes the figure; called with the page's style in force.
         name: prefix of all ids inside the SVG, different for every figure of the page.
-        description: what a reader who cannot see it is told.
+        description: what a reader who cannot see it is told, before what the figure itself shows.
     """
     with matplotlib.rc_context(STYLE):
-        return inline_svg(draw(), name=name, description=description)
+        figure = draw()
+        told = " ".join(part for part in (description, alternative_text(figure)) if part)
+        return inline_svg(figure, name=name, description=told)
 
 
 def inline_svg(figure: Figure, *, name: str, description: str) -> Markup:

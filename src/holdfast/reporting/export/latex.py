@@ -1,0 +1,110 @@
+"""Tables for LaTeX with booktabs."""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from holdfast.reporting.export.text import DASH, Block, Column, Line, Value, fixed, printable
+
+
+def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
+    """One ``table`` per block, for the package booktabs: intervals small, the best of several models in bold."""
+    parts = ["\n".join(f"% {printable(remark)}" for remark in remarks)]
+    for block in blocks:
+        titles = ["model", *(_latex_text(column.short or column.label) for column in block.columns)]
+        best = _best(block)
+        rows = [
+            [
+                _latex_name(line),
+                *(
+                    _latex_value(v, c, bold=v is b and v is not None)
+                    for v, c, b in zip(line.values, block.columns, best, strict=True)
+                ),
+            ]
+            for line in block.lines
+        ]
+        body = [r"\toprule", *_latex_groups(block), _row(titles), r"\midrule", *map(_row, rows), r"\bottomrule"]
+        parts.append(
+            "\n".join(
+                [
+                    r"\begin{table}",
+                    r"\centering",
+                    rf"\caption{{{_caption(block)}}}",
+                    rf"\begin{{tabular}}{{l{'r' * len(block.columns)}}}",
+                    *body,
+                    r"\end{tabular}",
+                    r"\end{table}",
+                ]
+            )
+        )
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _caption(block: Block) -> str:
+    title = printable(block.title)
+    units = dict.fromkeys(column.unit for column in block.columns if column.unit and not column.short)
+    told = [title[:1].upper() + title[1:], f"in {', '.join(units)}" if units else ""]
+    if any(value and value.sure for line in block.lines for value in line.values):
+        told.append("95 % intervals in brackets")
+    if any(best is not None for best in _best(block)):
+        told.append("best in bold")
+    return _latex_text("; ".join(part for part in told if part) + ".")
+
+
+def _best(block: Block) -> list[Value | None]:
+    """The best measured value of every column, where there are several to choose from."""
+    found: list[Value | None] = []
+    for index, column in enumerate(block.columns):
+        values = [value for line in block.lines if not line.paper and (value := line.values[index]) is not None]
+        sign = {"high": 1, "low": -1}.get(column.better)
+        found.append(max(values, key=lambda value: sign * value.value) if sign and len(values) > 1 else None)
+    return found
+
+
+def _latex_value(value: Value | None, column: Column, *, bold: bool) -> str:
+    if value is None:
+        return DASH
+    number = fixed(value.value, column.unit)
+    shown = rf"\textbf{{{number}}}" if bold else number
+    if not value.sure:
+        return shown
+    return rf"{shown} {{\scriptsize {{[}}{fixed(value.low, column.unit)}, {fixed(value.high, column.unit)}{{]}}}}"
+
+
+_LATEX = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': r"\textquotedbl{}",
+        "`": r"\textasciigrave{}",
+    },
+    **{"[": "{[}", "]": "{]}", "*": "{*}"},  # after the end of a row these would be arguments
+    **{"·": r"$\cdot$", "…": r"\ldots{}", "–": "--", "−": "$-$", "×": r"$\times$", "�": "?"},
+}
+
+
+def _latex_text(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in printable(text))
+
+
+def _latex_name(line: Line) -> str:
+    return rf"\emph{{{_latex_text(line.name)}}}" if line.paper else _latex_text(line.name)
+
+
+def _latex_groups(block: Block) -> list[str]:
+    if not any(column.group for column in block.columns):
+        return []
+    names, rules, column = [""], [], 2
+    for group, members in groupby(block.columns, key=lambda member: member.group):
+        count = len(list(members))
+        names.append(rf"\multicolumn{{{count}}}{{c}}{{{_latex_text(group)}}}")
+        rules.append(rf"\cmidrule(lr){{{column}-{column + count - 1}}}")
+        column += count
+    return [_row(names), " ".join(rules)]
+
+
+def _row(cells: Sequence[str]) -> str:
+    escape: Callable[[str], str] = lambda cell: cell.replace(DASH, "--")  # noqa: E731
+    return " & ".join(map(escape, cells)) + r" \\"
