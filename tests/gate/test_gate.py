@@ -17,8 +17,7 @@ from tests.training.helpers import run
 def runs(tmp_path_factory):
     """Two runs on the digits: one that has learnt something, one that has hardly begun."""
     folder = tmp_path_factory.mktemp("runs")
-    learning = {"model": {"kwargs": {"depth": 2}}, "data": {"train_subset": 512}, "optimizer": {"lr": 0.001}}
-    run(folder / "good", train={"epochs": 8}, **learning)
+    run(folder / "good", data={"train_subset": 512}, augment={"pad": 0}, optimizer={"lr": 0.002}, train={"epochs": 4})
     run(folder / "poor")
     for name in ("good", "poor"):
         evaluate(f"run:{folder / name}", "digits:test", "clean,occlusion-random", limit=150, workers=0, show=False)
@@ -33,7 +32,10 @@ def test_a_worse_run_shuts_the_gate_and_a_better_one_opens_it(runs, tmp_path, ca
     assert "worse" in out
     assert ElementTree.parse(tmp_path / "gate.xml").getroot().attrib["failures"] == "2"
     assert "the gate is shut" in (tmp_path / "gate.md").read_text()
-    assert main(["gate", str(runs / "good"), "--against", str(runs / "poor")]) == 0
+    (tmp_path / "gate.yaml").write_text("- clean better\n- clean >= 15\n")
+    assert (
+        main(["gate", str(runs / "good"), "--against", str(runs / "poor"), "--rules", str(tmp_path / "gate.yaml")]) == 0
+    )
     assert main(["gate", str(runs / "good"), "--against", str(runs / "good" / "records"), "--margin", "0"]) == 0
 
 
@@ -43,7 +45,9 @@ def test_a_saved_baseline_stands_for_its_run(runs, tmp_path, capsys):
     assert "150 images × 2 cells" in capsys.readouterr().out
     assert path.stat().st_size < 30_000
     assert main(["gate", str(runs / "good"), "--against", str(path)]) == 0
-    assert main(["gate", str(runs / "poor"), "--against", str(path)]) == 1
+    before = path.read_bytes()
+    assert main(["gate", str(runs / "poor"), "--against", str(path), "--save", str(path)]) == 1
+    assert path.read_bytes() == before  # a model that does not pass is no baseline
     (tmp_path / "gate.yaml").write_text(
         "unresolved: pass\nrules:\n  - clean >= 1\n  - occlusion-random no worse by more than 99\n"
     )

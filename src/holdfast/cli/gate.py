@@ -34,13 +34,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write the verdicts as JUnit XML")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write them as Markdown")
     parser.add_argument(
-        "--save", type=Path, metavar="FILE", help="write what later gates need as a small baseline file"
+        "--save", type=Path, metavar="FILE", help="write a small baseline file for later gates; not if this one is shut"
     )
     parser.usage = "holdfast gate [RUN] [--model MODEL] [--against RUN|RECORDS|FILE] [--save FILE] [OPTIONS]"
 
 
 def run(arguments: Namespace) -> int:
-    """Judge, print the verdicts, write what was asked for; or save a baseline."""
+    """Judge, print the verdicts, write what was asked for; save a baseline unless the gate is shut."""
     from holdfast import atomic
     from holdfast.gate import judge, passed, sides_of
     from holdfast.gate.output import junit, markdown, terminal
@@ -50,16 +50,17 @@ def run(arguments: Namespace) -> int:
     old = _baseline(arguments.against) if arguments.against is not None else []
     new = sides_of(arguments.run) if arguments.model is None else _measured(arguments, old)
     console = Console(soft_wrap=True, highlight=False)
+    answers = judge(new, old, rules) if old else []
+    if answers:
+        console.print(terminal(answers), markup=False)
+    for path, text in ((arguments.junit, junit), (arguments.markdown, markdown)):
+        if path is not None and answers:
+            atomic.write_text(path, text(answers))
+    if not passed(answers):
+        return EXIT_SHUT
     if arguments.save is not None:
         _save(new, arguments.save, console)
-    if not old:
-        return EXIT_OK
-    answers = judge(new, old, rules)
-    console.print(terminal(answers), markup=False)
-    for path, text in ((arguments.junit, junit), (arguments.markdown, markdown)):
-        if path is not None:
-            atomic.write_text(path, text(answers))
-    return EXIT_OK if passed(answers) else EXIT_SHUT
+    return EXIT_OK
 
 
 def _check(arguments: Namespace) -> None:
