@@ -13,6 +13,7 @@ INTRODUCTION = """# All commands
 
 `holdfast COMMAND --help` says the same. `--plugin FILE.py` behind any command runs
 [a file of your own](bring-your-own.md) first; exit codes are 0,
+1 where `holdfast gate` finds a model worse,
 2 after one sentence about what was wrong, and 128 + the signal after Ctrl-C or SIGTERM.
 """
 
