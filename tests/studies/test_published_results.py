@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.studies.plan import study_names
+
 ROOT = Path(__file__).parents[2]
-STUDIES = sorted("cifar10/" + path.name.removeprefix("cifar10-") for path in (ROOT / "studies").iterdir())
+STUDIES = [name for name in study_names() if (ROOT / "studies" / name.replace("/", "-") / "results").is_dir()]
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,9 @@ def test_the_pages_table_is_made_of_the_results(maker, name):
     study, results = maker.finished_study(name)
     assert list(results) == [row for row in study.rows if row in results]
     assert results
-    text = maker.PAGE.read_text(encoding="utf-8")
+    page = maker.page_of(name)
+    assert page is not None, f"no page of docs/results shows {name}"
+    text = page.read_text(encoding="utf-8")
     assert maker.PARTS["table"](study, results) in text
     summary = (ROOT / "studies" / study.name / "summary.md").read_text(encoding="utf-8")
     assert maker.PARTS["table"](study, results) in summary
@@ -37,6 +41,13 @@ def test_every_row_of_the_main_study_has_three_seeds(maker):
     study, results = maker.finished_study("cifar10/main")
     assert list(results) == list(study.rows)
     assert all([run.seed for run in runs] == [0, 1, 2] for runs in results.values())
+
+
+@pytest.mark.parametrize("name", ["cifar10.md", "detection.md", "camvid.md"])
+def test_every_table_of_a_page_is_made_of_the_results_or_says_that_there_are_none(maker, name):
+    text = (ROOT / "docs" / "results" / name).read_text(encoding="utf-8")
+    assert maker.BLOCK.search(text)
+    assert maker.with_tables(text) == text
 
 
 def test_the_page_shows_plots_that_exist(maker):

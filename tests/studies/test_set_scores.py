@@ -10,6 +10,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.metrics.average_precision import record_scores
 from holdfast.studies.columns import available, difference, scores
+from holdfast.studies.dense_tables import breaks_table, classes_table, cost_table, kinds_table
 from holdfast.studies.plan import load_study
 from holdfast.studies.results import RunResult, all_results, fingerprint, read_result, write_result
 from holdfast.studies.set_scores import set_difference, set_scores
@@ -137,3 +138,24 @@ def test_both_methods_were_alive_while_the_detector_was_trained(finished):
     lines = [json.loads(line) for line in (out / "runs/AFAT/seed0/log.jsonl").read_text().splitlines()]
     last = [line for line in lines if line["event"] == "step"][-1]
     assert all(last[figure] > 0 for figure in ("alignment", "corruptor_grad_norm", "adl", "loss_classifier"))
+
+
+def test_tables_of_kinds_and_of_what_breaks_are_made_of_the_results(finished):
+    _, results = finished
+    (run,) = results["AFAT"]
+    fog = [place for place, cell in enumerate(run.cells) if cell.kind == "fog"]
+    expected = 100 * run.draws["box_ap"][fog, 0].mean()
+    line = next(line for line in kinds_table(results).splitlines() if line.startswith("| fog |"))
+    assert line.split(" | ")[-1].rstrip(" |") == f"{expected:.1f}"
+    counts = run.figures["objects"][0, 0]  # of clean images, all sizes
+    (broken,) = [line for line in breaks_table(results).splitlines() if line.startswith("| AFAT |")]
+    assert broken.split(" | ")[1:5] == [f"{100 * count / counts.sum():.1f}" for count in counts]
+    assert "| AFAT |" in cost_table(results)
+
+
+def test_the_table_of_classes_holds_their_iou_clean_and_corrupted():
+    values = np.random.default_rng(0).uniform(size=(len(CELLS), 2))
+    header = {"task": "segmentation", "cells": CELLS, "cell_order": list(CELLS)}
+    run = RunResult("r", 0, {}, {}, header, draws={"miou": drawn(0)}, figures={"class_iou": values})
+    table = classes_table({"r": [run]}, names=("sky", "road"))
+    assert f"| road | {100 * values[0, 1]:.1f} | {100 * values[1:5, 1].mean():.1f} |" in table

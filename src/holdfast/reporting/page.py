@@ -21,6 +21,7 @@ from holdfast.reporting.entries import MANY, DataSet, data_sets
 from holdfast.reporting.export import tables
 from holdfast.reporting.runs import Run, chosen, read_runs
 from holdfast.reporting.sections.analysis import analysis_section
+from holdfast.reporting.sections.breaks import breaks_section
 from holdfast.reporting.sections.data_set import part_of
 from holdfast.reporting.sections.origins import named, origin, own_command
 from holdfast.reporting.sections.section import Section
@@ -30,7 +31,12 @@ from holdfast.reporting.sections.training import training_section
 from holdfast.reporting.text import clean_name, printable
 
 # what stands below the data sets, in this order; a new section is a file and a row here
-SECTIONS: tuple[Callable[[Sequence[Run]], Section], ...] = (trade_off_section, training_section, analysis_section)
+SECTIONS: tuple[Callable[[Sequence[Run]], Section], ...] = (
+    trade_off_section,
+    breaks_section,
+    training_section,
+    analysis_section,
+)
 FORMATS = ("html", "md", "csv", "latex", "robustbench", "site")
 SUITE_NAMES = {
     "clean": "clean images",

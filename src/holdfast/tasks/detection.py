@@ -16,6 +16,7 @@ import numpy as np
 from holdfast.data.objects import Objects, recorded, run_lengths
 from holdfast.errors import HoldfastError
 from holdfast.metrics.average_precision import matched, record_scores
+from holdfast.metrics.detection_errors import breakage
 from holdfast.metrics.detection_formulas import BOX, MASK, detection_formulas
 from holdfast.metrics.formulas import Formula, Reference
 from holdfast.metrics.precision_draws import cell_draws, drawn_images
@@ -216,10 +217,17 @@ class Detection:
     def set_scores(
         self, cells: Mapping[str, CellRecord], *, resamples: int, seed: int
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """AP of boxes and masks of every cell, with those of drawn images, (cells, 1 + resamples)."""
+        """AP of boxes and masks of every cell, with those of drawn images, (cells, 1 + resamples); and what breaks."""
         draws = drawn_images(len(next(iter(cells.values()))), resamples=resamples, seed=seed)
         found = [cell_draws(cell.fields, draws) for cell in cells.values()]
-        return {name: np.stack([one[name] for one in found]) for name in found[0]}, {}
+        broken = [breakage(cell.fields) for cell in cells.values()]
+        figures = {
+            "objects": np.stack([one.objects for one in broken]),
+            "detections": np.stack([one.detections for one in broken]),
+            "recall": np.array([one.recall for one in broken]),
+            "calibration": np.array([one.calibration for one in broken]),
+        }
+        return {name: np.stack([one[name] for one in found]) for name in found[0]}, figures
 
     def right(self, cell: CellRecord) -> np.ndarray:
         """F1 of every image at score and IoU ½; 1 where there is nothing and nothing was found."""

@@ -1,0 +1,142 @@
+"""What breaks in a detector: every object that was not found and every detection that is wrong, with the reason.
+
+After TIDE (Bolya et al., ECCV 2020), which names classification, localisation, duplicate, background and missed errors
+and weighs them by AP; here they are counted, at one score and IoU ½, so that cells of different severity can be
+compared. Sizes are COCO's: small below 32² pixels, large from 96² on.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from faster_coco_eval.core import mask as coco_masks
+from numpy.typing import NDArray
+
+FOREGROUND, NEAR = 0.5, 0.1  # TIDE's thresholds of overlap: found from the one on, badly placed from the other on
+OBJECTS = ("found", "class", "location", "missed")  # what became of an object
+DETECTIONS = ("right", "class", "location", "duplicate", "background")  # what a detection is
+SIZES = ("all", "small", "medium", "large")
+BINS = 10
+
+
+@dataclass(frozen=True)
+class Breakage:
+    """Counts of one cell.
+
+    Attributes:
+        objects: sizes × outcomes, in the order of `SIZES` and `OBJECTS`.
+        detections: how many are what, in the order of `DETECTIONS`.
+        recall: share of the objects that any detection overlaps by ½ or more, whatever its class or score: what the
+            proposals left to find.
+        calibration: expected calibration error of the scores, percent: the mean distance between score and share of
+            right detections, over ten bins weighed by their detections (all scores, not only from the threshold on).
+    """
+
+    objects: NDArray[np.int64]
+    detections: NDArray[np.int64]
+    recall: float
+    calibration: float
+
+
+def breakage(fields: Mapping[str, Any], *, score: float = 0.5) -> Breakage:
+    """Why objects were missed and detections are wrong in a cell's records; crowds count as nothing.
+
+    Args:
+        fields: of a cell's records.
+        score: detections below it do not count, except for recall and calibration.
+    """
+    objects = np.zeros((len(SIZES), len(OBJECTS)), np.int64)
+    detections = np.zeros(len(DETECTIONS), np.int64)
+    covered, scores, right = [], [], []
+    for image in _images(fields):
+        kinds = image.judged(image.scores >= score)
+        detections += np.bincount(kinds, minlength=len(DETECTIONS))
+        outcomes = image.outcomes(image.scores >= score)
+        for size, members in enumerate(image.sizes):
+            objects[size] += np.bincount(outcomes[members], minlength=len(OBJECTS))
+        covered.append(image.overlaps.max(axis=0, initial=0) >= FOREGROUND)
+        scores.append(image.scores)
+        right.append(image.judged(np.ones(len(image.scores), bool)) == 0)
+    every = np.concatenate(covered) if covered else np.zeros(0, bool)
+    recall = float(every.mean()) if every.size else float("nan")
+    return Breakage(objects, detections, recall, _calibration(np.concatenate(scores), np.concatenate(right)))
+
+
+@dataclass(frozen=True)
+class _Image:
+    """One image without its crowds: overlaps are detections × objects, the best score first."""
+
+    overlaps: NDArray[np.float64]
+    same: NDArray[np.bool_]
+    scores: NDArray[np.float64]
+    sizes: tuple[NDArray[np.bool_], ...]
+
+    def judged(self, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """What every counted detection is, as a number in `DETECTIONS`."""
+        free = np.ones(self.overlaps.shape[1], bool)
+        return np.array([self._judge(row, free) for row in np.flatnonzero(counted).tolist()], np.int64)
+
+    def _judge(self, row: int, free: NDArray[np.bool_]) -> int:
+        overlaps, same = self.overlaps[row], self.same[row]
+        own = np.where(same, overlaps, 0)
+        open_to_it = np.where(free, own, 0)
+        if open_to_it.max(initial=0) >= FOREGROUND:
+            free[int(np.argmax(open_to_it))] = False
+            return DETECTIONS.index("right")
+        if own.max(initial=0) >= FOREGROUND:
+            return DETECTIONS.index("duplicate")
+        if np.where(same, 0, overlaps).max(initial=0) >= FOREGROUND:
+            return DETECTIONS.index("class")
+        return DETECTIONS.index("location" if own.max(initial=0) >= NEAR else "background")
+
+    def outcomes(self, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """What became of every object, as a number in `OBJECTS`."""
+        free = np.ones(self.overlaps.shape[1], bool)
+        rows = np.flatnonzero(counted)
+        for row in rows.tolist():
+            self._judge(row, free)
+        overlaps, same = self.overlaps[rows], self.same[rows]
+        own, other = (np.where(chosen, overlaps, 0).max(axis=0, initial=0) for chosen in (same, ~same))
+        left = np.where(
+            other >= FOREGROUND,
+            OBJECTS.index("class"),
+            np.where(own >= NEAR, OBJECTS.index("location"), OBJECTS.index("missed")),
+        )
+        return np.where(free, left, OBJECTS.index("found")).astype(np.int64)
+
+
+def _images(fields: Mapping[str, Any]) -> Iterator[_Image]:
+    for number in range(len(fields["size"])):
+        crowds = fields["true_crowds"][number] > 0
+        found, truth = _sides(fields["boxes"][number]), _sides(fields["true_boxes"][number])
+        order = np.argsort(-fields["scores"][number], kind="stable")
+        ious = np.zeros((len(found), len(truth)))
+        if len(found) and len(truth):
+            told = crowds.astype(int).tolist()
+            ious = np.asarray(coco_masks.iou(found, truth, told)).reshape(len(found), len(truth))
+        order = order[ious[order][:, crowds].max(axis=1, initial=0) < FOREGROUND]  # in a crowd: neither right nor wrong
+        labels, true_labels = fields["labels"][number], fields["true_labels"][number][~crowds]
+        yield _Image(
+            ious[order][:, ~crowds],
+            labels[order][:, None] == true_labels,
+            np.asarray(fields["scores"][number], np.float64)[order],
+            _by_size(np.asarray(fields["true_areas"][number])[~crowds]),
+        )
+
+
+def _by_size(areas: NDArray[np.float64]) -> tuple[NDArray[np.bool_], ...]:
+    small, large = areas < 32**2, areas >= 96**2
+    return np.ones(len(areas), bool), small, ~small & ~large, large
+
+
+def _sides(boxes: NDArray[Any]) -> NDArray[np.float64]:
+    return np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1).astype(np.float64)
+
+
+def _calibration(scores: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
+    if not len(scores):
+        return float("nan")
+    bins = np.minimum((scores * BINS).astype(int), BINS - 1)
+    gaps = [abs(scores[bins == b].sum() - right[bins == b].sum()) for b in range(BINS)]
+    return 100 * float(np.sum(gaps)) / len(scores)

@@ -1,0 +1,92 @@
+"""Tables of studies of detectors and segmenters: kinds of corruption, what breaks, classes; from results alone."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.metrics.detection_errors import OBJECTS
+from holdfast.studies.figures import Results
+from holdfast.studies.results import RunResult
+
+QUANTITIES = {"box_ap": "box AP", "mask_ap": "mask AP", "miou": "mIoU"}
+
+
+def kinds_table(results: Results) -> str:
+    """A row's score under every kind of corruption, mean over severities and seeds, percent."""
+    runs = [run for held in results.values() for run in held]
+    quantity = next(name for name in QUANTITIES if name in runs[0].draws)
+    kinds = list(dict.fromkeys(cell.kind for cell in runs[0].cells if cell.family == "corruption"))
+
+    def score(run: RunResult, kind: str) -> float:
+        values = np.asarray(run.draws[quantity])[:, 0]
+        return 100 * float(np.mean([v for cell, v in zip(run.cells, values, strict=True) if cell.kind == kind]))
+
+    body = [[kind, *(_mean([score(run, kind) for run in held]) for held in results.values())] for kind in kinds]
+    return _markdown([QUANTITIES[quantity], *results], body)
+
+
+def breaks_table(results: Results) -> str:
+    """What became of the objects, percent of all: on clean images, and under corruption; mean over the seeds."""
+    columns = [f"{outcome}, {where}" for where in ("clean", "corrupted") for outcome in OBJECTS]
+    body = []
+    for row, runs in results.items():
+        shares = [_shares(run, "clean") + _shares(run, "corruption") for run in runs]
+        calibration = [_figure(run, "calibration", family) for family in ("clean", "corruption") for run in runs]
+        halves = calibration[: len(runs)], calibration[len(runs) :]
+        body.append([row, *(_mean(values) for values in zip(*shares, strict=True)), *map(_mean, halves)])
+    return _markdown(["", *columns, "calibration, clean", "calibration, corrupted"], body)
+
+
+def classes_table(results: Results, *, names: Sequence[str]) -> str:
+    """The IoU of every class on clean images and under corruption, mean over the seeds, percent."""
+    body = []
+    for place, name in enumerate(names):
+        cells = [
+            _mean([_class_iou(run, family)[place] for run in runs])
+            for family in ("clean", "corruption")
+            for runs in results.values()
+        ]
+        body.append([name, *cells])
+    return _markdown(["", *(f"{row}, {where}" for where in ("clean", "corrupted") for row in results)], body)
+
+
+def cost_table(results: Results) -> str:
+    """Processor minutes of training and of measuring a run, mean over the seeds."""
+    spent: Callable[[RunResult, str], float] = lambda run, what: (  # noqa: E731
+        run.header.get("processor_seconds", {}).get(what, float("nan")) / 60
+    )
+    body = [
+        [row, *(_mean([spent(run, what) for run in runs]) for what in ("train", "measure"))]
+        for row, runs in results.items()
+    ]
+    return _markdown(["processor minutes per run", "training", "measuring"], body)
+
+
+def _chosen(run: RunResult, family: str) -> list[int]:
+    return [place for place, cell in enumerate(run.cells) if cell.family == family]
+
+
+def _shares(run: RunResult, family: str) -> list[float]:
+    counts = np.asarray(run.figures["objects"])[_chosen(run, family), 0].sum(axis=0)
+    return (100 * counts / max(counts.sum(), 1)).tolist()
+
+
+def _figure(run: RunResult, name: str, family: str) -> float:
+    values = np.asarray(run.figures[name])[_chosen(run, family)]
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _class_iou(run: RunResult, family: str) -> NDArray[np.float64]:
+    return 100 * np.asarray(run.figures["class_iou"], np.float64)[_chosen(run, family)].mean(axis=0)
+
+
+def _mean(values: Sequence[float]) -> str:
+    known = [value for value in values if np.isfinite(value)]
+    return f"{np.mean(known):.1f}" if known else "–"
+
+
+def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    rule = ["---", *("---:" for _ in head[1:])]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *body])
