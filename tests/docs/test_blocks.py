@@ -144,9 +144,10 @@ def missing_names(text: str, names: dict) -> list[str]:
 
 def run_bash(block: Block, names: dict) -> None:
     for line in world.small(block.text).replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
-        if words and (block.remark != "not run" or words[0] == "holdfast"):
-            run_command(words, block)
+        for command in line.split(" && "):
+            words = shlex.split(command, comments=True)
+            if words and (block.remark != "not run" or words[0] == "holdfast"):
+                run_command(words, block)
 
 
 def run_command(words: list[str], block: Block) -> None:

@@ -34,6 +34,10 @@ STAND_IN = ".stand-in"
 STAND_INS = {
     'timm.create_model("deit_small_patch16_224", pretrained=True)': f"timm.create_model({SMALL_VIT})",
     '"vit_base_patch16_224.augreg_in21k_ft_in1k", pretrained=True': '"vit_tiny_patch16_224"',
+    "holdfast evaluate RUN ": "holdfast evaluate runs/a ",
+    '"fan_nano", num_classes=10)': '"fan_nano", num_classes=10, depth=1)',
+    "clean,corruptions,segpgd5": "clean,segpgd5",
+    "holdfast train photos ": "holdfast train photos --model.name=vit_nano --init weights/vit_nano.safetensors ",
     "timm:deit_small_patch16_224.fb_in1k": "weights/vit_nano.safetensors --model.name=vit_nano",
     "timm:deit_small_patch16_224": "python:small_models:vit",
     "timm:resnet50": "python:small_models:resnet",
@@ -71,7 +75,7 @@ SMALLER = {
     "evaluate": "--limit 2 --workers 0",
     "analyze": "--limit 2 --masks 2 --mask-images 2 --pictures 1 --clusters 2 --batch-size 2",
     "study": (
-        "--rows baseline --seeds 0 --limit 10 --processes 1 --train.epochs=1 --train.batch_size=2 --data.workers=0 "
+        "--rows baseline --seeds 0 --limit 4 --processes 1 --train.epochs=1 --train.batch_size=2 --data.workers=0 "
         "--data.train_subset=4 --data.val_subset=4"
     ),
 }
@@ -144,9 +148,11 @@ def build(folder: Path) -> None:
 def _pictures(folder: Path) -> None:
     random = np.random.default_rng(0)
     large = [random.integers(0, 256, (16, 16, 3), dtype=np.uint8).repeat(16, 0).repeat(16, 1) for _ in range(4)]
-    for name in ("photos", "val", "flowers/train/rose", "flowers/train/tulip", "flowers/val/rose", "flowers/val/tulip"):
+    Image.fromarray(large[0]).save(folder / "new.jpg")
+    classes = [f"{name}/{kind}" for name in ("flowers", "photos") for kind in ("train/rose", "train/tulip")]
+    for name in ("val", *classes, *(name.replace("train", "val") for name in classes)):
         (folder / name).mkdir(parents=True)
-        for index, pixels in enumerate(large if "/" in name else large[:1]):
+        for index, pixels in enumerate(large[: 1 if name == "val" else 2]):
             Image.fromarray(pixels).save(folder / name / f"{index}.png")
     Image.fromarray(large[0]).save(folder / "picture.png")
     for index in range(1000):  # class folders as wide as ImageNet, one picture in each
