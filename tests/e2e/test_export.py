@@ -113,7 +113,7 @@ def of_name(name):
     if name == "tora":
         return holdfast.tora(timm.create_model("vit_tiny_patch16_224", num_classes=10))
     if name == "segmenter":
-        return holdfast.segmenter("fan_tiny_8_p4_hybrid", num_classes=10, window=128)
+        return holdfast.segmenter("fan_tiny_8_p4_hybrid", num_classes=11, window=128)
     return timm.create_model(name, num_classes=10)
 
 
@@ -125,6 +125,7 @@ def digits(count, size):
 
 
 @pytest.mark.full
+@pytest.mark.timeout(3600)  # 1000 forward passes at 224 px
 @pytest.mark.parametrize(
     "name", ["fan_tiny_12_p16_224", "fan_tiny_8_p4_hybrid", "rvt_tiny", "tap_fan_tiny_8_p4_hybrid", "tora"]
 )
