@@ -63,11 +63,16 @@ def marker(number: int) -> str:
 
 def tidy(axis: "Axes", *, xlabel: str = "", ylabel: str = "", title: str = "") -> None:
     """Labels, small ticks, no box, a faint grid."""
+    from matplotlib.ticker import ScalarFormatter
+
     axis.set_xlabel(xlabel, fontsize=NORMAL)
     axis.set_ylabel(ylabel, fontsize=NORMAL)
     if title:
         axis.set_title(title, fontsize=NORMAL)
     axis.tick_params(labelsize=SMALL)
+    for side in (axis.xaxis, axis.yaxis):  # 0.99998 rather than 1e-5 + 0.9999
+        if isinstance(numbers := side.get_major_formatter(), ScalarFormatter):
+            numbers.set_useOffset(False)
     axis.grid(alpha=0.25, linewidth=0.6)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)

@@ -60,6 +60,11 @@ def test_list_models_with_cost_puts_the_papers_figures_beside_ours(capsys):
     assert rows["fan_tiny_8_p4_hybrid"] == ["224", "7.47", "3.64", "7.4", "3.5"]
 
 
+def test_the_general_help_imports_next_to_nothing():
+    script = "import sys; from holdfast.cli.main import main; main(['--help']); sys.exit('jsonargparse' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0
+
+
 def test_the_help_of_training_is_short_and_the_long_one_is_whole(capsys):
     assert main(["train", "--help"]) == 0
     short = capsys.readouterr().out

@@ -248,3 +248,14 @@ def test_a_plug_in_with_a_name_that_is_taken_is_refused(tmp_path, capsys):
     (tmp_path / "broken_plug_in.py").write_text("1 / 0")
     assert main(["list", "corruptions", f"--plugin={tmp_path / 'broken_plug_in.py'}"]) == 2
     assert "cannot be run (ZeroDivisionError: division by zero)" in capsys.readouterr().err
+
+
+def test_a_folder_of_one_corruption_does_not_go_on_with_another_of_its_name(pictures, tmp_path):
+    out = tmp_path / "foggy"
+    for light, expected in ((0, 0), (100, 2)):
+        (tmp_path / "my_fog.py").write_text(MY_FOG.format(light=light))
+        done = holdfast_command(
+            "corrupt", pictures, out, "--kinds=my_fog", "--severity=1", "--plugin=my_fog.py", cwd=tmp_path
+        )
+        assert done.returncode == expected, done.stderr
+    assert "was made with code of my_fog" in done.stderr

@@ -1,5 +1,6 @@
 """The ``holdfast`` command: finds the subcommand's file, runs it, turns errors into one sentence."""
 
+import argparse
 import contextlib
 import importlib
 import itertools
@@ -8,8 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-
-import jsonargparse
+from typing import Any
 
 from holdfast._version import __version__
 from holdfast.cli.exit_codes import EXIT_BAD_INPUT, EXIT_OK, EXIT_SIGNAL, stopped_by
@@ -41,9 +41,11 @@ COMMANDS = {
 GOES_ON = ("evaluate", "analyze", "corrupt", "study", "demo")  # after Ctrl-C, SIGTERM or a crash; train says how
 
 
-def build_parser(command: str | None = None) -> jsonargparse.ArgumentParser:
+def build_parser(command: str | None = None) -> Any:
     """The parser of ``holdfast``, or of one of its commands."""
     if command is not None:
+        import jsonargparse  # a quarter of a second that `holdfast --help` does without
+
         parser = jsonargparse.ArgumentParser(
             prog=f"holdfast {command}",
             description=COMMANDS[command].capitalize() + ".",
@@ -52,19 +54,19 @@ def build_parser(command: str | None = None) -> jsonargparse.ArgumentParser:
         )
         _module(command).add_arguments(parser)
         return parser
-    parser = jsonargparse.ArgumentParser(
+    general = argparse.ArgumentParser(
         prog="holdfast",
         description="Vision transformers that hold when images go bad.",
         epilog="commands:\n" + "\n".join(f"  {name:<12}{line}" for name, line in COMMANDS.items()),
         formatter_class=_EpilogAsWritten,
         exit_on_error=False,
     )
-    parser.add_argument("--version", action="version", version=f"holdfast {__version__}")
-    parser.add_argument("command", metavar="COMMAND", help="one of the commands below; COMMAND --help says more")
-    parser.add_argument(
+    general.add_argument("--version", action="version", version=f"holdfast {__version__}")
+    general.add_argument("command", metavar="COMMAND", help="one of the commands below; COMMAND --help says more")
+    general.add_argument(
         "--plugin", metavar="FILE", help="after any COMMAND: run a file that registers things of your own"
     )
-    return parser
+    return general
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _guarded(argv: list[str]) -> int:
     try:
         return _run(argv)
-    except (HoldfastError, jsonargparse.ArgumentError) as error:
+    except (HoldfastError, argparse.ArgumentError) as error:
         return _refused(str(error))
     except KeyboardInterrupt as stop:
         way_on = "; the same command goes on where it was" if argv and argv[0] in GOES_ON else ""
@@ -130,7 +132,7 @@ def _run(argv: list[str]) -> int:
     return int(_module(command).run(arguments) or EXIT_OK)
 
 
-def _known_options(parser: jsonargparse.ArgumentParser, argv: list[str]) -> list[str]:
+def _known_options(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
     """The arguments as they are, unless an option is misspelt: that is answered with the nearest ones."""
     for argument, following in itertools.pairwise([*argv, None]):
         assert argument is not None
@@ -152,7 +154,7 @@ def entry_point() -> None:
     sys.exit(main())
 
 
-class _EpilogAsWritten(jsonargparse.DefaultHelpFormatter):
+class _EpilogAsWritten(argparse.HelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n".join(indent + line for line in text.splitlines())
 

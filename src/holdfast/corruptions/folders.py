@@ -24,7 +24,8 @@ import numpy as np
 from PIL import Image as Pillow
 
 from holdfast._version import __version__
-from holdfast.corruptions.api import corrupt_batch
+from holdfast.corruptions.api import FUNCTIONS, corrupt_batch
+from holdfast.corruptions.catalog import own_kinds
 from holdfast.corruptions.filters import Image
 from holdfast.corruptions.own import Registered, know, registered
 from holdfast.corruptions.prepare import prepare
@@ -32,6 +33,7 @@ from holdfast.corruptions.textures import recorded_name, texture_source
 from holdfast.decoding import check_exif, decode
 from holdfast.errors import HoldfastError
 from holdfast.leaving import leave_with_parent
+from holdfast.own_code import code_fingerprint
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 MANIFEST = "manifest.json"
@@ -257,6 +259,8 @@ def _first_manifest(target: Path, cells: Sequence[KindAtSeverity], settings: Set
     ours.pop("textures")  # where the photographs are does not matter, only whether they are the published ones
     if any(cell.kind == "frost" for cell in cells):
         ours["frost"] = recorded_name("frost", settings.textures)
+    for kind in sorted({cell.kind for cell in cells} & {*own_kinds()}):
+        ours[f"code of {kind}"] = code_fingerprint(FUNCTIONS[kind])
     names = sorted({f"{recorded_name(cell.kind, settings.textures)}/{cell.severity}" for cell in cells})
     if path.exists():
         before = read_manifest(target)
