@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import uvicorn
 
 from environment import as_line, describe
 from holdfast.analysis.queries import received_map
@@ -32,7 +31,7 @@ from holdfast.lab.desk import Desk
 from holdfast.lab.guard import Guard
 from holdfast.lab.lens import Lens, open_lens
 from holdfast.lab.look import picture_of
-from holdfast.lab.server import bound_socket, lab_app
+from holdfast.lab.server import bound_socket, lab_app, web_server
 from holdfast.models import create_model
 
 RESULTS = Path(__file__).parent / "results"
@@ -106,7 +105,7 @@ def running(lens: Lens) -> Iterator[str]:
     with bound_socket("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         guard = Guard(lab_app(Desk([lens])), host="127.0.0.1", port=port)
-        server = uvicorn.Server(uvicorn.Config(guard, log_level="error", lifespan="off", ws="none"))
+        server = web_server(guard)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{port}/?image={IMAGE}&do=fog/1&key={guard.key}"

@@ -1,7 +1,7 @@
 """Makes the pictures of docs/lab.md in docs/images: two screenshots and a short animated one.
 
     holdfast lab --demo                                    # once, for the two runs; stop it when it serves
-    python docs/make_lab_pictures.py demo-lab/fan demo-lab/vit
+    python docs/make_lab_pictures.py demo-lab/fan demo-lab/fan_afat
 
 Drives an installed Chromium. The images are scikit-learn's digits, which ship with it.
 """
@@ -13,14 +13,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from holdfast.lab.desk import Desk
 from holdfast.lab.guard import Guard
 from holdfast.lab.lens import open_lens
-from holdfast.lab.server import bound_socket, lab_app
+from holdfast.lab.server import bound_socket, lab_app, web_server
 
 TARGET = Path(__file__).parent / "images"
 DATA, KIND, IMAGE = "digits:test", "fog", 3
@@ -34,7 +33,7 @@ def main() -> None:
     with bound_socket("127.0.0.1", 0) as listening, sync_playwright() as playwright:
         port = listening.getsockname()[1]
         guard = Guard(lab_app(desk), host="127.0.0.1", port=port)
-        server = uvicorn.Server(uvicorn.Config(guard, log_level="error", lifespan="off", ws="none"))
+        server = web_server(guard)
         threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
 

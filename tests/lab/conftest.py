@@ -55,8 +55,8 @@ class Running:
 @pytest.fixture(scope="session")
 def lab():
     """Two small models on hostile digits."""
-    uvicorn = pytest.importorskip("uvicorn", reason="the extra lab is not installed")
-    from holdfast.lab.server import bound_socket, lab_app
+    pytest.importorskip("uvicorn", reason="the extra lab is not installed")
+    from holdfast.lab.server import bound_socket, lab_app, web_server
 
     torch.manual_seed(0)
     source = Hostile(Subset(open_data("digits:test", split="test"), np.arange(30)))
@@ -65,7 +65,7 @@ def lab():
     listening = bound_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
     guard = Guard(lab_app(desk), host="127.0.0.1", port=port)
-    server = uvicorn.Server(uvicorn.Config(guard, log_level="error", lifespan="off", ws="none"))
+    server = web_server(guard)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
     thread.start()
     while not server.started:

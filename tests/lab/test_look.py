@@ -1,5 +1,7 @@
 """A number in the lab equals the number in the records of evaluate and the results of analyze."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -16,7 +18,9 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.options import Compute
 from holdfast.lab import look, open_lens, probabilities, right
 from holdfast.lab.look import focus_of
+from holdfast.lab.shown import answers
 from holdfast.models import create_model
+from holdfast.models.corruptor import Corruptor
 
 IMAGES = 3
 SUITES = "clean,corruptions,fgsm,pgd5,pgd5-rspc,occlusion-random"
@@ -143,6 +147,34 @@ def test_segmenters_answer_as_in_the_records():
     assert right(seen, seen.before) == pytest.approx(recorded.cells["clean"].right[1], abs=1e-9)
     snowy = corrupt_batch([np.array(data.image(1))], "snow", ids=[data.id(1)], severity=2, preset="any")[0]
     assert (seen.after.bytes == snowy).all()
+
+
+def test_detectors_answer_as_in_the_records():
+    data = Subset(open_data("scene-objects", split="test"), np.arange(1))
+    options = {
+        "encoder_options": {"patch_size": 16, "trunk_stride": 8, "img_size": 128},
+        "min_size": 64,
+        "max_size": 96,
+    }
+    small = {"kind": "faster", "channels": 16, "head_width": 16, "top_channels": 16}
+    model = holdfast.detector("fan_nano_hybrid", num_classes=len(data.classes), **options, **small).eval()
+    recorded = holdfast.evaluate(model, data, "clean", workers=0, show=False)
+    seen = look(open_lens(model, data), 0, "fog/3")
+    assert right(seen, seen.before) == recorded.cells["clean"].right[0]
+    np.testing.assert_allclose(seen.before.kept["boxes"][0], recorded.cells["clean"].boxes[0], atol=1e-3)
+    assert [one["title"] for one in answers(seen)["pictures"]] == ["boxes, before", "boxes, after"]
+    with pytest.raises(HoldfastError, match="attacks on detection"):
+        look(open_lens(model, data), 0, "pgd/1")
+
+
+def test_a_corruption_model_chooses_the_patches_that_are_hidden(lens):
+    torch.manual_seed(0)
+    chooser = replace(lens, corruptor=Corruptor((8, 8), patch_size=4))
+    seen = look(chooser, 0, "learned/0.25")
+    keep = chooser.corruptor.keep(lens.judge.pixels.normalise(seen.before.pixels), 0.25)[0, 0]
+    changed = (seen.before.bytes != seen.after.bytes).any(axis=2).reshape(8, 4, 8, 4).any(axis=(1, 3))
+    assert (changed == (keep < 0.5).numpy()).all()
+    assert changed.sum() == 16
 
 
 @pytest.mark.parametrize(

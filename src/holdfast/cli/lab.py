@@ -11,7 +11,7 @@ from rich.console import Console
 from holdfast.cli.run_folders import own_data
 from holdfast.errors import HoldfastError
 
-DEMO = {"fan": "digits/fan_nano", "vit": "digits/vit_nano"}
+DEMO = {"fan": "digits/fan_nano", "fan_afat": "digits/fan_nano_afat"}
 DEMO_DATA = "digits:test"
 
 
@@ -81,7 +81,7 @@ def _demo(arguments: Namespace, console: Console) -> tuple[list[str], str]:
     from holdfast.cli.demo import Effort, train_one
     from holdfast.evaluation.evaluate import evaluate
 
-    out, effort = arguments.out or Path("demo-lab"), Effort("digits:train[0:640]", "digits:val[0:60]", epochs=3)
+    out, effort = arguments.out or Path("demo-lab"), Effort("digits:train[0:512]", "digits:val[0:60]", epochs=3)
     for name, recipe in DEMO.items():
         console.print(f"{name}: {recipe}")
         if stopped := train_one(recipe, out / name, effort, console):

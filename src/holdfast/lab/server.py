@@ -24,6 +24,7 @@ from holdfast.lab.keep import FORMS
 from holdfast.lab.templates import asset, fragment
 
 MEDIA = {"picture.png": "image/png", "card.html": "text/html; charset=utf-8", "lines.py": "text/plain; charset=utf-8"}
+SCRIPTS = ("steps.js", "painting.js", "lab.js")
 LARGEST_ASK = 64 * 2**10  # bytes
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -85,7 +86,7 @@ def lab_app(desk: Desk) -> Starlette:
     return Starlette(
         routes=[
             Route("/", page),
-            Route("/lab.js", static("lab.js", "text/javascript; charset=utf-8")),
+            *(Route(f"/{name}", static(name, "text/javascript; charset=utf-8")) for name in SCRIPTS),
             Route("/lab.css", static("lab.css", "text/css; charset=utf-8")),
             Route("/keep/{form}", kept),
             *(Route(f"/{name}", handler, methods=["POST"]) for name, handler in posts.items()),
@@ -101,6 +102,7 @@ def page_values(desk: Desk) -> dict[str, Any]:
     told = {"models": desk.names, "grid": list(first.grid), "seed": first.seed, "kinds": list(first.kinds)}
     return {
         "told": json.dumps(told),
+        "scripts": SCRIPTS,
         "names": desk.names,
         "data": first.data.spec,
         "classes": first.classes if first.task.name == "classification" else (),
@@ -183,10 +185,15 @@ def serve(desk: Desk, *, host: str, port: int, browser: bool, say: Callable[[str
         say(f"The lab: {link(guard.key)}")
         if browser:
             threading.Thread(target=_open, args=(link(guard.key), say), daemon=True).start()
-        config = uvicorn.Config(guard, log_level="error", lifespan="off", server_header=False, ws="none")
-        config.timeout_graceful_shutdown = 1
         with suppress(asyncio.CancelledError):
-            uvicorn.Server(config).run(sockets=[listening])
+            web_server(guard).run(sockets=[listening])
+
+
+def web_server(guard: Guard) -> uvicorn.Server:
+    """The same everywhere, whatever else is installed."""
+    options: dict[str, Any] = {"loop": "asyncio", "http": "h11", "ws": "none", "lifespan": "off"}
+    config = uvicorn.Config(guard, log_level="error", server_header=False, timeout_graceful_shutdown=1, **options)
+    return uvicorn.Server(config)
 
 
 def _open(link: str, say: Callable[[str], None]) -> None:

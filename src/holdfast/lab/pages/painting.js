@@ -1,0 +1,105 @@
+"use strict";
+// What the server answered becomes what is seen; `state`, `shown`, `panels` and `told` are those of lab.js.
+
+function picture(panel, part, url) {
+  const image = panel.querySelector(`[data-part="${part}"] .base`);
+  if (image.getAttribute("src") !== url) image.src = url;
+}
+
+function paint(found) {
+  byId("title").textContent = found.title;
+  found.panels.forEach((one, n) => {
+    const panel = panels[n];
+    for (const part of ["before", "after", "difference"]) picture(panel, part, one[part]);
+    panel.querySelector('[data-part="difference"] figcaption').textContent = `difference × ${one.gain}`;
+    panel.querySelector(".answers").innerHTML = one.answers;
+    panel.querySelector(".numbers-of").innerHTML = one.numbers;
+    panel.querySelectorAll(".attention").forEach((figure) => { figure.hidden = !one.attention; });
+    draw(panel.querySelector(".drawn"), one.pictures);
+    if (!one.attention) panel.querySelector(".inside").textContent = "Attention of this model cannot be read.";
+  });
+  paintAttention();
+  markHidden();
+  fillChoices(found.panels.find((one) => one.attention));
+  if (state.at) lookAtToken();
+}
+
+function draw(place, pictures) {
+  place.replaceChildren(...pictures.map((one) => {
+    const figure = document.createElement("figure"), image = new Image(), text = document.createElement("figcaption");
+    const frame = document.createElement("div");
+    frame.className = "frame"; image.className = "base"; image.src = one.url; image.alt = one.title;
+    text.textContent = one.title;
+    frame.append(image); figure.append(frame, text);
+    return figure;
+  }));
+}
+
+function paintAttention() {
+  shown?.panels.forEach((one, n) => {
+    if (!one.attention) return;
+    const where = one.attention.grid ? "what every token receives" : "channels attend to channels";
+    heats(panels[n], one, one.attention, (part) => `attention ${part}: ${where}, ${one.attention.scale}`);
+    mark(panels[n], null);
+  });
+}
+
+function paintToken(found) {
+  found.panels.forEach((one, n) => {
+    if (!one) return;
+    heats(panels[n], shown.panels[n], one, (part) => `token ${one.row + 1}, ${one.column + 1} looks here ${part}, ${one.scale}`);
+    mark(panels[n], one);
+  });
+  document.body.dataset.token = found.panels.map((one) => one ? `${one.row},${one.column}` : "").join(" ");
+}
+
+function heats(panel, one, heat, words) {
+  for (const part of ["before", "after"]) {
+    const figure = panel.querySelector(`[data-part="attention-${part}"]`);
+    picture(panel, `attention-${part}`, one[part]);
+    const image = figure.querySelector(".heat");
+    if (image.getAttribute("src") !== heat[part]) image.src = heat[part];
+    figure.querySelector("figcaption").textContent = words(part);
+  }
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function cells(svg, name, grid, places) {
+  svg.querySelectorAll(`.${name}`).forEach((old) => old.remove());
+  svg.setAttribute("viewBox", "0 0 100 100");
+  svg.setAttribute("preserveAspectRatio", "none");
+  for (const [row, column] of places) {
+    const rect = document.createElementNS(SVG, "rect");
+    const values = { class: name, x: 100 * column / grid[1], y: 100 * row / grid[0], width: 100 / grid[1], height: 100 / grid[0] };
+    for (const [key, value] of Object.entries(values)) rect.setAttribute(key, value);
+    svg.append(rect);
+  }
+}
+
+const mark = (panel, token) => panel.querySelectorAll(".marks").forEach((svg) =>
+  cells(svg, "token", token?.grid, token ? [[token.row, token.column]] : []));
+
+function markHidden() {
+  const hide = stepOf("hide");
+  const { grid, patches } = hide ? hidden(hide) : { grid: told.grid, patches: [] };
+  const places = patches.map((n) => [Math.floor(n / grid[1]), n % grid[1]]);
+  panels.forEach((panel) => panel.querySelectorAll('[data-part="after"] .marks').forEach((svg) => cells(svg, "hidden", grid, places)));
+}
+
+function options(select, count, first, word, value) {
+  if (select.dataset.count !== String(count)) {
+    select.replaceChildren(...first, ...Array.from({ length: count }, (_, n) => new Option(`${word}${n + 1}`, n)));
+    select.dataset.count = count;
+  }
+  select.value = value;
+}
+
+function fillChoices(one) {
+  if (!one) return;
+  options(byId("layer"), one.attention.layers, [], "", one.attention.layer);
+  options(byId("head"), one.attention.heads, [new Option("mean of all", -1)], "", one.attention.head);
+}
+
+const markFilm = () => document.querySelectorAll(".film").forEach((film) =>
+  film.setAttribute("aria-pressed", film.dataset.image === String(state.image)));
