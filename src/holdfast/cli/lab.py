@@ -8,7 +8,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.run_folders import own_data
+from holdfast.cli.run_folders import own_data, run_folder
 from holdfast.errors import HoldfastError
 
 DEMO = {"fan": "digits/fan_nano", "fan_afat": "digits/fan_nano_afat"}
@@ -26,6 +26,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--data", help="such as folder:DIR (default: what the run was validated on)")
     parser.add_argument("--limit", type=int, help="so many images only, every class in its share")
     parser.add_argument("--seed", type=int, default=0, help="of the draws; 0 draws as records do")
+    parser.add_argument(
+        "--corruptor", type=Path, help="a corruption model's file (default: that of a run that has one)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     parser.add_argument("--port", type=int, default=8420, help="0 takes any that is free")
     parser.add_argument(
@@ -48,7 +51,8 @@ def run(arguments: Namespace) -> None:
 
     bound_socket(arguments.host, arguments.port).close()  # a port that is taken is told before models are loaded
     console.print(f"opening {' and '.join(models)} on {data}", markup=False)
-    options = {"seed": arguments.seed, "device": arguments.device}
+    chooser = arguments.corruptor or next(filter(Path.is_file, map(_own_corruptor, models)), None)
+    options = {"seed": arguments.seed, "device": arguments.device, "corruptor": chooser}
     first = open_lens(models[0], data, limit=arguments.limit, **options)
     lenses = [first, *(open_lens(model, first.data, **options) for model in models[1:])]
     serve(
@@ -58,6 +62,10 @@ def run(arguments: Namespace) -> None:
         browser=not arguments.no_browser,
         say=lambda sentence: console.print(sentence, markup=False),
     )
+
+
+def _own_corruptor(model: str) -> Path:
+    return (run_folder(model) or Path(model)) / "corruptor.safetensors"
 
 
 def check_installed() -> None:

@@ -40,7 +40,9 @@ def _number(look: Look) -> int | None:
 
 
 def _options(look: Look) -> str:
-    return f", seed={look.lens.seed}" if look.lens.seed else ""
+    seed = f", seed={look.lens.seed}" if look.lens.seed else ""
+    chosen = look.lens.corruptor_file if any(step.kind == "learned" for step in look.steps) else None
+    return seed + (f", corruptor={chosen!r}" if chosen is not None else "")
 
 
 def card(looks: Sequence[Look], *, layer: int, head: int, names: Sequence[str]) -> bytes:

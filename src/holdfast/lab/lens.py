@@ -39,7 +39,8 @@ class Lens:
         steps: from a picture to what the model sees.
         seed: of the records' draws.
         folder: the run's, if it is one.
-        corruptor: AFAT's corruption model, if the run has one.
+        corruptor: AFAT's corruption model, if there is one.
+        corruptor_file: where it was given, unless it is the run's own.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Lens:
     seed: int = 0
     folder: Path | None = None
     corruptor: Corruptor | None = field(default=None, repr=False)
+    corruptor_file: str | None = None
 
     @property
     def source(self) -> Any:
@@ -104,7 +106,15 @@ class Lens:
         return bool(self.task.goal.losses)
 
 
-def open_lens(model: Any, data: Any, *, seed: int = 0, limit: int | None = None, device: str = "auto") -> Lens:
+def open_lens(
+    model: Any,
+    data: Any,
+    *,
+    seed: int = 0,
+    limit: int | None = None,
+    device: str = "auto",
+    corruptor: Path | str | None = None,
+) -> Lens:
     """Open a model and data, as `holdfast.evaluate` does; refuses what does not fit in one sentence.
 
     Args:
@@ -113,6 +123,7 @@ def open_lens(model: Any, data: Any, *, seed: int = 0, limit: int | None = None,
         seed: of the records' draws.
         limit: so many images only, every class in its share.
         device: ``auto``, ``cpu``, ``cuda`` …
+        corruptor: a corruption model's file for ``learned``; an AFAT run has its own.
     """
     opened = data if isinstance(data, EvaluationData) else open_evaluation_data(data, limit=limit)
     if opened.source is None or not len(opened.source):
@@ -125,7 +136,8 @@ def open_lens(model: Any, data: Any, *, seed: int = 0, limit: int | None = None,
     judge = Judge(asked, steps=steps, device=where, amp="no")
     check_known_classes(loaded.classes, opened.source, data=opened.spec)
     opened.task.check_model(judge.probe, classes=len(opened.source.classes), restricted=False, data=opened.spec)
-    corruptor = find_corruptor(None, loaded.folder)
-    if corruptor is not None:
-        corruptor = corruptor.to(torch.device(where)).eval()
-    return Lens(loaded.name, opened, judge, steps, seed, loaded.folder, corruptor)
+    chooser = find_corruptor(Path(corruptor) if corruptor is not None else None, loaded.folder)
+    if chooser is not None:
+        chooser = chooser.to(torch.device(where)).eval()
+    given = str(corruptor) if corruptor is not None else None
+    return Lens(loaded.name, opened, judge, steps, seed, loaded.folder, chooser, given)

@@ -109,7 +109,7 @@ def page_values(desk: Desk) -> dict[str, Any]:
         "flips": flips,
         "kinds": first.kinds,
         "sized": first.steps.size is not None,
-        "learned": any(lens.corruptor is not None for lens in desk.lenses),
+        "learned": all(lens.corruptor is not None for lens in desk.lenses),
         "attacked": first.differentiable,
         "most_eps": min(16, MOST_EPS),
         "attention": any(lens.has_attention for lens in desk.lenses),
@@ -162,7 +162,8 @@ def bound_socket(host: str, port: int) -> socket.socket:
         raise HoldfastError(f"--port must lie in 0…65535, got {port}")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
+        # named as TCP, or asyncio leaves Nagle's algorithm on, and answers wait 40 ms for an acknowledgement
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
     except OSError as error:
