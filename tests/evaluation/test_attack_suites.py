@@ -125,7 +125,6 @@ def test_objects_and_functions_are_suites():
         ([], "suites must name at least one of"),
         ([Lighter(0.00001), Lighter(0.0000100000001)], "two are called 'Lighter:eps=1e-05'"),
     ],
-    ids=str,
 )
 def test_what_is_no_attack_is_one_sentence(suites, sentence):
     with pytest.raises(HoldfastError, match=sentence):
