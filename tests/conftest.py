@@ -1,6 +1,9 @@
 import os
+import shutil
 
 import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # two workers on two cores: one thread each
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -12,3 +15,26 @@ def seeded():
     import torch
 
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, one for all tests of a process: playwright's plain interface cannot be opened twice."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed (Debian: apt-get install chromium): the page is not looked at")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (the dev group has it)")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(autouse=True)
+def without_plugins_of_before():
+    """Plug-ins that a test has run do not stand in the headers of the next one's records."""
+    from holdfast.own_code import PLUGINS
+
+    before = dict(PLUGINS)
+    yield
+    PLUGINS.clear()
+    PLUGINS.update(before)

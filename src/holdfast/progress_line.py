@@ -21,6 +21,7 @@ class ProgressLine:
     """A bar, or lines. ``show`` None shows the bar on a terminal and nothing elsewhere; True also lines where piped."""
 
     def __init__(self, name: str, *, total: int, unit: str, show: bool | None, header: str = "") -> None:
+        self._silent = show is False
         self.console = Console(stderr=True, soft_wrap=True, highlight=False)
         terminal = self.console.is_terminal
         self.shown = terminal if show is None else show
@@ -77,6 +78,11 @@ class ProgressLine:
         if self.shown:
             self.console.print(sentence, markup=False)
             self._told = time.monotonic()
+
+    def warn(self, sentence: str) -> None:
+        """What must be known also where no progress is shown, unless somebody asked for silence."""
+        if not self._silent:
+            self.console.print(sentence, markup=False)
 
     def line(self) -> str:
         """How far it is, as a sentence for files."""

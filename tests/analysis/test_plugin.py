@@ -85,10 +85,10 @@ def test_a_toy_analysis_reaches_a_studys_table(brightness, tmp_path):
     folder = make_run(tmp_path / "run", "fan_nano")
     options = {"test": "digits:test", "limit": 4, "suites": ("clean",), "analyses": ("brightness",)}
     study = Study("toy", "Toy", "digits/fan_nano", {"row": {}}, **options)
-    right, measures, _ = measure(study, folder)
-    result = RunResult("row", 0, right, measures, {})
+    measured = measure(study, folder)
+    result = RunResult("row", 0, measured.right, measured.measures, {})
     assert "brightness" in available({"row": [result]})
-    assert scores(columns()["brightness"], [result]).mean == pytest.approx(measures["brightness"].mean())
+    assert scores(columns()["brightness"], [result]).mean == pytest.approx(measured.measures["brightness"].mean())
 
 
 def test_settings_are_those_of_the_analyses(brightness):

@@ -93,13 +93,11 @@ def _fuzz_lines(
 
 def command_lines(folder: Path, *, seconds: float, seed: int) -> list[Line]:
     """Bad command lines: all of them, whatever time it takes."""
-    from tests.chaos.command_lines import all_lines, refused
-    from tests.training.helpers import run
+    from tests.chaos.command_lines import all_lines, finished_run, refused
 
-    run(folder / "run")
     (folder / "empty").mkdir()
     found: dict[str, tuple[int, int]] = {}
-    for argv in all_lines(folder / "files", run=str(folder / "run")):
+    for argv in all_lines(folder / "files", run=finished_run(folder / "run")):
         wrong = refused(argv, folder=folder / "empty")
         if wrong:
             print(f"{argv}: {wrong}", flush=True)

@@ -11,6 +11,7 @@ from safetensors.numpy import save
 
 from holdfast.cli.main import COMMANDS, main
 from holdfast.training.recipe_checks import RULES
+from tests.training.helpers import run
 
 # values that break most rules; what a rule allows is left out below
 BAD_NUMBERS = ("-1", "-0.5", ".nan", ".inf", "-.inf", "many", "[1, 2, 3, 4]", "{a: 1}")
@@ -26,7 +27,16 @@ def all_lines(folder: Path, *, run: str) -> list[list[str]]:
     (folder / "good.yaml").write_text("recipe: digits/vit_nano\ntest: digits:test\nrows: {a: {}}\n")
     files |= {"photos": str(folder / "photos"), "good": str(folder / "good.yaml")}
     lines = [*_general(), *_recipe_values(), *_train(files), *_evaluate(files), *_corrupt(files), *_study(files)]
-    return [*lines, *_analyze(files), *_report(files), *_convert(files), *_lists()]
+    lines += [*_analyze(files), *_report(files), *_convert(files), *_lists(), *_gate(files), *_export(files)]
+    return [*lines, *_card(files), *_predict(files), *_lab(files), *_own_code(files)]
+
+
+def finished_run(folder: Path) -> str:
+    """A run with records, for the lines that need one."""
+    run(folder)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        assert main(["evaluate", str(folder), "--suite=clean", "--limit=20", "--workers=0"]) == 0
+    return str(folder)
 
 
 def refused(argv: list[str], *, folder: Path) -> str:
@@ -328,6 +338,114 @@ def _convert(files: dict[str, str]) -> Iterator[list[str]]:
 def _lists() -> Iterator[list[str]]:
     yield from (["list", word] for word in ("nothing", "modelss", ""))
     yield from (["demo", option] for option in ("--out=", "--quick=3", "--nonsense", "--out=" + "x" * 300))
+    yield from (["completion", word] for word in ("cmd", ""))
+    yield from (["runs", word] for word in ("nowhere", "x" * 300))
+
+
+def _gate(files: dict[str, str]) -> Iterator[list[str]]:
+    run = files["run"]
+    yield from (["gate"], ["gate", run], ["gate", "nowhere", "--against", run], ["gate", run, "--against=nowhere"])
+    yield from (["gate", run, f"--against={path}"] for path in _bad(files))
+    yield from (["gate", path, f"--against={run}"] for path in _bad(files))
+    yield from (["gate", run, f"--against={run}", f"--rules={path}"] for path in _bad(files))
+    for option in (
+        "--rules=nowhere",
+        "--unresolved=maybe",
+        "--margin=-1",
+        "--margin=.nan",
+        "--margin=x",
+        "--junit=nowhere/x.xml",
+        "--markdown=nowhere/x.md",
+        "--save=nowhere/x.json",
+        "--junit=",
+        "--model=timm:vit_nano",
+    ):
+        yield ["gate", run, f"--against={run}", option]
+
+
+def _export(files: dict[str, str]) -> Iterator[list[str]]:
+    yield from (["export"], ["export", "nowhere"], ["export", "timm:vit_nano"], ["export", "timm:vit_nano", "--out=x"])
+    yield from (["export", path, "--out=x.onnx", "--data=digits:test"] for path in _bad(files))
+    for option in (
+        "--to=tflite",
+        "--to=",
+        "--out=nowhere/x.onnx",
+        "--out=",
+        "--data=nowhere:x",
+        "--size=0",
+        "--size=x",
+    ):
+        yield ["export", files["run"], "--out=x.onnx", option]
+    onnx = ["evaluate", "--data=digits:test", "--out=out", "--workers=0"]
+    yield from ([*onnx, f"--model={kind}:{path}"] for kind in ("onnx", "hf") for path in _bad(files))
+    yield from ([*onnx, f"--model={model}"] for model in ("onnx:", "onnx:nowhere.onnx", "hf:", "hf:./nowhere"))
+
+
+def _card(files: dict[str, str]) -> Iterator[list[str]]:
+    yield from (["card"], ["card", "nowhere"], ["card", "nowhere", "--name=x"])
+    yield from (["card", path, "--out=out"] for path in _bad(files))
+
+
+def _predict(files: dict[str, str]) -> Iterator[list[str]]:
+    yield from (
+        ["predict"],
+        ["predict", "nowhere.png", f"--model={files['run']}"],
+        ["predict", "--model=timm:vit_nano"],
+    )
+    yield from (["predict", path, f"--model={files['run']}"] for path in _bad(files))
+    yield from (["predict", files["photos"], f"--model={path}"] for path in _bad(files))
+    for option in ("--top=0", "--top=x", "--format=pdf", "--out=nowhere/x.csv", "--exif=rotate", "--device=meta"):
+        yield ["predict", files["photos"], f"--model={files['run']}", option]
+
+
+def _lab(files: dict[str, str]) -> Iterator[list[str]]:
+    run = files["run"]
+    yield from (["lab"], ["lab", "nowhere"], ["lab", run, run, run], ["lab", "timm:vit_nano", "--no-browser"])
+    yield from (["lab", path, "--data=digits:test", "--no-browser"] for path in _bad(files))
+    for option in (
+        "--data=nowhere:x",
+        "--limit=0",
+        "--seed=x",
+        "--port=-1",
+        "--port=70000",
+        "--port=x",
+        "--host=not a host",
+        "--device=meta",
+        "--corruptor=nowhere",
+        f"--corruptor={files['noise']}",
+    ):
+        yield ["lab", run, "--no-browser", "--port=0", option]
+
+
+def _own_code(files: dict[str, str]) -> Iterator[list[str]]:
+    """Attacks with settings, plug-ins, values by their path, kept examples, chosen checkpoints."""
+    known = ["evaluate", files["run"], "--data=digits:test", "--out=out", "--workers=0"]
+    for attack in (
+        "",
+        "pdg:eps=1",
+        "pgd:eps",
+        "pgd:eps=x",
+        "pgd:eps=1/0",
+        "pgd:steps=0",
+        "pgd:steps=1|",
+        "pgd:x=1",
+        ":",
+    ):
+        yield [*known, f"--attack={attack}"]
+    for option in ("--keep-examples=-1", "--keep-examples=x", "--checkpoint=worst", "--checkpoint=nowhere"):
+        yield [*known, option]
+    yield from ([*known, f"--plugin={path}"] for path in ("nowhere.py", files["list.json"], files["nothing"]))
+    base = ["train", "digits/vit_nano", *TINY, "--out=run"]
+    for option in (
+        "--method=",
+        "--method=afta",
+        "--objective.options.afat.wait=1",
+    ):
+        yield [*base, option]
+    yield [*base, "--objective.options.afat.weight=x"]
+    yield ["report", files["run"], "--suite=nothing"]
+    yield ["report", files["run"], "--data=nothing"]
+    yield ["report", files["run"], "--figures=gif"]
 
 
 def _listed(folder: Path) -> set[str]:

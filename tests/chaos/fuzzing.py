@@ -14,6 +14,7 @@ import signal
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,11 @@ from holdfast.corruptions.folders import read_manifest
 from holdfast.data import open_data
 from holdfast.decoding import decode
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.evaluate import evaluate
+from holdfast.gate import read_baseline, read_rules
 from holdfast.models.checkpoints import read_weights
 from holdfast.models.corruptor import Corruptor, load_corruptor, save_corruptor
+from holdfast.models.onnx_model import load_onnx
 from holdfast.models.specs import load_model
 from holdfast.records.records import load_records
 from holdfast.reporting.page import report
@@ -38,8 +42,10 @@ from holdfast.studies.results import RunResult, read_result, write_result
 from holdfast.training.checkpoint import last_intact
 from holdfast.training.journal import read_log
 from holdfast.training.recipe_files import load_recipe
+from tests.models.onnx_graphs import brightest
 from tests.training.helpers import run, tiny
 
+DENSE = ("segmentation", "detection")
 LONGEST = 60  # seconds that reading any file may take, on a machine that others use too
 ODD = (None, True, -1, 0, 1e308, float("nan"), 2**63, "", "x", "\ud800", "../..", [], {}, [[]], {"a": {}}, "a" * 10_000)
 FOREIGN = ("GIF", "ICO", "TGA", "DDS", "PCX", "SGI", "AVIF", "BLP", "EPS")
@@ -69,6 +75,7 @@ def targets(folder: Path) -> list[Target]:
     records = next((place / "run" / "records").iterdir()).relative_to(place)
     unit = next((place / records).glob("clean*.safetensors")).relative_to(place)
     analysis = next((place / "run" / "analysis").rglob("overfocus.safetensors")).relative_to(place)
+    dense = {task: next((place / task / "records").iterdir()).relative_to(place) for task in DENSE}
     return [
         Target("recipe", "recipe.yaml", lambda at: load_recipe(at / "recipe.yaml")),
         Target("study", "study.yaml", lambda at: load_study(at / "study.yaml")),
@@ -94,6 +101,15 @@ def targets(folder: Path) -> list[Target]:
         Target("arrays", "set.npz", lambda at: _opened(f"npz:{at / 'set.npz'}")),
         Target("manifest", "corrupted/manifest.json", lambda at: read_manifest(at / "corrupted")),
         Target("study result", "result.safetensors", lambda at: read_result(at / "result.safetensors")),
+        Target("report of examples", f"{records}/examples.safetensors", lambda at: report(at / "run")),
+        Target("gate, baseline", "baseline.json", lambda at: read_baseline(at / "baseline.json"), _levels),
+        Target("gate, rules", "gate.yaml", lambda at: read_rules(at / "gate.yaml")),
+        Target("ONNX", "model.onnx", lambda at: load_onnx(at / "model.onnx")),
+        *(
+            Target(f"{task}, {what}", f"{dense[task]}/{file}", partial(_reported, task))
+            for task in DENSE
+            for what, file in (("header", "evaluation.json"), ("unit", "clean.00000.safetensors"))
+        ),
     ]
 
 
@@ -267,10 +283,16 @@ def _fill(place: Path) -> None:
     """One good file of every kind."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
+    from tests.tasks.detectors import Finder, scenes
+    from tests.tasks.test_segmentation import Brightness
+
     with _quiet():
         run(place / "run")
+        evaluate(Brightness(), "scenes:test", ["clean"], limit=2, out=place / "segmentation", show=False)
+        evaluate(Finder(scenes()), scenes(), ["clean"], out=place / "detection", show=False)
         for argv in (
-            ["evaluate", str(place / "run"), "--suite=clean,pgd5", "--limit=20", "--workers=0"],
+            ["evaluate", str(place / "run"), "--suite=clean,pgd5", "--limit=20", "--workers=0", "--keep-examples=4"],
+            ["gate", str(place / "run"), f"--save={place / 'baseline.json'}"],
             ["analyze", str(place / "run"), "--only=overfocus", "--limit=8"],
         ):
             assert main(argv) == 0
@@ -292,6 +314,8 @@ def _fill(place: Path) -> None:
     from tests.studies.test_runner import STUDY
 
     (place / "study.yaml").write_text(STUDY)
+    (place / "gate.yaml").write_text("rules: [clean no worse by more than 1, retention >= 80]\nunresolved: pass\n")
+    brightest(place / "model.onnx")
     save_corruptor(Corruptor((4, 4), patch_size=8), place / "corruptor.safetensors")
     torch.save({"state_dict": {"head.weight": torch.zeros(3, 4)}}, place / "weights.pth")
     rng = np.random.default_rng(0)
@@ -299,6 +323,14 @@ def _fill(place: Path) -> None:
     np.savez(place / "set.npz", x=images, y=np.arange(6) % 2, classes=list("ab"))
     result = RunResult("a", 0, {"clean": np.ones(8), "occlusion-random": np.full(8, 0.5)}, {}, {"fingerprint": "x"})
     write_result(place / "result.safetensors", result)
+
+
+def _reported(task: str, at: Path) -> None:
+    report(at / task)
+
+
+def _levels(sides: Any) -> Any:
+    return [{name: column.tolist() for name, column in side.columns.items()} for side in sides]
 
 
 def _opened(spec: str) -> Any:

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 import tomllib
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -145,9 +146,14 @@ def missing_names(text: str, names: dict) -> list[str]:
 def run_bash(block: Block, names: dict) -> None:
     for line in world.small(block.text).replace("\\\n", " ").splitlines():
         for command in line.split(" && "):
-            words = shlex.split(command, comments=True)
+            words = [name for word in shlex.split(command, comments=True) for name in expanded(word)]
             if words and (block.remark != "not run" or words[0] == "holdfast"):
                 run_command(words, block)
+
+
+def expanded(word: str) -> list[str]:
+    """As the shell does it."""
+    return sorted(glob(word)) or [word] if "*" in word else [word]
 
 
 def run_command(words: list[str], block: Block) -> None:

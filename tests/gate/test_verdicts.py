@@ -209,7 +209,9 @@ def test_rules_that_say_nothing_are_refused(rule, sentence):
     "values",
     [
         3,
+        [],
         {"rule": []},
+        {"rules": []},
         {"rules": "clean better"},
         {"rules": [3]},
         {"unresolved": "maybe"},

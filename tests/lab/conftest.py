@@ -1,7 +1,6 @@
 """A lab that runs: its server in a thread, a browser before it."""
 
 import asyncio
-import shutil
 import threading
 import time
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from holdfast.lab.lens import open_lens
 from holdfast.models import create_model
 
 HOSTILE = "<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'</script>'\"&"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class Hostile:
@@ -74,17 +72,6 @@ def lab():
     server.should_exit = True
     thread.join(timeout=10)
     listening.close()
-
-
-@pytest.fixture(scope="session")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed (Debian: apt-get install chromium): the page is not looked at")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (the dev group has it)")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ MODEL = "--model=python:tests.evaluation.toys:brightest"
 
 def headline(page, score):
     """The first table's number of a score."""
-    found = re.search(rf'data-score="{score}" data-value="([^"]+)"', page)
+    found = re.search(rf'data-score="{score}" data-suite="[^"]*" data-value="([^"]+)"', page)
     return float(found[1]) if found else None
 
 

@@ -105,6 +105,10 @@ def rules_of(values: Any, *, name: str) -> Rules:
     sentences = told.get("rules", [])
     if not isinstance(sentences, Sequence) or not all(isinstance(each, str) for each in sentences):
         raise HoldfastError(f"rules of {name!r} must be a list of sentences, got {sentences!r:.80}")
+    if not sentences and "rules" in told:
+        raise HoldfastError(
+            f"rules of {name!r} must be at least one sentence: {FORMS}; without the key every headline is asked"
+        )
     settings = {key: told[key] for key in known[1:] if key in told}
     return Rules(tuple(parse_rule(each) for each in sentences), **settings)
 

@@ -95,6 +95,10 @@ class Journal:
         """A line above the progress bar."""
         self._progress.say(sentence)
 
+    def warn(self, sentence: str) -> None:
+        """A line that is shown also where progress is not."""
+        self._progress.warn(sentence)
+
     def write(self, event: str, *, step: int, epoch: int, **values: Any) -> None:
         """A line of the log; its numbers also go to the trackers and to the bar."""
         if not self._main:

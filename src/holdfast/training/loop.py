@@ -306,7 +306,7 @@ def finish(stage: Stage, run: RunFolder, position: Position, *, journal: Journal
         **({"moved": moved} if moved else {}),
     )
     for sentence in idle_parts(journal.lines()):
-        journal.say(sentence)
+        journal.warn(sentence)
 
 
 def how_far(stage: Stage) -> dict[str, float]:
