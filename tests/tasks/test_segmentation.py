@@ -1,5 +1,6 @@
 """Segmentation from data to scores: what is kept, what follows from it, and what is refused."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -376,3 +377,12 @@ def test_the_command_line_answers_bad_input_with_one_sentence(arguments, sentenc
     assert sentence in said
     assert len(said.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_records_whose_header_lost_its_task_are_a_sentence(tmp_path):
+    holdfast.evaluate(Brightness(), "scenes:test", "clean", limit=2, out=tmp_path, workers=0, show=False)
+    header = next(tmp_path.rglob("evaluation.json"))
+    told = json.loads(header.read_text())
+    header.write_text(json.dumps({key: value for key, value in told.items() if key != "task"}))
+    with pytest.raises(HoldfastError, match="a cell of classification has no 'predictions' here"):
+        load_records(tmp_path)[0].summary()

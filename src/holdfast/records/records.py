@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+class MissingField(HoldfastError, AttributeError):
+    """A cell's units do not keep what was asked for: another task's, or a damaged header names a wrong one."""
+
+
 @dataclass(frozen=True, eq=False)
 class CellRecord:
     """One prediction (view) of one model on all images of one cell, such as ``fog/3``.
@@ -56,7 +60,7 @@ class CellRecord:
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name in self.fields:
             return self.fields[name]
-        raise AttributeError(f"a cell of this task has no {name!r}; it has {', '.join(self.fields)}")
+        raise MissingField(f"a cell of {self.task} has no {name!r} here; its units keep {', '.join(self.fields)}")
 
     def __len__(self) -> int:
         return len(self.ids)
