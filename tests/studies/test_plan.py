@@ -220,3 +220,11 @@ def test_shipped_studies_do_not_change_with_the_recipe_that_they_name(name, tmp_
     study, empty = load_study(name), write(tmp_path / "empty.yaml", "seed: 0\n")
     for run in (*study.steps, *study.rows):
         assert replace(study, recipe=str(empty)).recipe_of(run, 0) == study.recipe_of(run, 0)
+
+
+def test_names_that_no_file_system_takes_are_a_sentence(tmp_path):
+    endless = "a" * 10_000
+    with pytest.raises(HoldfastError, match="unknown study"):
+        load_study(endless)
+    with pytest.raises(HoldfastError, match="unknown recipe 'aaa"):
+        load_study(write(tmp_path / "study.yaml", f"recipe: {endless}\ntest: digits:test\nrows: {{a: {{}}}}\n"))

@@ -9,6 +9,7 @@ rows, steps and claims.
 
 import graphlib
 import itertools
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -344,8 +345,8 @@ def _title(text: str) -> str:
 
 def _find(name: str | Path) -> Path:
     shipped = _shipped() / f"{name}.yaml"
-    path = shipped if shipped.is_file() else Path(name)
-    if not path.is_file():
+    path = shipped if os.path.isfile(shipped) else Path(name)
+    if not os.path.isfile(path):
         hint = nearest(str(name), study_names()) or f"; shipped are {', '.join(study_names())}"
         raise HoldfastError(f"unknown study {str(name)!r}{hint}")
     return path

@@ -1,6 +1,7 @@
 """Recipes as YAML: found by name inside the package, read, overridden, checked, written, compared. Without torch."""
 
 import dataclasses
+import os
 import typing
 from argparse import ArgumentError
 from collections.abc import Iterator, Mapping
@@ -57,15 +58,15 @@ def load_recipe(recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
 def find_recipe(name: str | Path) -> Path:
     """The file of a shipped recipe or of the user's own."""
     shipped = _shipped() / f"{name}.yaml"
-    if shipped.is_file():
+    if os.path.isfile(shipped):  # unlike Path's, it answers names that no file system takes
         return shipped
     path = Path(name)
-    if path.is_file():
+    if os.path.isfile(path):
         return path
     if path.suffix in (".yaml", ".yml"):
-        raise HoldfastError(f"recipe file {str(name)!r} does not exist")
+        raise HoldfastError(f"recipe file {str(name)[:200]!r} does not exist")
     hint = nearest(str(name), recipe_names()) or "; `holdfast list recipes` shows the shipped ones"
-    raise HoldfastError(f"unknown recipe {str(name)!r}{hint}")
+    raise HoldfastError(f"unknown recipe {str(name)[:200]!r}{hint}")
 
 
 def headline(name: str) -> str:
