@@ -12,7 +12,7 @@ from holdfast.cli.run_folders import own_data, run_folder
 from holdfast.errors import HoldfastError
 
 DEMO = {"fan": "digits/fan_nano", "fan_afat": "digits/fan_nano_afat"}
-DEMO_DATA = "digits:test"
+DEMO_DATA, DEMO_IMAGES = "digits:test", 20
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -21,11 +21,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         "models",
         nargs="*",
         metavar="MODEL",
-        help="one or two: a run's folder, timm:NAME[@FILE], local-dir:DIR, python:module:function",
+        help="one, or two side by side: a run's folder, timm:NAME[@FILE], local-dir:DIR, python:module:function, "
+        "onnx:FILE, hf:DIR",
     )
-    parser.add_argument("--data", help="such as folder:DIR (default: what the run was validated on)")
+    parser.add_argument(
+        "--data", help="images, such as folder:DIR; `holdfast list data` lists all forms (default: the run's own)"
+    )
     parser.add_argument("--limit", type=int, help="so many images only, every class in its share")
-    parser.add_argument("--seed", type=int, default=0, help="of the draws; 0 draws as records do")
+    parser.add_argument("--seed", type=int, help="of the draws (default: that of the run's records, else 0)")
     parser.add_argument(
         "--corruptor", type=Path, help="a corruption model's file (default: that of a run that has one)"
     )
@@ -37,6 +40,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--no-browser", action="store_true", help="only print the link")
     parser.add_argument("--demo", action="store_true", help="train two small models on digits first, in about a minute")
     parser.add_argument("--out", type=Path, help="folder of the demo's runs (default: demo-lab)")
+    parser.add_argument("--size", type=int, help="side of the model's images, if it does not say")
+    parser.add_argument("--mean", type=float, nargs=3, help="subtracted from pixels from 0 to 1, if it does not say")
+    parser.add_argument("--std", type=float, nargs=3, help="divides them then")
+    parser.add_argument("--probabilities", action="store_true", help="the model answers with them, not with logits")
 
 
 def run(arguments: Namespace) -> None:
@@ -45,18 +52,21 @@ def run(arguments: Namespace) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: threads that spin would slow the page
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     models, data = _demo(arguments, console) if arguments.demo else _asked(arguments)
+    from holdfast.evaluation.options import Protocol
     from holdfast.lab.desk import Desk
     from holdfast.lab.lens import open_lens
+    from holdfast.lab.pick import as_recorded
     from holdfast.lab.server import bound_socket, serve
 
     bound_socket(arguments.host, arguments.port).close()  # a port that is taken is told before models are loaded
     console.print(f"opening {' and '.join(models)} on {data}", markup=False)
     chooser = arguments.corruptor or next(filter(Path.is_file, map(_own_corruptor, models)), None)
-    options = {"seed": arguments.seed, "device": arguments.device, "corruptor": chooser}
-    first = open_lens(models[0], data, limit=arguments.limit, **options)
-    lenses = [first, *(open_lens(model, first.data, **options) for model in models[1:])]
+    protocol = Protocol(**{name: getattr(arguments, name) for name in ("size", "mean", "std", "probabilities")})
+    options = {"limit": arguments.limit, "device": arguments.device, "corruptor": chooser, "protocol": protocol}
+    first = open_lens(models[0], data, seed=arguments.seed or 0, **options)
+    lenses = [first, *(open_lens(model, first.data, seed=arguments.seed or 0, **options) for model in models[1:])]
     serve(
-        Desk(lenses),
+        Desk(lenses if arguments.seed is not None else as_recorded(lenses)),
         host=arguments.host,
         port=arguments.port,
         browser=not arguments.no_browser,
@@ -94,5 +104,6 @@ def _demo(arguments: Namespace, console: Console) -> tuple[list[str], str]:
         console.print(f"{name}: {recipe}")
         if stopped := train_one(recipe, out / name, effort, console):
             raise HoldfastError(f"the demo was stopped by signal {stopped}; the same command goes on")
-        evaluate(out / name, DEMO_DATA, "clean,corruptions", limit=20)
+        console.print(f"  measuring it on {DEMO_IMAGES} images under all corruptions, to know which answers flip")
+        evaluate(out / name, DEMO_DATA, "clean,corruptions", limit=DEMO_IMAGES)
     return [str(out / name) for name in DEMO], DEMO_DATA
