@@ -136,6 +136,12 @@ def test_the_filmstrip_shows_one_class(desk):
     assert found["page"] == found["pages"] - 1
 
 
+def test_a_taken_port_is_told_before_the_demo_is_trained(lab, tmp_path, capsys):
+    assert main(["lab", "--demo", "--no-browser", "--port", str(lab.port), "--out", str(tmp_path / "demo")]) == 2
+    assert "--port" in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "demo").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -146,6 +152,8 @@ def test_the_filmstrip_shows_one_class(desk):
         (["RUN", "--data", "scenes"], "224×224"),
         (["RUN", "--data", "digits:test", "--port", "99999"], "65535"),
         (["RUN", "--data", "nothing"], "nothing"),
+        (["RUN", "--data", "digits:test", "--seed", "-1"], "--seed"),
+        (["RUN", "nowhere", "--data", "digits:test"], "nowhere: "),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(run, arguments, said, capsys):

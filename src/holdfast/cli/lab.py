@@ -4,6 +4,7 @@ import importlib.util
 import os
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser
 from rich.console import Console
@@ -11,7 +12,11 @@ from rich.console import Console
 from holdfast.cli.run_folders import own_data, run_folder
 from holdfast.errors import HoldfastError
 
+if TYPE_CHECKING:
+    from holdfast.lab.lens import Lens
+
 DEMO = {"fan": "digits/fan_nano", "fan_afat": "digits/fan_nano_afat"}
+MOST_SEED = 2**31 - 1
 DEMO_DATA, DEMO_IMAGES = "digits:test", 20
 
 
@@ -49,22 +54,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> None:
     """Open models and data, then serve until interrupted."""
     check_installed()
+    models, data = _asked(arguments)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: threads that spin would slow the page
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    models, data = _demo(arguments, console) if arguments.demo else _asked(arguments)
     from holdfast.evaluation.options import Protocol
     from holdfast.lab.desk import Desk
-    from holdfast.lab.lens import open_lens
     from holdfast.lab.pick import as_recorded
     from holdfast.lab.server import bound_socket, serve
 
-    bound_socket(arguments.host, arguments.port).close()  # a port that is taken is told before models are loaded
+    bound_socket(arguments.host, arguments.port).close()  # told before models are trained or loaded
+    if arguments.demo:
+        _train(dict(zip(models, DEMO.values(), strict=True)), console)
     console.print(f"opening {' and '.join(models)} on {data}", markup=False)
     chooser = arguments.corruptor or next(filter(Path.is_file, map(_own_corruptor, models)), None)
     protocol = Protocol(**{name: getattr(arguments, name) for name in ("size", "mean", "std", "probabilities")})
     options = {"limit": arguments.limit, "device": arguments.device, "corruptor": chooser, "protocol": protocol}
-    first = open_lens(models[0], data, seed=arguments.seed or 0, **options)
-    lenses = [first, *(open_lens(model, first.data, seed=arguments.seed or 0, **options) for model in models[1:])]
+    lenses = _opened(models, data, seed=arguments.seed or 0, **options)
     serve(
         Desk(lenses if arguments.seed is not None else as_recorded(lenses)),
         host=arguments.host,
@@ -72,6 +77,21 @@ def run(arguments: Namespace) -> None:
         browser=not arguments.no_browser,
         say=lambda sentence: console.print(sentence, markup=False),
     )
+
+
+def _opened(models: list[str], data: str, **options: Any) -> "list[Lens]":
+    """All models on the same data; of two, a sentence says which does not fit."""
+    from holdfast.lab.lens import open_lens
+
+    lenses: list[Lens] = []
+    for model in models:
+        try:
+            lenses.append(open_lens(model, lenses[0].data if lenses else data, **options))
+        except HoldfastError as error:
+            if len(models) == 1:
+                raise
+            raise HoldfastError(f"{model}: {error}") from error
+    return lenses
 
 
 def _own_corruptor(model: str) -> Path:
@@ -87,23 +107,27 @@ def check_installed() -> None:
 
 
 def _asked(arguments: Namespace) -> tuple[list[str], str]:
+    """Models and data by name; those of the demo may not be there yet."""
+    if arguments.seed is not None and not 0 <= arguments.seed <= MOST_SEED:
+        raise HoldfastError(f"--seed must lie in 0…{MOST_SEED}, got {arguments.seed}")
+    if arguments.demo:
+        if arguments.models or arguments.data:
+            raise HoldfastError("--demo brings its own models and data; leave MODEL and --data away")
+        return [str((arguments.out or Path("demo-lab")) / name) for name in DEMO], DEMO_DATA
     if not 1 <= len(arguments.models) <= 2:
         raise HoldfastError(f"holdfast lab needs one model or two, or --demo, got {len(arguments.models)} models")
     return list(arguments.models), arguments.data or own_data(arguments.models[0], command="lab")
 
 
-def _demo(arguments: Namespace, console: Console) -> tuple[list[str], str]:
-    """Two small models, trained as far as they are not yet."""
-    if arguments.models or arguments.data:
-        raise HoldfastError("--demo brings its own models and data; leave MODEL and --data away")
+def _train(recipes: dict[str, str], console: Console) -> None:
+    """The demo's small models, as far as they are not trained yet."""
     from holdfast.cli.demo import Effort, train_one
     from holdfast.evaluation.evaluate import evaluate
 
-    out, effort = arguments.out or Path("demo-lab"), Effort("digits:train[0:512]", "digits:val[0:60]", epochs=3)
-    for name, recipe in DEMO.items():
-        console.print(f"{name}: {recipe}")
-        if stopped := train_one(recipe, out / name, effort, console):
+    effort = Effort("digits:train[0:512]", "digits:val[0:60]", epochs=3)
+    for number, (folder, recipe) in enumerate(recipes.items(), start=1):
+        console.print(f"{number}/{len(recipes)} {folder}", markup=False)
+        if stopped := train_one(recipe, Path(folder), effort, console):
             raise HoldfastError(f"the demo was stopped by signal {stopped}; the same command goes on")
         console.print(f"  measuring it on {DEMO_IMAGES} images under all corruptions, to know which answers flip")
-        evaluate(out / name, DEMO_DATA, "clean,corruptions", limit=DEMO_IMAGES)
-    return [str(out / name) for name in DEMO], DEMO_DATA
+        evaluate(folder, DEMO_DATA, "clean,corruptions", limit=DEMO_IMAGES)

@@ -245,7 +245,7 @@ async function sweep() {
   }
   status("sweep", "");
   byId("tally").textContent = told.models.map((name, n) => {
-    const count = (state) => body.querySelectorAll(`tr[data-model="${n}"] td${state}`).length;
+    const count = (state) => body.querySelectorAll(`td[data-model="${n}"]${state}`).length;
     return `${name}: ${count(".good")} of ${count("")} green`;
   }).join("; ");
   document.body.dataset.swept = told.kinds.length;
@@ -289,7 +289,7 @@ document.addEventListener("click", (event) => {
   if (form) keep(form.dataset.form);
   const film = event.target.closest(".film"), swept = event.target.closest(".swept"), layer = event.target.closest(".layer");
   if (film) pickImage(film.dataset.image);
-  if (swept) setDo(swept.dataset.do);
+  if (swept) { setDo(swept.dataset.do); byId("see").scrollIntoView(); }
   if (layer) { state.layer = Number(layer.dataset.layer); refresh(); }
 });
 window.addEventListener("popstate", () => { readLink(); fillControls(); refresh(); });
