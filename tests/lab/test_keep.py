@@ -3,11 +3,13 @@
 import contextlib
 import io
 import re
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from timm.models import save_for_hf
 
 import holdfast
 from holdfast.cli.main import main
@@ -15,7 +17,7 @@ from holdfast.data import open_data
 from holdfast.data.combine import Subset
 from holdfast.lab import look, open_lens, probabilities
 from holdfast.lab.desk import Ask, Desk, parse_ask
-from holdfast.lab.pick import PAGE, fitting_records, hardest
+from holdfast.lab.pick import PAGE, as_recorded, fitting_records, hardest
 from holdfast.models import create_model
 from tests.lab.conftest import HOSTILE, Hostile
 from tests.reporting.helpers import make_run
@@ -24,8 +26,6 @@ from tests.reporting.helpers import make_run
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run's folder, as training leaves it, with records of a few digits."""
-    from timm.models import save_for_hf
-
     folder = tmp_path_factory.mktemp("runs") / "small"
     torch.manual_seed(0)
     save_for_hf(create_model("vit_nano", num_classes=10), folder, safe_serialization=True)
@@ -47,6 +47,15 @@ def test_the_python_lines_reproduce_the_answers(desk, run, capsys):
     chances = probabilities(seen.after.answers[""][0])
     assert f"after  {desk.first.classes[chances.argmax()]} {chances.max()}" in printed.getvalue()
     assert f"stability of attention {seen.stability}" in printed.getvalue()
+
+
+def test_the_python_lines_find_the_same_image_among_a_few(run):
+    desk = Desk([open_lens(str(run), "digits:test", limit=7)])
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(desk.kept(Ask(5), "lines.py").decode(), "lines.py", "exec"), {})
+    chances = probabilities(look(desk.first, 5).before.answers[""][0])
+    assert f"before  {desk.first.classes[chances.argmax()]} {chances.max()}" in printed.getvalue()
 
 
 def test_the_card_needs_nothing_else_and_shows_the_same_numbers(desk):
@@ -97,12 +106,40 @@ def test_a_run_with_records_lists_the_answers_that_flip(run, desk):
     assert found["html"].count('class="film"') == min(PAGE, len(hardest(records, 5)))
 
 
+def test_draws_are_those_of_the_records_unless_a_seed_is_given(run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("records"))
+    assert [lens.seed for lens in as_recorded([open_lens(copied, "digits:test")])] == [0]
+    records = holdfast.evaluate(copied, "digits:test", "clean,corruptions", limit=4, seed=5, workers=0, show=False)
+    (lens,) = as_recorded([open_lens(copied, "digits:test")])
+    assert lens.seed == 5
+    number = next(n for n in range(len(lens.source)) if lens.source.id(n) == records.cells["clean"].ids[1])
+    seen = look(lens, number, "gaussian_noise/5")
+    assert seen.after.kept["nll"][0] == pytest.approx(records.cells["gaussian_noise/5"].nll[1], abs=1e-4)
+
+
+def test_records_of_other_weights_or_steps_are_not_taken_for_this_models(run, desk, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("records"))
+    torch.manual_seed(1)
+    save_for_hf(create_model("vit_nano", num_classes=10), copied, safe_serialization=True)
+    holdfast.evaluate(copied, "digits:test", "clean,corruptions", limit=2, workers=0, show=False)
+    assert fitting_records(open_lens(copied, "digits:test")) is not None
+    assert fitting_records(open_lens(copied, "digits:test", protocol=holdfast.Protocol(mean=(0, 0, 0)))) is None
+    shutil.copy(run / "model.safetensors", copied)
+    assert fitting_records(open_lens(copied, "digits:test")) is None
+
+
 def test_the_filmstrip_shows_one_class(desk):
     found = desk.strip(label=4, severity=0, page=99)
     numbers = [int(number) for number in re.findall(r'data-image="(\d+)"', found["html"])]
     assert numbers
     assert all(desk.first.source.targets[number] == 4 for number in numbers)
     assert found["page"] == found["pages"] - 1
+
+
+def test_a_taken_port_is_told_before_the_demo_is_trained(lab, tmp_path, capsys):
+    assert main(["lab", "--demo", "--no-browser", "--port", str(lab.port), "--out", str(tmp_path / "demo")]) == 2
+    assert "--port" in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "demo").exists()
 
 
 @pytest.mark.parametrize(
@@ -115,6 +152,8 @@ def test_the_filmstrip_shows_one_class(desk):
         (["RUN", "--data", "scenes"], "224×224"),
         (["RUN", "--data", "digits:test", "--port", "99999"], "65535"),
         (["RUN", "--data", "nothing"], "nothing"),
+        (["RUN", "--data", "digits:test", "--seed", "-1"], "--seed"),
+        (["RUN", "nowhere", "--data", "digits:test"], "nowhere: "),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(run, arguments, said, capsys):

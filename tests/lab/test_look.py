@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.options import Compute
 from holdfast.lab import look, open_lens, probabilities, right
 from holdfast.lab.look import focus_of
-from holdfast.lab.shown import answers
+from holdfast.lab.shown import answers, verdict
 from holdfast.models import create_model
 from holdfast.models.corruptor import Corruptor
 
@@ -139,6 +139,24 @@ def test_tora_has_three_predictions_and_a_gate_map(data):
     assert seen.stability is not None
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "state", "words"),
+    [
+        (("7", 1), ("7", 1), "good", "right"),
+        (("7", 1), ("8", 0), "bad", "flips"),
+        (("8", 0), ("7", 1), "good", "flips, to the right one"),
+        (("8", 0), ("9", 0), "bad", "wrong"),
+        (("8", None), ("8", None), "even", "holds"),
+        (("8", None), ("9", None), "bad", "flips"),
+    ],
+)
+def test_the_verdict_says_what_became_of_the_answer(before, after, state, words):
+    one, two = ({"right": right, "top": [{"name": name, "chance": 0.5}]} for name, right in (before, after))
+    found = verdict(one, two, changed=True)
+    assert (found["state"], found["words"]) == (state, words)
+    assert found["before"] == {"name": before[0], "value": "50.0 %"}
+
+
 def test_segmenters_answer_as_in_the_records():
     data = Subset(open_data("scenes", split="test"), np.arange(2))
     model = holdfast.segmenter("fan_nano", num_classes=len(data.classes)).eval()
@@ -147,6 +165,9 @@ def test_segmenters_answer_as_in_the_records():
     assert right(seen, seen.before) == pytest.approx(recorded.cells["clean"].right[1], abs=1e-9)
     snowy = corrupt_batch([np.array(data.image(1))], "snow", ids=[data.id(1)], severity=2, preset="any")[0]
     assert (seen.after.bytes == snowy).all()
+    said = answers(seen)
+    assert [one["title"] for one in said["pictures"]][:3] == ["labels, true", "labels, before", "errors, before"]
+    assert {one["name"] for one in said["legend"]} >= {data.classes[n] for n in np.unique(data.target(1)) if n != 255}
 
 
 def test_detectors_answer_as_in_the_records():
@@ -162,7 +183,7 @@ def test_detectors_answer_as_in_the_records():
     seen = look(open_lens(model, data), 0, "fog/3")
     assert right(seen, seen.before) == recorded.cells["clean"].right[0]
     np.testing.assert_allclose(seen.before.kept["boxes"][0], recorded.cells["clean"].boxes[0], atol=1e-3)
-    assert [one["title"] for one in answers(seen)["pictures"]] == ["boxes, before", "boxes, after"]
+    assert [one["title"] for one in answers(seen)["pictures"]] == ["boxes, true", "boxes, before", "boxes, after"]
     with pytest.raises(HoldfastError, match="attacks on detection"):
         look(open_lens(model, data), 0, "pgd/1")
 

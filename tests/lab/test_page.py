@@ -123,6 +123,35 @@ def test_everything_a_link_holds_comes_back(page, lab):
     assert "fog%2F2%2C" in page.url
 
 
+def test_steps_are_chips_that_can_be_moved_and_taken_back(page, lab):
+    visit(page, lab, "?do=fog/3,hide/8x8:1")
+    chips = page.locator("#chips li")
+    assert [text.splitlines()[0] for text in chips.all_inner_texts()] == ["fog, severity 3", "1 patch hidden"]
+    page.get_by_label("do 1 patch hidden earlier").click()
+    wait_for(page, "hide/8x8:1,fog/3")
+    page.get_by_label("without fog, severity 3").click()
+    wait_for(page, "hide/8x8:1")
+    assert chips.count() == 1
+
+
+def test_what_is_kept_is_saved_and_the_lines_are_shown(page, lab):
+    visit(page, lab, "?image=2&do=fog/2")
+    for form, beginning in (
+        ("picture.png", b"\x89PNG"),
+        ("card.html", b"<!doctype html>"),
+        ("lines.py", b"from holdfast"),
+    ):
+        with page.expect_download() as saved:
+            page.click(f"[data-form='{form}']")
+        assert saved.value.suggested_filename == f"holdfast-lab-{form}"
+        assert saved.value.path().read_bytes().startswith(beginning)
+    page.click("#python summary")
+    page.locator("#python pre", has_text="fog/2").wait_for()
+    page.fill("#do", "snow/1")
+    page.keyboard.press("Enter")
+    page.locator("#python pre", has_text="snow/1").wait_for()
+
+
 def test_what_is_wrong_is_one_sentence_and_the_page_goes_on(page, lab):
     visit(page, lab)
     page.fill("#do", "fgo/3")
@@ -183,6 +212,16 @@ def test_a_sweep_fills_the_table_and_leads_to_a_cell(page, lab):
     page.locator("#swept .swept").nth(2).click()
     page.locator("body[data-done*='gaussian_noise/3']").wait_for()
     assert page.locator("#swept td").nth(0).get_attribute("class") in ("good", "bad")
+
+
+def test_on_a_narrow_page_the_slider_stays_in_sight_of_the_pictures(page, lab):
+    page.set_viewport_size({"width": 400, "height": 800})
+    visit(page, lab, "?do=fog/1")
+    page.locator("[data-model='1'] .answers").scroll_into_view_if_needed()
+    slider = page.locator("#severity").bounding_box()
+    assert 0 <= slider["y"] <= 800 - slider["height"]
+    page.locator("#severity").press("ArrowRight")
+    wait_for(page, "fog/2")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -4,6 +4,7 @@ import importlib.util
 import os
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser
 from rich.console import Console
@@ -11,8 +12,12 @@ from rich.console import Console
 from holdfast.cli.run_folders import own_data, run_folder
 from holdfast.errors import HoldfastError
 
+if TYPE_CHECKING:
+    from holdfast.lab.lens import Lens
+
 DEMO = {"fan": "digits/fan_nano", "fan_afat": "digits/fan_nano_afat"}
-DEMO_DATA = "digits:test"
+MOST_SEED = 2**31 - 1
+DEMO_DATA, DEMO_IMAGES = "digits:test", 20
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -21,11 +26,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         "models",
         nargs="*",
         metavar="MODEL",
-        help="one or two: a run's folder, timm:NAME[@FILE], local-dir:DIR, python:module:function",
+        help="one, or two side by side: a run's folder, timm:NAME[@FILE], local-dir:DIR, python:module:function, "
+        "onnx:FILE, hf:DIR",
     )
-    parser.add_argument("--data", help="such as folder:DIR (default: what the run was validated on)")
+    parser.add_argument(
+        "--data", help="images, such as folder:DIR; `holdfast list data` lists all forms (default: the run's own)"
+    )
     parser.add_argument("--limit", type=int, help="so many images only, every class in its share")
-    parser.add_argument("--seed", type=int, default=0, help="of the draws; 0 draws as records do")
+    parser.add_argument("--seed", type=int, help="of the draws (default: that of the run's records, else 0)")
     parser.add_argument(
         "--corruptor", type=Path, help="a corruption model's file (default: that of a run that has one)"
     )
@@ -37,31 +45,53 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--no-browser", action="store_true", help="only print the link")
     parser.add_argument("--demo", action="store_true", help="train two small models on digits first, in about a minute")
     parser.add_argument("--out", type=Path, help="folder of the demo's runs (default: demo-lab)")
+    parser.add_argument("--size", type=int, help="side of the model's images, if it does not say")
+    parser.add_argument("--mean", type=float, nargs=3, help="subtracted from pixels from 0 to 1, if it does not say")
+    parser.add_argument("--std", type=float, nargs=3, help="divides them then")
+    parser.add_argument("--probabilities", action="store_true", help="the model answers with them, not with logits")
 
 
 def run(arguments: Namespace) -> None:
     """Open models and data, then serve until interrupted."""
     check_installed()
+    models, data = _asked(arguments)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: threads that spin would slow the page
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    models, data = _demo(arguments, console) if arguments.demo else _asked(arguments)
+    from holdfast.evaluation.options import Protocol
     from holdfast.lab.desk import Desk
-    from holdfast.lab.lens import open_lens
+    from holdfast.lab.pick import as_recorded
     from holdfast.lab.server import bound_socket, serve
 
-    bound_socket(arguments.host, arguments.port).close()  # a port that is taken is told before models are loaded
+    bound_socket(arguments.host, arguments.port).close()  # told before models are trained or loaded
+    if arguments.demo:
+        _train(dict(zip(models, DEMO.values(), strict=True)), console)
     console.print(f"opening {' and '.join(models)} on {data}", markup=False)
     chooser = arguments.corruptor or next(filter(Path.is_file, map(_own_corruptor, models)), None)
-    options = {"seed": arguments.seed, "device": arguments.device, "corruptor": chooser}
-    first = open_lens(models[0], data, limit=arguments.limit, **options)
-    lenses = [first, *(open_lens(model, first.data, **options) for model in models[1:])]
+    protocol = Protocol(**{name: getattr(arguments, name) for name in ("size", "mean", "std", "probabilities")})
+    options = {"limit": arguments.limit, "device": arguments.device, "corruptor": chooser, "protocol": protocol}
+    lenses = _opened(models, data, seed=arguments.seed or 0, **options)
     serve(
-        Desk(lenses),
+        Desk(lenses if arguments.seed is not None else as_recorded(lenses)),
         host=arguments.host,
         port=arguments.port,
         browser=not arguments.no_browser,
         say=lambda sentence: console.print(sentence, markup=False),
     )
+
+
+def _opened(models: list[str], data: str, **options: Any) -> "list[Lens]":
+    """All models on the same data; of two, a sentence says which does not fit."""
+    from holdfast.lab.lens import open_lens
+
+    lenses: list[Lens] = []
+    for model in models:
+        try:
+            lenses.append(open_lens(model, lenses[0].data if lenses else data, **options))
+        except HoldfastError as error:
+            if len(models) == 1:
+                raise
+            raise HoldfastError(f"{model}: {error}") from error
+    return lenses
 
 
 def _own_corruptor(model: str) -> Path:
@@ -77,22 +107,27 @@ def check_installed() -> None:
 
 
 def _asked(arguments: Namespace) -> tuple[list[str], str]:
+    """Models and data by name; those of the demo may not be there yet."""
+    if arguments.seed is not None and not 0 <= arguments.seed <= MOST_SEED:
+        raise HoldfastError(f"--seed must lie in 0…{MOST_SEED}, got {arguments.seed}")
+    if arguments.demo:
+        if arguments.models or arguments.data:
+            raise HoldfastError("--demo brings its own models and data; leave MODEL and --data away")
+        return [str((arguments.out or Path("demo-lab")) / name) for name in DEMO], DEMO_DATA
     if not 1 <= len(arguments.models) <= 2:
         raise HoldfastError(f"holdfast lab needs one model or two, or --demo, got {len(arguments.models)} models")
     return list(arguments.models), arguments.data or own_data(arguments.models[0], command="lab")
 
 
-def _demo(arguments: Namespace, console: Console) -> tuple[list[str], str]:
-    """Two small models, trained as far as they are not yet."""
-    if arguments.models or arguments.data:
-        raise HoldfastError("--demo brings its own models and data; leave MODEL and --data away")
+def _train(recipes: dict[str, str], console: Console) -> None:
+    """The demo's small models, as far as they are not trained yet."""
     from holdfast.cli.demo import Effort, train_one
     from holdfast.evaluation.evaluate import evaluate
 
-    out, effort = arguments.out or Path("demo-lab"), Effort("digits:train[0:512]", "digits:val[0:60]", epochs=3)
-    for name, recipe in DEMO.items():
-        console.print(f"{name}: {recipe}")
-        if stopped := train_one(recipe, out / name, effort, console):
+    effort = Effort("digits:train[0:512]", "digits:val[0:60]", epochs=3)
+    for number, (folder, recipe) in enumerate(recipes.items(), start=1):
+        console.print(f"{number}/{len(recipes)} {folder}", markup=False)
+        if stopped := train_one(recipe, Path(folder), effort, console):
             raise HoldfastError(f"the demo was stopped by signal {stopped}; the same command goes on")
-        evaluate(out / name, DEMO_DATA, "clean,corruptions", limit=20)
-    return [str(out / name) for name in DEMO], DEMO_DATA
+        console.print(f"  measuring it on {DEMO_IMAGES} images under all corruptions, to know which answers flip")
+        evaluate(folder, DEMO_DATA, "clean,corruptions", limit=DEMO_IMAGES)

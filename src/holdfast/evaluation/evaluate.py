@@ -85,9 +85,9 @@ def evaluate(
     check_suites(names, opened)
     check_examples(opened.task, compute.keep_examples)
     loaded = load_model(model)
-    loaded = replace(loaded, model=_as_asked(loaded.model, protocol))
+    loaded = replace(loaded, model=as_asked(loaded.model, protocol))
     asked = adapted(loaded.model, opened)
-    steps = _steps(loaded.model, opened, protocol)
+    steps = asked_steps(loaded.model, opened, protocol)
     plan = make_plan(names, opened, steps=steps, extra=protocol.extra, limit=limit)
     _check_gradients(loaded.model, plan)
     where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
@@ -118,7 +118,8 @@ def evaluate(
     return records if records.folder and records.folder.exists() else replace(records, folder=None)
 
 
-def _as_asked(model: nn.Module, protocol: Protocol) -> nn.Module:
+def as_asked(model: nn.Module, protocol: Protocol) -> nn.Module:
+    """The model with the windows and answers that a protocol asks for; refuses a file that leaves something open."""
     check_told(model, vars(protocol))
     if protocol.window is not None:
         model = windowed(model, protocol.window, protocol.stride)
@@ -135,7 +136,7 @@ def _check_gradients(model: nn.Module, plan: Plan) -> None:
             )
 
 
-def _steps(model: nn.Module, data: EvaluationData, protocol: Protocol) -> Steps:
+def asked_steps(model: nn.Module, data: EvaluationData, protocol: Protocol) -> Steps:
     """From the data's pictures to what the model gets."""
     wanted = model_input(
         model, size=protocol.size, mean=protocol.mean, std=protocol.std, interpolation=protocol.interpolation

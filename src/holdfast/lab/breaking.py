@@ -84,8 +84,10 @@ def _occlude(lens: Lens, pixels: Tensor, step: Damage, *, name: str, target: Any
 
 def _attack(lens: Lens, pixels: Tensor, step: Damage, *, name: str, target: Any) -> Tensor:
     """FGSM, or PGD with five steps; at ε = 1 and 8 these are the suites fgsm, pgd5 and pgd5-rspc."""
-    if not lens.differentiable:
+    if not lens.task.goal.losses:
         raise HoldfastError(f"attacks on {lens.task.name} are not built in: corrupt or hide instead")
+    if not lens.differentiable:
+        raise HoldfastError(f"attacks need a gradient, which {lens.name} does not have: corrupt or hide instead")
     attack = gradient_attack(step)
     labels = _labels(lens, pixels, target)
     options = attack_options(attack, task=lens.task, ids=[name], seed=_seed(lens, step))

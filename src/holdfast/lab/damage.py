@@ -60,7 +60,7 @@ class Damage:
         name = self.kind.replace("_", " ")
         told = {
             "corruption": f"{name}, severity {self.amount:g}",
-            HIDE: f"{len(self.patches)} patches hidden",
+            HIDE: f"{len(self.patches)} {'patch' if len(self.patches) == 1 else 'patches'} hidden",
             "occlusion": f"{100 * self.amount:g} % of the patches hidden{self._chosen}",
             "attack": f"{self.kind.upper()}, ε = {self.amount:g}/255",
         }[self.family]

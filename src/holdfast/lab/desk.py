@@ -81,13 +81,16 @@ class Desk:
     @torch.no_grad()
     def look(self, ask: Ask) -> dict[str, Any]:
         """Pictures and answers of every model, and the attention of one layer."""
-        return {"do": ask.damage, "title": self._title(ask), "panels": [self._panel(n, ask) for n in self._numbers]}
+        steps = [{"step": str(step), "words": step.words} for step in parse_damage(ask.damage)]
+        panels = [self._panel(n, ask) for n in self._numbers]
+        return {"do": ask.damage, "title": self._title(ask), "steps": steps, "panels": panels}
 
     @torch.no_grad()
     def inside(self, ask: Ask) -> dict[str, Any]:
         """What takes a little longer: stability of all layers, channel attention, gates."""
         found = [shown.inside(self.seen(n, ask), layer=ask.layer, head=ask.head) for n in self._numbers]
-        return {"panels": [{"html": fragment("inside.html", inside=one)} for one in found]}
+        parts = {"html": "inside.html", "more": "more.html"}
+        return {"panels": [{name: fragment(part, inside=one) for name, part in parts.items()} for one in found]}
 
     @torch.no_grad()
     def token(self, ask: Ask, *, row: float, column: float) -> dict[str, Any]:
@@ -154,10 +157,8 @@ class Desk:
 
     def _title(self, ask: Ask) -> str:
         picture = self._picture(0, ask.image)
-        said = ", then ".join(step.words for step in parse_damage(ask.damage)) or "as it is"
         truth = picture.target if isinstance(picture.target, int) else None
-        label = f" ({self.first.classes[truth]})" if truth is not None else ""
-        return f"{picture.name}{label}: {said}"
+        return picture.name + (f" ({self.first.classes[truth]})" if truth is not None else "")
 
     def _panel(self, number: int, ask: Ask) -> dict[str, Any]:
         seen = self.seen(number, ask)
@@ -166,6 +167,7 @@ class Desk:
         numbers = fragment("numbers.html", attention=found) if found is not None else ""
         return {
             **shown.shots(seen),
+            "verdict": fragment("verdict.html", said=said),
             "answers": fragment("answers.html", said=said),
             "pictures": said["pictures"],
             "attention": found,

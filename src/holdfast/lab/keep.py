@@ -9,6 +9,7 @@ import numpy as np
 from holdfast.figure_parts import DPI, new_figure, picture
 from holdfast.lab import pictures, shown
 from holdfast.lab.damage import damage_text
+from holdfast.lab.lens import asked_values
 from holdfast.lab.look import Look, probabilities
 from holdfast.lab.templates import asset, fragment
 
@@ -30,6 +31,7 @@ def lines(looks: Sequence[Look], *, layer: int, head: int, names: Sequence[str])
         name=repr(first.picture.name),
         damage=repr(damage_text(first.steps)),
         options=_options(first),
+        protocol=bool(asked_values(first.lens.protocol)),
     )
     return text.encode()
 
@@ -40,9 +42,14 @@ def _number(look: Look) -> int | None:
 
 
 def _options(look: Look) -> str:
-    seed = f", seed={look.lens.seed}" if look.lens.seed else ""
-    chosen = look.lens.corruptor_file if any(step.kind == "learned" for step in look.steps) else None
-    return seed + (f", corruptor={chosen!r}" if chosen is not None else "")
+    """What `open_lens` needs to open the same again."""
+    lens, protocol = look.lens, asked_values(look.lens.protocol)
+    learned = any(step.kind == "learned" for step in look.steps)
+    given = {"seed": lens.seed or None, "limit": lens.limit, "corruptor": lens.corruptor_file if learned else None}
+    said = [f", {name}={value!r}" for name, value in given.items() if value is not None]
+    if protocol:
+        said.append(f", protocol=Protocol({', '.join(f'{name}={value!r}' for name, value in protocol.items())})")
+    return "".join(said)
 
 
 def card(looks: Sequence[Look], *, layer: int, head: int, names: Sequence[str]) -> bytes:
@@ -64,16 +71,18 @@ def card(looks: Sequence[Look], *, layer: int, head: int, names: Sequence[str]) 
 
 
 def png(looks: Sequence[Look], *, layer: int, head: int, names: Sequence[str]) -> bytes:
-    """Before, after, difference and attention side by side, a row per model."""
-    figure = new_figure(5 * INCHES, len(looks) * (INCHES + 0.5) + 0.3)
-    figure.suptitle(_plain(damage_text(looks[0].steps) or "as it is"), fontsize=9)
-    axes = figure.subplots(len(looks), 5, squeeze=False)
-    for row, look, name in zip(axes, looks, names, strict=True):
-        for axis, (title, image) in zip(row, _row(look, layer=layer, head=head), strict=False):
+    """Before, after, difference, attention, label maps or boxes side by side, a row per model."""
+    rows = [_row(look, layer=layer, head=head) for look in looks]
+    columns = max(map(len, rows))
+    figure = new_figure(columns * INCHES, len(looks) * (INCHES + 0.6) + 0.3)
+    figure.suptitle(_plain(", then ".join(step.words for step in looks[0].steps) or "as it is"), fontsize=9)
+    axes = figure.subplots(len(looks), columns, squeeze=False)
+    for line, row, name in zip(axes, rows, names, strict=True):
+        for axis, (title, image) in zip(line, row, strict=False):
             picture(axis, image, title=title)
-        for axis in row:
+        for axis in line:
             axis.set_axis_off()
-        row[0].text(0, -0.12, _plain(name), transform=row[0].transAxes, fontsize=7, va="top")
+        line[0].text(0, -0.12, _plain(name), transform=line[0].transAxes, fontsize=7, va="top")
     return _file(figure)
 
 
@@ -83,6 +92,7 @@ def _row(look: Look, *, layer: int, head: int) -> list[tuple[str, np.ndarray]]:
         (f"before{_answer(look, look.before)}", look.before.bytes),
         (f"after{_answer(look, look.after)}", look.after.bytes),
         (f"difference × {gain:.3g}", changed),
+        *shown.drawn(look),
     ]
     if not look.after.attention:
         return row

@@ -1,6 +1,6 @@
 """A model and its data, opened as ``evaluate`` opens them, ready to look at one image."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,15 @@ from holdfast.attention import can_watch
 from holdfast.corruptions.catalog import ALL, own_kinds
 from holdfast.data import check_known_classes
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.evaluate import adapted
+from holdfast.evaluation.evaluate import adapted, as_asked, asked_steps
 from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.machine import choose_device
-from holdfast.evaluation.protocol import Steps, model_input
+from holdfast.evaluation.options import Protocol
+from holdfast.evaluation.protocol import Steps
 from holdfast.models.corruptor import Corruptor
-from holdfast.models.specs import load_torch_model
+from holdfast.models.onnx_model import has_gradient
+from holdfast.models.specs import load_model
 from holdfast.models.tora import ToraViT
 from holdfast.tasks import Task
 
@@ -37,20 +39,26 @@ class Lens:
         data: what was opened.
         judge: the model as an evaluation asks it.
         steps: from a picture to what the model sees.
+        model: as it was loaded.
         seed: of the records' draws.
         folder: the run's, if it is one.
         corruptor: AFAT's corruption model, if there is one.
         corruptor_file: where it was given, unless it is the run's own.
+        limit: how many images were asked for, if not all.
+        protocol: what else was asked for.
     """
 
     name: str
     data: EvaluationData
     judge: Judge
     steps: Steps
+    model: nn.Module = field(repr=False)
     seed: int = 0
     folder: Path | None = None
     corruptor: Corruptor | None = field(default=None, repr=False)
     corruptor_file: str | None = None
+    limit: int | None = None
+    protocol: Protocol = field(default_factory=Protocol)
 
     @property
     def source(self) -> Any:
@@ -100,10 +108,10 @@ class Lens:
         of_task = getattr(self.task, "corruption_kinds", None)
         return (*(of_task(True) if of_task is not None else ALL), *own_kinds())
 
-    @property
+    @cached_property
     def differentiable(self) -> bool:
-        """Whether its task can be attacked."""
-        return bool(self.task.goal.losses)
+        """Whether its task can be attacked, and the model has a gradient."""
+        return bool(self.task.goal.losses) and has_gradient(self.judge.pixels)
 
 
 def open_lens(
@@ -114,6 +122,7 @@ def open_lens(
     limit: int | None = None,
     device: str = "auto",
     corruptor: Path | str | None = None,
+    protocol: Protocol | None = None,
 ) -> Lens:
     """Open a model and data, as `holdfast.evaluate` does; refuses what does not fit in one sentence.
 
@@ -124,20 +133,32 @@ def open_lens(
         limit: so many images only, every class in its share.
         device: ``auto``, ``cpu``, ``cuda`` …
         corruptor: a corruption model's file for ``learned``; an AFAT run has its own.
+        protocol: as `holdfast.evaluate` takes it, such as the size and mean that an ONNX file does not tell.
     """
-    opened = data if isinstance(data, EvaluationData) else open_evaluation_data(data, limit=limit)
+    asked = protocol or Protocol()
+    opened = data if isinstance(data, EvaluationData) else open_evaluation_data(data, limit=limit, exif=asked.exif)
     if opened.source is None or not len(opened.source):
         what = "none" if opened.source is not None else f"the stored set {opened.spec!r}"
         raise HoldfastError(f"data must be at least one picture that can be corrupted, got {what}")
-    loaded = load_torch_model(model, what="holdfast lab")
-    asked = adapted(loaded.model, opened).eval()
-    steps = opened.task.steps(opened.source, model_input(loaded.model), preset=None, stored_jpeg=False)
+    loaded = load_model(model)
+    loaded = replace(loaded, model=as_asked(loaded.model, asked))
+    steps = asked_steps(loaded.model, opened, asked)
     where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
-    judge = Judge(asked, steps=steps, device=where, amp="no")
-    check_known_classes(loaded.classes, opened.source, data=opened.spec)
+    judge = Judge(adapted(loaded.model, opened).eval(), steps=steps, device=where, amp="no")
+    if not asked.classes_differ:
+        check_known_classes(loaded.classes, opened.source, data=opened.spec)
     opened.task.check_model(judge.probe, classes=len(opened.source.classes), restricted=False, data=opened.spec)
     chooser = find_corruptor(Path(corruptor) if corruptor is not None else None, loaded.folder)
     if chooser is not None:
         chooser = chooser.to(torch.device(where)).eval()
     given = str(corruptor) if corruptor is not None else None
-    return Lens(loaded.name, opened, judge, steps, seed, loaded.folder, chooser, given)
+    return Lens(loaded.name, opened, judge, steps, loaded.model, seed, loaded.folder, chooser, given, limit, asked)
+
+
+def asked_values(protocol: Protocol) -> dict[str, Any]:
+    """What of a protocol is not as usual."""
+    return {
+        each.name: getattr(protocol, each.name)
+        for each in fields(protocol)
+        if getattr(protocol, each.name) != each.default
+    }

@@ -1,7 +1,7 @@
 """Which images to look at: by class, or those whose answers flip first, as the run's records tell."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.lab import pictures
 from holdfast.lab.lens import Lens
+from holdfast.models.fingerprint import model_fingerprint
 from holdfast.records.records import CellRecord, Records, load_records
 
 PAGE = 12
@@ -28,16 +29,26 @@ class Thumbnail:
 
 
 def fitting_records(lens: Lens) -> Records | None:
-    """The run's records of these images, those with the most cells first; None if there are none."""
-    if lens.folder is None:
+    """The run's records of these images, model and steps, those with the most cells; None if there are none."""
+    if lens.folder is None or not (all_records := load_records(lens.folder)):
         return None
+    same = {"model_fingerprint": model_fingerprint(lens.model, lens.judge.views), "preprocessing": lens.steps.record()}
     known = {lens.source.id(number) for number in range(len(lens.source))}
     fitting = [
         records
-        for records in load_records(lens.folder)
-        if "clean" in records.cells and known & set(records.cells["clean"].ids.tolist())
+        for records in all_records
+        if same.items() <= records.header.items()
+        and "clean" in records.cells
+        and known & set(records.cells["clean"].ids.tolist())
     ]
     return max(fitting, key=lambda records: len(records.cells), default=None)
+
+
+def as_recorded(lenses: Sequence[Lens]) -> list[Lens]:
+    """The same lenses with the draws of the first records that fit, if there are any."""
+    found = (records for lens in lenses if (records := fitting_records(lens)) is not None)
+    seed = next((int(records.header.get("seed", 0)) for records in found), None)
+    return [lens if seed is None else replace(lens, seed=seed) for lens in lenses]
 
 
 def hardest(records: Records, severity: int) -> list[tuple[str, float]]:

@@ -11,6 +11,7 @@ from PIL import Image
 
 Bytes = np.ndarray  # uint8, H W 3
 LARGEST_SIDE = 640  # of a picture on the page; what the model sees may be larger
+BOXES_SIDE = 400  # small images are enlarged up to this, so that the names of boxes can be read
 WRONG = (213, 94, 0)
 # Okabe and Ito's colours, then darker ones of the same hues; further classes begin again
 PALETTE = np.array(
@@ -80,15 +81,38 @@ def errors(seen: np.ndarray, true: np.ndarray, image: Bytes) -> Bytes:
     return pale
 
 
+def colour_of(label: int) -> str:
+    """A class's colour on label maps."""
+    return "#{:02x}{:02x}{:02x}".format(*PALETTE[label % len(PALETTE)].tolist())
+
+
 def boxes(image: Bytes, found: Any, names: Sequence[str], *, least: float = 0.5, most: int = 50) -> Bytes:
-    """The image with the detections of at least that score; ``found`` has boxes, labels (from 1) and scores."""
-    canvas = np.ascontiguousarray(image).copy()
-    rows = zip(found["boxes"].tolist(), found["labels"].tolist(), found["scores"].tolist(), strict=True)
-    for corners, label, score in [row for row in rows if row[2] >= least][:most]:
+    """The image, large enough to read, with the detections of at least that score.
+
+    ``found`` has boxes, labels (from 1) and scores; None for scores draws all, which are true ones.
+    """
+    scale = max(1, BOXES_SIDE // max(image.shape[:2]))
+    canvas = np.ascontiguousarray(image.repeat(scale, axis=0).repeat(scale, axis=1))
+    for corners, label, score in _best(found, least=least)[:most]:
         colour = [int(value) for value in PALETTE[label % (len(PALETTE) - 1) + 1]]
-        x0, y0, x1, y1 = (round(value) for value in corners)
-        cv2.rectangle(canvas, (x0, y0), (x1, y1), colour, 1)
         name = names[label - 1] if 0 < label <= len(names) else str(label)
-        said = f"{name} {score:.2f}".encode("ascii", "replace").decode()
-        cv2.putText(canvas, said, (x0 + 1, max(y0 - 2, 8)), cv2.FONT_HERSHEY_SIMPLEX, 0.3, colour, 1, cv2.LINE_AA)
+        _draw_box(canvas, [scale * value for value in corners], f"{name}{score}", colour)
     return canvas
+
+
+def _best(found: Any, *, least: float) -> list[tuple[list[float], int, str]]:
+    scores = [1.0] * len(found["labels"]) if found["scores"] is None else found["scores"].tolist()
+    rows = zip(found["boxes"].tolist(), found["labels"].tolist(), scores, strict=True)
+    known = found["scores"] is None
+    return [(corners, label, "" if known else f" {score:.2f}") for corners, label, score in rows if score >= least]
+
+
+def _draw_box(canvas: Bytes, corners: Sequence[float], said: str, colour: Sequence[int]) -> None:
+    x0, y0, x1, y1 = (round(value) for value in corners)
+    cv2.rectangle(canvas, (x0, y0), (x1, y1), colour, 2, cv2.LINE_AA)
+    said = said.encode("ascii", "replace").decode()
+    (width, height), _ = cv2.getTextSize(said, cv2.FONT_HERSHEY_SIMPLEX, 0.5, 1)
+    top = max(y0 - height - 8, 0)
+    cv2.rectangle(canvas, (x0, top), (x0 + width + 6, top + height + 8), colour, -1)
+    ink = (0, 0, 0) if sum(colour) > 330 else (255, 255, 255)
+    cv2.putText(canvas, said, (x0 + 3, top + height + 4), cv2.FONT_HERSHEY_SIMPLEX, 0.5, ink, 1, cv2.LINE_AA)

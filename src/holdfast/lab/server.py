@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 import webbrowser
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from holdfast.corruptions.catalog import EXTRA, kind_of
 from holdfast.errors import HoldfastError
 from holdfast.lab.damage import MOST_EPS
 from holdfast.lab.desk import LARGEST_UPLOAD, Ask, Desk, parse_ask
@@ -25,6 +26,7 @@ from holdfast.lab.templates import asset, fragment
 
 MEDIA = {"picture.png": "image/png", "card.html": "text/html; charset=utf-8", "lines.py": "text/plain; charset=utf-8"}
 SCRIPTS = ("steps.js", "painting.js", "lab.js")
+EXTRA_GROUP = "extra"
 LARGEST_ASK = 64 * 2**10  # bytes
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -107,13 +109,21 @@ def page_values(desk: Desk) -> dict[str, Any]:
         "data": first.data.spec,
         "classes": first.classes if first.task.name == "classification" else (),
         "flips": flips,
-        "kinds": first.kinds,
-        "sized": first.steps.size is not None,
+        "groups": kind_groups(first.kinds),
+        "sized": all(lens.steps.size is not None for lens in desk.lenses),
         "learned": all(lens.corruptor is not None for lens in desk.lenses),
-        "attacked": first.differentiable,
+        "attacked": all(lens.differentiable for lens in desk.lenses),
         "most_eps": min(16, MOST_EPS),
         "attention": any(lens.has_attention for lens in desk.lenses),
     }
+
+
+def kind_groups(kinds: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Corruptions by group, for people to choose from."""
+    found: dict[str, list[str]] = {}
+    for kind in kinds:
+        found.setdefault(EXTRA_GROUP if kind in EXTRA else kind_of(kind).group, []).append(kind)
+    return list(found.items())
 
 
 async def _sentence(request: Request, error: Exception) -> Response:

@@ -31,13 +31,22 @@ def shots(look: Look) -> dict[str, Any]:
 
 def answers(look: Look) -> dict[str, Any]:
     """What the model says, before and after, view by view; and pictures of it, where it says more than a class."""
-    views = [
-        {"name": view, "before": _said(look, look.before, view), "after": _said(look, look.after, view)}
+    views: list[dict[str, Any]] = [
+        {
+            "name": view,
+            "words": VIEWS.get(view, ""),
+            "before": _said(look, look.before, view),
+            "after": _said(look, look.after, view),
+        }
         for view in look.after.answers
     ]
-    drawn = _DRAWN.get(look.lens.task.name)
-    words = _SCORES.get(look.lens.task.name, "")
-    return {"words": words, "views": views, "pictures": drawn(look) if drawn is not None else []}
+    return {
+        "words": _SCORES.get(look.lens.task.name, ""),
+        "views": views,
+        "verdict": verdict(views[0]["before"], views[0]["after"], changed=look.after is not look.before),
+        "pictures": [_titled(title, image) for title, image in drawn(look)],
+        "legend": _legend(look) if look.lens.task.name == "segmentation" else [],
+    }
 
 
 def _said(look: Look, seen: Glance, view: str) -> dict[str, Any]:
@@ -53,35 +62,83 @@ def ranked(lens: Lens, chances: np.ndarray, target: Any) -> list[dict[str, Any]]
     return [{"name": lens.classes[n], "chance": float(chances[n]), "true": n == target} for n in order.tolist()]
 
 
-def _maps(look: Look) -> list[dict[str, str]]:
+def verdict(before: Mapping[str, Any], after: Mapping[str, Any], *, changed: bool) -> dict[str, Any]:
+    """All of it in one line: the answer before and after, and what became of it."""
+    return {"before": _headline(before), "after": _headline(after), "changed": changed, **_became(before, after)}
+
+
+def _headline(said: Mapping[str, Any]) -> dict[str, str]:
+    if said["top"]:
+        return {"name": said["top"][0]["name"], "value": f"{100 * said['top'][0]['chance']:.1f} %"}
+    return {"name": "" if said["right"] is None else f"{100 * said['right']:.1f} %", "value": ""}
+
+
+def _became(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
+    if not after["top"]:
+        lost = 0 if after["right"] is None else 100 * (before["right"] - after["right"])
+        return {"state": "bad" if lost > 5 else "even", "words": f"{-lost:+.1f} points" if round(lost, 1) else ""}
+    flips = before["top"][0]["name"] != after["top"][0]["name"]
+    if after["right"] is None:
+        return {"state": "bad" if flips else "even", "words": "flips" if flips else "holds"}
+    words = {(1, 1): "right", (1, 0): "flips", (0, 1): "flips, to the right one", (0, 0): "wrong"}
+    return {"state": "good" if after["right"] else "bad", "words": words[bool(before["right"]), bool(after["right"])]}
+
+
+def drawn(look: Look) -> list[tuple[str, np.ndarray]]:
+    """Pictures of an answer that is more than a class, with their titles."""
+    draw = _DRAWN.get(look.lens.task.name)
+    return draw(look) if draw is not None else []
+
+
+def _maps(look: Look) -> list[tuple[str, np.ndarray]]:
     """Label maps and their errors, of the first view."""
     true, shown = look.picture.target, []
     for title, seen in (("before", look.before), ("after", look.after)):
-        logits = next(iter(seen.answers.values()))[0]
-        labels = predicted_map(logits, true.shape if true is not None else seen.bytes.shape[:2], cell=title)
+        labels = _labels(look, seen)
         shown.append((f"labels, {title}", pictures.label_map(labels)))
         if true is not None:
             image = seen.bytes if seen.bytes.shape[:2] == true.shape else np.full((*true.shape, 3), 255, np.uint8)
             shown.append((f"errors, {title}", pictures.errors(labels, true, image)))
     if true is not None:
         shown.insert(0, ("labels, true", pictures.label_map(np.asarray(true))))
-    return [_titled(title, image) for title, image in shown]
+    return shown
 
 
-def _boxes(look: Look) -> list[dict[str, str]]:
+def _labels(look: Look, seen: Glance) -> np.ndarray:
+    true = look.picture.target
+    size = true.shape if true is not None else seen.bytes.shape[:2]
+    return predicted_map(next(iter(seen.answers.values()))[0], size, cell="a look")
+
+
+def _legend(look: Look) -> list[dict[str, str]]:
+    """The classes that are on the maps, and their colours."""
+    maps = [_labels(look, seen) for seen in (look.before, look.after)]
+    if look.picture.target is not None:
+        maps.append(np.asarray(look.picture.target))
+    found = sorted(set(np.unique(np.concatenate([each.ravel() for each in maps])).tolist()) - {255})
+    names = dict(enumerate(look.lens.classes))
+    return [{"name": names.get(n, str(n)), "colour": pictures.colour_of(n)} for n in found]
+
+
+def _boxes(look: Look) -> list[tuple[str, np.ndarray]]:
     seen = (("boxes, before", look.before), ("boxes, after", look.after))
-    return [
-        _titled(title, pictures.boxes(one.bytes, next(iter(one.answers.values()))[0], look.lens.classes))
+    found = [
+        (title, pictures.boxes(one.bytes, next(iter(one.answers.values()))[0], look.lens.classes))
         for title, one in seen
     ]
+    if (true := look.picture.target) is None:
+        return found
+    objects = {"boxes": true.boxes, "labels": true.labels + 1, "scores": None}
+    return [("boxes, true", pictures.boxes(look.before.bytes, objects, look.lens.classes)), *found]
 
 
 def _titled(title: str, image: np.ndarray) -> dict[str, str]:
     return {"title": title, "url": pictures.data_url(pictures.shrunk(image))}
 
 
+VIEWS = {"joint": "gated, as it is used", "acc": "accuracy adapters alone", "rob": "robustness adapters alone"}
 _SCORES = {"segmentation": "of the labelled pixels", "detection": "F1"}
-_DRAWN: Mapping[str, Callable[[Look], list[dict[str, str]]]] = {"segmentation": _maps, "detection": _boxes}
+_DRAWN: Mapping[str, Callable[[Look], list[tuple[str, np.ndarray]]]] = {"segmentation": _maps, "detection": _boxes}
 
 
 # ---------------------------------------------------------------------------------------------- attention
@@ -133,7 +190,7 @@ def token_row(look: Look, *, layer: int, head: int, row: float, column: float) -
 def _heats(maps: list[np.ndarray]) -> dict[str, Any]:
     low, high = bounds(maps)
     before, after = (pictures.data_url(pictures.heat(each, low=low, high=high)) for each in maps)
-    return {"before": before, "after": after, "scale": f"dark {low:.2g}, bright {high:.2g}"}
+    return {"before": before, "after": after, "low": f"{low:.3g}", "high": f"{high:.3g}"}
 
 
 def bounds(maps: Sequence[np.ndarray]) -> tuple[float, float]:
@@ -164,11 +221,16 @@ def inside(look: Look, *, layer: int, head: int) -> dict[str, Any]:
     if look.cosines:
         number, one = chosen(look, layer, head)
         values = [_of_head(each.flattened[0], one) for each in look.cosines]
-        found |= {"layers": values, "chosen": number, "stability": look.stability}
+        found |= {"layers": values, "chosen": number, "stability": look.stability, "floor": _floor(values)}
         found["pictures"] += _channel_gates(look, number)
     if look.gates is not None:
         found["pictures"] += _gate_maps(look, layer)
     return found
+
+
+def _floor(values: Sequence[float]) -> float:
+    """Where bars begin, so that their differences are seen."""
+    return max(floor for floor in (0.0, 0.5, 0.8, 0.9, 0.95, 0.99) if floor <= max(0.0, min(values) - 1e-3))
 
 
 def _channel_gates(look: Look, layer: int) -> list[dict[str, str]]:
@@ -180,20 +242,24 @@ def _channel_gates(look: Look, layer: int) -> list[dict[str, str]]:
     cosine = float(torch.nn.functional.cosine_similarity(a, b, dim=0))
     rows = torch.stack([a, b]).numpy()
     low, high = bounds([rows])
-    title = f"channel attention of block {number + 1}, before above, after below: cosine {cosine:.4f}, dark {low:.2g}, "
+    title = f"channel attention of block {number + 1}, before above, after below: cosine {cosine:.4f}, dark {low:.4g}, "
     shades = pictures.heat(rows, low=low, high=high).repeat(12, axis=0)
-    return [{"title": f"{title}bright {high:.2g}", "url": pictures.data_url(shades), "form": "wide"}]
+    return [{"title": f"{title}bright {high:.4g}", "url": pictures.data_url(shades), "form": "wide"}]
 
 
 def _gate_maps(look: Look, layer: int) -> list[dict[str, str]]:
+    """TORA's gate, before and after in the same colours, which reach as far from ½ as the gate does."""
     assert look.gates is not None
     blocks = len(look.gates[0])
     number = layer if 0 <= layer < blocks else blocks - 1
+    maps = [share[number].cpu().numpy() for share in look.gates]
+    reach = max(0.005, *(float(np.abs(each - 0.5).max()) for each in maps))
+    said = f"robustness adapter's share in block {number + 1}"
     return [
         {
-            "title": f"robustness adapter's share, block {number + 1}, {when}: {float(share[number].mean()):.2f}",
-            "url": pictures.data_url(pictures.shares(share[number].cpu().numpy())),
+            "title": f"{said}, {when}: {each.mean():.3f} (blue {0.5 - reach:.2g}, white ½, red {0.5 + reach:.2g})",
+            "url": pictures.data_url(pictures.shares(0.5 + (each - 0.5) / (2 * reach))),
             "form": "map",
         }
-        for when, share in zip(("before", "after"), look.gates, strict=True)
+        for when, each in zip(("before", "after"), maps, strict=True)
     ]

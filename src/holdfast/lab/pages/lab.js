@@ -62,7 +62,9 @@ const refresh = latest(async () => {
 
 const lookInside = latest(async () => {
   const wanted = ask(), found = await post("/inside", wanted);
-  found.panels.forEach((one, n) => { panels[n].querySelector(".inside").innerHTML = one.html; });
+  found.panels.forEach((one, n) => { panels[n].querySelector(".inside").innerHTML = one.html; panels[n].querySelector(".further").innerHTML = one.more; });
+  if (byId("python").open) showLines();
+  panels.forEach((panel) => panel.querySelector(".layers")?.classList.toggle("many", panel.querySelectorAll(".layer").length > 9));
   document.body.dataset.inside = Object.values(wanted).join("|");
 }, () => "reading the attention of all layers …");
 
@@ -187,8 +189,29 @@ function keepLink() {
   const wanted = new URLSearchParams();
   for (const [name, value] of Object.entries(state)) if (value !== "" && value !== -1) wanted.set(name, value);
   history.replaceState(null, "", `?${wanted}`);
-  document.querySelectorAll("[data-form]").forEach((link) => { link.href = `/keep/${link.dataset.form}?${wanted}`; });
+  return wanted;
 }
+
+async function fetchKept(form) {
+  const answer = await fetch(`/keep/${form}?${keepLink()}`);
+  if (!answer.ok) throw new Error(answer.status === 403 ? await answer.text() : (await answer.json()).error);
+  return answer.blob();
+}
+
+async function keep(form) {
+  try {
+    status("keep", `making ${form} …`);
+    const url = URL.createObjectURL(await fetchKept(form)), link = document.createElement("a");
+    link.href = url; link.download = `holdfast-lab-${form}`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+    status("keep", "");
+  } catch (error) { status("keep", error.message, true); }
+}
+
+const showLines = latest(async () => {
+  byId("python").querySelector("pre").textContent = await (await fetchKept("lines.py")).text();
+}, () => "writing the lines …");
 
 function readLink() {
   for (const [name, value] of new URLSearchParams(location.search)) {
@@ -211,6 +234,7 @@ async function sweep() {
   const mine = ++sweeping, wanted = ask(), body = byId("swept").tBodies[0];
   body.replaceChildren();
   byId("swept").hidden = false;
+  byId("tally").textContent = "";
   for (const [n, kind] of told.kinds.entries()) {
     status("sweep", `sweeping: ${kind.replaceAll("_", " ")}, ${n + 1} of ${told.kinds.length}`);
     try {
@@ -220,6 +244,10 @@ async function sweep() {
     } catch (error) { status("sweep", error.message, true); return; }
   }
   status("sweep", "");
+  byId("tally").textContent = told.models.map((name, n) => {
+    const count = (state) => body.querySelectorAll(`td[data-model="${n}"]${state}`).length;
+    return `${name}: ${count(".good")} of ${count("")} green`;
+  }).join("; ");
   document.body.dataset.swept = told.kinds.length;
 }
 
@@ -233,8 +261,8 @@ on("dice", "click", dice);
 on("records-draw", "click", () => setDo(steps().map((step) => step.split("@")[0]).join(",")));
 on("append", "click", () => setDo([...steps(), `${byId("kind").value}/1`].join(",")));
 on("show-all", "click", () => setStep("hide", ""));
-for (const name of ["ratio", "occluder"]) on(name, "input", () => setStep("occlusion", Number(byId("ratio").value) ? `${byId("occluder").value}/${byId("ratio").value}` : ""));
-for (const name of ["eps", "attack"]) on(name, "input", () => setStep("attack", Number(byId("eps").value) ? `${byId("attack").value}/${byId("eps").value}` : ""));
+for (const name of ["ratio", "occluder"]) on(name, "input", () => setStep("occlusion", Number(byId("ratio").value) ? `${byId("occluder").value}/${byId("ratio").value}${drawOf(stepOf("occlusion"))}` : ""));
+for (const name of ["eps", "attack"]) on(name, "input", () => setStep("attack", Number(byId("eps").value) ? `${byId("attack").value}/${byId("eps").value}${drawOf(stepOf("attack"))}` : ""));
 on("do", "change", () => setDo(byId("do").value.replaceAll(" ", "")));
 on("mend", "click", () => setDo(""));
 on("layer", "change", () => { state.layer = Number(byId("layer").value); refresh(); });
@@ -246,13 +274,22 @@ on("earlier", "click", () => { strip.page--; loadStrip(); });
 on("later", "click", () => { strip.page++; loadStrip(); });
 on("file", "change", () => { if (byId("file").files[0]) drop(byId("file").files[0]); });
 on("go-sweep", "click", sweep);
-on("copy", "click", async () => { await navigator.clipboard?.writeText(location.href); status("copy", "The link is copied; it works in this browser."); setTimeout(() => status("copy", ""), 3000); });
-document.addEventListener("dragover", (event) => event.preventDefault());
-document.addEventListener("drop", (event) => { event.preventDefault(); if (event.dataTransfer.files[0]) drop(event.dataTransfer.files[0]); });
+on("copy", "click", async () => {
+  try { await navigator.clipboard.writeText(location.href); status("copy", "The link is copied; it works in this browser."); }
+  catch { status("copy", "The browser does not let us copy: take the link from its address bar."); }
+  setTimeout(() => status("copy", ""), 3000);
+});
+on("python", "toggle", () => { if (byId("python").open) showLines(); });
+on("paint", "change", () => document.body.classList.toggle("painting", byId("paint").checked));
+document.addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("dragging"); });
+document.addEventListener("dragleave", () => document.body.classList.remove("dragging"));
+document.addEventListener("drop", (event) => { event.preventDefault(); document.body.classList.remove("dragging"); if (event.dataTransfer.files[0]) drop(event.dataTransfer.files[0]); });
 document.addEventListener("click", (event) => {
+  const form = event.target.closest("[data-form]");
+  if (form) keep(form.dataset.form);
   const film = event.target.closest(".film"), swept = event.target.closest(".swept"), layer = event.target.closest(".layer");
   if (film) pickImage(film.dataset.image);
-  if (swept) setDo(swept.dataset.do);
+  if (swept) { setDo(swept.dataset.do); byId("see").scrollIntoView(); }
   if (layer) { state.layer = Number(layer.dataset.layer); refresh(); }
 });
 window.addEventListener("popstate", () => { readLink(); fillControls(); refresh(); });

@@ -8,15 +8,18 @@ function picture(panel, part, url) {
 
 function paint(found) {
   byId("title").textContent = found.title;
+  paintChips(found.steps);
   found.panels.forEach((one, n) => {
     const panel = panels[n];
     for (const part of ["before", "after", "difference"]) picture(panel, part, one[part]);
     panel.querySelector('[data-part="difference"] figcaption').textContent = `difference × ${one.gain}`;
+    panel.querySelectorAll(".pictures").forEach((row) => row.classList.toggle("coarse", Math.max(...one.size) < 160));
+    panel.querySelector(".said").innerHTML = one.verdict;
     panel.querySelector(".answers").innerHTML = one.answers;
     panel.querySelector(".numbers-of").innerHTML = one.numbers;
     panel.querySelectorAll(".attention").forEach((figure) => { figure.hidden = !one.attention; });
+    panel.classList.toggle("plain", !one.attention && !one.pictures.length);
     draw(panel.querySelector(".drawn"), one.pictures);
-    if (!one.attention) panel.querySelector(".inside").textContent = "Attention of this model cannot be read.";
   });
   paintAttention();
   markHidden();
@@ -24,7 +27,25 @@ function paint(found) {
   if (state.at) lookAtToken();
 }
 
+// what is done, step by step; a step can be taken back or done earlier
+function paintChips(all) {
+  const button = (sign, words, action) => {
+    const made = document.createElement("button");
+    made.type = "button"; made.textContent = sign; made.title = words; made.setAttribute("aria-label", words);
+    made.addEventListener("click", action);
+    return made;
+  };
+  byId("chips").replaceChildren(...all.map((one, n) => {
+    const chip = document.createElement("li"), rest = () => all.map((each) => each.step);
+    chip.append(one.words);
+    if (n) chip.append(button("‹", `do ${one.words} earlier`, () => { const moved = rest(); moved.splice(n - 1, 0, ...moved.splice(n, 1)); setDo(moved.join(",")); }));
+    chip.append(button("×", `without ${one.words}`, () => setDo(rest().filter((_, m) => m !== n).join(","))));
+    return chip;
+  }));
+}
+
 function draw(place, pictures) {
+  place.classList.toggle("few", pictures.length <= 3);
   place.replaceChildren(...pictures.map((one) => {
     const figure = document.createElement("figure"), image = new Image(), text = document.createElement("figcaption");
     const frame = document.createElement("div");
@@ -38,8 +59,8 @@ function draw(place, pictures) {
 function paintAttention() {
   shown?.panels.forEach((one, n) => {
     if (!one.attention) return;
-    const where = one.attention.grid ? "what every token receives" : "channels attend to channels";
-    heats(panels[n], one, one.attention, (part) => `attention ${part}: ${where}, ${one.attention.scale}`);
+    const where = one.attention.grid ? "every token receives" : "channels attend to";
+    heats(panels[n], one, one.attention, (part) => `what ${where}, ${part}`);
     mark(panels[n], null);
   });
 }
@@ -47,7 +68,7 @@ function paintAttention() {
 function paintToken(found) {
   found.panels.forEach((one, n) => {
     if (!one) return;
-    heats(panels[n], shown.panels[n], one, (part) => `token ${one.row + 1}, ${one.column + 1} looks here ${part}, ${one.scale}`);
+    heats(panels[n], shown.panels[n], one, (part) => `where token ${one.row + 1}, ${one.column + 1} looks, ${part}`);
     mark(panels[n], one);
   });
   document.body.dataset.token = found.panels.map((one) => one ? `${one.row},${one.column}` : "").join(" ");
@@ -59,7 +80,7 @@ function heats(panel, one, heat, words) {
     picture(panel, `attention-${part}`, one[part]);
     const image = figure.querySelector(".heat");
     if (image.getAttribute("src") !== heat[part]) image.src = heat[part];
-    figure.querySelector("figcaption").textContent = words(part);
+    for (const [name, text] of [["what", words(part)], ["low", heat.low], ["high", heat.high]]) figure.querySelector(`.${name}`).textContent = text;
   }
 }
 
