@@ -1,6 +1,5 @@
 """The page in a real browser: nothing complains, everything is there, nothing runs off the side."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,22 +9,9 @@ from holdfast.reporting.page import report
 from holdfast.reporting.text import clean_name
 from tests.reporting.helpers import make_run
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium is installed (Debian: apt-get install chromium): the page is not looked at"
-)
 WIDTHS = (400, 1400)
 LONG = "a_name_without_any_place_to_break_it_" * 2 + "<b>\"&'</b>"
 SHOWN = clean_name(LONG)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (the dev group has it)")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
