@@ -138,7 +138,8 @@ def test_segmenters_are_seen_side_by_side(tmp_path):
     text = holdfast.report([tmp_path / "one", tmp_path / "two"])
     figures = re.findall(r'<figure class="example".*?</figure>', text, re.S)
     assert figures
-    assert max(figure.count("<img") for figure in figures) == 4  # the image, the truth, both models
+    assert {figure.count("<img") for figure in figures} == {4}  # the image, the truth, both models
+    assert all(">one</span>" in figure and ">two</span>" in figure for figure in figures)
 
 
 def test_detections_are_drawn_where_they_are(tmp_path):

@@ -16,7 +16,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--to", default="onnx", help="onnx, which `holdfast evaluate` reads again, or pt2")
     parser.add_argument("--out", type=Path, help="the file to write (default: model.onnx in the run's folder)")
     parser.add_argument("--data", help="images to check the file with (default: the run's own)")
-    parser.add_argument("--size", type=int, help="side of the images it will take (default: the model's own)")
+    parser.add_argument(
+        "--size", type=int, help="side of the images, or of a segmenter's windows, that it will take (default: its own)"
+    )
 
 
 def run(arguments: Namespace) -> None:

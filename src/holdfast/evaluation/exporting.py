@@ -21,7 +21,7 @@ from holdfast import atomic
 from holdfast.data import Source
 from holdfast.errors import HoldfastError, nearest
 from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
-from holdfast.evaluation.protocol import model_input
+from holdfast.evaluation.protocol import largest_size, model_input
 from holdfast.models.onnx_files import METADATA, Described
 from holdfast.models.onnx_model import has_gradient
 from holdfast.models.segmenter import Segmenter
@@ -32,7 +32,7 @@ FORMATS = {"onnx": ".onnx", "pt2": ".pt2"}
 TOLERANCE = 1e-4  # of logits of order 1; 2e-6 is what our models show
 CHECKED = 8  # images
 BATCHES = (1, 2, 5)
-WHOLE = (512, 512)  # of a segmenter without windows, unless said
+WHOLE = (512, 512)  # the largest windows of a segmenter that has none, unless said
 
 
 def export(
@@ -53,7 +53,8 @@ def export(
         out: the file to write.
         data: images to check it with, as in :func:`holdfast.evaluate`.
         to: ``onnx``, which :func:`holdfast.evaluate` reads again by ``onnx:FILE``, or ``pt2``.
-        size: height and width of its images; the model's own unless given, of segmenters their windows'.
+        size: height and width of its images; the model's own unless given, of segmenters that of their windows, or of
+            the images where these are smaller.
     """
     if to not in FORMATS:
         raise HoldfastError(f"to must be one of {', '.join(FORMATS)}, got {to!r}{nearest(to, FORMATS)}")
@@ -91,7 +92,7 @@ def _described(loaded: LoadedModel, data: EvaluationData, *, size: int | tuple[i
     own: Any = without_wrappers(model)
     side = wanted.size
     if task == "segmentation":
-        side = (size, size) if isinstance(size, int) else size or wanted.window or WHOLE
+        side = (size, size) if isinstance(size, int) else size or _window(data, wanted.window or WHOLE)
     if side is None:
         raise HoldfastError("size must be given for a model that does not say its own, got none")
     classes = loaded.classes or tuple(map(str, data.pictures.classes))
@@ -103,8 +104,14 @@ def _described(loaded: LoadedModel, data: EvaluationData, *, size: int | tuple[i
         wanted.interpolation,
         classes=classes if len(classes) == getattr(own, "num_classes", len(classes)) else None,
         architecture=architecture_of(model),
-        stride=wanted.stride or None,
+        stride=min(wanted.stride, *side) if wanted.stride else None,
     )
+
+
+def _window(data: EvaluationData, window: tuple[int, int]) -> tuple[int, int]:
+    """A segmenter's window, and of smaller images these: a file of a fixed size would have to fill them up."""
+    largest = largest_size(data.pictures)
+    return min(window[0], largest[0]), min(window[1], largest[1])
 
 
 def _images(data: EvaluationData, loaded: LoadedModel, told: Described) -> Tensor:

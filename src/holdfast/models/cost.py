@@ -35,7 +35,7 @@ def count_model(model: nn.Module, size: tuple[int, int] | None = None) -> Cost:
     """Count a model as it stands, with one empty image on its own device, of its own size unless another is given."""
     described: Any = model
     height, width = size or described.default_cfg["input_size"][1:]
-    device = next(model.parameters()).device
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     model.requires_grad_(False)  # the counter stumbles over parameters that are arguments
     try:

@@ -1,5 +1,6 @@
 """A model as it is deployed: an ONNX file, run by onnxruntime. It answers, but it has no gradient."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from torch.nn.functional import pad
 from holdfast.errors import HoldfastError
 from holdfast.models.onnx_files import Described, described, file_digest, read_onnx
 from holdfast.models.windows import Windowed
+
+logger = logging.getLogger(__name__)
 
 KINDS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
@@ -27,6 +30,7 @@ class OnnxModel(nn.Module):
     def __init__(self, session: Any, told: Described, *, digest: str) -> None:
         super().__init__()
         self._session, self.digest = session, digest
+        self.fills_up = False
         given = session.get_inputs()[0]
         self.input_name, self.kind = given.name, given.type
         self.batch, self.height, self.width = (_fixed(given.shape[axis]) for axis in (0, 2, 3))
@@ -52,6 +56,13 @@ class OnnxModel(nn.Module):
         missing = ((self.height or height) - height, (self.width or width) - width)
         if self.pretrained_cfg["task"] != "segmentation" or min(missing) < 0 or not any(missing):
             return images
+        if not self.fills_up:
+            self.fills_up = True
+            logger.warning(
+                "images of %d×%d are filled up to the file's %d×%d, which changes answers; export it with --size %d or "
+                "with --data of such images",
+                *(height, width, height + missing[0], width + missing[1], min(height, width)),
+            )
         return pad(images, (0, missing[1], 0, missing[0]))
 
     def _run(self, images: Tensor) -> Tensor:

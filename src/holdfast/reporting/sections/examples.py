@@ -91,9 +91,10 @@ def examples(data: DataSet) -> list[ShownExample]:
     stored = {entry: _by_key(_stored(entry)) for entry in models}
     pictures = {key: example for found in stored.values() for key, example in found.items()}
     made = [_shown(key, example, models, stored, drawing) for key, example in pictures.items()]
-    return _fitting(
-        sorted((each for each in made if each.answers), key=lambda each: (-each.hard, -each.split, each.id))
-    )
+    # where a model's answers are kept with its own examples only, those that all models kept
+    least = 1 if drawing.in_records else max((len(each.answers) for each in made), default=0)
+    answered = [each for each in made if len(each.answers) >= max(1, least)]
+    return _fitting(sorted(answered, key=lambda each: (-each.hard, -each.split, each.id)))
 
 
 def _stored(entry: Entry) -> list[Example]:
