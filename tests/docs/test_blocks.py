@@ -145,9 +145,14 @@ def missing_names(text: str, names: dict) -> list[str]:
 def run_bash(block: Block, names: dict) -> None:
     for line in world.small(block.text).replace("\\\n", " ").splitlines():
         for command in line.split(" && "):
-            words = shlex.split(command, comments=True)
+            words = [name for word in shlex.split(command, comments=True) for name in expanded(word)]
             if words and (block.remark != "not run" or words[0] == "holdfast"):
                 run_command(words, block)
+
+
+def expanded(word: str) -> list[str]:
+    """As a shell does it with ``runs/*``."""
+    return sorted(map(str, Path().glob(word))) if word.endswith("/*") else [word]
 
 
 def run_command(words: list[str], block: Block) -> None:
