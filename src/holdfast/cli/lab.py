@@ -24,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="one or two: a run's folder, timm:NAME[@FILE], local-dir:DIR, python:module:function",
     )
     parser.add_argument("--data", help="such as folder:DIR (default: what the run was validated on)")
-    parser.add_argument("--limit", type=int, help="so many images only, every class in its share")
+    parser.add_argument("--limit", type=int, help="so many images only, every class in its share; 0 for all")
     parser.add_argument("--seed", type=int, default=0, help="of the draws; 0 draws as records do")
     parser.add_argument(
         "--corruptor", type=Path, help="a corruption model's file (default: that of a run that has one)"
@@ -53,7 +53,7 @@ def run(arguments: Namespace) -> None:
     console.print(f"opening {' and '.join(models)} on {data}", markup=False)
     chooser = arguments.corruptor or next(filter(Path.is_file, map(_own_corruptor, models)), None)
     options = {"seed": arguments.seed, "device": arguments.device, "corruptor": chooser}
-    first = open_lens(models[0], data, limit=arguments.limit, **options)
+    first = open_lens(models[0], data, limit=arguments.limit or None, **options)
     lenses = [first, *(open_lens(model, first.data, **options) for model in models[1:])]
     serve(
         Desk(lenses),
