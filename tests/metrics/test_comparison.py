@@ -40,6 +40,11 @@ def test_pairing_finds_what_separate_intervals_hide():
     assert compare(ours, ours).differences["clean"].verdict == "unclear"
 
 
+def test_models_of_one_name_are_told_apart():
+    sides = [records({"clean": cell(share(error, count=10))}, model="vit") for error in (0.1, 0.2)]
+    assert str(compare(*sides, resamples=0)).startswith("vit (first) minus vit (second), 10 images")
+
+
 def test_lower_is_better_for_errors():
     good = records(corrupted(flat(0.2), count=10), model="good")
     bad = records(corrupted(flat(0.6), count=10), model="bad")
@@ -95,3 +100,9 @@ def test_over_seeds_by_hand():
     assert "attack/pgd5" not in mixed
     with pytest.raises(HoldfastError, match="runs must hold at least one"):
         over_runs([])
+
+
+def test_a_score_that_no_seed_has_is_told_with_a_reason():
+    runs = [records({"clean": cell(share(0.1, count=10))}, data="digits", classes=10)] * 2
+    with pytest.raises(HoldfastError, match="got 'mce': mCE divides by a baseline's errors"):
+        over_runs(runs)["mce"]

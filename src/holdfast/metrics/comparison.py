@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from holdfast.errors import HoldfastError
+from holdfast.metrics.finding import why_not
 from holdfast.metrics.formulas import Formula, Means
 from holdfast.metrics.groups import block_drawing
 from holdfast.metrics.html import table
@@ -113,7 +115,7 @@ def compare(
     means, drawn = means_and_draws(columns, resamples=resamples, seed=seed, draw=block_drawing(ids))
     formulas = formulas_of(first, one, common, reference=reference_for(first, baseline))
     differences = {formula.name: _difference(formula, means, drawn) for formula in formulas}
-    return Comparison(_name(first), _name(second), len(ids), differences)
+    return Comparison(*_names_apart(first, second), len(ids), differences)
 
 
 def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Records]) -> list[tuple[Records, Records]]:
@@ -148,14 +150,26 @@ def _joined(found: Sequence[Comparison]) -> Comparison:
     return Comparison(found[0].first, found[0].second, max(each.images for each in found), differences)
 
 
-def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> dict[str, Spread]:
+class Spreads(dict[str, Spread]):
+    """Spreads by the names of scores; what is not there is told with a reason."""
+
+    def __init__(self, found: Mapping[str, Spread], header: Mapping[str, Any]) -> None:
+        super().__init__(found)
+        self._header = header
+
+    def __missing__(self, name: str) -> Spread:
+        raise HoldfastError(f"score must be one that all runs have, got {name!r}{why_not(name, self, self._header)}")
+
+
+def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> Spreads:
     """Mean ± sample standard deviation of every score that all runs have: what training again would change."""
     if not runs:
         raise HoldfastError("runs must hold at least one record set, got none")
     summaries = [summarise(records, baseline=baseline, resamples=0) for records in without_older(runs)]
     names = [name for name in summaries[0].scores if all(name in summary for summary in summaries)]
     values = {name: [summary[name].value for summary in summaries] for name in names}
-    return {name: over_seeds(each) for name, each in values.items() if np.isfinite(each).all()}
+    spreads = {name: over_seeds(each) for name, each in values.items() if np.isfinite(each).all()}
+    return Spreads(spreads, runs[0].header)
 
 
 def _difference(formula: Formula, means: Means, drawn: Means | None) -> Difference:
@@ -183,6 +197,17 @@ def _check_same_targets(one: Mapping[str, CellRecord], other: Mapping[str, CellR
             f"records to compare must be of the same data, but {len(different)} images have another class "
             f"({different[0]} …)"
         )
+
+
+def _names_apart(first: Records, second: Records) -> tuple[str, str]:
+    """What the two are called; of one name, with the folders of their runs, else as first and second."""
+    one, other = _name(first), _name(second)
+    if one != other:
+        return one, other
+    folders = [str(records.folder.parent.parent) if records.folder else "" for records in (first, second)]
+    if not all(folders) or folders[0] == folders[1]:
+        folders = ["first", "second"]
+    return f"{one} ({folders[0]})", f"{other} ({folders[1]})"
 
 
 def _name(records: Records) -> str:
