@@ -10,9 +10,10 @@ from torch import nn
 import holdfast
 from holdfast import Compute, Protocol
 from holdfast.corruptions.catalog import STANDARD
-from holdfast.metrics.average_precision import COCO_C_FAN, coco_scores, matched, mean_performance
+from holdfast.metrics.average_precision import COCO_C_FAN, coco_scores, matched, mean_performance, record_scores
 from holdfast.metrics.detection_formulas import detection_formulas
 from holdfast.metrics.formulas import column
+from holdfast.metrics.precision_draws import drawn_images
 from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.detections import coco_found, coco_truth
 from holdfast.records.records import read_records
@@ -27,6 +28,22 @@ TASK = task_named("detection")
 def measured(tmp_path_factory):
     source = scenes()
     return holdfast.evaluate(Finder(source), source, "clean,coco-c", out=tmp_path_factory.mktemp("run"), **QUICK)
+
+
+@pytest.fixture(scope="module")
+def blurred():
+    """The same by a detector that a corruption moves further."""
+    source = scenes()
+    return holdfast.evaluate(Finder(source, shift=200.0), source, "clean,coco-c", **QUICK)
+
+
+def scored(cell, draw) -> float:
+    """AP of a set that holds an image as often as it was drawn, by COCO's evaluation of that set."""
+    fields = {
+        name: values[draw] if isinstance(values, np.ndarray) else tuple(values[image] for image in draw)
+        for name, values in cell.fields.items()
+    }
+    return record_scores(fields)["bbox"]["AP"]
 
 
 # ---------------------------------------------------------------------- evaluation
@@ -58,9 +75,32 @@ def test_every_cells_ap_is_recomputed_from_its_records_alone(measured):
     assert [score.name for score in summary] == [score.name for score in measured.summary()]
 
 
-def test_ap_belongs_to_a_set_and_has_no_interval(measured):
-    assert all(math.isnan(score.low) and math.isnan(score.high) for score in measured.summary())
-    assert not any(math.isnan(score.value) for score in measured.summary())
+def test_intervals_of_ap_mpc_and_rpc_are_those_of_images_drawn_and_scored_by_hand(blurred):
+    resamples, cells = 4, blurred.cells
+    draws = drawn_images(len(cells["clean"]), resamples=resamples, seed=0)
+    ap = {name: np.array([scored(cell, draw) for draw in draws]) for name, cell in cells.items()}
+    corrupted = np.mean([values for name, values in ap.items() if name != "clean"], axis=0)
+    expected = {"clean": 100 * ap["clean"], "mpc": 100 * corrupted, "rpc": 100 * corrupted / ap["clean"]}
+    summary = blurred.summary(resamples=resamples)
+    for name, values in expected.items():
+        low, high = np.quantile(values, [0.025, 0.975])
+        assert (summary[name].low, summary[name].high) == pytest.approx((low, high), abs=1e-9)
+    assert math.isnan(summary["ap50"].low)  # AP alone is drawn
+    assert summary.drawn == "intervals of AP from 4 draws of the images, each scored anew"
+
+
+def test_a_detector_against_itself_differs_by_nothing_in_every_draw(blurred, measured):
+    alone = holdfast.compare(blurred, blurred, resamples=12).differences["mpc"].interval
+    assert (alone.value, alone.low, alone.high) == (0, 0, 0)
+    other = holdfast.compare(blurred, measured, resamples=12).differences["mpc"]
+    assert other.interval.high < 0
+    assert other.verdict == "worse"
+
+
+def test_many_images_times_cells_have_no_interval_unless_one_asks_for_it():
+    assert TASK.most_draws(24, 76) > 100
+    assert TASK.most_draws(5000, 1) == 200
+    assert TASK.most_draws(5000, 76) == 0
 
 
 def test_sizes_that_do_not_occur_have_no_score(measured):

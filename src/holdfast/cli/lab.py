@@ -86,7 +86,8 @@ def _demo(arguments: Namespace, console: Console) -> tuple[list[str], str]:
     """Two small models, trained as far as they are not yet."""
     if arguments.models or arguments.data:
         raise HoldfastError("--demo brings its own models and data; leave MODEL and --data away")
-    from holdfast.cli.demo import Effort, train_one
+    from holdfast.cli.demo import train_one
+    from holdfast.cli.demos import Effort
     from holdfast.evaluation.evaluate import evaluate
 
     out, effort = arguments.out or Path("demo-lab"), Effort("digits:train[0:512]", "digits:val[0:60]", epochs=3)
