@@ -95,6 +95,7 @@ class Detection:
     together = False
     fields: Mapping[str, Any] = FIELDS
     per_image = "F1 of the detections (score and IoU from ½), mean over the images, percent"  # in reports
+    cell_words = "box AP"
     headline = ("clean", "mpc", "rpc", "mpc_fan", "rpc_fan", "mask_clean", "mask_mpc", "mask_rpc")
     examples: Examples = BoxExamples()
 
@@ -247,6 +248,20 @@ class Detection:
             found = cell_draws(cell.fields, draws)
             held[key] = {name.replace("_ap", "_AP"): values[1:] for name, values in found.items()}
         return held[key]
+
+    def cell_values(self, cells: Mapping[str, CellRecord]) -> list[float]:
+        """Box AP of every cell, 0 to 1; NaN where there is nothing to be found."""
+        columns = [self.columns(cell).get(f"{BOX}AP", np.full(1, np.nan)) for cell in cells.values()]
+        return [float(values[0]) if len(values) else float("nan") for values in columns]
+
+    def cell_draws(self, cells: Mapping[str, CellRecord]) -> np.ndarray:
+        """The same with those of drawn images behind it, (cells, 1 + draws)."""
+        images = len(next(iter(cells.values())))
+        values = np.array(self.cell_values(cells))[:, None]
+        draws = drawn_images(images, resamples=self.most_draws(images, len(cells)))
+        if not len(draws) or len({len(cell) for cell in cells.values()}) > 1:
+            return values
+        return np.concatenate([values, [self.drawn(cell, draws)[f"{BOX}AP"] for cell in cells.values()]], axis=1)
 
     def right(self, cell: CellRecord) -> np.ndarray:
         """F1 of every image at score and IoU ½; 1 where there is nothing and nothing was found."""
