@@ -65,7 +65,13 @@ def recorded_masks(kept: Kept, side: str) -> np.ndarray:
 
 
 def drawn(
-    picture: Image.Image, size: Sequence[int] | np.ndarray, boxes: np.ndarray, labels: np.ndarray, masks: np.ndarray
+    picture: Image.Image,
+    size: Sequence[int] | np.ndarray,
+    boxes: np.ndarray,
+    labels: np.ndarray,
+    masks: np.ndarray,
+    *,
+    names: Sequence[str] = (),
 ) -> Image.Image:
     """The picture with boxes, and masks where there are any, in the classes' colours.
 
@@ -75,6 +81,7 @@ def drawn(
         boxes: x0 y0 x1 y1, (n, 4).
         labels: class numbers, (n,).
         masks: bool (n, H, W), or none of them.
+        names: what stands at every box, if anything.
     """
     pixels = np.array(picture.convert("RGB"), dtype=np.float64)
     for mask, label in zip(masks, labels, strict=False):
@@ -89,6 +96,8 @@ def drawn(
         corners = (left, top, max(right - 1, left), max(bottom - 1, top))
         canvas.rectangle((corners[0] - 1, corners[1] - 1, corners[2] + 1, corners[3] + 1), outline="white")
         canvas.rectangle(corners, outline=class_colour(int(label)), width=2)
+    for box, name in zip(boxes * scale, names, strict=False):
+        canvas.text((float(box[0]) + 3, float(box[1]) + 2), name, fill="white", stroke_width=1, stroke_fill="black")
     return drawn
 
 

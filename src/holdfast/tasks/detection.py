@@ -24,8 +24,8 @@ from holdfast.records.cells import CellSpec
 from holdfast.records.detections import FIELDS, ROW, packed_masks
 from holdfast.records.records import CellRecord
 from holdfast.records.units import Field, field_name
-from holdfast.tasks.box_examples import BoxExamples
-from holdfast.tasks.examples import Examples
+from holdfast.tasks.box_examples import SCORE, BoxExamples, drawn
+from holdfast.tasks.examples import Examples, class_name
 from holdfast.tasks.task import Answers
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
@@ -157,6 +157,33 @@ class Detection:
                 values = tuple(row[name] for row in rows)
                 arrays[field_name(view, name)] = np.stack(values) if name in ROW else values
         return arrays
+
+    def answer(
+        self, output: Mapping[str, "Tensor"], *, classes: Sequence[str] | None, top: int
+    ) -> list[dict[str, Any]]:
+        """The surest objects of one image, for ``holdfast predict``: class, score and box (x0 y0 x1 y1)."""
+        best = output["scores"].argsort(descending=True)[:top].tolist()
+        return [
+            {
+                "class": class_name(int(output["labels"][row]) - 1, classes or ()),
+                "score": float(output["scores"][row]),
+                "box": " ".join(f"{side:.1f}" for side in output["boxes"][row].tolist()),
+            }
+            for row in best
+        ]
+
+    def overlay(
+        self, picture: "Image.Image", output: Mapping[str, "Tensor"], *, classes: Sequence[str] | None
+    ) -> "Image.Image":
+        """Boxes, masks and names of what was found with a score of ½ or more, over the picture."""
+        sure = output["scores"] >= SCORE
+        boxes, labels = (output[name][sure].cpu().numpy() for name in ("boxes", "labels"))
+        masks = output["masks"][sure][:, 0].cpu().numpy() >= MASK_THRESHOLD if "masks" in output else np.zeros(0, bool)
+        names = [
+            f"{class_name(int(label) - 1, classes or ())}: {100 * score:.0f} %"
+            for label, score in zip(labels, output["scores"][sure].tolist(), strict=True)
+        ]
+        return drawn(picture, (picture.height, picture.width), boxes, labels - 1, masks, names=names)
 
     @property
     def goal(self) -> "Goal":

@@ -23,11 +23,12 @@ from holdfast.metrics.segmentation_formulas import count_columns, segmentation_f
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
 from holdfast.records.units import Field, field_name
-from holdfast.tasks.examples import Examples
-from holdfast.tasks.map_examples import MapExamples
+from holdfast.tasks.examples import Examples, class_name
+from holdfast.tasks.map_examples import MapExamples, over
 from holdfast.tasks.task import Answers
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
+    from PIL import Image
     from torch import Tensor, nn
 
     from holdfast.attacks.goal import Goal
@@ -135,6 +136,28 @@ class Segmentation:
             for name, values in kept.items():
                 arrays[field_name(view, name)] = np.stack(values).astype(self.fields[name])
         return arrays
+
+    def answer(self, output: "Tensor", *, classes: Sequence[str] | None, top: int) -> list[dict[str, Any]]:
+        """The classes that cover most of one image, for ``holdfast predict``: their share, and how sure they are."""
+        from holdfast.models.windows import predicted_map_and_confidence
+
+        seen, sure = predicted_map_and_confidence(output, tuple(output.shape[-2:]), cell="this image")
+        numbers, counts = np.unique(seen, return_counts=True)
+        best = np.argsort(-counts, kind="stable")[:top]
+        return [
+            {
+                "class": class_name(int(numbers[place]), classes or ()),
+                "share": float(counts[place] / seen.size),
+                "confidence": float(sure[seen == numbers[place]].mean()),
+            }
+            for place in best
+        ]
+
+    def overlay(self, picture: "Image.Image", output: "Tensor", *, classes: Sequence[str] | None) -> "Image.Image":
+        """The label map over the picture, at the picture's size."""
+        from holdfast.models.windows import predicted_map
+
+        return over(picture, predicted_map(output, (picture.height, picture.width), cell="this image"))
 
     @property
     def goal(self) -> "Goal":
