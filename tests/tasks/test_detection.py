@@ -55,7 +55,7 @@ def test_sources_of_objects_belong_to_detection(tmp_path):
 
 
 def test_what_is_found_exactly_scores_one_hundred_and_corruptions_cost(measured):
-    summary = measured.summary()
+    summary = measured.summary(resamples=0)
     assert summary["clean"].value == pytest.approx(100)
     assert summary["mask_clean"].value == pytest.approx(100)
     assert 0 < summary["mpc"].value < 100
@@ -65,14 +65,14 @@ def test_what_is_found_exactly_scores_one_hundred_and_corruptions_cost(measured)
 
 def test_every_cells_ap_is_recomputed_from_its_records_alone(measured):
     again = read_records(measured.folder)
-    summary = again.summary()
+    summary = again.summary(resamples=0)
     cells = {kind: [] for kind in STANDARD}
     for name, cell in again.cells.items():
         truth, found = coco_truth(cell.fields, classes=10, masks=True), coco_found(cell.fields, masks=True)
         if name != "clean":
             cells[cell.spec.kind].append(coco_scores(truth, found)["AP"])
     assert summary["mpc"].value == pytest.approx(100 * mean_performance(cells))
-    assert [score.name for score in summary] == [score.name for score in measured.summary()]
+    assert [score.name for score in summary] == [score.name for score in measured.summary(resamples=0)]
 
 
 def test_intervals_of_ap_mpc_and_rpc_are_those_of_images_drawn_and_scored_by_hand(blurred):
@@ -98,14 +98,14 @@ def test_a_detector_against_itself_differs_by_nothing_in_every_draw(blurred, mea
 
 
 def test_many_images_times_cells_have_no_interval_unless_one_asks_for_it():
-    assert TASK.most_draws(24, 76) > 100
+    assert 60 < TASK.most_draws(24, 76) < 200
     assert TASK.most_draws(5000, 1) == 200
     assert TASK.most_draws(5000, 76) == 0
 
 
 def test_sizes_that_do_not_occur_have_no_score(measured):
-    assert "aps" in measured.summary()
-    assert "apl" not in measured.summary()
+    assert "aps" in measured.summary(resamples=0)
+    assert "apl" not in measured.summary(resamples=0)
 
 
 def test_records_hold_boxes_masks_and_ground_truth_of_every_image(measured):
@@ -139,7 +139,7 @@ def test_a_plain_torchvision_mask_rcnn_goes_through_the_whole_evaluation(tmp_pat
     model = plain_mask_rcnn()
     data = coco_folder(tmp_path, images=2)
     records = holdfast.evaluate(model, data, "clean,coco-c-fan", out=tmp_path / "run", **QUICK)
-    summary = records.summary()
+    summary = records.summary(resamples=0)
     assert len(records.cells) == 1 + 16 * 5
     assert {"clean", "mpc_fan", "mask_clean", "mask_mpc_fan"} <= set(summary.scores)
     assert "mpc" not in summary
@@ -176,7 +176,7 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, measured):
     records = holdfast.evaluate(model, source, "clean,coco-c", out=tmp_path, **QUICK)
     assert all(path.read_bytes() == content for path, content in units.items())
     assert 1000 - LEFT[0] == 1 + 3 * (76 - len(units))  # one grey image, and what was not there yet
-    assert records.summary()["mpc"].value == measured.summary()["mpc"].value
+    assert records.summary()["mpc"].value == measured.summary(resamples=0)["mpc"].value
 
 
 # ---------------------------------------------------------------------- scores

@@ -106,7 +106,7 @@ SEGMENTATION = Demo(
         "attack/segpgd5": "SegPGD",
     },
     compared="mean_corruption_miou",
-    full=Effort("scenes:train,plain,800", "scenes:val,plain,40", epochs=3, images=24, looks=6, masks=4, examples=24),
+    full=Effort("scenes:train,plain,640", "scenes:val,plain,40", epochs=3, images=24, looks=6, masks=4, examples=24),
     quick=Effort("scenes:train,plain,64", "scenes:val,plain,4", epochs=1, images=4, looks=2, masks=2, examples=8),
     analyses="stability,overfocus,diversity,noise-decay,grouping,maps",
     folder="demo-segmentation",
@@ -152,7 +152,7 @@ DETECTION = Demo(
     },
     compared="mpc",
     full=Effort(
-        "scene-objects:train,plain,64x96,1000", "scene-objects:val,plain,64x96,40", epochs=2, images=24, examples=24
+        "scene-objects:train,plain,64x96,800", "scene-objects:val,plain,64x96,40", epochs=2, images=16, examples=24
     ),
     quick=Effort(
         "scene-objects:train,plain,64x96,32", "scene-objects:val,plain,64x96,4", epochs=1, images=3, examples=6

@@ -37,9 +37,7 @@ if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records 
 DETECTION = "detection"
 MASK_THRESHOLD = 0.5
 MOST_DRAWS, FEWEST_DRAWS = 200, 20
-AFFORDED = (
-    1_100_000  # draws × cells × (images + 100): about 70 CPU seconds for one cell of COCO, half that of 75 small ones
-)
+AFFORDED = 1_100_000  # draws × cells × (images + 200): about 70 CPU seconds for the boxes of one cell of COCO
 _KEYS = {"bbox": BOX, "segm": MASK}
 
 
@@ -264,7 +262,7 @@ class Detection:
 
     def most_draws(self, images: int, cells: int) -> int:
         """How many draws intervals are made of unless somebody asks for a number: 0 where 20 would take minutes."""
-        count = AFFORDED // max(1, cells * (images + 100))
+        count = AFFORDED // max(1, cells * (images + 200))
         return min(MOST_DRAWS, count) if count >= FEWEST_DRAWS else 0
 
     def drawn(self, cell: CellRecord, draws: np.ndarray) -> dict[str, np.ndarray]:
