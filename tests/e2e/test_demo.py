@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from holdfast.cli.demo import COLUMNS, MODELS
+from holdfast.cli.demos import CLASSIFICATION
 from holdfast.cli.main import main
 from holdfast.corruptions.catalog import SEVERITIES, STANDARD
 from holdfast.records.records import load_records
@@ -34,7 +34,7 @@ def test_the_demo_from_the_beginning_to_the_report(demo, capsys):
     assert main(["demo", "--quick", "--out", str(demo)]) == 0
     printed = capsys.readouterr().out
     assert printed.count("trained already") == 1  # what was done before the interruption
-    for name in MODELS:
+    for name in CLASSIFICATION.models:
         folder = demo / name
         for file in ("recipe.yaml", "log.jsonl", "model.safetensors", "config.json"):
             assert (folder / file).is_file(), file
@@ -61,7 +61,7 @@ def expected_scores(records) -> list[float]:
 def assert_table_row(printed: str, name: str, expected: list[float]) -> None:
     (row,) = re.findall(rf"^ *{name} +(\d.*\))", printed, re.MULTILINE)
     shown = [float(value) for value in re.findall(r"([\d.]+) \(", row)]
-    assert len(shown) == len(COLUMNS)
+    assert len(shown) == len(CLASSIFICATION.columns)
     assert shown == pytest.approx(expected, abs=0.051)
 
 
@@ -72,7 +72,7 @@ def test_finished_work_is_reused(demo, capsys):
     kept = {path: path.stat().st_mtime_ns for path in demo.rglob("*.safetensors")}
     changed = [path.name for path in kept if kept[path] != files.get(path)]
     assert [name for name in changed if name != "images.safetensors"] == []
-    assert capsys.readouterr().out.count("trained already") == len(MODELS)
+    assert capsys.readouterr().out.count("trained already") == len(CLASSIFICATION.models)
 
 
 def test_another_effort_in_the_same_folder_is_refused(demo, capsys):

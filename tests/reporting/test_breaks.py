@@ -5,7 +5,7 @@ import pytest
 
 from holdfast.data.scene_objects import open_scene_objects
 from holdfast.evaluation.evaluate import evaluate
-from holdfast.metrics.detection_errors import breakage
+from holdfast.metrics.detection_errors import DETECTIONS, breakage
 from holdfast.metrics.iou import class_iou
 from holdfast.models.segmenter import segmenter
 from holdfast.reporting.page import report
@@ -22,12 +22,13 @@ def detections(tmp_path_factory):
 
 def test_a_detectors_errors_are_those_of_its_records(detections):
     section = breaks_section(read_runs([detections]))
-    errors, sizes = section.tables
+    errors, sizes = section.tables  # of one cell there is nothing by severity
     told = breakage(detections.cells["clean"].fields)
     shares = 100 * told.objects[0] / told.objects[0].sum()
     assert errors.lines[0][0] == "clean"
     assert [float(value) for value in errors.lines[0][1:5]] == pytest.approx(shares, abs=0.051)
-    assert sizes.lines[0][:2] == ["all", str(told.objects[0].sum())]
+    assert sum(int(line[1]) for line in sizes.lines) == told.objects[0].sum()
+    assert sizes.lines[0][0] == "small, clean"
     assert "what became of the objects" in report([detections])
 
 
@@ -35,9 +36,33 @@ def test_a_segmenters_classes_stand_beside_each_other_clean_and_corrupted(tmp_pa
     model = segmenter("fan_mini_4_p4_hybrid", num_classes=11).eval()
     records = evaluate(model, "scenes:test,32x48,2", "clean,corruptions-135", out=tmp_path, workers=0, show=False)
     classes, edges = breaks_section(read_runs([records])).tables
-    assert len(classes.lines) == 11
-    assert len(classes.columns) == 1 + 1 + 16
-    fog = [class_iou(records.cells[f"fog/{s}"].counts.sum(axis=0)) for s in (1, 3, 5)]
-    place = list(classes.columns).index("fog")
-    assert float(classes.lines[0][place]) == pytest.approx(100 * np.mean(fog, axis=0)[0], abs=0.051)
+    assert [line[0] for line in classes.lines][:2] == ["clean", "motion blur"]
+    assert len(classes.lines) == 1 + 16
+    assert list(classes.columns) == ["", "background", *map(str, range(10))]
+    fog = 100 * np.mean([class_iou(records.cells[f"fog/{s}"].counts.sum(axis=0)) for s in (1, 3, 5)], axis=0)
+    place = [line[0] for line in classes.lines].index("fog")
+    assert float(classes.lines[place][1]) == pytest.approx(fog[0], abs=0.51)
+    assert classes.shades[place][0] == pytest.approx(100 - fog[0], abs=0.051)  # its colour
     assert edges.columns[1].startswith("mIoU ≤")
+    counted, sure, right = records.cells["clean"].calibration.sum(axis=0)
+    assert counted.sum() == 2 * 32 * 48
+    assert float(edges.lines[0][-1]) == pytest.approx(100 * np.abs(sure - right).sum() / counted.sum(), abs=0.051)
+    assert f'style="--error: {classes.shades[place][0]}"' in report([records])
+
+
+def test_of_several_severities_errors_are_told_by_severity_size_and_cell(tmp_path):
+    model = Finder(open_scene_objects("test,2", split="test"))
+    records = evaluate(model, "scene-objects:test,2", "clean,corruptions-135", out=tmp_path, workers=0, show=False)
+    kinds, severities, sizes, every = breaks_section(read_runs([records])).tables
+    assert [line[0] for line in severities.lines] == ["clean", "severity 1", "severity 3", "severity 5"]
+    assert {line[0].split(", ")[1] for line in sizes.lines} == {line[0] for line in severities.lines}
+    assert len(kinds.lines) == 1 + 15
+    assert len(every.lines) == 1 + 3 * 15
+    assert every.aside
+    told = breakage(records.cells["fog/5"].fields)
+    line = next(line for line in every.lines if line[0] == "fog 5")
+    assert [float(value) for value in line[1:5]] == pytest.approx(
+        100 * told.objects[0] / told.objects[0].sum(), abs=0.051
+    )
+    objects = told.objects[0].sum()
+    assert float(line[5]) == pytest.approx(100 * told.detections[DETECTIONS.index("background")] / objects, abs=0.051)

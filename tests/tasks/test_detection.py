@@ -10,9 +10,10 @@ from torch import nn
 import holdfast
 from holdfast import Compute, Protocol
 from holdfast.corruptions.catalog import STANDARD
-from holdfast.metrics.average_precision import COCO_C_FAN, coco_scores, matched, mean_performance
+from holdfast.metrics.average_precision import COCO_C_FAN, coco_scores, matched, mean_performance, record_scores
 from holdfast.metrics.detection_formulas import detection_formulas
 from holdfast.metrics.formulas import column
+from holdfast.metrics.precision_draws import drawn_images
 from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.detections import coco_found, coco_truth
 from holdfast.records.records import read_records
@@ -29,6 +30,22 @@ def measured(tmp_path_factory):
     return holdfast.evaluate(Finder(source), source, "clean,coco-c", out=tmp_path_factory.mktemp("run"), **QUICK)
 
 
+@pytest.fixture(scope="module")
+def blurred():
+    """The same by a detector that a corruption moves further."""
+    source = scenes()
+    return holdfast.evaluate(Finder(source, shift=200.0), source, "clean,coco-c", **QUICK)
+
+
+def scored(cell, draw) -> float:
+    """AP of a set that holds an image as often as it was drawn, by COCO's evaluation of that set."""
+    fields = {
+        name: values[draw] if isinstance(values, np.ndarray) else tuple(values[image] for image in draw)
+        for name, values in cell.fields.items()
+    }
+    return record_scores(fields)["bbox"]["AP"]
+
+
 # ---------------------------------------------------------------------- evaluation
 
 
@@ -38,7 +55,7 @@ def test_sources_of_objects_belong_to_detection(tmp_path):
 
 
 def test_what_is_found_exactly_scores_one_hundred_and_corruptions_cost(measured):
-    summary = measured.summary()
+    summary = measured.summary(resamples=0)
     assert summary["clean"].value == pytest.approx(100)
     assert summary["mask_clean"].value == pytest.approx(100)
     assert 0 < summary["mpc"].value < 100
@@ -48,24 +65,47 @@ def test_what_is_found_exactly_scores_one_hundred_and_corruptions_cost(measured)
 
 def test_every_cells_ap_is_recomputed_from_its_records_alone(measured):
     again = read_records(measured.folder)
-    summary = again.summary()
+    summary = again.summary(resamples=0)
     cells = {kind: [] for kind in STANDARD}
     for name, cell in again.cells.items():
         truth, found = coco_truth(cell.fields, classes=10, masks=True), coco_found(cell.fields, masks=True)
         if name != "clean":
             cells[cell.spec.kind].append(coco_scores(truth, found)["AP"])
     assert summary["mpc"].value == pytest.approx(100 * mean_performance(cells))
-    assert [score.name for score in summary] == [score.name for score in measured.summary()]
+    assert [score.name for score in summary] == [score.name for score in measured.summary(resamples=0)]
 
 
-def test_ap_belongs_to_a_set_and_has_no_interval(measured):
-    assert all(math.isnan(score.low) and math.isnan(score.high) for score in measured.summary())
-    assert not any(math.isnan(score.value) for score in measured.summary())
+def test_intervals_of_ap_mpc_and_rpc_are_those_of_images_drawn_and_scored_by_hand(blurred):
+    resamples, cells = 4, blurred.cells
+    draws = drawn_images(len(cells["clean"]), resamples=resamples, seed=0)
+    ap = {name: np.array([scored(cell, draw) for draw in draws]) for name, cell in cells.items()}
+    corrupted = np.mean([values for name, values in ap.items() if name != "clean"], axis=0)
+    expected = {"clean": 100 * ap["clean"], "mpc": 100 * corrupted, "rpc": 100 * corrupted / ap["clean"]}
+    summary = blurred.summary(resamples=resamples)
+    for name, values in expected.items():
+        low, high = np.quantile(values, [0.025, 0.975])
+        assert (summary[name].low, summary[name].high) == pytest.approx((low, high), abs=1e-9)
+    assert math.isnan(summary["ap50"].low)  # AP alone is drawn
+    assert summary.drawn == "intervals of AP from 4 draws of the images, each scored anew"
+
+
+def test_a_detector_against_itself_differs_by_nothing_in_every_draw(blurred, measured):
+    alone = holdfast.compare(blurred, blurred, resamples=12).differences["mpc"].interval
+    assert (alone.value, alone.low, alone.high) == (0, 0, 0)
+    other = holdfast.compare(blurred, measured, resamples=12).differences["mpc"]
+    assert other.interval.high < 0
+    assert other.verdict == "worse"
+
+
+def test_many_images_times_cells_have_no_interval_unless_one_asks_for_it():
+    assert 60 < TASK.most_draws(24, 76) < 200
+    assert TASK.most_draws(5000, 1) == 200
+    assert TASK.most_draws(5000, 76) == 0
 
 
 def test_sizes_that_do_not_occur_have_no_score(measured):
-    assert "aps" in measured.summary()
-    assert "apl" not in measured.summary()
+    assert "aps" in measured.summary(resamples=0)
+    assert "apl" not in measured.summary(resamples=0)
 
 
 def test_records_hold_boxes_masks_and_ground_truth_of_every_image(measured):
@@ -99,7 +139,7 @@ def test_a_plain_torchvision_mask_rcnn_goes_through_the_whole_evaluation(tmp_pat
     model = plain_mask_rcnn()
     data = coco_folder(tmp_path, images=2)
     records = holdfast.evaluate(model, data, "clean,coco-c-fan", out=tmp_path / "run", **QUICK)
-    summary = records.summary()
+    summary = records.summary(resamples=0)
     assert len(records.cells) == 1 + 16 * 5
     assert {"clean", "mpc_fan", "mask_clean", "mask_mpc_fan"} <= set(summary.scores)
     assert "mpc" not in summary
@@ -136,7 +176,7 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, measured):
     records = holdfast.evaluate(model, source, "clean,coco-c", out=tmp_path, **QUICK)
     assert all(path.read_bytes() == content for path, content in units.items())
     assert 1000 - LEFT[0] == 1 + 3 * (76 - len(units))  # one grey image, and what was not there yet
-    assert records.summary()["mpc"].value == measured.summary()["mpc"].value
+    assert records.summary()["mpc"].value == measured.summary(resamples=0)["mpc"].value
 
 
 # ---------------------------------------------------------------------- scores

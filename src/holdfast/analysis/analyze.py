@@ -25,7 +25,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.machine import choose_device
-from holdfast.evaluation.protocol import check_side, choose_preset, model_input, preprocessing
+from holdfast.evaluation.protocol import check_side, choose_preset, largest_size, model_input, preprocessing
 from holdfast.model_names import model_spec
 from holdfast.models.cost import count_model
 from holdfast.models.fingerprint import model_fingerprint
@@ -35,6 +35,7 @@ from holdfast.own_code import plugins_told
 from holdfast.progress_line import ProgressLine
 from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint
 from holdfast.records.fingerprints import versions as library_versions
+from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import task_of
 
 logger = logging.getLogger(__name__)
@@ -91,7 +92,8 @@ def analyze(
         out: the folder that gets ``analysis/``; the run's own for ``run:DIR``, else nothing is kept.
         label: the model's name in figures; the run's folder or the model's name unless given.
         limit: look at so many images only, every class in its share; None for all.
-        size: the model's image size; from its configuration unless given. Grouping at 448 px: ``size=448``.
+        size: the model's image size; from its configuration unless given, of label maps the images' own. Grouping at
+            448 px: ``size=448``; a segmenter's encoder at 1024×2048: ``size=(1024, 2048)``.
         preset: the corruptions' protocol, see `holdfast.evaluate`; ``any`` if a size is given.
         corruptor: a corruption model's file for ``patches``; an AFAT run has its own.
         seed: of corruptions, masks and noise.
@@ -112,16 +114,19 @@ def analyze(
         check_side(size)
     if size is not None and not isinstance(model, nn.Module):
         _set_size(loaded.model, size)
-    wanted = model_input(loaded.model, size=size)
+    dense = task_of(source).name != CLASSIFICATION
+    wanted = model_input(loaded.model, size=largest_size(source) if dense and size is None else size)
     steps = preprocessing(
-        preset or ("any" if size else choose_preset(source, wanted)), wanted, prepared=getattr(source, "prepared", None)
+        preset or ("any" if size or dense else choose_preset(source, wanted)),
+        wanted,
+        prepared=getattr(source, "prepared", None),
     )
     where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
     with undisturbed(loaded.model) as quiet, torch.no_grad():
         judge = Judge(quiet, steps=steps, device=where, amp="no")
-        width = judge.probe[judge.views[0]].shape[-1]
-        answers = width == len(source.classes)
-        patches_by = find_corruptor(Path(corruptor) if corruptor is not None else None, loaded.folder)
+        answers = _answers(judge, source)
+        file = Path(corruptor) if corruptor is not None else None
+        patches_by = find_corruptor(file, loaded.folder) if answers or file is not None else None
         subject = Subject(judge.pixels, source, steps, seed, batch_size, answers, patches_by)
         header = {
             "label": label or _label(loaded),
@@ -133,6 +138,15 @@ def analyze(
         folder = _folder(Path(out).expanduser() if out is not None else loaded.folder, opened.label, header)
         with atomic.leaving_nothing(folder, unless=lambda: False) if folder is not None else nullcontext():
             return _run_all(names, subject, settings, header=header, folder=folder, fresh=fresh, show=show)
+
+
+def _answers(judge: Judge, source: Source) -> bool:
+    """Whether the model's classes are those of the data: never a segmenter's, which has no class for an image."""
+    logits = judge.probe[judge.views[0]]
+    if not isinstance(logits, torch.Tensor):
+        raise HoldfastError("holdfast analyze looks at classifiers and at the encoders of segmenters, not at detectors")
+    one_class = logits.ndim == 2 and task_of(source).name == CLASSIFICATION
+    return one_class and logits.shape[-1] == len(source.classes)
 
 
 def parse_analyses(analyses: str | Sequence[str]) -> tuple[str, ...]:

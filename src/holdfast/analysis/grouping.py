@@ -34,6 +34,7 @@ def _tellable(name: str, value: Any) -> None:
         raise HoldfastError(f"{name} must lie between 2 and 8, which can be told apart, got {value}")
 
 
+MOST_TOKENS = 2048  # of one grouping: the affinity and its eigenvectors grow with the square
 CLUSTERS = Setting("clusters", 4, "groups of tokens, 2 to 8", int, _tellable)
 
 
@@ -59,6 +60,19 @@ def group_tokens(tokens: "Tensor", *, clusters: int) -> np.ndarray:
         return by_size(method.fit_predict(matrix))
 
 
+def sampled(grid: tuple[int, int]) -> tuple[int, np.ndarray]:
+    """Every so-many-th row and column of a grid, so that at most `MOST_TOKENS` are left: the step, and their places.
+
+    Ours: FAN groups 28×28 tokens; a street scene of 1024×2048 pixels has 8,192, of which every second row and column
+    is taken.
+    """
+    places = np.arange(grid[0] * grid[1]).reshape(grid)
+    step = 1
+    while places[step // 2 :: step, step // 2 :: step].size > MOST_TOKENS:
+        step += 1
+    return step, places[step // 2 :: step, step // 2 :: step]
+
+
 def by_size(labels: np.ndarray) -> np.ndarray:
     """The same groups, renumbered: 0 is the largest; of equal ones, the first to appear."""
     names, first, counts = np.unique(labels, return_index=True, return_counts=True)
@@ -71,7 +85,8 @@ def by_size(labels: np.ndarray) -> np.ndarray:
 def run(subject: "Subject", settings: Settings, tick: Tick) -> Found:
     """Arrays: ``images/clean``, ``images/corrupted``; ``groups/clean/<module>`` … (images, rows, columns).
 
-    Modules whose output is no grid of enough tokens are left out.
+    Modules whose output is no grid of enough tokens are left out. Of more than `MOST_TOKENS` tokens every so-many-th
+    row and column is grouped, and the header's ``every`` says so.
     """
     from holdfast.analysis.features import outputs_of
     from holdfast.analysis.subject import as_bytes
@@ -81,6 +96,7 @@ def run(subject: "Subject", settings: Settings, tick: Tick) -> Found:
     names = [name for name, (rows, columns) in places.items() if rows * columns > settings.clusters]
     if not names:
         raise HoldfastError(f"grouping needs modules with more than {settings.clusters} tokens, found none")
+    chosen = [sampled(places[name]) for name in names]
     states: dict[str, Any] = {"clean": subject.clean, "corrupted": lambda b: subject.corrupted(b, settings.cells[0])}
     parts: Parts = {}
     for batch in subject.batches(subject.some(settings.pictures)):
@@ -90,11 +106,13 @@ def run(subject: "Subject", settings: Settings, tick: Tick) -> Found:
             with outputs_of(subject.inner, names) as seen:
                 subject.model(pixels)
             for number, name in enumerate(names):
-                tokens = layouts[name].tokens(seen[name])
-                groups = [group_tokens(each, clusters=settings.clusters).reshape(places[name]) for each in tokens]
+                kept = chosen[number][1]
+                tokens = layouts[name].tokens(seen[name])[:, kept.ravel()]
+                groups = [group_tokens(each, clusters=settings.clusters).reshape(kept.shape) for each in tokens]
                 add(parts, f"groups/{state}/{number}", np.stack(groups).astype(np.uint8))
         tick(len(batch.ids))
-    return {"modules": names, "clusters": settings.clusters, "cell": settings.cells[0]}, joined(parts)
+    every = [step for step, _ in chosen]
+    return {"modules": names, "clusters": settings.clusters, "cell": settings.cells[0], "every": every}, joined(parts)
 
 
 # ---------------------------------------------------------------------------------------------- figures
@@ -122,8 +140,15 @@ def groups_figure(result: Result, *, image: int = 0, blocks: Sequence[int] | Non
             _groups_over(axes[row, column], photographs[row], groups, colours)
         axes[0, column].set_title(names[block] if asked_for else layer_name(block), fontsize=7)
         axes[1, column].set_xlabel(f"agree {100 * np.mean(same_names(corrupted, clean) == clean):.0f} %", fontsize=8)
-    note(figure, "colours are groups; agree: tokens that keep their clean group")
+    step = max(result.header.get("every") or [1])
+    some = f"; every {ordinal(step)} row and column of tokens" if step > 1 else ""
+    note(figure, f"colours are groups; agree: tokens that keep their clean group{some}")
     return figure
+
+
+def ordinal(number: int) -> str:
+    """2nd, 3rd, 4th …"""
+    return str(number) + {2: "nd", 3: "rd"}.get(number, "th")
 
 
 def same_names(groups: np.ndarray, reference: np.ndarray) -> np.ndarray:

@@ -33,12 +33,12 @@ def run(subject: "Subject", settings: Settings, tick: Tick) -> Found:
     from holdfast.analysis.subject import NotApplicable, as_bytes
     from holdfast.attacks.occlusion import cover_of, cover_patches
 
-    if subject.corruptor is None:
-        raise NotApplicable("there is no corruption model: only AFAT runs have one; give another with --corruptor FILE")
     if not subject.answers:
         raise NotApplicable(
             "the model's classes are not those of the data, so there is no confidence in the true class"
         )
+    if subject.corruptor is None:
+        raise NotApplicable("there is no corruption model: only AFAT runs have one; give another with --corruptor FILE")
     parts: Parts = {}
     names = []
     corruptor = subject.corruptor.to(subject.device).eval()

@@ -24,6 +24,7 @@ from holdfast.evaluation.cells import limited
 from holdfast.evaluation.protocol import Preprocessing, at_model_size, protocol_image
 from holdfast.models.corruptor import Corruptor, load_corruptor
 from holdfast.models.tora import ToraViT
+from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import task_of
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,9 @@ class Batch:
     images: list[np.ndarray]
 
     def right(self, logits: Tensor) -> np.ndarray:
-        """Whether each answer is right."""
+        """Whether each answer is right; of label maps never, since an image has no single class."""
+        if logits.ndim != 2:
+            return np.zeros(len(self.ids), dtype=bool)
         return (logits.argmax(dim=1) == self.targets).cpu().numpy()
 
 
@@ -137,7 +140,7 @@ class Subject:
             numbers = range(start, min(start + step, len(images)))
             read = [(number, image) for number in numbers if (image := self._image(images, number)) is not None]
             if read:
-                targets = torch.as_tensor([int(images.targets[number]) for number, _ in read], device=self.device)
+                targets = torch.as_tensor(_classes(images, [number for number, _ in read]), device=self.device)
                 yield Batch([images.id(number) for number, _ in read], targets, [image for _, image in read])
 
     def _image(self, images: Source, number: int) -> np.ndarray | None:
@@ -180,6 +183,12 @@ class Subject:
         with self.watched() as seen:
             logits = self.model(pixels)
         return logits, seen.attention
+
+
+def _classes(images: Source, numbers: list[int]) -> list[int]:
+    """The class of every image; −1 where images have none, but label maps or objects."""
+    known = task_of(images).name == CLASSIFICATION
+    return [int(images.targets[number]) if known else -1 for number in numbers]
 
 
 def parse_cell(cell: str) -> tuple[str, int]:

@@ -121,7 +121,8 @@ def _asked(arguments: Namespace) -> tuple[list[str], str]:
 
 def _train(recipes: dict[str, str], console: Console) -> None:
     """The demo's small models, as far as they are not trained yet."""
-    from holdfast.cli.demo import Effort, train_one
+    from holdfast.cli.demo import train_one
+    from holdfast.cli.demos import Effort
     from holdfast.evaluation.evaluate import evaluate
 
     effort = Effort("digits:train[0:512]", "digits:val[0:60]", epochs=3)

@@ -34,7 +34,7 @@ COMMANDS = {
     "runs": "list the runs in a folder: how far they are, what they scored",
     "convert": "turn a published checkpoint into a folder that timm loads",
     "corrupt": "write corrupted copies of a folder of images",
-    "demo": "train, measure, analyse and compare three models on embedded images, and write the report",
+    "demo": "train, measure, analyse and compare three models of a task on embedded images, and write the report",
     "completion": "print a script with which the shell completes commands and options",
 }
 

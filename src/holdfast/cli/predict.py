@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--format", default="table", help="table, json or csv")
     parser.add_argument("--out", type=Path, help="the file to write (default: printed)")
     parser.add_argument("--exif", default="apply", help="apply or ignore the rotations that EXIF data ask for")
+    parser.add_argument(
+        "--overlays",
+        type=Path,
+        metavar="DIR",
+        help="also draw every answer over its image: label maps of segmenters, boxes and masks of detectors",
+    )
+    parser.add_argument(
+        "--film", type=Path, metavar="FILE.webp", help="and show all images beside their overlays as a moving picture"
+    )
+    parser.add_argument("--fps", type=float, default=8.0, help="frames per second of the film")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
 
 
@@ -37,13 +48,18 @@ def run(arguments: Namespace) -> None:
     from holdfast.evaluation.predict import predict
 
     protocol = Protocol(exif=arguments.exif)
-    found = predict(arguments.model, arguments.images, top=arguments.top, device=arguments.device, protocol=protocol)
+    drawn = {"overlays": arguments.overlays, "film": arguments.film, "fps": arguments.fps}
+    options = {"top": arguments.top, "device": arguments.device, "protocol": protocol}
+    found = predict(arguments.model, arguments.images, **options, **drawn)
     text = {"table": _table, "json": _json, "csv": _csv}[arguments.format](found)
     if arguments.out is None:
         print(text.rstrip("\n"))
     else:
         atomic.write_text(arguments.out, text)
         print(f"written: {arguments.out}")
+    for path in (arguments.overlays, arguments.film):
+        if path is not None:
+            print(f"written: {path}", file=sys.stderr)
 
 
 def _rows(found: "list[Prediction]") -> list[dict[str, object]]:

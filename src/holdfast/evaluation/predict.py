@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from PIL import Image
 from torch import nn
+from torchvision.models.detection.generalized_rcnn import GeneralizedRCNN
 
 from holdfast.corruptions.folders import find_images
 from holdfast.decoding import UnreadableFile, decode
@@ -15,11 +16,14 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.options import Protocol
+from holdfast.evaluation.overlays import check_film, film_frame, overlay_paths, write_film, write_overlay
 from holdfast.evaluation.protocol import model_input
 from holdfast.models.specs import LoadedModel, load_model
 from holdfast.models.wrappers import without_wrappers
 from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import Task, task_named
+
+DETECTION = "detection"
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,9 @@ def predict(
     top: int = 5,
     device: str = "auto",
     protocol: Protocol | None = None,
+    overlays: str | Path | None = None,
+    film: str | Path | None = None,
+    fps: float = 8.0,
 ) -> list[Prediction]:
     """What a model answers to some image files, or to all in a folder.
 
@@ -67,32 +74,59 @@ def predict(
         top: how many answers to list.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``.
         protocol: size, normalisation, preset, as in ``holdfast.evaluate``.
+        overlays: a folder for every image with the answer drawn over it, as PNG: label maps of segmenters, boxes and
+            masks of detectors.
+        film: a WebP file that shows all images, beside their overlays, one after the other in the order of their names.
+        fps: its frames per second.
     """
     if top < 1:
         raise HoldfastError(f"top must be at least 1, got {top}")
     protocol = protocol or Protocol(exif="apply")
-    paths = _files([images] if isinstance(images, str | Path) else images)
+    given = [images] if isinstance(images, str | Path) else list(images)
+    paths = _files(given)
+    targets = overlay_paths(paths, given, Path(overlays).expanduser()) if overlays is not None else None
+    moving = Path(film).expanduser() if film is not None else None
+    if moving is not None:
+        check_film(moving, fps=fps)
     loaded = load_model(model)
-    task = _task(loaded)
+    task = _task(loaded, drawn=targets is not None or moving is not None)
     wanted = model_input(loaded.model, size=protocol.size, mean=protocol.mean, std=protocol.std)
     pictures = _Pictures(paths, loaded.classes or (), protocol.exif)
     steps = task.steps(pictures, wanted, preset=protocol.preset, stored_jpeg=False)
     where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
     judge = Judge(loaded.model.eval(), steps=steps, device=where, amp="no")
     answer: Any = getattr(task, "answer")  # noqa: B009 - a seam that not every task has; _task has looked
-    found = []
+    found, frames = [], []
     for index, path in enumerate(paths):
-        pixels = steps.after(steps.before(pictures.image(index)), corrupted=False)
+        picture = pictures.image(index).convert("RGB")
+        pixels = steps.after(steps.before(picture), corrupted=False)
         answers = judge.look(torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None])
         output = next(iter(answers.values()))[0]
         found.append(Prediction(str(path), tuple(answer(output, classes=loaded.classes, top=top))))
+        if targets is None and moving is None:
+            continue
+        overlay = task.overlay(picture, output, classes=loaded.classes)  # type: ignore[attr-defined]  # _task has looked
+        if targets is not None:
+            write_overlay(targets[index], overlay)
+        if moving is not None:
+            frames.append(film_frame(picture, overlay))
+    if moving is not None:
+        write_film(moving, frames, fps=fps)
     return found
 
 
-def _task(loaded: LoadedModel) -> Task:
-    task = task_named(str(getattr(without_wrappers(loaded.model), "task", CLASSIFICATION)))
+def _task(loaded: LoadedModel, *, drawn: bool) -> Task:
+    """What the model says it does; torchvision's detectors do not say it."""
+    model: Any = without_wrappers(loaded.model)
+    told = getattr(model, "pretrained_cfg", None)  # of exported files
+    known = told.get("task", CLASSIFICATION) if isinstance(told, dict) else CLASSIFICATION
+    task = task_named(str(getattr(model, "task", DETECTION if isinstance(model, GeneralizedRCNN) else known)))
     if not callable(getattr(task, "answer", None)):
-        raise HoldfastError(f"predict cannot show the answers of {task.name} models; it shows those of classifiers")
+        raise HoldfastError(
+            f"predict cannot show the answers of {task.name} models, whose task has no way to tell them"
+        )
+    if drawn and not callable(getattr(task, "overlay", None)):
+        raise HoldfastError(f"overlays and film are of segmenters and detectors, got a model of {task.name}")
     return task
 
 

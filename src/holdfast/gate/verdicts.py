@@ -10,15 +10,15 @@ from functools import partial
 from math import isnan
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.errors import HoldfastError, nearest
 from holdfast.gate.matching import Pair, matched
 from holdfast.gate.rules import Rule, Rules
-from holdfast.gate.sides import Columns, Side
+from holdfast.gate.sides import Side
 from holdfast.metrics.formulas import Formula, Means
 from holdfast.metrics.groups import block_drawing
 from holdfast.metrics.intervals import Interval, interval_of
+from holdfast.metrics.set_draws import drawn_values
 from holdfast.metrics.summary import RESAMPLES, means_and_draws, some
 from holdfast.tasks import task_named
 
@@ -160,7 +160,7 @@ def _unknown(rule: Rule, pairs: Sequence[Pair]) -> str:
 def _judged(rule: Rule, formula: Formula, pair: Pair, means: Means, drawn: Means | None, rules: Rules) -> Judged:
     assert drawn is not None
     new, old = (float(formula.compute(_side(means, side))) for side in (0, 1))
-    draws = [_draws(formula, _side(drawn, side), pair.draws[side]) for side in (0, 1)]
+    draws = [drawn_values(formula, _side(drawn, side), pair.draws[side]) for side in (0, 1)]
     answer = partial(Judged, rule, pair.old.data, len(pair.ids), formula.label, formula.unit)
     if not rule.compares:
         assert rule.number is not None
@@ -170,18 +170,6 @@ def _judged(rule: Rule, formula: Formula, pair: Pair, means: Means, drawn: Means
     gain = interval if formula.better == "high" else Interval(-interval.value, -interval.high, -interval.low, 0.95)
     verdict, reason = _verdict(gain, rule, _margin(rule, formula, rules), images=len(pair.ids), enough=rules.images)
     return answer(old, new, interval, verdict, _lets_through(verdict, rule, rules), reason)
-
-
-def _draws(formula: Formula, drawn: Means, of_sets: Columns) -> NDArray[np.float64]:
-    """The score of drawn images; of a score that is no function of means, draw by draw from what its side keeps."""
-    found = np.asarray(formula.compute(drawn), dtype=np.float64)
-    if not of_sets or not np.isnan(found).all():
-        return found
-    rows = zip(*of_sets.values(), strict=True)
-    try:
-        return np.array([float(formula.compute(dict(zip(of_sets, row, strict=True)))) for row in rows])
-    except KeyError:  # AP alone is drawn, not its relatives
-        return found
 
 
 def _margin(rule: Rule, formula: Formula, rules: Rules) -> float:

@@ -9,6 +9,8 @@ from holdfast.errors import HoldfastError
 from holdfast.metrics.accuracy import checked_logits, checked_targets
 from holdfast.metrics.corruption import Values, plain
 
+PIXEL_BINS = 10
+
 
 def log_probabilities(logits: ArrayLike) -> NDArray[np.floating]:
     """Log-softmax over the last axis, safe for large logits."""
@@ -44,6 +46,25 @@ def calibration_gaps(confidences: ArrayLike, correct: ArrayLike, *, bins: int = 
     gaps = np.zeros((len(sure), bins))
     gaps[np.arange(len(sure)), column] = sure - right
     return gaps
+
+
+def pixel_calibration(confidences: NDArray[np.floating], correct: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Of the pixels of one image by confidence, (3, bins): how many, the sum of their confidences, how many are right.
+
+    Ten equally wide bins with their lower edge in them. Adds up over images; :func:`pixel_error` is a function of sums.
+    """
+    bins = np.minimum((confidences * PIXEL_BINS).astype(np.int64), PIXEL_BINS - 1)
+    weights = (None, np.asarray(confidences, np.float64), correct.astype(np.float64))
+    return np.stack([np.bincount(bins, each, minlength=PIXEL_BINS).astype(np.float64) for each in weights])
+
+
+def pixel_error(sums: ArrayLike) -> NDArray[np.float64]:
+    """The expected calibration error of pixels, 0 to 1: of sums or means of :func:`pixel_calibration`, (…, 3, bins)."""
+    array = np.asarray(sums, dtype=np.float64)
+    count, sure, right = array[..., 0, :], array[..., 1, :], array[..., 2, :]
+    total = count.sum(axis=-1)
+    gaps = np.abs(sure - right).sum(axis=-1)
+    return np.divide(gaps, total, out=np.full(np.shape(total), np.nan), where=total > 0)
 
 
 def gap_of_means(means: ArrayLike | Sequence[Values]) -> Values:

@@ -12,6 +12,7 @@ from holdfast.metrics.formulas import Formula, Means
 from holdfast.metrics.groups import block_drawing
 from holdfast.metrics.html import table
 from holdfast.metrics.intervals import Interval, Spread, interval_of, over_seeds
+from holdfast.metrics.set_draws import Columns, drawn_values, draws_wanted, set_draws
 from holdfast.metrics.summary import (
     RESAMPLES,
     formulas_of,
@@ -87,7 +88,7 @@ def compare(
     second: Records | Sequence[Records],
     *,
     baseline: Records | None = None,
-    resamples: int = RESAMPLES,
+    resamples: int | None = None,
     seed: int = 0,
 ) -> Comparison:
     """Every score that both have, first minus second, with a 95 % interval from drawing the same images for both.
@@ -96,6 +97,7 @@ def compare(
     for both models cancels out, so this finds differences that two separate intervals hide.
 
     Of lists, as ``load_records`` returns them, the record sets of the same data are compared with each other.
+    ``resamples`` as in :func:`holdfast.metrics.summary.summarise`.
     """
     if not isinstance(first, Records) or not isinstance(second, Records):
         options = {"baseline": baseline, "resamples": resamples, "seed": seed}
@@ -112,9 +114,11 @@ def compare(
     sides = [image_columns(group, ids) for group in (one, other)]
     common = [name for name in sides[0] if name in sides[1]]
     columns = {f"{number}:{name}": side[name] for number, side in enumerate(sides) for name in common}
+    resamples = draws_wanted(resamples, task=first.task, images=len(ids), cells=len(cells), usual=RESAMPLES)
+    of_sets = [set_draws(group, ids, task=first.task, resamples=resamples, seed=seed) for group in (one, other)]
     means, drawn = means_and_draws(columns, resamples=resamples, seed=seed, draw=block_drawing(ids))
     formulas = formulas_of(first, one, common, reference=reference_for(first, baseline))
-    differences = {formula.name: _difference(formula, means, drawn) for formula in formulas}
+    differences = {formula.name: _difference(formula, means, drawn, of_sets) for formula in formulas}
     return Comparison(*_names_apart(first, second), len(ids), differences)
 
 
@@ -172,13 +176,14 @@ def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> Sp
     return Spreads(spreads, runs[0].header)
 
 
-def _difference(formula: Formula, means: Means, drawn: Means | None) -> Difference:
+def _difference(formula: Formula, means: Means, drawn: Means | None, of_sets: Sequence[Columns]) -> Difference:
     first, second = (float(formula.compute(_side(means, side))) for side in (0, 1))
     value = first - second
     if drawn is None:
         interval = Interval(value, float("nan"), float("nan"), 0.95)
     else:
-        interval = interval_of(value, formula.compute(_side(drawn, 0)) - formula.compute(_side(drawn, 1)))
+        draws = [drawn_values(formula, _side(drawn, side), of_sets[side]) for side in (0, 1)]
+        interval = interval_of(value, draws[0] - draws[1])
     about = {"family": formula.family, "table": formula.table, "kind": formula.kind}
     return Difference(formula.name, formula.label, formula.unit, formula.better, first, second, interval, **about)
 

@@ -1,7 +1,8 @@
 """The scores of a detector as formulas: AP on clean images, mPC and rPC of both published choices of kinds.
 
-AP belongs to a whole set and cannot be computed from means over images, so these scores have no bootstrap interval:
-what a formula gets is the cell's AP in every row, and for resampled means it has no answer.
+AP belongs to a whole set and cannot be computed from means over images: what a formula gets is the cell's AP in every
+row, and for resampled means it has no answer. Intervals come from sets that are drawn and scored anew, one number per
+draw (:mod:`holdfast.metrics.set_draws`).
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -18,6 +18,7 @@ from holdfast.metrics.average_precision import Overlap
 from holdfast.records.detections import coco_found, coco_truth, has_masks
 
 ALL_SIZES, DETECTIONS = [0.0, 1e10], 100
+TOGETHER = 500_000  # categories × images of the draws that are accumulated in one call
 Tell = Callable[[int], None]  # so many draws are done
 
 
@@ -40,13 +41,17 @@ def drawn_precision(
     matched, categories, params = _matched(fields, overlap)
     images = len(fields["size"])
     rows = [matched[place * images : (place + 1) * images] for place in range(categories)]
-    values = np.empty(len(draws))
-    for number, chosen in enumerate(draws.tolist()):
-        params.imgIds = list(range(len(chosen)))
-        values[number] = _precision(_C.COCOevalAccumulate(params, [row[i] for row in rows for i in chosen]))
+    step = max(1, TOGETHER // max(1, categories * draws.shape[1]))
+    values: list[float] = []
+    for start in range(0, len(draws), step):
+        some = draws[start : start + step].tolist()
+        # to the library every draw is a set of categories of its own: one call, whose threads start once
+        params.imgIds, params.catIds = list(range(draws.shape[1])), list(range(len(some) * categories))
+        found = _C.COCOevalAccumulate(params, [row[i] for chosen in some for row in rows for i in chosen])
+        values += _precisions(found, draws=len(some))
         if tell is not None:
-            tell(number + 1)
-    return values
+            tell(len(values))
+    return np.array(values)
 
 
 def cell_draws(fields: Mapping[str, Any], draws: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
@@ -77,11 +82,11 @@ def _matched(fields: Mapping[str, Any], overlap: Overlap) -> tuple[list[Any], in
     return evaluation._evalImgs_cpp, len(evaluation.params.catIds), copy.deepcopy(evaluation._paramsEval)
 
 
-def _precision(accumulated: Mapping[str, Any]) -> float:
-    """The mean over thresholds, recalls and the categories that have objects."""
-    precision = np.asarray(accumulated["precision"])
-    known = precision[precision > -1]
-    return float(known.mean()) if known.size else float("nan")
+def _precisions(accumulated: Mapping[str, Any], *, draws: int) -> list[float]:
+    """Of every draw the mean over thresholds, recalls and the categories that have objects."""
+    precision = np.asarray(accumulated["precision"]).reshape(accumulated["counts"])  # thresholds recalls categories …
+    parts = np.split(precision, draws, axis=2)
+    return [float(part[part > -1].mean()) if (part > -1).any() else float("nan") for part in parts]
 
 
 def mean_draws(cells: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.metrics.calibration import PIXEL_BINS, pixel_error
 from holdfast.metrics.corruption import Values, mean_of, plain, retention
 from holdfast.metrics.formulas import (
     Compute,
@@ -38,7 +39,7 @@ from holdfast.records.records import CellRecord
 
 CONDITIONS = ("fog", "night", "rain", "snow")  # ACDC
 PARTS = ("true", "predicted", "both")
-ALL, BOUNDARY = "", "boundary"
+ALL, BOUNDARY, SURE = "", "boundary", "sure:"
 ROUNDED = "each cell rounded to 0.01 before severities are averaged, as the released testers do"
 
 
@@ -52,6 +53,12 @@ def count_columns(cell: CellRecord) -> dict[str, np.ndarray]:
     columns = _columns(cell.counts)
     if cell.spec.family != "clean":
         return columns
+    if "calibration" in cell.fields:  # not in records of earlier versions
+        columns |= {
+            f"{SURE}{part}:{bin}": cell.calibration[:, part, bin].astype(np.float64)
+            for part in range(3)
+            for bin in range(PIXEL_BINS)
+        }
     bands = {band_name(number): cell.bands[:, number] for number in range(cell.bands.shape[1])}
     for region, counts in {**bands, BOUNDARY: cell.boundary, **_by_group(cell)}.items():
         columns |= _columns(counts, region=region)
@@ -102,6 +109,7 @@ def segmentation_formulas(
     return [
         *clean_score(cells, measure),
         *(_clean_details(clean, names) if clean else []),
+        *(_calibration(clean) if clean and column(clean, f"{SURE}0:0") in columns else []),
         *corruption_formulas(cells, measure, clean=clean),
         *condition_scores(cells, measure),
         *(_group_scores(clean, columns, classes=classes) if clean else []),
@@ -130,6 +138,15 @@ def _clean_details(clean: str, names: Sequence[str]) -> list[Formula]:
             Formula(f"band/{name}", f"mIoU {name}", "%", "high", text, percent(mean_iou, name), table="band", kind=name)
         )
     return scores
+
+
+def _calibration(clean: str) -> list[Formula]:
+    def compute(means: Means) -> Values:
+        sums = [[means[column(clean, f"{SURE}{part}:{bin}")] for bin in range(PIXEL_BINS)] for part in range(3)]
+        return plain(100 * pixel_error(np.moveaxis(np.array(sums), (0, 1), (-2, -1))))
+
+    text = f"expected calibration error of the labelled pixels, {PIXEL_BINS} bins of confidence, clean images"
+    return [Formula("ece", "ECE (pixels)", "%", "low", text, compute)]
 
 
 def _class_scores(clean: str, names: Sequence[str]) -> list[Formula]:

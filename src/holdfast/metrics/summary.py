@@ -15,6 +15,7 @@ from holdfast.metrics.groups import block_drawing, drawing_words
 from holdfast.metrics.html import table
 from holdfast.metrics.intervals import Draw, interval_of, resampled_means
 from holdfast.metrics.own import own_columns, own_formulas
+from holdfast.metrics.set_draws import Columns, drawn_values, drawn_words, draws_wanted, set_draws
 from holdfast.published import published
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord, Records
@@ -130,7 +131,7 @@ def summarise(
     *,
     baseline: Records | None = None,
     clean: Records | None = None,
-    resamples: int = RESAMPLES,
+    resamples: int | None = None,
     seed: int = 0,
 ) -> Summary:
     """Every score that the cells of these records allow, over the images that all of them share.
@@ -140,15 +141,18 @@ def summarise(
         baseline: the model to divide by (CE, mFR, mT5D). Without one it is AlexNet where its published errors apply:
             the 1000 classes of ImageNet at 224 px. Elsewhere there is no mCE.
         clean: records with the ``clean`` cell, where ``records`` are of a stored set that has none.
-        resamples: of the bootstrap; 0 leaves the intervals out.
+        resamples: of the bootstrap; 0 leaves the intervals out. None draws 2000 times; AP, which must be scored anew
+            for every draw, up to 200 times, and not at all where that would take minutes.
         seed: of the bootstrap.
     """
     cells = with_clean(records, clean)
     ids = shared_ids(cells)
+    resamples = draws_wanted(resamples, task=records.task, images=len(ids), cells=len(cells), usual=RESAMPLES)
     columns = image_columns(cells, ids)
+    of_sets = set_draws(cells, ids, task=records.task, resamples=resamples, seed=seed)
     means, drawn = means_and_draws(columns, resamples=resamples, seed=seed, draw=block_drawing(ids))
     formulas = formulas_of(records, cells, columns, reference=reference_for(records, baseline))
-    scores = [score_of(formula, means, drawn, cells) for formula in formulas]
+    scores = [score_of(formula, means, drawn, cells, of_sets=of_sets) for formula in formulas]
     return Summary(
         records.header,
         records.current,
@@ -156,8 +160,12 @@ def summarise(
         len(records.excluded),
         {score.name: score for score in scores},
         unfinished=tuple(records.incomplete),
-        drawn=drawing_words(ids, film=records.task == "segmentation") if drawn is not None else "",
+        drawn=_drawn_words(ids, of_sets, task=records.task) if drawn is not None else "",
     )
+
+
+def _drawn_words(ids: NDArray[np.str_], of_sets: Columns, *, task: str) -> str:
+    return drawn_words(of_sets) or drawing_words(ids, film=task == "segmentation")
 
 
 def formulas_of(
@@ -230,10 +238,17 @@ def means_and_draws(
     return means, dict(zip(columns, drawn.T, strict=True))
 
 
-def score_of(formula: Formula, means: Means, drawn: Means | None, cells: Mapping[str, CellRecord]) -> Score:
+def score_of(
+    formula: Formula,
+    means: Means,
+    drawn: Means | None,
+    cells: Mapping[str, CellRecord],
+    *,
+    of_sets: Columns | None = None,
+) -> Score:
     """A formula with its numbers."""
     value = float(formula.compute(means))
-    bounds = interval_of(value, formula.compute(drawn)) if drawn is not None else None
+    bounds = interval_of(value, drawn_values(formula, drawn, of_sets or {})) if drawn is not None else None
     return Score(
         name=formula.name,
         value=value,

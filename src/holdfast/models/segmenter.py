@@ -30,6 +30,8 @@ _DROPOUT = {"segformer": 0.1, "setr": 0.0}
 class Segmenter(nn.Module):
     """Images → logits of every pixel."""
 
+    task = "segmentation"
+
     def __init__(
         self,
         backbone: nn.Module,

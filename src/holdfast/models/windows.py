@@ -79,13 +79,25 @@ def predicted_map(logits: Tensor, size: tuple[int, ...], *, cell: str) -> np.nda
 
     Logits (classes, h, w) of another size are resampled first, bilinearly, as the released code does after a resize.
     """
+    return _at_size(logits, size, cell=cell).argmax(dim=0).to(torch.uint8).cpu().numpy()
+
+
+def predicted_map_and_confidence(logits: Tensor, size: tuple[int, ...], *, cell: str) -> tuple[np.ndarray, np.ndarray]:
+    """:func:`predicted_map`, and the probability of that class, float32 (H, W)."""
+    logits = _at_size(logits, size, cell=cell)
+    highest, classes = logits.float().max(dim=0)
+    sure = (highest - logits.float().logsumexp(dim=0)).exp()
+    return classes.to(torch.uint8).cpu().numpy(), sure.cpu().numpy()
+
+
+def _at_size(logits: Tensor, size: tuple[int, ...], *, cell: str) -> Tensor:
     if not torch.isfinite(logits).all():
         raise HoldfastError(
             f"the model must return numbers, got NaN or infinity in {cell}; nothing was recorded for it"
         )
     if logits.shape[-2:] != size:
         logits = interpolate(logits[None].float(), size=size, mode="bilinear", align_corners=False)[0]
-    return logits.argmax(dim=0).to(torch.uint8).cpu().numpy()
+    return logits
 
 
 def _windows(size: torch.Size, window: tuple[int, int], stride: int) -> Iterator[tuple[slice, slice]]:

@@ -24,8 +24,8 @@ from holdfast.records.cells import CellSpec
 from holdfast.records.detections import FIELDS, ROW, packed_masks
 from holdfast.records.records import CellRecord
 from holdfast.records.units import Field, field_name
-from holdfast.tasks.box_examples import BoxExamples
-from holdfast.tasks.examples import Examples
+from holdfast.tasks.box_examples import SCORE, BoxExamples, drawn
+from holdfast.tasks.examples import Examples, class_name
 from holdfast.tasks.task import Answers
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
@@ -36,6 +36,8 @@ if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records 
 
 DETECTION = "detection"
 MASK_THRESHOLD = 0.5
+MOST_DRAWS, FEWEST_DRAWS = 200, 20
+AFFORDED = 1_100_000  # draws × cells × (images + 200): about 70 CPU seconds for the boxes of one cell of COCO
 _KEYS = {"bbox": BOX, "segm": MASK}
 
 
@@ -91,11 +93,13 @@ class Detection:
     together = False
     fields: Mapping[str, Any] = FIELDS
     per_image = "F1 of the detections (score and IoU from ½), mean over the images, percent"  # in reports
+    cell_words = "box AP"
     headline = ("clean", "mpc", "rpc", "mpc_fan", "rpc_fan", "mask_clean", "mask_mpc", "mask_rpc")
     examples: Examples = BoxExamples()
 
     def __init__(self) -> None:
         self._scored: WeakKeyDictionary[CellRecord, Any] = WeakKeyDictionary()
+        self._drawn: WeakKeyDictionary[CellRecord, dict[bytes, dict[str, np.ndarray]]] = WeakKeyDictionary()
 
     # data
 
@@ -151,6 +155,33 @@ class Detection:
                 values = tuple(row[name] for row in rows)
                 arrays[field_name(view, name)] = np.stack(values) if name in ROW else values
         return arrays
+
+    def answer(
+        self, output: Mapping[str, "Tensor"], *, classes: Sequence[str] | None, top: int
+    ) -> list[dict[str, Any]]:
+        """The surest objects of one image, for ``holdfast predict``: class, score and box (x0 y0 x1 y1)."""
+        best = output["scores"].argsort(descending=True)[:top].tolist()
+        return [
+            {
+                "class": class_name(int(output["labels"][row]) - 1, classes or ()),
+                "score": float(output["scores"][row]),
+                "box": " ".join(f"{side:.1f}" for side in output["boxes"][row].tolist()),
+            }
+            for row in best
+        ]
+
+    def overlay(
+        self, picture: "Image.Image", output: Mapping[str, "Tensor"], *, classes: Sequence[str] | None
+    ) -> "Image.Image":
+        """Boxes, masks and names of what was found with a score of ½ or more, over the picture."""
+        sure = output["scores"] >= SCORE
+        boxes, labels = (output[name][sure].cpu().numpy() for name in ("boxes", "labels"))
+        masks = output["masks"][sure][:, 0].cpu().numpy() >= MASK_THRESHOLD if "masks" in output else np.zeros(0, bool)
+        names = [
+            f"{class_name(int(label) - 1, classes or ())}: {100 * score:.0f} %"
+            for label, score in zip(labels, output["scores"][sure].tolist(), strict=True)
+        ]
+        return drawn(picture, (picture.height, picture.width), boxes, labels - 1, masks, names=names)
 
     @property
     def goal(self) -> "Goal":
@@ -228,6 +259,34 @@ class Detection:
             "calibration": np.array([one.calibration for one in broken]),
         }
         return {name: np.stack([one[name] for one in found]) for name in found[0]}, figures
+
+    def most_draws(self, images: int, cells: int) -> int:
+        """How many draws intervals are made of unless somebody asks for a number: 0 where 20 would take minutes."""
+        count = AFFORDED // max(1, cells * (images + 200))
+        return min(MOST_DRAWS, count) if count >= FEWEST_DRAWS else 0
+
+    def drawn(self, cell: CellRecord, draws: np.ndarray) -> dict[str, np.ndarray]:
+        """AP of boxes and masks of every draw, as :meth:`columns` names them; kept, since pairs ask for them again."""
+        key = hashlib.blake2b(np.ascontiguousarray(draws).tobytes(), digest_size=16).digest()
+        held = self._drawn.setdefault(cell, {})
+        if key not in held:
+            found = cell_draws(cell.fields, draws)
+            held[key] = {name.replace("_ap", "_AP"): values[1:] for name, values in found.items()}
+        return held[key]
+
+    def cell_values(self, cells: Mapping[str, CellRecord]) -> list[float]:
+        """Box AP of every cell, 0 to 1; NaN where there is nothing to be found."""
+        columns = [self.columns(cell).get(f"{BOX}AP", np.full(1, np.nan)) for cell in cells.values()]
+        return [float(values[0]) if len(values) else float("nan") for values in columns]
+
+    def cell_draws(self, cells: Mapping[str, CellRecord]) -> np.ndarray:
+        """The same with those of drawn images behind it, (cells, 1 + draws)."""
+        images = len(next(iter(cells.values())))
+        values = np.array(self.cell_values(cells))[:, None]
+        draws = drawn_images(images, resamples=self.most_draws(images, len(cells)))
+        if not len(draws) or len({len(cell) for cell in cells.values()}) > 1:
+            return values
+        return np.concatenate([values, [self.drawn(cell, draws)[f"{BOX}AP"] for cell in cells.values()]], axis=1)
 
     def right(self, cell: CellRecord) -> np.ndarray:
         """F1 of every image at score and IoU ½; 1 where there is nothing and nothing was found."""

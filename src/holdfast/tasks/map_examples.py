@@ -1,4 +1,4 @@
-"""Examples of semantic segmentation: label maps over the picture, wrong pixels in hatching."""
+"""Examples of semantic segmentation: label maps over the picture; below an answer its errors alone."""
 
 import io
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from holdfast.tasks.examples import PALETTE, Kept, Shown, class_name
 
 IGNORED = 255
 OPACITY = 0.55
+WRONG = (255, 96, 48)
 
 
 class MapExamples:
@@ -41,7 +42,7 @@ class MapExamples:
     def truth(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> Shown:
         """The labels over the picture."""
         true = _unpacked(kept["truth"])
-        return Shown(_present(true, names), picture=_over(picture, true))
+        return Shown(_present(true, names), picture=over(picture, true))
 
     def answer(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> Shown:
         """The answer over the picture, and what is confused most."""
@@ -50,7 +51,7 @@ class MapExamples:
         wrong = labelled & (true != seen)
         right = 1 - wrong.sum() / max(int(labelled.sum()), 1)
         words = f"{100 * right:.0f} % of the pixels right{_confused(true[wrong], seen[wrong], names)}"
-        return Shown(words, float(right), _over(picture, seen, wrong=wrong))
+        return Shown(words, float(right), _stacked(over(picture, seen), errors_over(picture, wrong)))
 
 
 def _packed(numbers: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -64,15 +65,25 @@ def _unpacked(values: np.ndarray) -> np.ndarray:
     return np.array(Image.open(io.BytesIO(np.asarray(values).tobytes())).convert("L"))
 
 
-def _over(picture: Image.Image, numbers: np.ndarray, *, wrong: np.ndarray | None = None) -> Image.Image:
+def over(picture: Image.Image, numbers: np.ndarray) -> Image.Image:
+    """A label map in the classes' colours over the greyed picture; ignored pixels stay grey."""
     grey = np.array(picture.convert("L").convert("RGB"), dtype=np.float64)
     labelled = (numbers != IGNORED)[..., None]
     mixed = np.where(labelled, (1 - OPACITY) * grey + OPACITY * PALETTE[numbers % len(PALETTE)], grey)
-    if wrong is not None:
-        rows, columns = np.indices(numbers.shape)
-        stripes = wrong & ((rows + columns) % 6 < 2)
-        mixed[stripes] = (255, 255, 255)
     return Image.fromarray(mixed.round().astype(np.uint8))
+
+
+def errors_over(picture: Image.Image, wrong: np.ndarray) -> Image.Image:
+    """Wrong pixels in one loud colour over the darkened picture."""
+    grey = 0.45 * np.array(picture.convert("L").convert("RGB"), dtype=np.float64)
+    return Image.fromarray(np.where(wrong[..., None], WRONG, grey).round().astype(np.uint8))
+
+
+def _stacked(upper: Image.Image, lower: Image.Image, *, gap: int = 3) -> Image.Image:
+    both = Image.new("RGB", (upper.width, upper.height + gap + lower.height), "white")
+    both.paste(upper, (0, 0))
+    both.paste(lower, (0, upper.height + gap))
+    return both
 
 
 def _present(numbers: np.ndarray, names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.errors import HoldfastError
+from holdfast.metrics.calibration import pixel_calibration
 from holdfast.metrics.formulas import Formula, Reference
 from holdfast.metrics.groups import drawn_times, grouping_of, groups_of
 from holdfast.metrics.iou import (
@@ -22,17 +23,19 @@ from holdfast.metrics.segmentation_formulas import count_columns, segmentation_f
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
 from holdfast.records.units import Field, field_name
-from holdfast.tasks.examples import Examples
-from holdfast.tasks.map_examples import MapExamples
+from holdfast.tasks.examples import Examples, class_name
+from holdfast.tasks.map_examples import MapExamples, over
 from holdfast.tasks.task import Answers
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
+    from PIL import Image
     from torch import Tensor, nn
 
     from holdfast.attacks.goal import Goal
 
 SEGMENTATION = "segmentation"
 IGNORED = 255
+DRAWS = 500  # of a curve's band
 
 
 class Segmentation:
@@ -40,7 +43,13 @@ class Segmentation:
 
     name = SEGMENTATION
     together = False
-    fields: Mapping[str, Any] = {"counts": np.int32, "bands": np.int32, "boundary": np.int32}
+    fields: Mapping[str, Any] = {
+        "counts": np.int32,
+        "bands": np.int32,
+        "boundary": np.int32,
+        "calibration": np.float32,
+    }
+    cell_words = "mIoU"
     per_image = "Percent of the labelled pixels that are right, mean over the images"
     headline = ("clean", "mean_corruption_miou", "retention", "cityscapes_c", "cityscapes_c_retention")
     examples: Examples = MapExamples()
@@ -100,28 +109,55 @@ class Segmentation:
         self, answers: Answers, targets: Sequence[Any], *, cell: Any, repeats: int | None = None
     ) -> dict[str, Field]:
         """Pixels per class that are true, predicted and both: of the image, by distance to its labels' boundaries, and
-        near contours; per view.
+        near contours; and by how sure the model was; per view.
         """
         if repeats is not None:
             raise HoldfastError(f"{cell.name} shows every image several times, which segmentation does not count")
         arrays: dict[str, Field] = {}
-        from holdfast.models.windows import predicted_map
+        from holdfast.models.windows import predicted_map_and_confidence
 
         labels = [np.asarray(target) for target in targets]  # a loader makes tensors of arrays
         for view, logits in answers.items():
-            seen_maps = [
-                predicted_map(one, true.shape, cell=cell.name) for one, true in zip(logits, labels, strict=True)
+            looks = [
+                predicted_map_and_confidence(one, true.shape, cell=cell.name)
+                for one, true in zip(logits, labels, strict=True)
             ]
-            pairs = list(zip(seen_maps, labels, strict=True))
+            pairs = [(seen, true) for (seen, _), true in zip(looks, labels, strict=True)]
             classes = logits.shape[1]
             kept = {
                 "counts": [pixel_counts(seen, true, classes=classes) for seen, true in pairs],
                 "bands": [band_counts(seen, true, classes=classes) for seen, true in pairs],
                 "boundary": [boundary_counts(seen, true, classes=classes) for seen, true in pairs],
+                "calibration": [
+                    pixel_calibration(sure[true != IGNORED], (seen == true)[true != IGNORED])
+                    for (seen, sure), true in zip(looks, labels, strict=True)
+                ],
             }
             for name, values in kept.items():
                 arrays[field_name(view, name)] = np.stack(values).astype(self.fields[name])
         return arrays
+
+    def answer(self, output: "Tensor", *, classes: Sequence[str] | None, top: int) -> list[dict[str, Any]]:
+        """The classes that cover most of one image, for ``holdfast predict``: their share, and how sure they are."""
+        from holdfast.models.windows import predicted_map_and_confidence
+
+        seen, sure = predicted_map_and_confidence(output, tuple(output.shape[-2:]), cell="this image")
+        numbers, counts = np.unique(seen, return_counts=True)
+        best = np.argsort(-counts, kind="stable")[:top]
+        return [
+            {
+                "class": class_name(int(numbers[place]), classes or ()),
+                "share": float(counts[place] / seen.size),
+                "confidence": float(sure[seen == numbers[place]].mean()),
+            }
+            for place in best
+        ]
+
+    def overlay(self, picture: "Image.Image", output: "Tensor", *, classes: Sequence[str] | None) -> "Image.Image":
+        """The label map over the picture, at the picture's size."""
+        from holdfast.models.windows import predicted_map
+
+        return over(picture, predicted_map(output, (picture.height, picture.width), cell="this image"))
 
     @property
     def goal(self) -> "Goal":
@@ -194,6 +230,14 @@ class Segmentation:
         pooled = [np.tensordot(times, cell.counts.astype(np.float64), axes=1) for cell in cells.values()]
         classes = np.stack([class_iou(counts[0]) for counts in pooled])
         return {"miou": np.stack([mean_iou(counts) for counts in pooled])}, {"class_iou": classes}
+
+    def cell_values(self, cells: Mapping[str, CellRecord]) -> list[float]:
+        """MIoU of every cell, 0 to 1."""
+        return [float(mean_iou(cell.counts.sum(axis=0))) for cell in cells.values()]
+
+    def cell_draws(self, cells: Mapping[str, CellRecord]) -> np.ndarray:
+        """MIoU of every cell, 0 to 1, with those of drawn frames behind it, (cells, 1 + draws)."""
+        return self.set_scores(cells, resamples=DRAWS, seed=0)[0]["miou"]
 
     def right(self, cell: CellRecord) -> np.ndarray:
         """The share of each image's labelled pixels that are right."""

@@ -14,7 +14,7 @@ from holdfast.corruptions.catalog import EXTRA, GROUPS, OWN, heading, table_grou
 from holdfast.corruptions.sequences import SEQUENCES
 from holdfast.errors import HoldfastError, nearest
 from holdfast.metrics.papers import Printed, architecture_of, of_imagenet, paper_says
-from holdfast.metrics.summary import RESAMPLES, Score, Summary, clean_cell, some, summarise
+from holdfast.metrics.summary import Score, Summary, clean_cell, some, summarise
 from holdfast.records.records import Records
 from holdfast.records.revisions import without_older
 from holdfast.reporting.export import latex, machine, text
@@ -44,7 +44,7 @@ def export(
     paper: bool = False,
     baseline: Records | None = None,
     width: int = 100,
-    resamples: int = RESAMPLES,
+    resamples: int | None = None,
 ) -> str:
     """The scores of some records as text.
 
@@ -54,7 +54,7 @@ def export(
         paper: show what the papers print of the same architectures, on the classes of ImageNet.
         baseline: the model to divide by, as in :func:`holdfast.metrics.summary.summarise`.
         width: of the terminal.
-        resamples: of the bootstrap; 0 leaves the intervals out.
+        resamples: of the bootstrap, as in :func:`holdfast.metrics.summary.summarise`; 0 leaves the intervals out.
     """
     name = ALIASES.get(format, format)
     if name not in FORMATS:
@@ -67,7 +67,7 @@ def export(
 
 
 def table_rows(
-    sets: Sequence[Records], *, paper: bool = False, baseline: Records | None = None, resamples: int = RESAMPLES
+    sets: Sequence[Records], *, paper: bool = False, baseline: Records | None = None, resamples: int | None = None
 ) -> Iterator[Row]:
     """One row per record set and view, followed by what the papers print of that architecture."""
     sets = without_older(sets)

@@ -48,8 +48,8 @@ class Track:
     points: Sequence[tuple[str, float, float]] = field(default_factory=tuple)
 
 
-def severity_curves(lines: Sequence[Line]) -> Figure:
-    """Mean accuracy over the kinds against severity; severity 0 is the clean images."""
+def severity_curves(lines: Sequence[Line], *, what: str = "accuracy") -> Figure:
+    """Mean accuracy, or another score, over the kinds against severity; severity 0 is the clean images."""
     figure, axes = _one_axes(height=3.0)
     for line in lines:
         shade = colour(line.number)
@@ -61,7 +61,7 @@ def severity_curves(lines: Sequence[Line]) -> Figure:
     ticks = sorted({int(value) for line in lines for value in line.x})
     axes.set_xticks(ticks, ["clean" if tick == 0 else str(tick) for tick in ticks])
     axes.set_xlabel("severity")
-    axes.set_ylabel("accuracy, %")
+    axes.set_ylabel(f"{what}, %")
     _legend(axes, lines)
     return figure
 

@@ -1,4 +1,4 @@
-"""The figures of one data set: accuracy by severity, retention by cost, clean against attacked."""
+"""The figures of one data set: accuracy or retention by severity, retention by cost, clean against attacked."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,6 +12,7 @@ from holdfast.records.header import CLASSIFICATION
 from holdfast.reporting.entries import DataSet, Entry
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import Line, Point, Track
+from holdfast.reporting.figures.of_sets import set_curves
 from holdfast.reporting.figures.pictures import Picture, svg_picture
 from holdfast.reporting.runs import Run
 
@@ -21,7 +22,7 @@ RESAMPLES = 1000
 def data_figures(data: DataSet, *, anchor: str) -> list[Picture]:
     """The figures of one data set: accuracy by severity, retention by cost, clean against attacked."""
     return [
-        *severity_figure(data, anchor=anchor),
+        *(severity_figure(data, anchor=anchor) if data.task == CLASSIFICATION else set_curves(data, anchor=anchor)),
         *cost_figure(data, anchor=anchor),
         *trade_off_figures(data, anchor=anchor),
     ]

@@ -51,6 +51,7 @@ class Part:
     kinds: Table | None
     heat_maps: Sequence[HeatMap]
     examples: Sequence[ShownExample]
+    examples_note: str
     papers: PaperTable | None
     on_the_fly: bool
     sentences: Sequence[Sentence]
@@ -74,6 +75,7 @@ def part_of(data: DataSet, *, number: int, title: str) -> Part:
         kinds=kinds_table(data),
         heat_maps=heat_maps(data),
         examples=examples(data),
+        examples_note=", wrong pixels below" if data.task == "segmentation" else "",
         papers=paper_table(data),
         on_the_fly=data.protocol == "on-the-fly",
         sentences=sentences(data, against),

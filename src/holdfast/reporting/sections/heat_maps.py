@@ -1,7 +1,9 @@
 """Accuracy by kind of corruption and severity, one table per model; the error is the colour."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +50,9 @@ class HeatMap:
     @property
     def words(self) -> str:
         """What the numbers are."""
-        return task_named(self.entry.records.task).per_image
+        task = task_named(self.entry.records.task)
+        whole = getattr(task, "cell_words", "")
+        return f"{whole[:1].upper()}{whole[1:]} of the whole cell, percent" if whole else task.per_image
 
 
 def heat_maps(data: DataSet) -> list[HeatMap]:
@@ -57,23 +61,32 @@ def heat_maps(data: DataSet) -> list[HeatMap]:
     return [heat for heat in maps if heat.groups]
 
 
+def cell_scores(entry: Entry) -> dict[str, float]:
+    """How well every corruption went, percent: by what the task scores a whole cell by, else the mean over images."""
+    cells = {name: cell for name, cell in entry.records.cells.items() if cell.spec.family == "corruption" and len(cell)}
+    task = task_named(entry.records.task)
+    whole: Any = getattr(task, "cell_values", None)
+    values = whole(cells) if whole is not None else [cell.accuracy for cell in cells.values()]
+    return {name: 100 * float(value) for name, value in zip(cells, values, strict=True)}
+
+
 def _heat_groups(entry: Entry) -> Iterable[HeatGroup]:
     there = dict.fromkeys(cell.spec.kind for cell in entry.records.cells.values() if cell.spec.family == "corruption")
     shown = [*(kind for kind in ALL if kind in there), *(kind for kind in there if kind not in ALL)]
+    scores = cell_scores(entry)
     for group in dict.fromkeys(map(table_group, shown)):
-        yield HeatGroup(group, [_heat_row(entry, kind) for kind in shown if table_group(kind) == group])
+        yield HeatGroup(group, [_heat_row(entry, kind, scores) for kind in shown if table_group(kind) == group])
 
 
-def _heat_row(entry: Entry, kind: str) -> HeatRow:
-    cells = [_heat_cell(entry, f"{kind}/{severity}") for severity in SEVERITIES]
+def _heat_row(entry: Entry, kind: str, scores: Mapping[str, float]) -> HeatRow:
+    cells = [_heat_cell(scores, f"{kind}/{severity}") for severity in SEVERITIES]
     known = [cell.error for cell in cells if cell.error is not None]
     recorded = next(entry.records.cells[cell.name] for cell in cells if cell.name in entry.records.cells)
     label = kind_label(str(recorded.header.get("kind", kind)))  # frost(procedural) is not the published frost
     return HeatRow(label, cells, number(100 - float(np.mean(known))) if len(known) == len(cells) else NOT_MEASURED)
 
 
-def _heat_cell(entry: Entry, name: str) -> HeatCell:
-    if name not in entry.records.cells:
+def _heat_cell(scores: Mapping[str, float], name: str) -> HeatCell:
+    if name not in scores or isnan(scores[name]):
         return HeatCell(name, NOT_MEASURED, None)
-    accuracy = 100 * entry.records.cells[name].accuracy
-    return HeatCell(name, number(accuracy, digits=0), round(100 - accuracy, 1))
+    return HeatCell(name, number(scores[name], digits=0), round(100 - scores[name], 1))

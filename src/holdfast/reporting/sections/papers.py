@@ -1,9 +1,10 @@
 """What the papers print of the architectures in a report, beside what was measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from holdfast.metrics.papers import COLUMNS, Printed, of_imagenet, paper_says
+from holdfast.metrics.papers import COLUMNS, Printed, how, of_imagenet, paper_says, where
 from holdfast.published import published
 from holdfast.reporting.entries import DataSet, Entry
 from holdfast.reporting.text import NOT_MEASURED, number
@@ -22,6 +23,19 @@ LABELS = {
     "patch_fool": "Patch-Fool",
     "occlusion_random": "random occlusion",
     "occlusion_learned": "learned occlusion",
+}
+
+MORE_LABELS = {
+    "cifar10": "CIFAR-10",
+    "cifar10_c": "CIFAR-10-C",
+    "cifar100": "CIFAR-100",
+    "cifar100_c": "CIFAR-100-C",
+    "cityscapes": "Cityscapes",
+    "cityscapes_c": "Cityscapes-C",
+    "city_retention": "retention",
+    "coco": "COCO",
+    "coco_c": "COCO-C",
+    "coco_retention": "retention",
 }
 
 
@@ -52,8 +66,24 @@ class PaperTable:
     rows: Sequence[PaperRow]
 
 
+# segmentation and detection: the list of scores.json, and its columns by the scores that measure the same
+DENSE = {
+    "cityscapes": (
+        "segmentation",
+        {"cityscapes": "clean", "cityscapes_c": "cityscapes_c", "city_retention": "cityscapes_c_retention"},
+    ),
+    "coco": ("detection", {"coco": "clean", "coco_c": "mpc_fan", "coco_retention": "rpc_fan"}),
+}
+CLASSES = {"segmentation": 19, "detection": 80}
+
+
 def paper_table(data: DataSet) -> PaperTable | None:
-    """Ours and the papers' scores of the same architectures; none where nobody printed any for these classes."""
+    """Ours and the papers' scores of the same architectures; none where nobody printed any for these classes.
+
+    Of Cityscapes and COCO all that the papers print stands below ours, since a segmenter's name is not its encoder's.
+    """
+    if data.task in CLASSES:
+        return _dense_table(data)
     if not of_imagenet(data.baseline.records):
         return None
     printed = {entry: paper_says(entry.run.architecture or "") for entry in data.models}
@@ -62,6 +92,32 @@ def paper_table(data: DataSet) -> PaperTable | None:
     ]
     rows = [row for entry, found in printed.items() if found for row in _rows(entry, found, scores)]
     return PaperTable([_column(score) for score in scores], rows) if rows else None
+
+
+def _dense_table(data: DataSet) -> PaperTable | None:
+    source = data.spec.partition(":")[0]
+    classes = data.baseline.records.header.get("classes")
+    task, columns = DENSE.get(source, ("", {}))
+    if task != data.task or classes != CLASSES[task]:
+        return None
+    told = published("scores")["columns"]
+    headings = [PaperColumn(score, MORE_LABELS[name], told[name]) for name, score in columns.items()]
+    ours = [
+        PaperRow(entry.name, "measured here", [_ours(entry, score) for score in columns.values()], entry)
+        for entry in data.models
+    ]
+    printed: list[Mapping[str, Any]] = published("scores")[task]
+    theirs = [PaperRow(name_of(row), where(row), [_printed(row.get(name)) for name in columns]) for row in printed]
+    return PaperTable(headings, [*ours, *theirs])
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    """A printed row's model, with its detector and how it was trained."""
+    return ", ".join(filter(None, [str(row.get("name") or row["model"]), row.get("detector", ""), how(row)]))
+
+
+def _printed(value: Any) -> str:
+    return number(float(value)) if value is not None else NOT_MEASURED
 
 
 def _column(score: str) -> PaperColumn:

@@ -4,23 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.metrics.papers import how, where
+from holdfast.metrics.papers import where
 from holdfast.published import published
-from holdfast.reporting.sections.papers import LABELS
+from holdfast.reporting.sections.papers import LABELS, MORE_LABELS, name_of
 from holdfast.reporting.text import NOT_MEASURED, number
 
-MORE_LABELS = {
-    "cifar10": "CIFAR-10",
-    "cifar10_c": "CIFAR-10-C",
-    "cifar100": "CIFAR-100",
-    "cifar100_c": "CIFAR-100-C",
-    "cityscapes": "Cityscapes",
-    "cityscapes_c": "Cityscapes-C",
-    "city_retention": "retention",
-    "coco": "COCO",
-    "coco_c": "COCO-C",
-    "coco_retention": "retention",
-}
 LOWER = ("mce", "mce_without_noise", "mfr")
 # title, the lists of scores.json, and their columns
 TABLES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
@@ -57,18 +45,13 @@ def published_tables() -> list[PublishedTable]:
 def _table(title: str, lists: Sequence[str], columns: Sequence[str]) -> PublishedTable:
     printed: list[Mapping[str, Any]] = [row for name in lists for row in published("scores")[name]]
     there = [column for column in columns if any(column in row for row in printed)]
-    rows = [(_name(row), where(row), [_number(row.get(column)) for column in there]) for row in printed]
+    rows = [(name_of(row), where(row), [_number(row.get(column)) for column in there]) for row in printed]
     return PublishedTable(title, [_column(name) for name in there], rows)
 
 
 def _column(name: str) -> PublishedColumn:
     label = LABELS.get(name) or MORE_LABELS[name]
     return PublishedColumn(label, published("scores")["columns"][name], "low" if name in LOWER else "high")
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    name = str(row.get("name") or row["model"])
-    return ", ".join(filter(None, [name, row.get("detector", ""), how(row)]))
 
 
 def _number(value: Any) -> str:

@@ -9,11 +9,21 @@ from holdfast.reporting.sections.tables import Table
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of text alone, the first column names the lines."""
+    """A table of text alone, the first column names the lines.
+
+    Attributes:
+        title: what stands above it.
+        columns: headings, the first of the lines' names.
+        lines: of text.
+        shades: errors in percent behind the first column, which are the values' colours; none for a plain table.
+        aside: whether it is folded up until somebody asks for it.
+    """
 
     title: str
     columns: Sequence[str]
     lines: Sequence[Sequence[str]]
+    shades: Sequence[Sequence[float | None]] = ()
+    aside: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ from holdfast.reporting.text import NOT_MEASURED, clean_name, number
 
 # of single blocks, and what only debugging needs
 SKIPPED = (*"0123456789", "grad_norm", "active_rows")
-COLUMNS = ("model", "epochs", "steps", "best validation accuracy, %", "images/s (median)", "parameters, M")
+COLUMNS = ("model", "epochs", "steps", "best in validation, %", "images/s (median)", "parameters, M")
+# what validation is judged by, task by task; the first that a log has
+VALIDATED = {"top1": "accuracy", "miou": "mIoU", "f1": "F1"}
 
 
 def training_section(runs: Sequence[Run]) -> Section:
@@ -32,9 +34,9 @@ def training_section(runs: Sequence[Run]) -> Section:
 
 def training_figures(runs: Sequence[Run]) -> list[Picture]:
     """Loss and validation accuracy of all runs, then the other figures of their logs."""
-    wanted = {
-        "loss": ("Training loss", "loss", "step"),
-        "top1": ("Accuracy on the validation images", "accuracy, %", "epoch"),
+    wanted = {"loss": ("Training loss", "loss", "step")} | {
+        key: (f"{word[:1].upper()}{word[1:]} on the validation images", f"{word}, %", "epoch")
+        for key, word in VALIDATED.items()
     }
     pictures = []
     for key, (title, label, event) in wanted.items():
@@ -86,7 +88,9 @@ def training_rows(runs: Sequence[Run]) -> list[tuple[Run, list[str]]]:
     rows = []
     for run in (run for run in runs if run.log):
         speeds = [line["images_per_s"] for line in run.log if _is_number(line.get("images_per_s"))]
-        scores = [line["top1"] for line in run.log if line["event"] == "epoch" and _is_number(line.get("top1"))]
+        ends = [line for line in run.log if line["event"] == "epoch"]
+        judged = next((key for key in VALIDATED if any(_is_number(line.get(key)) for line in ends)), "top1")
+        scores = [line[judged] for line in ends if _is_number(line.get(judged))]
         steps = max(line["step"] for line in run.log)
         cells = [
             number(steps / steps_per_epoch(run)) if any(line["event"] == "epoch" for line in run.log) else NOT_MEASURED,
