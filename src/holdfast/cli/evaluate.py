@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.planning import add_dry_run, dry_run, told_how_far_off
 from holdfast.cli.run_folders import model_file_name, own_data, run_folder, with_checkpoint
 from holdfast.errors import HoldfastError
 
@@ -76,12 +77,15 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="store thumbnails of N failures for the report; copies of your data, so mind its licence",
     )
     parser.add_argument("--fresh", action="store_true", help="start over instead of going on")
+    add_dry_run(parser)
     parser.usage = "holdfast evaluate [RUN] [--model MODEL] [--data DATA] [--suite SUITES] [OPTIONS]"
 
 
 def run(arguments: Namespace) -> int:
     """Measure, then print the scores and where the records are."""
+    from holdfast.evaluation.errand import Request
     from holdfast.evaluation.evaluate import evaluate
+    from holdfast.evaluation.forecast import forecast
     from holdfast.evaluation.options import Compute, Protocol
     from holdfast.evaluation.suites import assign
 
@@ -89,13 +93,18 @@ def run(arguments: Namespace) -> int:
     console = Console(quiet=not first, soft_wrap=True, highlight=False)
     model = _model(arguments)
     data = arguments.data or [_own_data(model, console)]
-    given: dict[str, Any] = {name: getattr(arguments, name) for name in ("limit", "seed", "device", "workers", "fresh")}
-    given |= {"show": True, "protocol": _options(Protocol, arguments), "compute": _options(Compute, arguments)}
+    given: dict[str, Any] = {name: getattr(arguments, name) for name in ("limit", "seed", "device", "workers")}
+    given |= {"protocol": _options(Protocol, arguments), "compute": _options(Compute, arguments)}
     if arguments.predictions is not None:
         return _predict(model, data, arguments, console)
     out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
     served = assign(_suites(arguments), data)
-    records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
+    if arguments.dry_run:
+        requests = [Request(model, spec, names, out, **given) for spec, names in served]
+        return dry_run("evaluate", arguments, [forecast(request) for request in requests])
+    given |= {"fresh": arguments.fresh, "show": True}
+    with told_how_far_off("evaluate", arguments):
+        records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
     if first:
         _show(records, console)
     return 0

@@ -117,20 +117,20 @@ def run_units(
     jobs = [Job(shard, tuple(cell for s, cell in keys if s == shard)) for shard in dict.fromkeys(s for s, _ in keys)]
     chunks = Chunks(work.plan, jobs, steps=steps, seed=work.seed, shard_size=work.shard_size)
     loader = chunk_loader(chunks, workers=work.workers, pin=judge.device.type == "cuda")
-    desk = _Desk(work, judge, watcher, corruptors or {})
+    desk = Desk(work, judge, watcher, corruptors or {})
     way_on = "what is recorded stays, and the same command goes on from it, with fewer --workers if need be"
     with worker_deaths(way_on=way_on):
         _look_at_all(loader, desk)
 
 
-def _look_at_all(loader: Iterable[Chunk | Failure], desk: "_Desk") -> None:
+def _look_at_all(loader: Iterable[Chunk | Failure], desk: "Desk") -> None:
     work, batch = desk.work, list[Chunk]()
     batch_size = work.batch_size if work.plan.task.together else 1
     for chunk in _safely(loader):
         if work.plan.cells[chunk.cell].attack is not None or chunk.images is None:
             desk.keep(chunk)
             continue
-        if batch and _count(batch) + _count([chunk]) > batch_size:
+        if batch and frames(batch) + frames([chunk]) > batch_size:
             desk.look(batch)
             batch = []
         batch.append(chunk)
@@ -158,7 +158,7 @@ class _Open:
     targets: list[Any] = field(default_factory=list)  # theirs
 
 
-class _Desk:
+class Desk:
     """Where chunks become units."""
 
     def __init__(self, work: Work, judge: Judge, watcher: Watcher, corruptors: Mapping[str, Corruptor]) -> None:
@@ -299,5 +299,6 @@ def _tell(watcher: Watcher, work: Work, key: Key, unit: Unit) -> None:
     watcher.measured(cell.spec, right=float(right.sum()), count=len(right))
 
 
-def _count(chunks: list[Chunk]) -> int:
+def frames(chunks: Sequence[Chunk]) -> int:
+    """How many images some chunks hold; those of films count one by one."""
     return sum(chunk.images.shape[:-3].numel() for chunk in chunks if chunk.images is not None)
