@@ -12,3 +12,9 @@ def seeded():
     import torch
 
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory):
+    """What tests keep for later is nobody else's."""
+    os.environ["HOLDFAST_CACHE"] = str(tmp_path_factory.mktemp("cache"))

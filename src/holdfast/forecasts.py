@@ -149,8 +149,9 @@ def accounted(command: str, arguments: Mapping[str, Any]) -> Iterator[Account]:
         raise
     path.unlink(missing_ok=True)
     if not told["running"]:  # otherwise an attempt was killed, and nobody knows what it took
-        account.comparison = {"said": round(told["said"], 1), "took": round(account.took, 1)}
-        account.sentence = how_far_off(told["said"], account.took, at_least=bool(told["at_least"]))
+        took = account.took
+        account.comparison = {"said": round(told["said"], 1), "took": round(took, 1)}
+        account.sentence = how_far_off(told["said"], took, at_least=bool(told["at_least"]))
 
 
 def how_far_off(said: float, took: float, *, at_least: bool = False) -> str:

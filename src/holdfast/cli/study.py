@@ -9,6 +9,7 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
+from holdfast.cli.planning import add_dry_run, dry_run, told_how_far_off
 from holdfast.cli.train import add_recipe_values, recipe_values
 from holdfast.errors import HoldfastError
 from holdfast.names import comma_list
@@ -24,6 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--test", help="measure on these data instead of the study's")
     parser.add_argument("--limit", type=int, help="measure on this many test images")
     parser.add_argument("--table-only", action="store_true", help="train nothing: table and plots of what is there")
+    add_dry_run(parser)
     parser.usage = "holdfast study STUDY [--out DIR] [--processes N] [--rows A,B] [--seeds 0,1] [--SECTION.KEY=VALUE …]"
     add_recipe_values(parser)
 
@@ -43,11 +45,18 @@ def run(arguments: Namespace) -> int:
         limit=arguments.limit,
     )
     out = arguments.out or Path("studies") / study.name
+    if arguments.dry_run:
+        from holdfast.studies.forecast import forecast
+
+        tell = Console(stderr=True).print
+        found = forecast(study, out=out, processes=arguments.processes, tell=lambda row: tell(f"trying {row} …"))
+        return dry_run("study", arguments, [found])
     if not arguments.table_only:
         from holdfast.studies.runner import run_study
 
         try:
-            run_study(study, out=out, processes=arguments.processes)
+            with told_how_far_off("study", arguments):
+                run_study(study, out=out, processes=arguments.processes)
         except KeyboardInterrupt as stop:
             print("stopped; the same command goes on where it was", file=sys.stderr)
             return EXIT_SIGNAL + stopped_by(stop)

@@ -33,6 +33,7 @@ from holdfast.corruptions.textures import recorded_name, texture_source
 from holdfast.decoding import check_exif, decode
 from holdfast.errors import HoldfastError
 from holdfast.leaving import leave_with_parent
+from holdfast.listing import listed
 from holdfast.own_code import code_fingerprint
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
@@ -40,6 +41,14 @@ MANIFEST = "manifest.json"
 _STALE_SECONDS = 60
 _ENDINGS = {".png": b"IEND\xaeB`\x82", ".jpg": b"\xff\xd9"}  # the last bytes of a complete file
 _HERE = re.sub(r"\W", "_", platform.node())
+
+
+@dataclass(frozen=True)
+class KindAtSeverity:
+    """One kind at one severity."""
+
+    kind: str
+    severity: int
 
 
 @dataclass(frozen=True)
@@ -63,13 +72,9 @@ class Settings:
         same = (".png",) if self.quality is None else (".jpg", ".jpeg")
         return relative if path.suffix.lower() in same else path.with_suffix(self.suffix).as_posix()
 
-
-@dataclass(frozen=True)
-class KindAtSeverity:
-    """One kind at one severity."""
-
-    kind: str
-    severity: int
+    def place(self, cell: KindAtSeverity) -> Path:
+        """The folder of a cell below the target."""
+        return Path(recorded_name(cell.kind, self.textures), str(cell.severity))
 
 
 @dataclass(frozen=True)
@@ -91,11 +96,14 @@ def find_images(source: Path) -> list[str]:
     """Relative POSIX paths of all images below a folder, sorted."""
     if not source.is_dir():
         raise HoldfastError(f"source: expected a folder of images, got {str(source)!r}")
-    paths = (path.relative_to(source) for path in source.rglob("*") if path.suffix.lower() in SUFFIXES)
-    found = sorted(path.as_posix() for path in paths if not path.name.startswith("."))
+    found = sorted(name for name in listed(source, SUFFIXES, links=False).names if not _hidden(name))
     if not found:
         raise HoldfastError(f"source: expected images ({', '.join(SUFFIXES)}) in {str(source)!r}, found none")
     return found
+
+
+def _hidden(relative: str) -> bool:
+    return relative.rpartition("/")[2].startswith(".")
 
 
 def corrupt_folder(
@@ -108,12 +116,7 @@ def corrupt_folder(
     on_outcome: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
     """Corrupt all images of a folder; images that cannot be read are reported, not fatal."""
-    if target.resolve().is_relative_to(source.resolve()):
-        raise HoldfastError(f"target: expected a folder outside of {str(source)!r}, got {str(target)!r}")
-    images = find_images(source)
-    _check_names(images, settings)
-    check_exif(settings.exif)
-    texture_source(settings.textures)  # a folder without the photographs is refused before anything is made
+    images = check_folder(source, target, settings)
     with _writing(target):
         manifest = _first_manifest(target, cells, settings)
         target.mkdir(parents=True, exist_ok=True)
@@ -129,12 +132,22 @@ def corrupt_folder(
     return outcomes
 
 
+def check_folder(source: Path, target: Path, settings: Settings) -> list[str]:
+    """The images of a folder; what is wrong with a task is said here, before anything is made."""
+    if target.resolve().is_relative_to(source.resolve()):
+        raise HoldfastError(f"target: expected a folder outside of {str(source)!r}, got {str(target)!r}")
+    images = find_images(source)
+    _check_names(images, settings)
+    check_exif(settings.exif)
+    texture_source(settings.textures)
+    return images
+
+
 def corrupt_file(
     source: Path, target: Path, relative: str, cells: Sequence[KindAtSeverity], settings: Settings
 ) -> Outcome:
     """Decode one image once and write all its cells that are not there yet."""
-    places = {cell: target / recorded_name(cell.kind, settings.textures) / str(cell.severity) for cell in cells}
-    missing = {cell: place / settings.name(relative) for cell, place in places.items()}
+    missing = {cell: target / settings.place(cell) / settings.name(relative) for cell in cells}
     missing = {cell: path for cell, path in missing.items() if not _complete(path, settings)}
     turned = False
     try:

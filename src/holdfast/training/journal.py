@@ -100,8 +100,7 @@ class Journal:
         if not self._main:
             return
         try:
-            with self._path.open("a", encoding="utf-8") as log:
-                log.write(json.dumps({"event": event, "step": step, "epoch": epoch, **values}) + "\n")
+            append_log(self._path, event, step=step, epoch=epoch, **values)
         except OSError as error:
             raise HoldfastError(f"{str(self._path)!r} cannot be written ({error.strerror}) at step {step}") from error
         numbers = {key: value for key, value in values.items() if isinstance(value, int | float)}
@@ -109,6 +108,12 @@ class Journal:
             self._accelerator.log({f"{event}/{key}": value for key, value in numbers.items()}, step=step)
         if event == "step":
             self._progress.figures([f"{key} {value:.4g}" for key, value in numbers.items()])
+
+
+def append_log(path: Path, event: str, *, step: int, **values: Any) -> None:
+    """One more line."""
+    with path.open("a", encoding="utf-8") as log:
+        log.write(json.dumps({"event": event, "step": step, **values}) + "\n")
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
