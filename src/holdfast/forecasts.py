@@ -99,10 +99,18 @@ def timed(work: Callable[..., Any], *arguments: Any) -> tuple[Seconds, Any]:
     return Seconds(time.process_time() - processor, time.perf_counter() - wall), result
 
 
+_elsewhere = [0.0]  # processor seconds that other machines told of
+
+
+def add_elsewhere(seconds: float) -> None:
+    """So much more was done for this process elsewhere."""
+    _elsewhere[0] += seconds
+
+
 def spent() -> float:
-    """Processor seconds of this process and of its children that have ended."""
+    """Processor seconds of this process, of its children that have ended, and of what was done for it elsewhere."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    return sum(each.ru_utime + each.ru_stime for each in used) + _elsewhere[0]
 
 
 def remember(command: str, arguments: Mapping[str, Any], forecast: Forecast) -> None:
@@ -114,17 +122,17 @@ def remember(command: str, arguments: Mapping[str, Any], forecast: Forecast) -> 
 
 
 class Account:
-    """What a command has spent so far; work that was done elsewhere is added."""
+    """What a command has spent so far."""
 
     def __init__(self, before: float = 0.0) -> None:
-        self.before, self.elsewhere = before, 0.0
+        self.before = before
         self.comparison: dict[str, float] | None = None
         self.sentence = ""
 
     @property
     def took(self) -> float:
         """Processor seconds, of earlier attempts too."""
-        return self.before + spent() + self.elsewhere
+        return self.before + spent()
 
 
 @contextmanager

@@ -2,13 +2,14 @@
 
 import os
 from argparse import Namespace
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.clusters import add_cluster, cluster_of
 from holdfast.cli.planning import add_dry_run, dry_run, told_how_far_off
 from holdfast.cli.run_folders import model_file_name, own_data, run_folder, with_checkpoint
 from holdfast.errors import HoldfastError
@@ -78,6 +79,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--fresh", action="store_true", help="start over instead of going on")
     add_dry_run(parser)
+    add_cluster(parser, task="shards of images")
     parser.usage = "holdfast evaluate [RUN] [--model MODEL] [--data DATA] [--suite SUITES] [OPTIONS]"
 
 
@@ -94,7 +96,8 @@ def run(arguments: Namespace) -> int:
     model = _model(arguments)
     data = arguments.data or [_own_data(model, console)]
     given: dict[str, Any] = {name: getattr(arguments, name) for name in ("limit", "seed", "device", "workers")}
-    given |= {"protocol": _options(Protocol, arguments), "compute": _options(Compute, arguments)}
+    compute = replace(_options(Compute, arguments), cluster=cluster_of(arguments))
+    given |= {"protocol": _options(Protocol, arguments), "compute": compute}
     if arguments.predictions is not None:
         return _predict(model, data, arguments, console)
     out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))

@@ -8,6 +8,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.clusters import add_cluster, cluster_of
 from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
 from holdfast.cli.planning import add_dry_run, dry_run, told_how_far_off
 from holdfast.cli.train import add_recipe_values, recipe_values
@@ -26,6 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, help="measure on this many test images")
     parser.add_argument("--table-only", action="store_true", help="train nothing: table and plots of what is there")
     add_dry_run(parser)
+    add_cluster(parser, task="runs")
     parser.usage = "holdfast study STUDY [--out DIR] [--processes N] [--rows A,B] [--seeds 0,1] [--SECTION.KEY=VALUE …]"
     add_recipe_values(parser)
 
@@ -56,7 +58,7 @@ def run(arguments: Namespace) -> int:
 
         try:
             with told_how_far_off("study", arguments):
-                run_study(study, out=out, processes=arguments.processes)
+                run_study(study, out=out, processes=arguments.processes, cluster=cluster_of(arguments))
         except KeyboardInterrupt as stop:
             print("stopped; the same command goes on where it was", file=sys.stderr)
             return EXIT_SIGNAL + stopped_by(stop)

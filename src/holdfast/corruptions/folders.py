@@ -14,6 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
@@ -114,8 +115,12 @@ def corrupt_folder(
     settings: Settings,
     workers: int = 1,
     on_outcome: Callable[[Outcome], None] = lambda outcome: None,
+    run: Callable[..., Iterator[Outcome]] | None = None,
 ) -> list[Outcome]:
-    """Corrupt all images of a folder; images that cannot be read are reported, not fatal."""
+    """Corrupt all images of a folder; images that cannot be read are reported, not fatal.
+
+    ``run`` does it elsewhere: it gets source, target, images, cells and settings, and yields what became of each image.
+    """
     images = check_folder(source, target, settings)
     with _writing(target):
         manifest = _first_manifest(target, cells, settings)
@@ -123,7 +128,7 @@ def corrupt_folder(
         _save_manifest(target / MANIFEST, manifest)
         _remove_stale_parts(target)
     outcomes = []
-    for outcome in _run(source, target, images, tuple(cells), settings, workers):
+    for outcome in (run or partial(_run, workers=workers))(source, target, images, tuple(cells), settings):
         outcomes.append(outcome)
         on_outcome(outcome)
     outcomes.sort(key=lambda outcome: outcome.relative)
@@ -148,7 +153,7 @@ def corrupt_file(
 ) -> Outcome:
     """Decode one image once and write all its cells that are not there yet."""
     missing = {cell: target / settings.place(cell) / settings.name(relative) for cell in cells}
-    missing = {cell: path for cell, path in missing.items() if not _complete(path, settings)}
+    missing = {cell: path for cell, path in missing.items() if not is_complete(path, settings)}
     turned = False
     try:
         if missing:
@@ -165,7 +170,7 @@ def corrupt_file(
     return Outcome(relative, written=len(missing), found=len(cells) - len(missing), turned=turned)
 
 
-def _complete(path: Path, settings: Settings) -> bool:
+def is_complete(path: Path, settings: Settings) -> bool:
     """Whether a file is there to its last byte: after a power cut, a file that was renamed in time may be cut short."""
     ending = _ENDINGS[settings.suffix]
     try:
@@ -201,7 +206,7 @@ def _corrupted(image: Image, relative: str, cell: KindAtSeverity, settings: Sett
 
 def _write(image: Image, path: Path, settings: Settings) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _replacing(path) as part:
+    with replacing(path) as part:
         if settings.quality is None:
             Pillow.fromarray(image).save(part, "PNG", compress_level=1)
         else:
@@ -209,7 +214,8 @@ def _write(image: Image, path: Path, settings: Settings) -> None:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write a file under, that takes its place when it is complete."""
     part = _part_of(path)
     try:
         yield part
@@ -310,7 +316,7 @@ def _ended(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def _save_manifest(path: Path, content: dict[str, Any]) -> None:
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    with _replacing(path) as part:
+    with replacing(path) as part:
         part.write_bytes(text.encode("utf-8", "surrogateescape"))  # names of files need not be UTF-8
 
 

@@ -1,6 +1,6 @@
 """An evaluation as it is asked for, and everything that it takes to begin: the same here and on another machine."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from holdfast import atomic
 from holdfast.attacks import Occlusion
 from holdfast.data import check_known_classes
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.attacking import fitted_corruptors
 from holdfast.evaluation.cells import Plan
 from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
 from holdfast.evaluation.examples import check_examples
@@ -23,8 +24,9 @@ from holdfast.evaluation.machine import check_workers, choose_device, choose_pre
 from holdfast.evaluation.options import Compute, Protocol
 from holdfast.evaluation.processes import Processes, together
 from holdfast.evaluation.protocol import Steps, largest_size, model_input
-from holdfast.evaluation.runner import Work
+from holdfast.evaluation.runner import Key, Work
 from holdfast.evaluation.suites import check_suites, make_plan, parse_suites
+from holdfast.models.corruptor import Corruptor
 from holdfast.models.onnx_model import FromProbabilities, check_told, has_gradient
 from holdfast.models.segmenter import windowed
 from holdfast.models.specs import LoadedModel, load_model
@@ -98,6 +100,22 @@ def begun(request: Request) -> Iterator[Errand]:
                 workers=choose_workers(request.workers, where, processes),
             )
             yield Errand(request, opened, work, header, judge, steps, processes)
+
+
+def fitted(errand: Errand, todo: Sequence[Key]) -> dict[str, Corruptor]:
+    """What learned attacks learn before the units; every process asks, since they wait for each other."""
+    work, processes = errand.work, errand.processes
+    wanted = {work.plan.cells[cell].name for _, cell in (todo if processes.count == 1 else work.units())}
+    return fitted_corruptors(
+        work.plan,
+        [cell for cell in work.plan.cells if cell.name in wanted],
+        errand.judge,
+        steps=errand.steps,
+        seed=work.seed,
+        batch_size=work.attack_batch_size,
+        folder=work.folder,
+        processes=processes,
+    )
 
 
 def _as_asked(model: nn.Module, protocol: Protocol) -> nn.Module:

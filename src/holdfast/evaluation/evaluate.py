@@ -12,14 +12,13 @@ from torch.utils.data import DataLoader, Dataset
 
 from holdfast.data import Source, turned_images
 from holdfast.decoding import turned_warning
-from holdfast.evaluation.attacking import fitted_corruptors
-from holdfast.evaluation.errand import Errand, Request, begun
+from holdfast.evaluation.errand import Errand, Request, begun, fitted
 from holdfast.evaluation.examples import keep_examples
 from holdfast.evaluation.keeping import prepare_folder
+from holdfast.evaluation.on_ray import run_on_ray
 from holdfast.evaluation.options import Compute, Protocol
 from holdfast.evaluation.progress import Live
-from holdfast.evaluation.runner import Key, finished_units, run_units
-from holdfast.models.corruptor import Corruptor
+from holdfast.evaluation.runner import finished_units, run_units
 from holdfast.records.records import Records, read_records
 
 logger = logging.getLogger(__name__)
@@ -100,7 +99,9 @@ def _measure(errand: Errand, *, fresh: bool, show: bool | None) -> Records:
         live.found(sum(len(plan.rows(shard, work.shard_size)) for shard, cell in mine if (shard, cell) in done))
         todo = [key for key in mine if key not in done]
         corruptors = fitted(errand, todo)
-        if todo:
+        if todo and errand.request.compute.cluster is not None:
+            run_on_ray(errand, todo, watcher=live)
+        elif todo:
             run_units(work, todo, judge=errand.judge, steps=errand.steps, watcher=live, corruptors=corruptors)
     processes.meet()
     records = read_records(work.folder, cells=[cell.name for cell in plan.cells])
@@ -120,19 +121,3 @@ def _told(errand: Errand) -> str:
     plan, header = errand.work.plan, errand.header
     counts = f"{len(plan.ids)} images × {len(plan.cells)} cells"
     return f"evaluating {header['model']} on {header['data']}: {counts}, on {errand.judge.device}"
-
-
-def fitted(errand: Errand, todo: Sequence[Key]) -> dict[str, Corruptor]:
-    """What learned attacks learn before the units; every process asks, since they wait for each other."""
-    work, processes = errand.work, errand.processes
-    wanted = {work.plan.cells[cell].name for _, cell in (todo if processes.count == 1 else work.units())}
-    return fitted_corruptors(
-        work.plan,
-        [cell for cell in work.plan.cells if cell.name in wanted],
-        errand.judge,
-        steps=errand.steps,
-        seed=work.seed,
-        batch_size=work.attack_batch_size,
-        folder=work.folder,
-        processes=processes,
-    )

@@ -93,15 +93,21 @@ def finished_units(work: Work, views: Sequence[str], *, repair: bool, watcher: W
         if not path.exists():
             continue
         try:
-            unit = read_unit(path)
-            _check_origin(unit, work, key, views)
+            unit = finished_unit(work, key, views)
         except DamagedUnit as error:
             if repair:
                 logger.warning("%s; kept as %s and measured again", error, set_aside(path).name)
             continue
         done.add(key)
-        _tell(watcher, work, key, unit)
+        tell(watcher, work, key, unit)
     return done
+
+
+def finished_unit(work: Work, key: Key, views: Sequence[str]) -> Unit:
+    """A unit that is on disk; raises :class:`DamagedUnit` if it is another one, or not as it was written."""
+    unit = read_unit(work.path(key))
+    _check_origin(unit, work, key, views)
+    return unit
 
 
 def run_units(
@@ -225,7 +231,7 @@ class Desk:
                 f"records cannot be written into {str(self.work.folder)!r} ({error.strerror}); "
                 "what is there is complete, and the same command goes on from it"
             ) from error
-        _tell(self.watcher, self.work, key, unit)
+        tell(self.watcher, self.work, key, unit)
 
     def _attacked_in_batches(self, number: int, found: _Open, order: np.ndarray) -> list[dict[str, Field]]:
         """A shard's images in their order, in batches of a fixed size: an attack's rounding depends on it."""
@@ -282,7 +288,7 @@ def _check_origin(unit: Unit, work: Work, key: Key, views: Sequence[str]) -> Non
         raise DamagedUnit(f"{work.path(key).name} is damaged: it does not hold the images of its shard")
 
 
-def _tell(watcher: Watcher, work: Work, key: Key, unit: Unit) -> None:
+def tell(watcher: Watcher, work: Work, key: Key, unit: Unit) -> None:
     """How well the first view did, for the line that people watch."""
     plan, view = work.plan, unit.header["views"][0]
     cell: Cell = plan.cells[key[1]]

@@ -34,6 +34,7 @@ from holdfast.training.randomness import For, reseed, seeded
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import flat_values, load_recipe, merge, to_yaml
 from holdfast.training.run_folder import RunFolder, export_model
+from holdfast.training.sharing import shared_out
 from holdfast.training.starting import train_mode
 from holdfast.training.stopping import StopRequest
 
@@ -88,7 +89,8 @@ def train(
     ):
         if accelerator.is_main_process:
             check_free(run.path)
-        stage = assemble(recipe, accelerator, objective=objective)
+        shared = shared_out(recipe, run.checkpoints, accelerator.num_processes) if resume else recipe
+        stage = assemble(shared, accelerator, objective=objective)
         accelerator.wait_for_everyone()  # all have checked the folder before one writes into it
         if accelerator.is_main_process:
             for_the_run.enter_context(run.held(recipe, resume=resume))
@@ -96,6 +98,7 @@ def train(
                 logger.warning("a damaged checkpoint is kept as %s; the run goes on from the one before", path)
         accelerator.wait_for_everyone()
         position = restore_checkpoint(run.checkpoints, stage.moving()) if resume else Position()
+        position = replace(position, images_per_step=stage.images_per_step)
         if accelerator.is_main_process and position.step:  # a kill may have come between a save and its pruning
             prune_all(stage, run, position)
         if recipe.train.trackers:
