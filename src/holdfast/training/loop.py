@@ -19,7 +19,7 @@ from holdfast.data.tensors import as_source
 from holdfast.decoding import turned_warning
 from holdfast.errors import HoldfastError
 from holdfast.idle_parts import idle_parts
-from holdfast.leaving import worker_deaths
+from holdfast.leaving import peer_deaths, worker_deaths
 from holdfast.methods import Objective, Player
 from holdfast.models.corruptor import save_corruptor
 from holdfast.models.fingerprint import weights_fingerprint
@@ -39,6 +39,8 @@ from holdfast.training.starting import train_mode
 from holdfast.training.stopping import StopRequest
 
 logger = logging.getLogger(__name__)
+
+LEFT_BEHIND = "the last checkpoint is kept: go on with --resume and any number of processes that shares a step's images"
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ def train(
             Journal(accelerator, run.path, steps=stage.steps, show=show, header=_header(stage)) as journal,
             StopRequest() as stop,
             worker_deaths(way_on=way_on),
+            peer_deaths(accelerator.num_processes, way_on=LEFT_BEHIND),
         ):
             journal.continue_from(position.step)
             return run_steps(stage, run, position, journal=journal, stop=stop)
