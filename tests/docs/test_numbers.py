@@ -102,3 +102,8 @@ def test_when_the_quick_adversary_settles_is_what_its_training_logged(cifar10):
     assert f"`selection_change` is {100 * shares[steps == 40][0]:.1f} % at step 40 and {after}" in page(
         "results/cifar10.md"
     )
+
+
+def test_what_an_image_costs_is_what_the_benchmark_measured():
+    maker = made_by("make_how_long")
+    assert maker.PAGE.read_text(encoding="utf-8") == maker.page(), "run python docs/make_how_long.py"

@@ -49,6 +49,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--amp", action="store_true", help="run the model in half precision (not the attacks)")
     parser.add_argument("--batch-size", type=int, default=64, help="images per forward pass; does not change results")
     parser.add_argument("--attack-batch-size", type=int, default=64, help="images per attack; records name it")
+    parser.add_argument(
+        "--shard-size", type=int, help="images per unit, a file (default: 256, fewer of large ones); records name it"
+    )
     parser.add_argument("--workers", type=int, help="processes that read and corrupt images (default: by the machine)")
     parser.add_argument("--extra", action="store_true", help="also the four extra corruptions, or perturbations")
     parser.add_argument(
