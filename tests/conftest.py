@@ -38,3 +38,9 @@ def without_plugins_of_before():
     yield
     PLUGINS.clear()
     PLUGINS.update(before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory):
+    """What tests keep for later is nobody else's."""
+    os.environ["HOLDFAST_CACHE"] = str(tmp_path_factory.mktemp("cache"))

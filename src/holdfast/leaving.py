@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
@@ -39,6 +40,17 @@ def worker_deaths(*, way_on: str) -> Iterator[None]:
         if "DataLoader worker" not in str(error):
             raise
         raise HoldfastError(f"a worker died, most likely for want of memory; {way_on}") from error
+
+
+@contextlib.contextmanager
+def peer_deaths(processes: int, *, way_on: str) -> Iterator[None]:
+    """The death of another process of a group, which gloo and NCCL raise at the next meeting, as a sentence."""
+    try:
+        yield
+    except RuntimeError as error:
+        if processes == 1 or not re.search("gloo|nccl|closed by peer|connection reset", str(error), re.IGNORECASE):
+            raise
+        raise HoldfastError(f"another process of the {processes} is gone; {way_on}") from error
 
 
 def leave_with_parent() -> None:

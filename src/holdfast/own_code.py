@@ -1,6 +1,7 @@
 """A digest of somebody's own code, so that records of two things with one name are never mixed."""
 
 import hashlib
+import importlib
 import inspect
 import sys
 from collections.abc import Iterator
@@ -10,13 +11,23 @@ from typing import Any
 
 # the plug-ins of this process by name, each with a digest of its file: they may change anything
 PLUGINS: dict[str, str] = {}
+PLUGIN_FILES: dict[str, Path] = {}  # and the files themselves, for machines that must run them, too
 
 PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
 
 
 def remember_plugin(name: str, path: Path) -> None:
     """Note a plug-in that was run, for the headers of what is measured with it."""
+    PLUGIN_FILES[name] = path.absolute()
     PLUGINS[name] = hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
+
+
+def load_plugin_file(name: str, path: Path) -> None:
+    """Import a plug-in by its name, with its folder on the path for good: worker processes import it from there."""
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    importlib.import_module(name)
+    remember_plugin(name, path)
 
 
 def plugins_told() -> dict[str, dict[str, str]]:

@@ -117,3 +117,8 @@ def test_what_the_page_says_of_a_model_is_what_is_counted(row):
     name, image, parameters, gmacs, *_ = row
     cost = measure_cost(name)
     assert (str(cost.image_size[0]), f"{cost.parameters / 1e6:.2f}", f"{cost.gmacs:.2f}") == (image, parameters, gmacs)
+
+
+def test_what_an_image_costs_is_what_the_benchmark_measured():
+    maker = made_by("make_how_long")
+    assert maker.PAGE.read_text(encoding="utf-8") == maker.page(), "run python docs/make_how_long.py"

@@ -4,11 +4,14 @@ import os
 import re
 import sys
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 
+from holdfast.cli.clusters import add_cluster, cluster_of
+from holdfast.cli.planning import add_dry_run, dry_run, told_how_far_off
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -31,12 +34,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="with each file's path it decides all draws")
     parser.add_argument("--frost", metavar="FOLDER", help="folder of the published frost photographs, or 'procedural'")
     parser.add_argument("--exif", default="ignore", help="ignore or apply the rotations that EXIF data ask for")
+    add_dry_run(parser)
+    add_cluster(parser, task="some images each")
 
 
 def run(arguments: Namespace) -> int:
     """Corrupt the folder, show progress, list at the end what could not be read."""
     from holdfast.corruptions.catalog import preset_of, select
     from holdfast.corruptions.folders import KindAtSeverity, Settings, corrupt_folder, find_images
+    from holdfast.corruptions.forecast import forecast
+    from holdfast.corruptions.on_ray import run_on_ray
     from holdfast.progress_line import ProgressLine
 
     severities = parse_severities(arguments.severity)
@@ -47,14 +54,25 @@ def run(arguments: Namespace) -> int:
     if arguments.workers < 0:
         raise HoldfastError(f"workers: expected 1 or more, got {arguments.workers}")
     workers = arguments.workers or os.cpu_count() or 1
+    if arguments.dry_run:
+        return dry_run(
+            "corrupt", arguments, [forecast(source, target, cells=cells, settings=settings, workers=workers)]
+        )
+    cluster = cluster_of(arguments)
     total = len(find_images(source)) * len(cells)
     header = f"corrupting {source} into {target}: {total // len(cells)} images × {len(cells)} cells"
-    with ProgressLine("corrupting", total=total, unit="images", show=True, header=header) as line:
+    with (
+        told_how_far_off("corrupt", arguments),
+        ProgressLine("corrupting", total=total, unit="images", show=True, header=header) as line,
+    ):
 
         def advance(_outcome: "Outcome") -> None:
             line.advance(len(cells))
 
-        outcomes = corrupt_folder(source, target, cells=cells, settings=settings, workers=workers, on_outcome=advance)
+        elsewhere = partial(run_on_ray, cluster=cluster) if cluster else None
+        outcomes = corrupt_folder(
+            source, target, cells=cells, settings=settings, workers=workers, on_outcome=advance, run=elsewhere
+        )
     return _report(outcomes, target, exif=arguments.exif)
 
 

@@ -2,13 +2,15 @@
 
 import os
 from argparse import Namespace
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.clusters import add_cluster, cluster_of
+from holdfast.cli.planning import add_dry_run, dry_run, told_how_far_off
 from holdfast.cli.run_folders import model_file_name, own_data, run_folder, with_checkpoint
 from holdfast.errors import HoldfastError
 
@@ -47,6 +49,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--amp", action="store_true", help="run the model in half precision (not the attacks)")
     parser.add_argument("--batch-size", type=int, default=64, help="images per forward pass; does not change results")
     parser.add_argument("--attack-batch-size", type=int, default=64, help="images per attack; records name it")
+    parser.add_argument(
+        "--shard-size", type=int, help="images per unit, a file (default: 256, fewer of large ones); records name it"
+    )
     parser.add_argument("--workers", type=int, help="processes that read and corrupt images (default: by the machine)")
     parser.add_argument("--extra", action="store_true", help="also the four extra corruptions, or perturbations")
     parser.add_argument(
@@ -76,12 +81,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="store thumbnails of N failures for the report; copies of your data, so mind its licence",
     )
     parser.add_argument("--fresh", action="store_true", help="start over instead of going on")
+    add_dry_run(parser)
+    add_cluster(parser, task="shards of images")
     parser.usage = "holdfast evaluate [RUN] [--model MODEL] [--data DATA] [--suite SUITES] [OPTIONS]"
 
 
 def run(arguments: Namespace) -> int:
     """Measure, then print the scores and where the records are."""
+    from holdfast.evaluation.errand import Request
     from holdfast.evaluation.evaluate import evaluate
+    from holdfast.evaluation.forecast import forecast
     from holdfast.evaluation.options import Compute, Protocol
     from holdfast.evaluation.suites import assign
 
@@ -89,14 +98,20 @@ def run(arguments: Namespace) -> int:
     console = Console(quiet=not first, soft_wrap=True, highlight=False)
     model = _model(arguments)
     data = arguments.data or [_own_data(model, console)]
-    given: dict[str, Any] = {name: getattr(arguments, name) for name in ("seed", "device", "workers", "fresh")}
+    given: dict[str, Any] = {name: getattr(arguments, name) for name in ("seed", "device", "workers")}
     given["limit"] = arguments.limit or None
-    given |= {"show": True, "protocol": _options(Protocol, arguments), "compute": _options(Compute, arguments)}
+    compute = replace(_options(Compute, arguments), cluster=cluster_of(arguments))
+    given |= {"protocol": _options(Protocol, arguments), "compute": compute}
     if arguments.predictions is not None:
         return _predict(model, data, arguments, console)
     out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
     served = assign(_suites(arguments), data)
-    records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
+    if arguments.dry_run:
+        requests = [Request(model, spec, names, out, **given) for spec, names in served]
+        return dry_run("evaluate", arguments, [forecast(request) for request in requests])
+    given |= {"fresh": arguments.fresh, "show": True}
+    with told_how_far_off("evaluate", arguments):
+        records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
     if first:
         _show(records, console)
     return 0

@@ -8,7 +8,9 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.clusters import add_cluster, cluster_of
 from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
+from holdfast.cli.planning import add_dry_run, dry_run, told_how_far_off
 from holdfast.cli.train import add_recipe_values, recipe_values, shorten_help
 from holdfast.errors import HoldfastError
 from holdfast.names import comma_list
@@ -28,6 +30,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--limit", type=int, help="measure on so many test images only, every class in its share; 0 for all"
     )
     parser.add_argument("--table-only", action="store_true", help="train nothing: table and plots of what is there")
+    add_dry_run(parser)
+    add_cluster(parser, task="runs")
     parser.usage = "holdfast study STUDY [--out DIR] [--processes N] [--rows A,B] [--seeds 0,1] [--SECTION.KEY=VALUE …]"
     add_recipe_values(parser)
 
@@ -47,11 +51,18 @@ def run(arguments: Namespace) -> int:
         limit=arguments.limit,
     )
     out = arguments.out or Path("studies") / study.name
+    if arguments.dry_run:
+        from holdfast.studies.forecast import forecast
+
+        tell = Console(stderr=True).print
+        found = forecast(study, out=out, processes=arguments.processes, tell=lambda row: tell(f"trying {row} …"))
+        return dry_run("study", arguments, [found])
     if not arguments.table_only:
         from holdfast.studies.runner import run_study
 
         try:
-            run_study(study, out=out, processes=arguments.processes)
+            with told_how_far_off("study", arguments):
+                run_study(study, out=out, processes=arguments.processes, cluster=cluster_of(arguments))
         except KeyboardInterrupt as stop:
             print("stopped; the same command goes on where it was", file=sys.stderr)
             return EXIT_SIGNAL + stopped_by(stop)

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from holdfast import older_recipes
 from holdfast.cli.exit_codes import EXIT_SIGNAL
+from holdfast.cli.planning import add_dry_run, dry_run, told_how_far_off
 from holdfast.errors import HoldfastError
 from holdfast.names import chosen_names
 from holdfast.training import recipe as recipes
@@ -40,6 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--skip-bad", action="store_true", help="go on without unreadable images (--data.skip_bad=true)"
     )
+    add_dry_run(parser)
     parser.usage = "holdfast train [RECIPE] [--out DIR] [--resume] [--init FROM] [--SECTION.KEY=VALUE ...]"
     add_recipe_values(parser)
 
@@ -69,17 +71,33 @@ def add_recipe_values(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Train; after a signal, say how to go on."""
+    from holdfast.training.journal import append_log
     from holdfast.training.loop import train
 
     recipe, out = _recipe_and_folder(arguments)
     console = Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0", soft_wrap=True)
-    result = train(recipe, out=out, overrides=_overrides(arguments), resume=arguments.resume, show=True)
-    if result.stopped_by:
+    asked: dict[str, Any] = {"out": out, "overrides": _overrides(arguments), "resume": arguments.resume}
+    if arguments.dry_run:
+        from holdfast.training.forecast import forecast
+
+        return dry_run("train", arguments, [forecast(recipe, **asked)])
+    try:
+        with told_how_far_off("train", arguments) as account:
+            result = train(recipe, show=True, **asked)
+            if result.stopped_by:
+                raise _Stopped
+    except _Stopped:
         name = signal.Signals(result.stopped_by).name
         console.print(f"stopped by {name} after step {result.step}; go on with: holdfast train --out {out} --resume")
         return EXIT_SIGNAL + result.stopped_by
+    if account.comparison and (out / "log.jsonl").exists():
+        append_log(out / "log.jsonl", "forecast", step=result.step, **account.comparison)
     console.print(f"finished after {result.step} steps{_scored(result)}: {out}", highlight=False)
     return 0
+
+
+class _Stopped(Exception):
+    """The account of a run that was stopped stays open."""
 
 
 def _scored(result: "Result") -> str:

@@ -14,6 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
@@ -33,6 +34,7 @@ from holdfast.corruptions.textures import recorded_name, texture_source
 from holdfast.decoding import check_exif, decode
 from holdfast.errors import HoldfastError
 from holdfast.leaving import leave_with_parent
+from holdfast.listing import listed
 from holdfast.own_code import code_fingerprint
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
@@ -40,6 +42,14 @@ MANIFEST = "manifest.json"
 _STALE_SECONDS = 60
 _ENDINGS = {".png": b"IEND\xaeB`\x82", ".jpg": b"\xff\xd9"}  # the last bytes of a complete file
 _HERE = re.sub(r"\W", "_", platform.node())
+
+
+@dataclass(frozen=True)
+class KindAtSeverity:
+    """One kind at one severity."""
+
+    kind: str
+    severity: int
 
 
 @dataclass(frozen=True)
@@ -63,13 +73,9 @@ class Settings:
         same = (".png",) if self.quality is None else (".jpg", ".jpeg")
         return relative if path.suffix.lower() in same else path.with_suffix(self.suffix).as_posix()
 
-
-@dataclass(frozen=True)
-class KindAtSeverity:
-    """One kind at one severity."""
-
-    kind: str
-    severity: int
+    def place(self, cell: KindAtSeverity) -> Path:
+        """The folder of a cell below the target."""
+        return Path(recorded_name(cell.kind, self.textures), str(cell.severity))
 
 
 @dataclass(frozen=True)
@@ -91,11 +97,14 @@ def find_images(source: Path) -> list[str]:
     """Relative POSIX paths of all images below a folder, sorted."""
     if not source.is_dir():
         raise HoldfastError(f"source: expected a folder of images, got {str(source)!r}")
-    paths = (path.relative_to(source) for path in source.rglob("*") if path.suffix.lower() in SUFFIXES)
-    found = sorted(path.as_posix() for path in paths if not path.name.startswith("."))
+    found = sorted(name for name in listed(source, SUFFIXES, links=False).names if not _hidden(name))
     if not found:
         raise HoldfastError(f"source: expected images ({', '.join(SUFFIXES)}) in {str(source)!r}, found none")
     return found
+
+
+def _hidden(relative: str) -> bool:
+    return relative.rpartition("/")[2].startswith(".")
 
 
 def corrupt_folder(
@@ -106,21 +115,20 @@ def corrupt_folder(
     settings: Settings,
     workers: int = 1,
     on_outcome: Callable[[Outcome], None] = lambda outcome: None,
+    run: Callable[..., Iterator[Outcome]] | None = None,
 ) -> list[Outcome]:
-    """Corrupt all images of a folder; images that cannot be read are reported, not fatal."""
-    if target.resolve().is_relative_to(source.resolve()):
-        raise HoldfastError(f"target: expected a folder outside of {str(source)!r}, got {str(target)!r}")
-    images = find_images(source)
-    _check_names(images, settings)
-    check_exif(settings.exif)
-    texture_source(settings.textures)  # a folder without the photographs is refused before anything is made
+    """Corrupt all images of a folder; images that cannot be read are reported, not fatal.
+
+    ``run`` does it elsewhere: it gets source, target, images, cells and settings, and yields what became of each image.
+    """
+    images = check_folder(source, target, settings)
     with _writing(target):
         manifest = _first_manifest(target, cells, settings)
         target.mkdir(parents=True, exist_ok=True)
         _save_manifest(target / MANIFEST, manifest)
         _remove_stale_parts(target)
     outcomes = []
-    for outcome in _run(source, target, images, tuple(cells), settings, workers):
+    for outcome in (run or partial(_run, workers=workers))(source, target, images, tuple(cells), settings):
         outcomes.append(outcome)
         on_outcome(outcome)
     outcomes.sort(key=lambda outcome: outcome.relative)
@@ -129,13 +137,23 @@ def corrupt_folder(
     return outcomes
 
 
+def check_folder(source: Path, target: Path, settings: Settings) -> list[str]:
+    """The images of a folder; what is wrong with a task is said here, before anything is made."""
+    if target.resolve().is_relative_to(source.resolve()):
+        raise HoldfastError(f"target: expected a folder outside of {str(source)!r}, got {str(target)!r}")
+    images = find_images(source)
+    _check_names(images, settings)
+    check_exif(settings.exif)
+    texture_source(settings.textures)
+    return images
+
+
 def corrupt_file(
     source: Path, target: Path, relative: str, cells: Sequence[KindAtSeverity], settings: Settings
 ) -> Outcome:
     """Decode one image once and write all its cells that are not there yet."""
-    places = {cell: target / recorded_name(cell.kind, settings.textures) / str(cell.severity) for cell in cells}
-    missing = {cell: place / settings.name(relative) for cell, place in places.items()}
-    missing = {cell: path for cell, path in missing.items() if not _complete(path, settings)}
+    missing = {cell: target / settings.place(cell) / settings.name(relative) for cell in cells}
+    missing = {cell: path for cell, path in missing.items() if not is_complete(path, settings)}
     turned = False
     try:
         if missing:
@@ -152,7 +170,7 @@ def corrupt_file(
     return Outcome(relative, written=len(missing), found=len(cells) - len(missing), turned=turned)
 
 
-def _complete(path: Path, settings: Settings) -> bool:
+def is_complete(path: Path, settings: Settings) -> bool:
     """Whether a file is there to its last byte: after a power cut, a file that was renamed in time may be cut short."""
     ending = _ENDINGS[settings.suffix]
     try:
@@ -188,7 +206,7 @@ def _corrupted(image: Image, relative: str, cell: KindAtSeverity, settings: Sett
 
 def _write(image: Image, path: Path, settings: Settings) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _replacing(path) as part:
+    with replacing(path) as part:
         if settings.quality is None:
             Pillow.fromarray(image).save(part, "PNG", compress_level=1)
         else:
@@ -196,7 +214,8 @@ def _write(image: Image, path: Path, settings: Settings) -> None:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write a file under, that takes its place when it is complete."""
     part = _part_of(path)
     try:
         yield part
@@ -297,7 +316,7 @@ def _ended(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def _save_manifest(path: Path, content: dict[str, Any]) -> None:
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    with _replacing(path) as part:
+    with replacing(path) as part:
         part.write_bytes(text.encode("utf-8", "surrogateescape"))  # names of files need not be UTF-8
 
 

@@ -1,7 +1,6 @@
 """Images in class folders, as torchvision's ImageFolder reads them: ``DIR/<class>/**/<image>``."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from PIL import Image
 from holdfast.data.source import UnreadableImage
 from holdfast.decoding import UnreadableFile, check_exif, decode
 from holdfast.errors import HoldfastError
+from holdfast.listing import Names, listed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,11 +26,8 @@ class FolderSource:
         self.classes = tuple(sorted(entry.name for entry in _entries(root) if entry.is_dir()))
         if not self.classes:
             raise HoldfastError(f"folder:{root} must hold one folder per class, got no folder at all")
-        found = [(path, label) for label, name in enumerate(self.classes) for path in _images_below(root, name)]
-        # one array of fixed-width text instead of a list: forked workers then share its memory
-        self._paths = np.array([path for path, _ in found], dtype=np.str_)
-        self.targets = np.array([label for _, label in found], dtype=np.int64)
-        self._turned = _shared_bytes(len(found))  # workers note it, others read it
+        self._paths, self.targets = _images(root, self.classes)
+        self._turned = _shared_bytes(len(self.targets))  # workers note it, others read it
 
     @property
     def turned(self) -> int:
@@ -42,7 +39,7 @@ class FolderSource:
 
     def id(self, index: int) -> str:
         """The path below the root, with forward slashes."""
-        return str(self._paths[index])
+        return self._paths[index]
 
     def image(self, index: int) -> Image.Image:
         """Decode one file."""
@@ -77,23 +74,16 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         raise HoldfastError(f"folder:{folder} must be a folder of class folders ({error.strerror})") from error
 
 
-def _images_below(root: Path, name: str) -> Iterator[str]:
-    """Links are followed, but each folder is read once, and never a folder above: loops would repeat its images."""
-    seen = {_place(folder) for folder in (root.resolve(), *root.resolve().parents)}
-    for folder, subfolders, files in os.walk(root / name, followlinks=True):
-        if _place(folder) in seen:
-            subfolders.clear()
-            continue
-        seen.add(_place(folder))
-        subfolders.sort()
-        for file in sorted(files):
-            if os.path.splitext(file)[1].lower() in EXTENSIONS:
-                yield Path(folder, file).relative_to(root).as_posix()
-
-
-def _place(folder: str | Path) -> tuple[int, int]:
-    found = os.stat(folder)
-    return found.st_dev, found.st_ino
+def _images(root: Path, classes: tuple[str, ...]) -> tuple[Names, np.ndarray]:
+    """The images of all classes and their labels; what lies beside the class folders, or is hidden, is none of them."""
+    names = listed(root, EXTENSIONS, links=True).names
+    labels = {name: label for label, name in enumerate(classes)}
+    targets = np.fromiter((labels.get(name.split("/", 1)[0], -1) if "/" in name else -1 for name in names), np.int64)
+    if (targets >= 0).all() and (np.diff(targets) >= 0).all():
+        return names, targets
+    order = np.argsort(targets, kind="stable")
+    kept = order[targets[order] >= 0]
+    return Names.of([names[place] for place in kept]), targets[kept]
 
 
 def _shared_bytes(count: int) -> "Tensor":

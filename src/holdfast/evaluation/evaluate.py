@@ -2,39 +2,23 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from holdfast import atomic
-from holdfast.attacks import Occlusion
-from holdfast.data import Source, check_known_classes, turned_images
+from holdfast.data import Source, turned_images
 from holdfast.decoding import turned_warning
-from holdfast.errors import HoldfastError
-from holdfast.evaluation.attacking import fitted_corruptors
-from holdfast.evaluation.cells import Plan
-from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
-from holdfast.evaluation.examples import check_examples, keep_examples
-from holdfast.evaluation.judge import Judge
-from holdfast.evaluation.keeping import make_header, prepare_folder, record_folder
-from holdfast.evaluation.loader import fitting_shard
-from holdfast.evaluation.machine import check_workers, choose_device, choose_precision, choose_workers
+from holdfast.evaluation.errand import Errand, Request, begun, fitted
+from holdfast.evaluation.examples import keep_examples
+from holdfast.evaluation.keeping import prepare_folder
+from holdfast.evaluation.on_ray import run_on_ray
 from holdfast.evaluation.options import Compute, Protocol
-from holdfast.evaluation.processes import Processes, together
 from holdfast.evaluation.progress import Live
-from holdfast.evaluation.protocol import Steps, largest_size, model_input
-from holdfast.evaluation.runner import Key, Work, finished_units, run_units
-from holdfast.evaluation.suites import check_suites, make_plan, parse_suites
-from holdfast.models.corruptor import Corruptor
-from holdfast.models.onnx_model import FromProbabilities, check_told, has_gradient
-from holdfast.models.segmenter import windowed
-from holdfast.models.specs import LoadedModel, load_model
+from holdfast.evaluation.runner import finished_units, run_units
 from holdfast.records.records import Records, read_records
 
 logger = logging.getLogger(__name__)
@@ -79,101 +63,20 @@ def evaluate(
         compute: batch sizes and precision.
     """
     protocol, compute = protocol or Protocol(), compute or Compute()
-    names = parse_suites(suites)
-    check_workers(workers)
-    opened = open_evaluation_data(data, limit=limit, exif=protocol.exif, mean=protocol.mean, std=protocol.std)
-    check_suites(names, opened)
-    check_examples(opened.task, compute.keep_examples)
-    loaded = load_model(model)
-    loaded = replace(loaded, model=as_asked(loaded.model, protocol))
-    asked = adapted(loaded.model, opened)
-    steps = asked_steps(loaded.model, opened, protocol)
-    plan = make_plan(names, opened, steps=steps, extra=protocol.extra, limit=limit)
-    _check_gradients(loaded.model, plan)
-    where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
-    with together() as processes, _evaluation_mode(asked):
-        judge = Judge(asked, steps=steps, device=where, amp=choose_precision(compute.amp, where))
-        _check_model(loaded, judge, opened, plan, classes_differ=protocol.classes_differ)
-        settings = {"seed": seed, "limit": limit, **_settings(protocol, compute, steps, opened, where)}
-        header = make_header(loaded, opened, plan, judge, steps=steps, settings=settings)
-        with (
-            record_folder(out, loaded, header, processes) as folder,
-            atomic.leaving_nothing(folder, unless=lambda: any(folder.glob("*.[0-9]*.safetensors"))),
-        ):
-            work = Work(
-                plan,
-                folder,
-                header["fingerprint"],
-                seed=seed,
-                shard_size=settings["shard_size"],
-                batch_size=compute.batch_size,
-                attack_batch_size=compute.attack_batch_size,
-                workers=choose_workers(workers, where, processes),
-            )
-            records = _measure(_Errand(work, header, judge, steps), processes, fresh=fresh, show=show)
-            if compute.keep_examples and processes.first:
-                keep_examples(work, records, judge=judge, steps=steps, count=compute.keep_examples)
-        if opened.source is not None and (warning := turned_warning(turned_images(opened.source), exif=protocol.exif)):
+    request = Request(model, data, suites, out, limit, seed, workers, device, protocol, compute)
+    with begun(request) as errand:
+        records = _measure(errand, fresh=fresh, show=show)
+        keep = request.compute.keep_examples
+        if keep and errand.processes.first:
+            keep_examples(errand.work, records, judge=errand.judge, steps=errand.steps, count=keep)
+        source = errand.data.source
+        if source is not None and (warning := turned_warning(turned_images(source), exif=request.protocol.exif)):
             logger.warning(warning)
     return records if records.folder and records.folder.exists() else replace(records, folder=None)
 
 
-def as_asked(model: nn.Module, protocol: Protocol) -> nn.Module:
-    """The model with the windows and answers that a protocol asks for; refuses a file that leaves something open."""
-    check_told(model, vars(protocol))
-    if protocol.window is not None:
-        model = windowed(model, protocol.window, protocol.stride)
-    return FromProbabilities(model) if protocol.probabilities else model
-
-
-def _check_gradients(model: nn.Module, plan: Plan) -> None:
-    """Refuse attacks that climb a gradient where there is none, before anything is measured."""
-    for cell in plan.cells if not has_gradient(model) else ():
-        if cell.attack is not None and getattr(cell.attack, "needs_gradient", not isinstance(cell.attack, Occlusion)):
-            raise HoldfastError(
-                f"suite {cell.name!r} needs a gradient, which an ONNX file does not have; "
-                "measure it on the model that the file was made from"
-            )
-
-
-def asked_steps(model: nn.Module, data: EvaluationData, protocol: Protocol) -> Steps:
-    """From the data's pictures to what the model gets."""
-    wanted = model_input(
-        model, size=protocol.size, mean=protocol.mean, std=protocol.std, interpolation=protocol.interpolation
-    )
-    preset = _preset(protocol.preset, data)
-    return data.task.steps(data.pictures, wanted, preset=preset, stored_jpeg=protocol.stored_jpeg)
-
-
-def _check_model(loaded: LoadedModel, judge: Judge, data: EvaluationData, plan: Plan, *, classes_differ: bool) -> None:
-    if not classes_differ:
-        check_known_classes(loaded.classes, data.pictures, data=data.spec)
-    restricted = any(cell.restricted_to for cell in plan.cells)
-    plan.task.check_model(judge.probe, classes=plan.classes, restricted=restricted, data=data.spec)
-
-
-def _settings(
-    protocol: Protocol, compute: Compute, steps: Steps, data: EvaluationData, where: torch.device
-) -> dict[str, Any]:
-    """What else the header says of how it was measured."""
-    return {
-        "amp": choose_precision(compute.amp, where),
-        "shard_size": compute.shard_size or fitting_shard(steps.size or largest_size(data.pictures)),
-        "attack_batch_size": compute.attack_batch_size,
-        **({"exif": protocol.exif} if protocol.exif != "ignore" else {}),
-    }
-
-
-@dataclass(frozen=True)
-class _Errand:
-    work: Work
-    header: dict[str, Any]
-    judge: Judge
-    steps: Steps
-
-
-def _measure(errand: _Errand, processes: Processes, *, fresh: bool, show: bool | None) -> Records:
-    work, plan = errand.work, errand.work.plan
+def _measure(errand: Errand, *, fresh: bool, show: bool | None) -> Records:
+    work, plan, processes = errand.work, errand.work.plan, errand.processes
     keys = work.units()
     mine = [keys[number] for number in processes.share(len(keys))]
     if processes.first:
@@ -195,8 +98,10 @@ def _measure(errand: _Errand, processes: Processes, *, fresh: bool, show: bool |
         processes.meet()  # damaged files are set aside before anybody writes
         live.found(sum(len(plan.rows(shard, work.shard_size)) for shard, cell in mine if (shard, cell) in done))
         todo = [key for key in mine if key not in done]
-        corruptors = _fitted(errand, todo, processes)
-        if todo:
+        corruptors = fitted(errand, todo)
+        if todo and errand.request.compute.cluster is not None:
+            run_on_ray(errand, todo, watcher=live)
+        elif todo:
             run_units(work, todo, judge=errand.judge, steps=errand.steps, watcher=live, corruptors=corruptors)
     processes.meet()
     records = read_records(work.folder, cells=[cell.name for cell in plan.cells])
@@ -211,49 +116,8 @@ def _measure(errand: _Errand, processes: Processes, *, fresh: bool, show: bool |
     return records
 
 
-def _told(errand: _Errand) -> str:
+def _told(errand: Errand) -> str:
     """What is measured, for output that nobody watches."""
     plan, header = errand.work.plan, errand.header
     counts = f"{len(plan.ids)} images × {len(plan.cells)} cells"
     return f"evaluating {header['model']} on {header['data']}: {counts}, on {errand.judge.device}"
-
-
-def _fitted(errand: _Errand, todo: Sequence[Key], processes: Processes) -> dict[str, Corruptor]:
-    """What learned attacks learn before the units; every process asks, since they wait for each other."""
-    work = errand.work
-    wanted = {work.plan.cells[cell].name for _, cell in (todo if processes.count == 1 else work.units())}
-    return fitted_corruptors(
-        work.plan,
-        [cell for cell in work.plan.cells if cell.name in wanted],
-        errand.judge,
-        steps=errand.steps,
-        seed=work.seed,
-        batch_size=work.attack_batch_size,
-        folder=work.folder,
-        processes=processes,
-    )
-
-
-@contextmanager
-def _evaluation_mode(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
-
-
-def _preset(asked: str | None, data: EvaluationData) -> str | None:
-    if data.stored is None:
-        return asked
-    if asked not in (None, data.stored.preset):
-        raise HoldfastError(f"preset of {data.spec!r} is {data.stored.preset!r} by its making, got {asked!r}")
-    return data.stored.preset
-
-
-def adapted(model: nn.Module, data: EvaluationData) -> nn.Module:
-    """The model as the data must ask it: itself, unless the task has a say."""
-    adapt = getattr(data.task, "adapted", None)
-    return model if adapt is None else adapt(model, data.pictures)

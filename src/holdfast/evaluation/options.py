@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from holdfast.cluster import Cluster
 from holdfast.decoding import check_exif
 from holdfast.errors import HoldfastError
 
@@ -54,6 +55,7 @@ class Compute:
         amp: run the model in half precision (bfloat16 where there is, else float16); attacks stay in single.
         keep_examples: store thumbnails of so many failures beside the records, for the report. They are copies of the
             data: mind its licence before you pass them on.
+        cluster: where the units are measured; None for this process, or those that torchrun started.
     """
 
     batch_size: int = 64
@@ -61,6 +63,7 @@ class Compute:
     shard_size: int | None = None
     amp: bool = False
     keep_examples: int = 0
+    cluster: Cluster | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "attack_batch_size", "shard_size"):

@@ -93,15 +93,21 @@ def finished_units(work: Work, views: Sequence[str], *, repair: bool, watcher: W
         if not path.exists():
             continue
         try:
-            unit = read_unit(path)
-            _check_origin(unit, work, key, views)
+            unit = finished_unit(work, key, views)
         except DamagedUnit as error:
             if repair:
                 logger.warning("%s; kept as %s and measured again", error, set_aside(path).name)
             continue
         done.add(key)
-        _tell(watcher, work, key, unit)
+        tell(watcher, work, key, unit)
     return done
+
+
+def finished_unit(work: Work, key: Key, views: Sequence[str]) -> Unit:
+    """A unit that is on disk; raises :class:`DamagedUnit` if it is another one, or not as it was written."""
+    unit = read_unit(work.path(key))
+    _check_origin(unit, work, key, views)
+    return unit
 
 
 def run_units(
@@ -117,20 +123,20 @@ def run_units(
     jobs = [Job(shard, tuple(cell for s, cell in keys if s == shard)) for shard in dict.fromkeys(s for s, _ in keys)]
     chunks = Chunks(work.plan, jobs, steps=steps, seed=work.seed, shard_size=work.shard_size)
     loader = chunk_loader(chunks, workers=work.workers, pin=judge.device.type == "cuda")
-    desk = _Desk(work, judge, watcher, corruptors or {})
+    desk = Desk(work, judge, watcher, corruptors or {})
     way_on = "what is recorded stays, and the same command goes on from it, with fewer --workers if need be"
     with worker_deaths(way_on=way_on):
         _look_at_all(loader, desk)
 
 
-def _look_at_all(loader: Iterable[Chunk | Failure], desk: "_Desk") -> None:
+def _look_at_all(loader: Iterable[Chunk | Failure], desk: "Desk") -> None:
     work, batch = desk.work, list[Chunk]()
     batch_size = work.batch_size if work.plan.task.together else 1
     for chunk in _safely(loader):
         if work.plan.cells[chunk.cell].attack is not None or chunk.images is None:
             desk.keep(chunk)
             continue
-        if batch and _count(batch) + _count([chunk]) > batch_size:
+        if batch and frames(batch) + frames([chunk]) > batch_size:
             desk.look(batch)
             batch = []
         batch.append(chunk)
@@ -158,7 +164,7 @@ class _Open:
     targets: list[Any] = field(default_factory=list)  # theirs
 
 
-class _Desk:
+class Desk:
     """Where chunks become units."""
 
     def __init__(self, work: Work, judge: Judge, watcher: Watcher, corruptors: Mapping[str, Corruptor]) -> None:
@@ -225,7 +231,7 @@ class _Desk:
                 f"records cannot be written into {str(self.work.folder)!r} ({error.strerror}); "
                 "what is there is complete, and the same command goes on from it"
             ) from error
-        _tell(self.watcher, self.work, key, unit)
+        tell(self.watcher, self.work, key, unit)
 
     def _attacked_in_batches(self, number: int, found: _Open, order: np.ndarray) -> list[dict[str, Field]]:
         """A shard's images in their order, in batches of a fixed size: an attack's rounding depends on it."""
@@ -282,7 +288,7 @@ def _check_origin(unit: Unit, work: Work, key: Key, views: Sequence[str]) -> Non
         raise DamagedUnit(f"{work.path(key).name} is damaged: it does not hold the images of its shard")
 
 
-def _tell(watcher: Watcher, work: Work, key: Key, unit: Unit) -> None:
+def tell(watcher: Watcher, work: Work, key: Key, unit: Unit) -> None:
     """How well the first view did, for the line that people watch."""
     plan, view = work.plan, unit.header["views"][0]
     cell: Cell = plan.cells[key[1]]
@@ -299,5 +305,6 @@ def _tell(watcher: Watcher, work: Work, key: Key, unit: Unit) -> None:
     watcher.measured(cell.spec, right=float(right.sum()), count=len(right))
 
 
-def _count(chunks: list[Chunk]) -> int:
+def frames(chunks: Sequence[Chunk]) -> int:
+    """How many images some chunks hold; those of films count one by one."""
     return sum(chunk.images.shape[:-3].numel() for chunk in chunks if chunk.images is not None)

@@ -15,7 +15,7 @@ from holdfast.attention import can_watch
 from holdfast.corruptions.catalog import ALL, own_kinds
 from holdfast.data import check_known_classes
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.evaluate import adapted, as_asked, asked_steps
+from holdfast.evaluation.errand import adapted, as_asked, asked_steps
 from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.machine import choose_device

@@ -79,8 +79,19 @@ def save_unit(path: Path, unit: Unit) -> Path:
     header = json.dumps(dict(unit.header), sort_keys=True)
     # a single entry: safetensors writes several in any order, and equal units should be equal files
     told = json.dumps({"checksum": _checksum(header, tensors), "header": header})
-    _replace(path, save(tensors, metadata={"unit": told}))
+    write_content(path, save(tensors, metadata={"unit": told}))
     return path
+
+
+def write_content(path: Path, content: bytes) -> None:
+    """The bytes of a unit, in one move: renamed into place, but not synced. After a power cut, the checksum tells."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
+    try:
+        temporary.write_bytes(content)  # save_file would hide the file from everybody but its owner
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def read_unit(path: Path) -> Unit:
@@ -129,17 +140,6 @@ def remove_leftovers(folder: Path, *, seconds: float = 60) -> None:
         with contextlib.suppress(OSError):  # another process may remove it, too
             if time.time() - path.stat().st_mtime > seconds:
                 path.unlink()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Written under another name and renamed, but not synced: after a power cut, the checksum tells."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
-    try:
-        temporary.write_bytes(content)  # save_file would hide the file from everybody but its owner
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _named(unit: Unit) -> dict[str, np.ndarray]:

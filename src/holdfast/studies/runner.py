@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from holdfast import atomic
 from holdfast._version import __version__
+from holdfast.cluster import Cluster
 from holdfast.errors import HoldfastError
 from holdfast.leaving import Terminated, leave_with_parent
 from holdfast.studies.checks import check_study
@@ -41,7 +42,12 @@ Tell = Callable[[Iterable[Run]], None]  # what is going on now
 
 
 def run_study(
-    study: Study, *, out: Path, processes: int = 1, console: Console | None = None
+    study: Study,
+    *,
+    out: Path,
+    processes: int = 1,
+    console: Console | None = None,
+    cluster: Cluster | None = None,
 ) -> dict[str, list[RunResult]]:
     """Do all runs of a study that are not finished, and return the results by row.
 
@@ -50,6 +56,7 @@ def run_study(
         out: the study's folder; ``results/`` holds what the table needs, ``runs/`` everything else.
         processes: how many runs at a time; the result does not depend on it.
         console: where to say how far it is.
+        cluster: where the runs are done; None for processes of this machine.
     """
     console = console or Console(stderr=True)
     if processes < 1:
@@ -64,7 +71,7 @@ def run_study(
     if len(missing) < total:
         console.print(f"{total - len(missing)} of {total} runs are finished", highlight=False)
     done, todo = total - len(missing), with_starts(study, missing, out)
-    alone = processes == 1 or len(todo) < 2  # then a run shows its own progress
+    alone = cluster is None and (processes == 1 or len(todo) < 2)  # then a run shows its own progress
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=alone or not console.is_terminal, transient=True) as progress:
         bar = progress.add_task("", total=len(todo))
@@ -75,9 +82,13 @@ def run_study(
             if alone and console.is_terminal:
                 console.print(names, highlight=False)
 
+        from holdfast.studies.on_ray import run_on_ray  # which calls what is defined below
+
         runs = (
             _one_by_one(study, todo, out=out, tell=tell, show=console.is_terminal)
             if alone
+            else run_on_ray(study, todo, out=out, cluster=cluster, tell=tell)
+            if cluster is not None
             else _side_by_side(study, todo, out=out, processes=processes, tell=tell)
         )
         for (name, seed), seconds in runs:
@@ -117,8 +128,7 @@ def _side_by_side(
         waiting, going = list(runs), dict[Future[float], Run]()
         try:
             while waiting or going:
-                unfinished = {*waiting, *going.values()}
-                ready = [run for run in waiting if not unfinished & {(other, run[1]) for other in study.needs(run[0])}]
+                ready = ready_runs(study, waiting, {*waiting, *going.values()})
                 for run in ready[: processes - len(going)]:
                     waiting.remove(run)
                     with _deaf_children():
@@ -136,6 +146,11 @@ def _side_by_side(
                     "with fewer --processes if need be"
                 ) from error
             raise
+
+
+def ready_runs(study: Study, waiting: Sequence[Run], unfinished: Collection[Run]) -> list[Run]:
+    """Those that start from nothing, or from runs that are finished."""
+    return [run for run in waiting if not any((other, run[1]) in unfinished for other in study.needs(run[0]))]
 
 
 @contextlib.contextmanager

@@ -31,11 +31,12 @@ NAME = re.compile(r"step-\d{8,}")
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run is: optimizer steps done, and its best clean accuracy so far."""
+    """Where a run is: optimizer steps done, its best clean accuracy so far, and the images of every step."""
 
     step: int = 0
     best: float | None = None
     best_step: int | None = None
+    images_per_step: int | None = None  # None in checkpoints of before
 
 
 @dataclass(frozen=True)

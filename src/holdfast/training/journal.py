@@ -104,8 +104,7 @@ class Journal:
         if not self._main:
             return
         try:
-            with self._path.open("a", encoding="utf-8") as log:
-                log.write(json.dumps({"event": event, "step": step, "epoch": epoch, **values}) + "\n")
+            append_log(self._path, event, step=step, epoch=epoch, **values)
         except OSError as error:
             raise HoldfastError(f"{str(self._path)!r} cannot be written ({error.strerror}) at step {step}") from error
         numbers = {key: value for key, value in values.items() if isinstance(value, int | float)}
@@ -114,6 +113,12 @@ class Journal:
         if event == "step":
             ordered = sorted(numbers, key=lambda key: key != "loss")  # the last ones are dropped first
             self._progress.figures([f"{key} {numbers[key]:.4g}" for key in ordered])
+
+
+def append_log(path: Path, event: str, *, step: int, **values: Any) -> None:
+    """One more line."""
+    with path.open("a", encoding="utf-8") as log:
+        log.write(json.dumps({"event": event, "step": step, **values}) + "\n")
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from holdfast.data.tensors import as_source
 from holdfast.decoding import turned_warning
 from holdfast.errors import HoldfastError
 from holdfast.idle_parts import idle_parts
-from holdfast.leaving import worker_deaths
+from holdfast.leaving import peer_deaths, worker_deaths
 from holdfast.methods import Objective, Player
 from holdfast.models.corruptor import save_corruptor
 from holdfast.models.fingerprint import weights_fingerprint
@@ -34,10 +34,13 @@ from holdfast.training.randomness import For, reseed, seeded
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import flat_values, load_recipe, merge, to_yaml
 from holdfast.training.run_folder import RunFolder, export_model
+from holdfast.training.sharing import shared_out
 from holdfast.training.starting import train_mode
 from holdfast.training.stopping import StopRequest
 
 logger = logging.getLogger(__name__)
+
+LEFT_BEHIND = "the last checkpoint is kept: go on with --resume and any number of processes that shares a step's images"
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ def train(
     ):
         if accelerator.is_main_process:
             check_free(run.path)
-        stage = assemble(recipe, accelerator, objective=objective)
+        shared = shared_out(recipe, run.checkpoints, accelerator.num_processes) if resume else recipe
+        stage = assemble(shared, accelerator, objective=objective)
         accelerator.wait_for_everyone()  # all have checked the folder before one writes into it
         if accelerator.is_main_process:
             for_the_run.enter_context(run.held(recipe, resume=resume))
@@ -96,6 +100,7 @@ def train(
                 logger.warning("a damaged checkpoint is kept as %s; the run goes on from the one before", path)
         accelerator.wait_for_everyone()
         position = restore_checkpoint(run.checkpoints, stage.moving()) if resume else Position()
+        position = replace(position, images_per_step=stage.images_per_step)
         if accelerator.is_main_process and position.step:  # a kill may have come between a save and its pruning
             prune_all(stage, run, position)
         if recipe.train.trackers:
@@ -105,6 +110,7 @@ def train(
             Journal(accelerator, run.path, steps=stage.steps, show=show, header=_header(stage)) as journal,
             StopRequest() as stop,
             worker_deaths(way_on=way_on),
+            peer_deaths(accelerator.num_processes, way_on=LEFT_BEHIND),
         ):
             journal.continue_from(position.step)
             return run_steps(stage, run, position, journal=journal, stop=stop)

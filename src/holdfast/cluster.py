@@ -1,0 +1,247 @@
+"""Independent pieces of work as tasks of a Ray cluster (extra ``ray``): the functions that a local process calls.
+
+Ray schedules, retries what a lost node had in hands, and counts processors and GPUs. What is done here is little: find
+the cluster, bring along plug-ins and the working directory, and turn failures into sentences.
+"""
+
+import importlib.util
+import logging
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from holdfast._version import __version__
+from holdfast.errors import HoldfastError
+from holdfast.forecasts import add_elsewhere, timed
+from holdfast.own_code import PLUGIN_FILES, load_plugin_file
+
+Job = TypeVar("Job")
+PATIENCE = 20  # seconds for tasks to leave in good order
+RETRIES = 20  # of a task whose node or process was lost; its units that are on disk are not done again
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where to run, and what every task needs.
+
+    Attributes:
+        address: of a cluster that is there, ``auto`` for the one that this machine belongs to; None starts a local one.
+        cpus: processors per task.
+        gpus: GPUs per task; parts of one share it.
+        gather: bring results home instead of writing them into a folder that all nodes see.
+    """
+
+    address: str | None = None
+    cpus: float = 1
+    gpus: float = 0
+    gather: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("cpus", self.cpus, 1), ("gpus", self.gpus, 0)):
+            if not least <= value < 1e6:
+                raise HoldfastError(f"--{name}-per-task must be at least {least}, got {value:g}")
+        if importlib.util.find_spec("ray") is None:
+            raise HoldfastError("--on ray needs Ray, which is not installed: pip install 'holdfast-vision[ray]'")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a task brings back: its result, the processor seconds it took, or the one sentence about its failure."""
+
+    result: Any = None
+    processor: float = 0.0
+    sentence: str | None = None
+
+
+@dataclass(frozen=True)
+class _Surroundings:
+    """What a task must find as it is here."""
+
+    folder: str
+    path: tuple[str, ...]
+    plugins: Mapping[str, tuple[str, str]]  # by module: its file and its text
+    threads: int
+    version: str = __version__
+
+
+@dataclass
+class Tasks(Generic[Job]):
+    """Tasks that were handed over, and what each is about."""
+
+    ray: Any
+    run: Any
+    wanted: Mapping[str, float]
+    waiting: dict[Any, Job] = field(default_factory=dict)
+
+    def submit(self, job: Job, function: Callable[..., Any], *arguments: Any) -> None:
+        """Hand over one task."""
+        self.waiting[self.run.remote(function, *arguments)] = job
+
+    @property
+    def slots(self) -> int:
+        """How many tasks the cluster can run at a time, as it is now."""
+        there = self.ray.cluster_resources()
+        rooms = [there.get(name, 0) / wanted for name, wanted in self.wanted.items() if wanted]
+        return max(1, int(min(rooms)))
+
+    def finished(self) -> Iterator[tuple[Job, Any]]:
+        """What comes back first, until nothing is left: jobs and results. More may be submitted while this goes on."""
+        while self.waiting:
+            ready, _ = self.ray.wait(list(self.waiting), num_returns=1, timeout=1.0)
+            for reference in ready:
+                job = self.waiting.pop(reference)
+                done: Done = _fetched(self.ray, reference)
+                if done.sentence is not None:
+                    raise HoldfastError(done.sentence)
+                add_elsewhere(done.processor)
+                yield job, done.result
+
+
+def parse_on(text: str) -> str | None:
+    """The address of ``ray=ADDRESS``; None for ``ray`` alone, which starts Ray on this machine."""
+    name, sign, address = text.partition("=")
+    if name != "ray" or (sign and not address):
+        raise HoldfastError(f"--on must be ray, or ray=ADDRESS such as ray=auto or ray=10.0.0.1:6379, got {text!r}")
+    return address or None
+
+
+@contextmanager
+def tasks_on(cluster: Cluster) -> Iterator[Tasks[Any]]:
+    """Join the cluster while the block lasts; what was handed over and is not finished then is cancelled."""
+    ray = _joined(cluster)
+    try:
+        options = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus, "max_retries": RETRIES}
+        _check_resources(ray, cluster)
+        here = ray.put(_surroundings(cluster))
+        run = ray.remote(**options, scheduling_strategy="SPREAD")(_task)
+        tasks: Tasks[Any] = Tasks(ray, _Bound(run, here), {"CPU": cluster.cpus, "GPU": cluster.gpus})
+        try:
+            yield tasks
+        finally:
+            _cancel(ray, list(tasks.waiting))
+    finally:
+        ray.shutdown()
+
+
+def _cancel(ray: Any, references: Sequence[Any]) -> None:
+    """As Ctrl-C on one machine: a training saves itself first."""
+    for reference in references:
+        with suppress(Exception):  # whatever Ray raises about a task that has just ended
+            ray.cancel(reference)
+    if references:
+        with suppress(Exception):
+            ray.wait(list(references), num_returns=len(references), timeout=PATIENCE)
+
+
+@dataclass(frozen=True)
+class _Bound:
+    run: Any
+    here: Any
+
+    def remote(self, *arguments: Any) -> Any:
+        return self.run.remote(self.here, *arguments)
+
+
+def _joined(cluster: Cluster) -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if cluster.address is None:  # the tasks are what was asked for, not something beside it
+        os.environ.setdefault("RAY_worker_niceness", "0")
+    import ray
+
+    if ray.is_initialized():
+        raise HoldfastError("this process is in a Ray cluster already; leave it with ray.shutdown() first")
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": False}
+    if cluster.address is None:
+        options |= {"include_dashboard": False, "num_cpus": len(os.sched_getaffinity(0))}
+    else:
+        options["address"] = cluster.address
+    try:
+        with _own_signals():
+            ray.init(**options)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        name = "on this machine" if cluster.address is None else repr(cluster.address)
+        raise HoldfastError(f"the Ray cluster {name} cannot be joined ({reason})") from error
+    return ray
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray listens to SIGTERM itself; Ctrl-C and SIGTERM stay ours."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # not in the main thread: then nobody took them
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _check_resources(ray: Any, cluster: Cluster) -> None:
+    """A task that no node can ever hold would wait for ever."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    for name, wanted in (("CPU", cluster.cpus), ("GPU", cluster.gpus)):
+        most = max((node.get(name, 0) for node in nodes), default=0)
+        if wanted > most:
+            option = f"--{name.lower()}s-per-task"
+            raise HoldfastError(f"{option} must be at most what a node of the cluster has, {most:g}, got {wanted:g}")
+
+
+def _surroundings(cluster: Cluster) -> _Surroundings:
+    plugins = {name: (str(file), file.read_text(encoding="utf-8")) for name, file in PLUGIN_FILES.items()}
+    return _Surroundings(os.getcwd(), tuple(sys.path), plugins, max(1, int(cluster.cpus)))
+
+
+def _fetched(ray: Any, reference: Any) -> Done:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.as_instanceof_cause() from None
+    except ray.exceptions.RayError as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise HoldfastError(
+            f"Ray has given up on a task ({reason}); what is finished stays, and the same command goes on from it"
+        ) from error
+
+
+def _task(here: _Surroundings, function: Callable[..., Any], *arguments: Any) -> Done:
+    """In a worker of Ray: make it a place like the one that the task comes from, then do what it is about."""
+    try:
+        _settle(here)
+        took, result = timed(function, *arguments)
+    except HoldfastError as error:
+        return Done(sentence=str(error))
+    return Done(result, took.processor)
+
+
+def _settle(here: _Surroundings) -> None:
+    if here.version != __version__:
+        raise HoldfastError(f"Holdfast {__version__} on {os.uname().nodename} must be {here.version}, as at home")
+    if Path(here.folder).is_dir():  # relative paths are meant from there
+        os.chdir(here.folder)
+    sys.path += [place for place in here.path if place not in sys.path]
+    for name, (file, text) in here.plugins.items():
+        if name not in sys.modules:
+            _load(name, Path(file), text)
+    if "torch" in sys.modules or importlib.util.find_spec("torch"):
+        import torch
+
+        torch.set_num_threads(here.threads)
+
+
+def _load(name: str, file: Path, text: str) -> None:
+    """A plug-in from where it is at home, or from a copy of its text where there is no such file."""
+    with suppress(OSError):
+        if file.read_text(encoding="utf-8") == text:
+            load_plugin_file(name, file)
+            return
+    copy = Path(tempfile.mkdtemp(prefix="holdfast-plugin-")) / file.name
+    copy.write_text(text, encoding="utf-8")
+    load_plugin_file(name, copy)

@@ -1,0 +1,126 @@
+"""What a study would do and how long it would take: every row's own model, tried for some seconds, untrained."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.analysis.analyze import analyze
+from holdfast.errors import HoldfastError
+from holdfast.evaluation.errand import Request
+from holdfast.evaluation.forecast import forecast as forecast_evaluation
+from holdfast.evaluation.machine import cores
+from holdfast.forecasts import NOTHING, Forecast, Seconds, spent, timed
+from holdfast.studies.checks import check_study
+from holdfast.studies.measures import ANALYSED, SETTINGS
+from holdfast.studies.plan import Study
+from holdfast.studies.runner import Run, missing_runs, run_path, with_starts
+from holdfast.training.assemble import Stage, assemble
+from holdfast.training.engine import engine
+from holdfast.training.forecast import forecast_stage
+from holdfast.training.run_folder import RunFolder
+
+TRIED = 4  # images that an analysis is tried on
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run takes."""
+
+    training: Seconds = NOTHING
+    evaluating: Seconds = NOTHING
+    analysing: Seconds = NOTHING
+    size: int = 0
+    at_least: bool = False
+
+    def total(self, *, trained: bool, measured: bool) -> Seconds:
+        """Without what is done already, or not asked for."""
+        after = self.evaluating + self.analysing if measured else NOTHING
+        return after if trained else self.training + after
+
+
+def forecast(
+    study: Study, *, out: Path, processes: int = 1, tell: Callable[[str], None] = lambda row: None
+) -> Forecast:
+    """Try every row that is not finished with its first seed; rows that start from another one are taken for it."""
+    check_study(study)
+    missing = missing_runs(study, out)
+    start = Seconds(spent(), 0.0)
+    todo = with_starts(study, missing, out)
+    costs, untried = _costs(study, todo, tell)
+    spans = [_span(study, run, costs[run[0]], missing, out) for run in todo]
+    total = Seconds(sum(each.processor for each in spans), sum(each.wall for each in spans))
+    at_a_time = max(1, min(processes, len(todo), cores()))
+    counts = {"rows": len(study.rows), "seeds": len(study.seeds), "runs": len(study.rows) * len(study.seeds)}
+    counts |= {
+        "runs to do": len(missing),
+        **({"runs to start from": extra} if (extra := len(todo) - len(missing)) else {}),
+    }
+    remarks = (f"taken for the row that they start from, and not tried: {', '.join(untried)}",) if untried else ()
+    return Forecast(
+        f"would run the study {study.name} into {out}",
+        counts,
+        sum(costs[name].size for name, _ in todo),
+        start + Seconds(total.processor, total.wall / at_a_time),
+        any(costs[name].at_least for name, _ in todo),
+        {
+            "training": sum(costs[name].training.processor for name, _ in todo),
+            "evaluating": sum(costs[name].evaluating.processor for name, _ in missing),
+            "analysing": sum(costs[name].analysing.processor for name, _ in missing),
+        },
+        remarks,
+    )
+
+
+def _span(study: Study, run: Run, cost: Cost, missing: list[Run], out: Path) -> Seconds:
+    return cost.total(trained=RunFolder(run_path(out, *run)).finished, measured=run in missing)
+
+
+def _costs(study: Study, todo: list[Run], tell: Callable[[str], None]) -> tuple[dict[str, Cost], list[str]]:
+    """By row or step; those whose start is not trained yet cost what their start costs."""
+    costs: dict[str, Cost] = {}
+    untried = []
+    for name, seed in todo:
+        if name in costs:
+            continue
+        needed = study.needs(name)
+        if needed:
+            untried.append(name)
+            costs[name] = costs.get(needed[-1]) or Cost()
+            continue
+        tell(name)
+        costs[name] = _tried(study, name, seed)
+    known = [cost for cost in costs.values() if cost.size]
+    if todo and not known:
+        raise HoldfastError("--dry-run of a study tries rows that start from nothing; all of them are finished")
+    return {name: cost if cost.size else known[0] for name, cost in costs.items()}, untried
+
+
+def _tried(study: Study, name: str, seed: int) -> Cost:
+    recipe = study.recipe_of(name, seed)
+    with engine(recipe.train, folder=Path()) as accelerator:
+        stage = assemble(recipe, accelerator)
+        trained = forecast_stage(stage, Path())
+        if name not in study.rows:
+            return Cost(trained.spent, size=trained.size)
+        data = [(study.test, study.suites, study.limit), *((other, "clean", None) for other in study.shifts.values())]
+        found = [_evaluated(stage, *each) for each in data]
+        measured = Seconds(sum(f.spent.processor for f in found), sum(f.spent.wall for f in found))
+        size = trained.size + sum(each.size for each in found)
+        return Cost(trained.spent, measured, _analysed(study, stage), size, any(each.at_least for each in found))
+
+
+def _evaluated(stage: Stage, data: str, suites: object, limit: int | None) -> Forecast:
+    before = spent()
+    found = forecast_evaluation(Request(stage.bare, data, suites, limit=limit, workers=0))
+    started = Seconds(max(found.parts["starting"] - before, 0.0), 0.0)  # not what this process did before
+    work = Seconds(sum(value for name, value in found.parts.items() if name != "starting"), found.spent.wall)
+    return Forecast(found.what, found.counts, found.size, started + work, found.at_least)
+
+
+def _analysed(study: Study, stage: Stage) -> Seconds:
+    if not study.analyses:
+        return NOTHING
+    count = min(study.limit or ANALYSED, ANALYSED)
+    few = min(TRIED, count)
+    took, _ = timed(lambda: analyze(stage.bare, study.test, study.analyses, settings=SETTINGS, limit=few, show=False))
+    return took.times(count / few)

@@ -1,0 +1,67 @@
+"""What is wrong with ``--on ray`` is said in one sentence, with Ray or without."""
+
+import importlib.util
+
+import pytest
+
+from holdfast.cli.main import main
+from holdfast.cluster import Cluster, parse_on
+from holdfast.errors import HoldfastError
+from holdfast.evaluation.on_ray import parts
+
+
+@pytest.fixture
+def without_ray(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "ray" else found(name, *rest))
+
+
+@pytest.mark.parametrize("command", ["evaluate", "corrupt"])
+def test_without_the_extra_the_line_that_installs_it_is_named(command, without_ray, tmp_path, capsys):
+    (tmp_path / "a").mkdir()
+    words = {
+        "evaluate": ["--model", "python:tests.evaluation.toys:brightest", "--data", "digits"],
+        "corrupt": [str(tmp_path / "a"), str(tmp_path / "b")],
+    }
+    assert main([command, *words[command], "--on", "ray"]) == 2
+    assert "pip install 'holdfast-vision[ray]'" in capsys.readouterr().err
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--on", "slurm"], "--on must be ray, or ray=ADDRESS such as ray=auto"),
+        (["--on", "ray="], "--on must be ray, or ray=ADDRESS"),
+        (["--gather"], "--gather says how tasks run on Ray and needs --on ray"),
+        (["--gpus-per-task", "0.5"], "--gpus-per-task says how tasks run on Ray and needs --on ray"),
+        (["--on", "ray", "--cpus-per-task", "0"], "--cpus-per-task must be at least 1, got 0"),
+    ],
+)
+def test_wrong_options_are_refused(words, sentence, capsys):
+    asked = ["evaluate", "--model", "python:tests.evaluation.toys:brightest", "--data", "digits:test"]
+    assert main([*asked, *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_an_address_is_what_stands_behind_the_sign():
+    assert parse_on("ray") is None
+    assert parse_on("ray=127.0.0.1:6379") == "127.0.0.1:6379"
+
+
+def test_a_cluster_asks_for_processors_that_there_can_be(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: True)
+    with pytest.raises(HoldfastError, match="--gpus-per-task must be at least 0, got -1"):
+        Cluster(gpus=-1)
+    assert Cluster(gpus=0.25).gpus == 0.25
+
+
+@pytest.mark.parametrize(("shards", "cells", "slots"), [(1, 76, 2), (3, 5, 8), (50, 76, 4), (1, 1, 100)])
+def test_tasks_hold_every_unit_once_and_shards_stay_together_where_there_are_many(shards, cells, slots):
+    keys = [(shard, cell) for shard in range(shards) for cell in range(cells)]
+    tasks = list(parts(keys, slots=slots))
+    assert [key for task in tasks for key in task] == keys
+    assert all(len({shard for shard, _ in task}) == 1 for task in tasks)
+    assert len(tasks) >= min(len(keys), slots)
+    if shards >= 4 * slots:
+        assert len(tasks) == shards
