@@ -19,9 +19,9 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from holdfast.cli.demo import MODELS, TITLE
 from holdfast.reporting.page import report
 
+MODELS, TITLE = ("baseline", "tap_adl", "afat"), "Holdfast demo: three ways to train FAN-nano"
 TARGET = Path(__file__).parent / "images"
 
 
@@ -29,8 +29,8 @@ def main() -> None:
     """Two pages, four pictures."""
     os.chdir(sys.argv[1])  # so that the page names runs as a reader would
     with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
-        report(list(MODELS), out=Path(place) / "report.html", title=TITLE)
-        report(list(MODELS), out=Path(place) / "board", format="site", title="Who holds?")
+        report(MODELS, out=Path(place) / "report.html", title=TITLE)
+        report(MODELS, out=Path(place) / "board", format="site", title="Who holds?")
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
 
         def visit(file: str, width: int, height: int, scheme: str = "light") -> Any:
