@@ -1,5 +1,6 @@
 """The command line: quick help, one sentence for bad input."""
 
+import re
 import subprocess
 import sys
 
@@ -63,6 +64,15 @@ def test_list_models_with_cost_puts_the_papers_figures_beside_ours(capsys):
 def test_the_general_help_imports_next_to_nothing():
     script = "import sys; from holdfast.cli.main import main; main(['--help']); sys.exit('jsonargparse' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "completion"])
+def test_help_says_no_empty_defaults_and_no_classes_of_python(command, capsys):
+    assert main([command, "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "<class" not in said
+    assert "null" not in said
+    assert not re.search(r"\(default: ?\)|%\(", said)
 
 
 def test_the_help_of_training_is_short_and_the_long_one_is_whole(capsys):

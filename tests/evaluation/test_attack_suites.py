@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
 
 import holdfast
 from holdfast.attacks import PRESETS, AutoAttack, GradientAttack, Occlusion
@@ -95,15 +96,17 @@ def flat(model, images, labels):
 
 def test_objects_and_functions_are_suites():
     records = holdfast.evaluate(Brightest(), source(), ["clean,fgsm", Lighter(20 / 255), unchanged], **QUICK)
-    assert list(records.cells) == ["clean", "fgsm", "Lighter:eps=0.07843", "unchanged"]
-    assert records.summary(resamples=0)["attack/Lighter:eps=0.07843"].value == 50
+    assert list(records.cells) == ["clean", "fgsm", "Lighter:eps=20/255", "unchanged"]
+    assert records.summary(resamples=0)["attack/Lighter:eps=20/255"].value == 50
     assert records.cells["unchanged"].accuracy == 1
-    told = records.cells["Lighter:eps=0.07843"].header
+    told = records.cells["Lighter:eps=20/255"].header
     assert told["settings"] == {"eps": 20 / 255, "twice": False}
     assert len(told["code"]) == 16
     assert "code" not in records.cells["fgsm"].header
     (alone,) = holdfast.evaluate(Brightest(), source(), GradientAttack(1 / 255, 1 / 255, 1), **QUICK).cells
-    assert alone == "GradientAttack:eps=0.003922,alpha=0.003922,steps=1"
+    assert alone == "GradientAttack:eps=1/255,alpha=1/255,steps=1"
+    (known,) = holdfast.evaluate(Brightest(), source(), PRESETS["fgsm"], **QUICK).cells
+    assert known == "fgsm"
 
 
 @pytest.mark.parametrize(
@@ -122,6 +125,7 @@ def test_objects_and_functions_are_suites():
         ([3.5], "suites must be names, attacks or a sequence of both, got float"),
         ({"clean": 1}, "suites must be names, attacks or a sequence of both, got dict"),
         ([lambda model: model], "an attack must take model, images and labels"),
+        ([torch.nn.Linear(2, 2)], "an attack must take model, images and labels, but Linear does not"),
         ([], "suites must name at least one of"),
         ([Lighter(0.00001), Lighter(0.0000100000001)], "two are called 'Lighter:eps=1e-05'"),
     ],

@@ -40,6 +40,11 @@ def test_pairing_finds_what_separate_intervals_hide():
     assert compare(ours, ours).differences["clean"].verdict == "unclear"
 
 
+def test_models_of_one_name_are_told_apart():
+    sides = [records({"clean": cell(share(error, count=10))}, model="vit") for error in (0.1, 0.2)]
+    assert str(compare(*sides, resamples=0)).startswith("vit (first) minus vit (second), 10 images")
+
+
 def test_lower_is_better_for_errors():
     good = records(corrupted(flat(0.2), count=10), model="good")
     bad = records(corrupted(flat(0.6), count=10), model="bad")

@@ -147,6 +147,24 @@ def test_a_partial_result_is_partial_in_every_format():
     assert accuracies[2][1 + STANDARD.index("fog")] == "–"
 
 
+def test_kinds_that_lack_the_same_severities_share_a_table_that_says_so():
+    some = benchmark(drop=[f"{kind}/{severity}" for kind in STANDARD for severity in (2, 4)])
+    text = export(some, resamples=0)
+    assert "accuracy by kind (partial: severity 1, 3, 5), %" in text
+    assert sum("partial: severity" in line for line in text.splitlines()) <= 3  # not a line for every kind
+    assert "mean_corruption_accuracy" not in summarise(some, resamples=0)
+    both = export([some, benchmark("other")], resamples=0)
+    assert "accuracy by kind, %" in both
+    assert "gaussian_noise (partial: severity 1, 3, 5)" in " ".join(both.split())
+
+
+def test_kinds_of_ones_own_stand_alone_where_there_are_no_others():
+    own = records({"clean": cell(share(0.1, count=10)), **corrupted(flat(0.5, kinds=["stripes"]), count=10)})
+    text = export(own, resamples=0)
+    assert "stri" in text.lower()
+    assert "Fog" not in text
+
+
 @pytest.mark.parametrize("width", [100, 120])
 def test_the_terminal_table_fits_and_is_grouped(width):
     text = export([benchmark(), benchmark("x" * 300, seed=1)], width=width, paper=True)

@@ -70,7 +70,9 @@ def run(arguments: Namespace) -> None:
     Console(soft_wrap=True).print(_table(found))
     for folder, results in found:
         count = _draw(results, folder / "figures", formats)
-        console.print(f"{results[0].label}: {count} figures in {folder / 'figures'}", markup=False)
+        console.print(
+            f"{results[0].label}: {count} figure{'' if count == 1 else 's'} in {folder / 'figures'}", markup=False
+        )
     if len(arguments.models) > 1:
         _compare(
             [result for _, results in found for result in results],

@@ -46,11 +46,14 @@ def build_parser(command: str | None = None) -> Any:
     if command is not None:
         import jsonargparse  # a quarter of a second that `holdfast --help` does without
 
+        from holdfast.cli.help_text import PlainHelp
+
         parser = jsonargparse.ArgumentParser(
             prog=f"holdfast {command}",
             description=COMMANDS[command].capitalize() + ".",
             exit_on_error=False,
             allow_abbrev=False,
+            formatter_class=PlainHelp,
         )
         _module(command).add_arguments(parser)
         return parser

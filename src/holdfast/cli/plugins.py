@@ -41,6 +41,8 @@ def _load(plugin: str) -> None:
     """By its name, with its folder on the path for good: worker processes import it from there."""
     path = Path(plugin).expanduser()
     folder, module = (str(path.parent.absolute()), path.stem) if path.suffix == ".py" else (os.getcwd(), plugin)
+    if path.is_dir() or (path.suffix != ".py" and len(path.parts) > 1):
+        raise HoldfastError(f"{OPTION} must be a file of Python or the name of a module, got {plugin!r}")
     if path.suffix == ".py" and not path.is_file():
         raise HoldfastError(f"{OPTION} must be a file of Python, but {plugin!r} is not there")
     if not module:

@@ -9,9 +9,11 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
-from holdfast.cli.train import add_recipe_values, recipe_values
+from holdfast.cli.train import add_recipe_values, recipe_values, shorten_help
 from holdfast.errors import HoldfastError
 from holdfast.names import comma_list
+
+__all__ = ["add_arguments", "run", "shorten_help"]
 
 
 def add_arguments(parser: ArgumentParser) -> None:

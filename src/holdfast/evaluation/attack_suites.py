@@ -79,8 +79,16 @@ def attacks_from_text(text: str) -> Iterator[AttackSuite]:
 
 
 def attack_from_object(thing: Any) -> AttackSuite:
-    """An attack object, or a function ``attack(model, images, labels)`` that returns images in [0,1]."""
+    """An attack object, or a function ``attack(model, images, labels)`` that returns images in [0,1].
+
+    One that equals a registered attack is that attack, and has its name.
+    """
     checked_attack(thing)
+    registered = next(
+        (name for name, attack in ATTACKS.items() if type(attack) is type(thing) and attack == thing), None
+    )
+    if registered is not None:
+        return named_attack(registered)
     settings = {each.name: getattr(thing, each.name) for each in fields(thing)} if is_dataclass(type(thing)) else {}
     told = getattr(thing, "name", None) or _kind(thing)
     chosen = [f"{name}={_short(value)}" for name, value in settings.items() if value != _default(thing, name)]
@@ -97,7 +105,7 @@ def checked_attack(thing: Any) -> Any:
             f"an attack must be an object or a function that is called with model, images and labels, got {thing!r}"
         )
     try:
-        inspect.signature(thing).bind(None, None, None, **({"seed": 0} if "seed" in options_of(thing) else {}))
+        _signature(thing).bind(None, None, None, **({"seed": 0} if "seed" in options_of(thing) else {}))
     except (TypeError, ValueError) as error:
         raise HoldfastError(f"an attack must take model, images and labels, but {_kind(thing)} does not") from error
     return thing
@@ -105,10 +113,14 @@ def checked_attack(thing: Any) -> Any:
 
 def options_of(attack: Any) -> set[str]:
     """The keywords that an attack takes beside model, images and labels; all that we have if it takes any."""
-    parameters = inspect.signature(attack).parameters
+    parameters = _signature(attack).parameters
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
         return {"seed", "ids", "goal"}
     return set(list(parameters)[3:])
+
+
+def _signature(attack: Any) -> inspect.Signature:
+    return inspect.signature(getattr(attack, "forward", attack))  # of a torch module, what it is called with
 
 
 def _choices(attack: Any, rest: str, *, text: str) -> dict[str, list[str]]:
@@ -179,7 +191,11 @@ def _default(thing: Any, name: str) -> Any:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """As people write it, radii in levels of grey."""
+    if not isinstance(value, float) or float(f"{value:.3g}") == value:
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    levels = round(255 * value, 6)
+    return f"{levels:g}/255" if 0 < levels < 100 and levels == round(levels, 2) else f"{value:.4g}"
 
 
 def _kind(thing: Any) -> str:

@@ -75,6 +75,7 @@ class Live:
         self.tally, self._imagenet = Tally(), imagenet
         self._line = ProgressLine("evaluating", total=total, unit="images", show=show, header=header)
         self._suites, self._pending, self._told = suites or {}, dict(pending or {}), 0.0
+        self._begun = False
 
     def __enter__(self) -> "Live":
         self._line.__enter__()
@@ -86,7 +87,8 @@ class Live:
         self._line.__exit__(kind, error, trace)
 
     def found(self, count: int) -> None:
-        """So many images were looked at before."""
+        """So many images were looked at before; all that comes now is new."""
+        self._begun = True
         self._line.begin_at(count)
 
     def looked_at(self, count: int) -> None:
@@ -103,7 +105,9 @@ class Live:
             self._pending[suite] -= 1
             if not self._pending[suite] and self._line.lines:
                 self._show(cell)
-                self._line.say(f"suite {suite} is done: {self._line.line()}")
+                self._line.say(
+                    f"suite {suite} " + (f"is done: {self._line.line()}" if self._begun else "was there already")
+                )
 
     def _show(self, cell: CellSpec) -> None:
         self._line.advance(0, name=cell.name)

@@ -113,7 +113,7 @@ def compare(
     means, drawn = means_and_draws(columns, resamples=resamples, seed=seed, draw=block_drawing(ids))
     formulas = formulas_of(first, one, common, reference=reference_for(first, baseline))
     differences = {formula.name: _difference(formula, means, drawn) for formula in formulas}
-    return Comparison(_name(first), _name(second), len(ids), differences)
+    return Comparison(*_names_apart(first, second), len(ids), differences)
 
 
 def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Records]) -> list[tuple[Records, Records]]:
@@ -183,6 +183,17 @@ def _check_same_targets(one: Mapping[str, CellRecord], other: Mapping[str, CellR
             f"records to compare must be of the same data, but {len(different)} images have another class "
             f"({different[0]} …)"
         )
+
+
+def _names_apart(first: Records, second: Records) -> tuple[str, str]:
+    """What the two are called; of one name, with the folders of their runs, else as first and second."""
+    one, other = _name(first), _name(second)
+    if one != other:
+        return one, other
+    folders = [str(records.folder.parent.parent) if records.folder else "" for records in (first, second)]
+    if not all(folders) or folders[0] == folders[1]:
+        folders = ["first", "second"]
+    return f"{one} ({folders[0]})", f"{other} ({folders[1]})"
 
 
 def _name(records: Records) -> str:

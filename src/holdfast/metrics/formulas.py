@@ -130,6 +130,7 @@ def corruption_scores(cells: Sequence[CellSpec], *, measure: Measure, reference:
     return [
         *benchmark.over(STANDARD, _mean_score),
         *(benchmark.over(STANDARD, _retention) if benchmark.clean else []),
+        *_at_fewer_severities(benchmark),
         *_relative_to_reference(benchmark),
         *_fan_scores(benchmark),
         *_by_kind(benchmark),
@@ -271,6 +272,47 @@ def _kept(benchmark: Benchmark, kinds: Sequence[str]) -> Compute:
     )
 
 
+def _at_fewer_severities(benchmark: Benchmark) -> list[Formula]:
+    """The mean and what is kept of the clean score where all 15 kinds lack the same severities, called partial."""
+    there = [sorted(benchmark.severities(kind)) for kind in STANDARD]
+    if not there[0] or any(
+        benchmark.complete(kind) or found != there[0] for kind, found in zip(STANDARD, there, strict=True)
+    ):
+        return []
+    measure, names, clean = benchmark.measure, benchmark.names(STANDARD), benchmark.clean
+
+    def mean(means: Means) -> Values:
+        return mean_of([measure.of(means, name) for name in names])
+
+    missing = tuple(corruption_cell(kind, s).name for kind in STANDARD for s in SEVERITIES if s not in there[0])
+    text = f"mean {measure.label} over 15 kinds × {len(there[0])} severities"
+    told = severities_label(there[0])
+    scores = [
+        Formula(
+            f"mean_corruption_{measure.name}_partial",
+            f"{measure.mean_label}{told}",
+            "%",
+            "high",
+            text,
+            lambda means: 100 * mean(means),
+            missing=missing,
+            family="corruption",
+            cells=names,
+        )
+    ]
+    if clean:
+        kept = f"{text} by clean {measure.name}"
+        share: Compute = lambda means: retention(mean(means), benchmark.clean_value(means))  # noqa: E731
+        label, cells = f"retention{told}", (clean, *names)
+        scores.append(Formula("retention_partial", label, "%", "high", kept, share, missing=missing, cells=cells))
+    return scores
+
+
+def severities_label(severities: Sequence[int]) -> str:
+    """What stands behind the label of a score over some severities only."""
+    return f" (partial: severity {', '.join(map(str, severities))})"
+
+
 def _relative_to_reference(benchmark: Benchmark) -> list[Formula]:
     reference = benchmark.reference
     if reference is None or not reference.errors:
@@ -368,7 +410,7 @@ def _of_kind(benchmark: Benchmark, kind: str) -> Formula:
     if benchmark.complete(kind):
         return formula
     missing = tuple(corruption_cell(kind, severity).name for severity in SEVERITIES if severity not in there)
-    label = f"{kind} (partial: severity {', '.join(map(str, sorted(there)))})"
+    label = f"{kind}{severities_label(sorted(there))}"
     return replace(formula, name=f"{formula.name}_partial", label=label, missing=missing)
 
 

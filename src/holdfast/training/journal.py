@@ -112,7 +112,8 @@ class Journal:
         if self._accelerator.trackers:
             self._accelerator.log({f"{event}/{key}": value for key, value in numbers.items()}, step=step)
         if event == "step":
-            self._progress.figures([f"{key} {value:.4g}" for key, value in numbers.items()])
+            ordered = sorted(numbers, key=lambda key: key != "loss")  # the last ones are dropped first
+            self._progress.figures([f"{key} {numbers[key]:.4g}" for key in ordered])
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -113,7 +113,8 @@ def train(
 def _header(stage: Stage) -> str:
     """What is trained, for output that nobody watches."""
     recipe = stage.recipe
-    counts = f"{len(stage.train_images)} images, {stage.epochs} epochs, {stage.steps} steps of {stage.images_per_step}"
+    epochs = f"{stage.epochs} epoch{'' if stage.epochs == 1 else 's'}"
+    counts = f"{len(stage.train_images)} images, {epochs}, {stage.steps} steps of {stage.images_per_step}"
     return f"training {recipe.model.name} on {recipe.data.train}: {counts}, on {stage.accelerator.device}"
 
 

@@ -93,7 +93,7 @@ def export_model(
     name = "segmenter" if dense else encoder
     described: Any = model  # timm keeps this dictionary on the module
     described.pretrained_cfg = {
-        **described.pretrained_cfg,
+        **getattr(described, "pretrained_cfg", {}),
         "architecture": name.split(".", maxsplit=1)[0],
         "num_classes": len(classes),
         "input_size": (3, image.size, image.size),
@@ -102,6 +102,9 @@ def export_model(
         "interpolation": image.interpolation,
         "crop_pct": image.crop_pct,
     }
+    for attribute, value in (("num_classes", len(classes)), ("num_features", None)):
+        if not hasattr(described, attribute):  # a module of somebody's own, which timm asks for them
+            setattr(described, attribute, value)
     own = {"encoder": encoder.split(".", maxsplit=1)[0]} if dense else size_argument(name, recipe.data.size)
     arguments = {**recipe.model.kwargs, **own}
     try:

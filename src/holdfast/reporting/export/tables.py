@@ -4,7 +4,7 @@
 predictions, is a row; what a paper prints of the same architecture can stand below it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan
 
@@ -91,10 +91,12 @@ def blocks(rows: Sequence[Row]) -> list[Block]:
 
 def remarks(rows: Sequence[Row]) -> list[str]:
     """What must be said below the tables: the images, what partial scores lack, notes of scores."""
-    return [f"{row.name}: {said}" for row in rows if row.summary is not None for said in _remarks(row.summary)]
+    scores = [score for row in rows for score in row.summary or ()]
+    shown = {table for table in {score.table for score in scores} if in_part(scores, table)}
+    return [f"{row.name}: {said}" for row in rows if row.summary is not None for said in _remarks(row.summary, shown)]
 
 
-def _remarks(summary: Summary) -> Iterator[str]:
+def _remarks(summary: Summary, shown: Collection[str]) -> Iterator[str]:
     yield described(summary)
     if summary.drawn:
         yield summary.drawn
@@ -102,7 +104,7 @@ def _remarks(summary: Summary) -> Iterator[str]:
         yield f"unfinished, evaluate again to go on: {some(summary.unfinished)}"
     lacking: dict[tuple[str, ...], list[str]] = {}
     for score in summary:
-        if score.partial:
+        if score.partial and score.table not in shown:
             lacking.setdefault(score.missing, []).append(f"{score.label} {score.value:.2f}")
     for missing, partial in lacking.items():
         yield f"without {some(missing)}: {', '.join(partial)}"
@@ -139,24 +141,32 @@ def _headline(rows: Sequence[Row]) -> Block:
 TITLES = {"ce": "CE by kind", "fp": "flip probability by sequence", "t5d": "top-5 distance by sequence"}
 
 
+def in_part(scores: Iterable[Score], table: str) -> str:
+    """What is said of all kinds of a table, where every one of them lacks the same severities: their labels' ends."""
+    ends = {score.label.removeprefix(score.kind) for score in scores if score.table == table and score.table}
+    return ends.pop() if len(ends) == 1 else ""
+
+
 def _by_kind(rows: Sequence[Row], table: str) -> Block:
-    """One table with a column per kind; a kind that is only there in part has none."""
+    """One table with a column per kind; a kind that is only there in part has none, unless all are so alike."""
     scores = [score for row in rows for score in row.summary or () if score.table == table]
-    names = {score.kind: score.name for score in scores if not score.partial}
+    part = in_part(scores, table)
+    names = {score.kind: score.name for score in scores if part or not score.partial}
     family = scores[0].family
-    # a standard kind that nobody has keeps its column: an empty cell says more than no cell
+    # where there are standard kinds, one that nobody has keeps its column: an empty cell says more than no cell
+    standard = any(kind in members for members in GROUPS.values() for kind in names)
     kept = [
         (group, kind)
         for group, kinds in _groups(list(names), family=family).items()
         for kind in kinds
-        if kind in names or (names and group in GROUPS)
+        if kind in names or (standard and group in GROUPS)
     ]
     columns = tuple(
         Column(kind, group=group, short=heading(kind), unit=scores[0].unit, better=scores[0].better)
         for group, kind in kept
     )
     lines = _lines(rows, [names.get(kind, "") for _, kind in kept], intervals=False)
-    return Block(f"{TITLES.get(table, f'{table} by kind')}, {scores[0].unit}", columns, lines)
+    return Block(f"{TITLES.get(table, f'{table} by kind')}{part}, {scores[0].unit}", columns, lines)
 
 
 def _groups(kinds: Sequence[str], *, family: str) -> dict[str, list[str]]:
