@@ -12,7 +12,7 @@ SUMMARIES = sorted((ROOT / "studies").glob("*/summary.md"))
 
 
 def test_the_readmes_ten_lines_print_what_they_say(capsys):
-    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    code = re.search(r"## Ten lines\n+```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
     exec(compile(code, "README.md", "exec"), {})
     said = re.findall(r"print\(.*\)\s+# (.+)", code)
     assert len(said) == 3

@@ -85,9 +85,9 @@ def legend(axis: "Axes", **options: Any) -> None:
 
 
 def legend_above(figure: "Figure", axis: "Axes") -> None:
-    """The legend of one axis over the whole figure, where it hides nothing."""
+    """The legend of one axis over the whole figure, where it hides nothing; of one model it is its name."""
     handles, labels = axis.get_legend_handles_labels()
-    if len(handles) > 1:
+    if handles:
         inches = 0.5 + 0.07 * max(map(len, labels))  # of one entry, in small letters
         columns = max(1, min(len(labels), int(figure.get_figwidth() / inches)))
         figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize=SMALL, frameon=False)

@@ -100,3 +100,9 @@ def test_over_seeds_by_hand():
     assert "attack/pgd5" not in mixed
     with pytest.raises(HoldfastError, match="runs must hold at least one"):
         over_runs([])
+
+
+def test_a_score_that_no_seed_has_is_told_with_a_reason():
+    runs = [records({"clean": cell(share(0.1, count=10))}, data="digits", classes=10)] * 2
+    with pytest.raises(HoldfastError, match="got 'mce': mCE divides by a baseline's errors"):
+        over_runs(runs)["mce"]

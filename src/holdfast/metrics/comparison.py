@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from holdfast.errors import HoldfastError
+from holdfast.metrics.finding import why_not
 from holdfast.metrics.formulas import Formula, Means
 from holdfast.metrics.groups import block_drawing
 from holdfast.metrics.html import table
@@ -148,14 +150,26 @@ def _joined(found: Sequence[Comparison]) -> Comparison:
     return Comparison(found[0].first, found[0].second, max(each.images for each in found), differences)
 
 
-def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> dict[str, Spread]:
+class Spreads(dict[str, Spread]):
+    """Spreads by the names of scores; what is not there is told with a reason."""
+
+    def __init__(self, found: Mapping[str, Spread], header: Mapping[str, Any]) -> None:
+        super().__init__(found)
+        self._header = header
+
+    def __missing__(self, name: str) -> Spread:
+        raise HoldfastError(f"score must be one that all runs have, got {name!r}{why_not(name, self, self._header)}")
+
+
+def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> Spreads:
     """Mean ± sample standard deviation of every score that all runs have: what training again would change."""
     if not runs:
         raise HoldfastError("runs must hold at least one record set, got none")
     summaries = [summarise(records, baseline=baseline, resamples=0) for records in without_older(runs)]
     names = [name for name in summaries[0].scores if all(name in summary for summary in summaries)]
     values = {name: [summary[name].value for summary in summaries] for name in names}
-    return {name: over_seeds(each) for name, each in values.items() if np.isfinite(each).all()}
+    spreads = {name: over_seeds(each) for name, each in values.items() if np.isfinite(each).all()}
+    return Spreads(spreads, runs[0].header)
 
 
 def _difference(formula: Formula, means: Means, drawn: Means | None) -> Difference:
