@@ -1,6 +1,7 @@
 """``holdfast analyze`` in process: a run's folder, several models, redrawing, and bad input in one sentence."""
 
 import json
+import shutil
 
 import pytest
 import timm
@@ -50,11 +51,16 @@ def test_figures_are_redrawn_from_what_is_stored_without_the_model(tmp_path):
     run = make_run(tmp_path / "run", "vit_nano")
     assert main(["analyze", str(run), "--only=diversity", "--limit=2"]) == 0
     (figure,) = run.glob("analysis/*/figures/*.png")
+    shutil.copytree(run / "analysis", tmp_path / "elsewhere" / "analysis")
     before = figure.read_bytes()
     figure.unlink()
     (run / "model.safetensors").unlink()
     assert main(["analyze", "--redraw", str(run)]) == 0
     assert figure.read_bytes() == before
+    (copied,) = tmp_path.glob("elsewhere/analysis/*/figures/*.png")
+    copied.unlink()
+    assert main(["analyze", "--redraw", str(run), f"--out={tmp_path / 'elsewhere'}"]) == 0
+    assert copied.read_bytes() == before
 
 
 def test_several_models_are_shown_side_by_side(run, tmp_path, capsys, monkeypatch):

@@ -36,7 +36,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--checkpoint", help="of runs: best, last or a file of weights (default: what they exported)")
     parser.add_argument("--data", help="such as folder:DIR (default: what the run was validated on)")
     parser.add_argument("--only", default=",".join(ANALYSES), help=f"comma list of analyses; {known}")
-    parser.add_argument("--limit", type=int, default=256, help="images to look at; 0 for all")
+    parser.add_argument(
+        "--limit", type=int, default=256, help="look at so many images only, every class in its share; 0 for all"
+    )
     for setting in all_settings().values():
         parser.add_argument(
             setting.flag, dest=setting.name, type=setting.kind, default=setting.written, help=setting.line
@@ -64,7 +66,8 @@ def run(arguments: Namespace) -> None:
     formats = parse_formats(arguments.figures)
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if arguments.redraw:
-        found = _told_apart([stored for model in arguments.models for stored in _stored(model)])
+        alone = arguments.out if len(arguments.models) == 1 else None  # of several, --out is the comparison's
+        found = _told_apart([stored for model in arguments.models for stored in _stored(str(alone or model))])
     else:
         found = list(_analyses(arguments, console))
     Console(soft_wrap=True).print(_table(found))

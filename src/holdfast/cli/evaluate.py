@@ -41,7 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--checkpoint", help="of a run: best, last or a file of weights (default: what it exported)")
     parser.add_argument("--out", type=Path, help="the folder that gets records/ (default: the run's, or runs/MODEL)")
-    parser.add_argument("--limit", type=int, help="measure so many images only, every class in its share")
+    parser.add_argument("--limit", type=int, help="measure so many images only, every class in its share; 0 for all")
     parser.add_argument("--seed", type=int, default=0, help="of corruptions and attacks")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     parser.add_argument("--amp", action="store_true", help="run the model in half precision (not the attacks)")
@@ -89,7 +89,8 @@ def run(arguments: Namespace) -> int:
     console = Console(quiet=not first, soft_wrap=True, highlight=False)
     model = _model(arguments)
     data = arguments.data or [_own_data(model, console)]
-    given: dict[str, Any] = {name: getattr(arguments, name) for name in ("limit", "seed", "device", "workers", "fresh")}
+    given: dict[str, Any] = {name: getattr(arguments, name) for name in ("seed", "device", "workers", "fresh")}
+    given["limit"] = arguments.limit or None
     given |= {"show": True, "protocol": _options(Protocol, arguments), "compute": _options(Compute, arguments)}
     if arguments.predictions is not None:
         return _predict(model, data, arguments, console)

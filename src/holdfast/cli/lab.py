@@ -32,7 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--data", help="images, such as folder:DIR; `holdfast list data` lists all forms (default: the run's own)"
     )
-    parser.add_argument("--limit", type=int, help="so many images only, every class in its share")
+    parser.add_argument("--limit", type=int, help="so many images only, every class in its share; 0 for all")
     parser.add_argument("--seed", type=int, help="of the draws (default: that of the run's records, else 0)")
     parser.add_argument(
         "--corruptor", type=Path, help="a corruption model's file (default: that of a run that has one)"
@@ -68,7 +68,7 @@ def run(arguments: Namespace) -> None:
     console.print(f"opening {' and '.join(models)} on {data}", markup=False)
     chooser = arguments.corruptor or next(filter(Path.is_file, map(_own_corruptor, models)), None)
     protocol = Protocol(**{name: getattr(arguments, name) for name in ("size", "mean", "std", "probabilities")})
-    options = {"limit": arguments.limit, "device": arguments.device, "corruptor": chooser, "protocol": protocol}
+    options = {"limit": arguments.limit or None, "device": arguments.device, "corruptor": chooser, "protocol": protocol}
     lenses = _opened(models, data, seed=arguments.seed or 0, **options)
     serve(
         Desk(lenses if arguments.seed is not None else as_recorded(lenses)),

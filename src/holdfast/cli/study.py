@@ -24,7 +24,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--rows", help="only these rows, with commas between")
     parser.add_argument("--seeds", help="these seeds instead of the study's, with commas between")
     parser.add_argument("--test", help="measure on these data instead of the study's")
-    parser.add_argument("--limit", type=int, help="measure on this many test images")
+    parser.add_argument(
+        "--limit", type=int, help="measure on so many test images only, every class in its share; 0 for all"
+    )
     parser.add_argument("--table-only", action="store_true", help="train nothing: table and plots of what is there")
     parser.usage = "holdfast study STUDY [--out DIR] [--processes N] [--rows A,B] [--seeds 0,1] [--SECTION.KEY=VALUE …]"
     add_recipe_values(parser)

@@ -139,7 +139,7 @@ def load_study(
         rows: only these rows.
         seeds: these seeds instead of the study's.
         test: other test data.
-        limit: another number of test images.
+        limit: another number of test images; 0 for all.
     """
     text = _text(_find(name))
     path = Path(name)  # sentences name a shipped study as it was asked for
@@ -159,7 +159,7 @@ def load_study(
             "common": merge(values.get("common", {}), overrides or {}),
             "seeds": _seeds(seeds or values.get("seeds", Study.seeds), path),
             "test": test or values["test"],
-            "limit": values.get("limit") if limit is None else limit,
+            "limit": values.get("limit") if limit is None else limit or None,
             "suites": tuple(values.get("suites", Study.suites)),
             "analyses": tuple(values.get("analyses", ())),
             "claims": tuple(claim for claim in claims if {claim.row, claim.against} <= set(values["rows"])),
