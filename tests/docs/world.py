@@ -33,7 +33,7 @@ STAND_IN = ".stand-in"
 # what is too large, or not on this machine, and what is taken instead; in commands, Python and YAML alike
 STAND_INS = {
     'timm.create_model("deit_small_patch16_224", pretrained=True)': f"timm.create_model({SMALL_VIT})",
-    '"vit_base_patch16_224.augreg_in21k_ft_in1k", pretrained=True': '"vit_tiny_patch16_224"',
+    '"vit_base_patch16_224.augreg_in21k_ft_in1k", pretrained=True': '"vit_tiny_patch16_224", depth=2',
     "holdfast evaluate RUN ": "holdfast evaluate runs/a ",
     '"fan_nano", num_classes=10)': '"fan_nano", num_classes=10, depth=1)',
     "clean,corruptions,segpgd5": "clean,segpgd5",
@@ -107,6 +107,8 @@ def smaller(words: list[str]) -> list[str]:
     if {"--redraw", "--predictions", "--table-only", "--resume"} & set(rest):
         return words
     added = SMALLER.get(command, "").split()
+    if command == "analyze" and "--figures" not in rest:  # 300 dpi take longer than the analyses
+        added += ["--figures", "svg"]
     if command == "analyze" and "--only" not in rest:  # all of them are run by their own pages and tests
         added += ["--only", "stability"]
     if command == "train" and rest and rest[0].startswith("imagenet/"):
