@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records 
 DETECTION = "detection"
 MASK_THRESHOLD = 0.5
 MOST_DRAWS, FEWEST_DRAWS = 200, 20
-AFFORDED = 1_100_000  # draws × cells × (images + 200): about 70 CPU seconds for the boxes of one cell of COCO
+AFFORDED = 1_100_000  # draws × cells × (images + 200): about 80 CPU seconds for the boxes of one cell of COCO
 _KEYS = {"bbox": BOX, "segm": MASK}
 
 
