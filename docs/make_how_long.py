@@ -45,13 +45,13 @@ def _costs(stored: dict) -> list[str]:
         "|---|---|---|",
         *(_making(f"{name}, 224 px", cases[name]) for name in ("corruptions", "perturbations")),
         _making("corruptions, 32 px", cases["vit_nano, 32 px"]),
-        *(_making(f"{cases[name]['suite']}, {name.rpartition(', ')[2]}", cases[name]) for name in DENSE),
+        *(_making(f"{cases[name]['suite']}, {name.rpartition(', ')[2]}", cases[name]) for name in _dense(cases)),
         "",
         "| model | one look at an image |",
         "|---|---|",
         f"| ViT-nano, 32 px | {_time(_look(cases['vit_nano, 32 px']))} |",
         *(f"| {label}, 224 px | {_time(_look(cases[name]))} |" for name, label in MODELS.items()),
-        *(f"| {name} | {_time(_look(cases[name]))} |" for name in DENSE),
+        *(f"| {name} | {_time(_look(cases[name]))} |" for name in _dense(cases)),
         "",
         "| attack on one image, DeiT-T | time | in looks |",
         "|---|---|---|",
@@ -73,11 +73,16 @@ def _sets(cases: dict) -> list[str]:
         f"ImageNet-C on the fly, 50,000 images, {label}": 50_000 * (making + CELLS * _look(cases[name]))
         for name, label in MODELS.items()
     }
-    for name, (label, images) in DENSE.items():
+    for name in _dense(cases):
+        label, images = DENSE[name]
         rows[f"{label}, {name.split(',')[0]}"] = images * (cases[name]["making"] + cases[name]["looking"])
     for label, seconds in rows.items():
         lines.append(f"| {label} | {' | '.join(_time(seconds / count) for count in WORKERS)} |")
     return lines
+
+
+def _dense(cases: dict) -> list[str]:
+    return [name for name in DENSE if name in cases]
 
 
 def _making(name: str, case: dict) -> str:

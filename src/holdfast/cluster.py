@@ -7,6 +7,7 @@ the cluster, bring along plug-ins and the working directory, and turn failures i
 import importlib.util
 import logging
 import os
+import platform
 import signal
 import sys
 import tempfile
@@ -159,7 +160,7 @@ def _joined(cluster: Cluster) -> Any:
         raise HoldfastError("this process is in a Ray cluster already; leave it with ray.shutdown() first")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": False}
     if cluster.address is None:
-        options |= {"include_dashboard": False, "num_cpus": len(os.sched_getaffinity(0))}
+        options |= {"include_dashboard": False, "num_cpus": _cores(), "_node_ip_address": "127.0.0.1"}
     else:
         options["address"] = cluster.address
     try:
@@ -170,6 +171,10 @@ def _joined(cluster: Cluster) -> Any:
         name = "on this machine" if cluster.address is None else repr(cluster.address)
         raise HoldfastError(f"the Ray cluster {name} cannot be joined ({reason})") from error
     return ray
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
@@ -223,7 +228,7 @@ def _task(here: _Surroundings, function: Callable[..., Any], *arguments: Any) ->
 
 def _settle(here: _Surroundings) -> None:
     if here.version != __version__:
-        raise HoldfastError(f"Holdfast {__version__} on {os.uname().nodename} must be {here.version}, as at home")
+        raise HoldfastError(f"Holdfast {__version__} on {platform.node()} must be {here.version}, as at home")
     if Path(here.folder).is_dir():  # relative paths are meant from there
         os.chdir(here.folder)
     sys.path += [place for place in here.path if place not in sys.path]

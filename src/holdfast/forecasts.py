@@ -7,7 +7,6 @@ command's own arguments, so that the command itself can say in the end what it t
 import hashlib
 import json
 import os
-import resource
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +17,11 @@ from typing import Any, NamedTuple
 from holdfast import atomic
 from holdfast.caches import cache_folder
 from holdfast.progress_line import clock
+
+try:
+    import resource
+except ImportError:  # Windows: what children spent stays unknown there
+    resource = None  # type: ignore[assignment]
 
 # arguments that change neither what is done nor how much the processors have to do
 HARMLESS = ("dry_run", "on", "gather", "cpus_per_task", "gpus_per_task", "resume", "workers", "processes", "fresh")
@@ -109,6 +113,8 @@ def add_elsewhere(seconds: float) -> None:
 
 def spent() -> float:
     """Processor seconds of this process, of its children that have ended, and of what was done for it elsewhere."""
+    if resource is None:
+        return time.process_time() + _elsewhere[0]
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used) + _elsewhere[0]
 

@@ -19,9 +19,10 @@ def two_nodes() -> Iterator[Any]:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    here = {"num_cpus": 1, "node_ip_address": "127.0.0.1"}
+    cluster = Cluster(initialize_head=True, head_node_args={**here, "include_dashboard": False})
     try:
-        cluster.add_node(num_cpus=1)
+        cluster.add_node(**here)
         yield cluster
     finally:
         cluster.shutdown()

@@ -1,6 +1,6 @@
 """Some images of a folder each as tasks of a Ray cluster: a worker calls ``corrupt_file``, as a local process does."""
 
-import os
+import platform
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -53,7 +53,7 @@ def corrupt_files(
     for folder in (source, target):
         if folder is not None and not folder.is_dir():
             raise HoldfastError(
-                f"{str(folder)!r} is not there on {os.uname().nodename}: all nodes must see the images, "
+                f"{str(folder)!r} is not there on {platform.node()}: all nodes must see the images, "
                 "and the target unless --gather brings the results home"
             )
     if target is not None:

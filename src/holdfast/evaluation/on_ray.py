@@ -1,6 +1,6 @@
 """The units of an evaluation as tasks of a Ray cluster: a worker begins the same errand and calls ``run_units``."""
 
-import os
+import platform
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -133,7 +133,7 @@ def _prepared(order: Order, work: Work) -> Work:
     if order.folder is not None:
         if not (order.folder / HEADER).is_file():
             raise HoldfastError(
-                f"{str(order.folder)!r} is not there on {os.uname().nodename}: --out must be a folder that all nodes "
+                f"{str(order.folder)!r} is not there on {platform.node()}: --out must be a folder that all nodes "
                 "see, or --gather brings the results home"
             )
         return replace(work, folder=order.folder)
@@ -149,5 +149,5 @@ def _check_same(order: Order, errand: Errand) -> None:
         return
     other = [name for name in FINGERPRINTED if errand.header.get(name) != order.header.get(name)]
     raise HoldfastError(
-        f"{os.uname().nodename} would measure something else than was asked for: {', '.join(other)} differ from home"
+        f"{platform.node()} would measure something else than was asked for: {', '.join(other)} differ from home"
     )

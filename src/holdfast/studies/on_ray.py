@@ -5,7 +5,7 @@ checkpoints.
 """
 
 import io
-import os
+import platform
 import tarfile
 import tempfile
 import time
@@ -51,7 +51,7 @@ def do_run_there(study: Study, run: Run, out: Path | None, starts: dict[str, byt
     if out is not None:
         if not out.is_dir():
             raise HoldfastError(
-                f"{str(out)!r} is not there on {os.uname().nodename}: --out must be a folder that all nodes see, "
+                f"{str(out)!r} is not there on {platform.node()}: --out must be a folder that all nodes see, "
                 "or --gather brings the results home"
             )
         _wait_until_free(run_path(out, *run))
