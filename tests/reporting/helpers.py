@@ -111,3 +111,10 @@ def make_training(folder: Path, *, model: str = "fan_nano", parameters: int = 92
     (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     weights = {"head.weight": np.zeros(parameters - 10, np.float32), "head.bias": np.zeros(10, np.float32)}
     save_file(weights | {"norm.running_mean": np.zeros(7, np.float32)}, folder / "model.safetensors")
+
+
+def settled(page) -> None:
+    """Until what a scroll has set off is over: it hides the values that a pointer shows."""
+    page.evaluate(
+        "new Promise((done) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), 200))"
+    )

@@ -7,7 +7,7 @@ import pytest
 from holdfast.records.records import load_records
 from holdfast.reporting.page import report
 from holdfast.reporting.text import clean_name
-from tests.reporting.helpers import make_run
+from tests.reporting.helpers import make_run, settled
 
 WIDTHS = (400, 1400)
 LONG = "a_name_without_any_place_to_break_it_" * 2 + "<b>\"&'</b>"
@@ -134,6 +134,7 @@ def test_curves_and_heat_maps_say_their_values(alive, written):
     (records,) = load_records(written.parent / "plain")
     dot = alive.locator("#data-1-severity .value").first
     dot.scroll_into_view_if_needed()
+    settled(alive)
     box = dot.bounding_box()
     alive.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2 + 3)
     assert (
@@ -142,6 +143,8 @@ def test_curves_and_heat_maps_say_their_values(alive, written):
         .startswith(f"plain\nclean: {100 * records.cells['clean'].accuracy:.1f} %")
     )
     square = alive.locator('table.heat td[data-cell="fog/3"]').first
+    square.scroll_into_view_if_needed()
+    settled(alive)
     square.hover()
     text = alive.locator(".tip.shown").inner_text().split("\n")
     assert text[:2] == ["fog, severity 3", f"plain: {100 * records.cells['fog/3'].accuracy:.1f} %"]

@@ -10,7 +10,7 @@ from PIL import Image
 from holdfast.records.examples import Example, write_examples
 from holdfast.records.records import load_records
 from holdfast.reporting.page import report
-from tests.reporting.helpers import make_run
+from tests.reporting.helpers import make_run, settled
 from tests.reporting.test_browser import shown
 from tests.reporting.test_page import HOSTILE
 
@@ -116,7 +116,10 @@ def test_hostile_names_are_text_whatever_the_script_does_with_them(alive):
     alive.locator(".choose-run summary").click()
     assert any(said in text for text in shown(alive, ".choose-run label"))
     alive.locator(".choose-run summary").click()
-    alive.locator('table.heat td[data-cell="fog/3"]').first.hover()
+    square = alive.locator('table.heat td[data-cell="fog/3"]').first
+    square.scroll_into_view_if_needed()
+    settled(alive)
+    square.hover()
     assert said in alive.locator(".tip.shown").inner_text()
     truth = next(figure for figure in examples(alive) if said in figure.locator("figcaption").inner_text())
     truth.locator("button.enlarge").click()

@@ -90,7 +90,7 @@ def test_nothing_finished_is_done_again_and_the_page_needs_no_runs(finished, cap
         (["cifar10/mian"], "unknown study 'cifar10/mian'"),
         (["cifar10/main", "--seeds", "a"], "--seeds must be whole numbers"),
         (["cifar10/main", "--rows", "nothing"], "has no row 'nothing'"),
-        (["cifar10/main", "--limit", "0"], "limit of a study must be at least 1 test image, got 0"),
+        (["cifar10/main", "--limit", "-1"], "limit of a study must be at least 1 test image, got -1"),
         (["cifar10/main", "--table-only", "--out", "nowhere"], "must hold results of this study, got none"),
         (["cifar10/main", "--processes", "0", "--out", "nowhere"], "processes must be at least 1"),
     ],
