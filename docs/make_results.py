@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from holdfast.data.camvid import CLASSES
-from holdfast.studies.dense_tables import breaks_table, classes_table, cost_table, kinds_table
+from holdfast.studies.dense_tables import alive_table, breaks_table, classes_table, cost_table, kinds_table
 from holdfast.studies.figures import Results
 from holdfast.studies.page import claims_table, difference_table, judged_claims, markdown_table, write_page
 from holdfast.studies.plan import Study, load_study
@@ -35,6 +35,7 @@ PARTS: dict[str, Callable[[Study, Results], str]] = {
     "kinds": lambda study, results: kinds_table(results),
     "breaks": lambda study, results: breaks_table(results),
     "classes": lambda study, results: classes_table(results, names=CLASSES),
+    "alive": lambda study, results: alive_table(results),
     "cost": lambda study, results: cost_table(results),
 }
 

@@ -51,6 +51,29 @@ def classes_table(results: Results, *, names: Sequence[str]) -> str:
     return _markdown(["", *(f"{row}, {where}" for where in ("clean", "corrupted") for row in results)], body)
 
 
+ALIVE = {
+    "adl_active_rows": "ADL: rows of attention that it pushes down, %",
+    "alignment": "AFAT: alignment error × 100",
+    "selection_change": "AFAT: patches chosen anew per step, %",
+}
+
+
+def alive_table(results: Results) -> str:
+    """Whether the parts of the objectives acted: what was logged in the second half of training, each seed's mean."""
+
+    def later(run: RunResult, name: str) -> float:
+        values = np.asarray(run.traces[name])[:, 1]
+        return 100 * float(np.mean(values[len(values) // 2 :]))
+
+    body = [
+        [row, what, ", ".join(f"{later(run, name):.2f}" for run in runs)]
+        for row, runs in results.items()
+        for name, what in ALIVE.items()
+        if all(name in run.traces for run in runs)
+    ]
+    return _markdown(["", "logged", "every seed's mean over the second half of training"], body)
+
+
 def cost_table(results: Results) -> str:
     """Processor minutes of training and of measuring a run, mean over the seeds."""
     spent: Callable[[RunResult, str], float] = lambda run, what: (  # noqa: E731
