@@ -122,3 +122,18 @@ def test_what_the_page_says_of_a_model_is_what_is_counted(row):
 def test_what_an_image_costs_is_what_the_benchmark_measured():
     maker = made_by("make_how_long")
     assert maker.PAGE.read_text(encoding="utf-8") == maker.page(), "run python docs/make_how_long.py"
+
+
+def test_the_short_answer_on_detection_is_what_the_study_says(cifar10):
+    study, results = cifar10.finished_study("scenes/detection")
+    text = page("results/detection.md")
+    lines = [line for line in cifar10.PARTS["claims"](study, results).splitlines() if "**holds**" in line]
+    assert len(lines) == 1
+    assert "AFAT raises mask AP under corruption by " + lines[0].split("|")[3].strip().replace("*", "") in text
+    table = [line.split("|")[1:-1] for line in cifar10.PARTS["differences"](study, results).splitlines()]
+    at = [cell.strip() for cell in table[0]].index("box mPC")
+    ends = [abs(float(end)) for line in table[2:] for end in re.findall(r"[+-][\d.]+", line[at])[1:]]
+    assert f"beyond {max(ends):.1f} points are ruled out" in text
+    row = next(line for line in cifar10.PARTS["breaks"](study, results).splitlines() if line.startswith("| baseline"))
+    clean, corrupted = row.split("|")[2].strip(), row.split("|")[6].strip()
+    assert f"the baseline finds {clean} % of the objects on clean scenes and {corrupted} % under corruption" in text
