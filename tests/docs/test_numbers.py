@@ -137,3 +137,11 @@ def test_the_short_answer_on_detection_is_what_the_study_says(cifar10):
     row = next(line for line in cifar10.PARTS["breaks"](study, results).splitlines() if line.startswith("| baseline"))
     clean, corrupted = row.split("|")[2].strip(), row.split("|")[6].strip()
     assert f"the baseline finds {clean} % of the objects on clean scenes and {corrupted} % under corruption" in text
+
+
+def test_how_quick_the_lab_is_is_what_the_benchmark_measured():
+    nano, tiny = (stored("lab")["milliseconds"][name] for name in ("fan_nano", "fan_tiny_12_p16_224"))
+    said = " ".join(page("lab.md").split())
+    assert f"{nano['severity']:.0f} ms for `fan_nano` and {tiny['severity']:.0f} ms for `fan_tiny_12_p16_224`" in said
+    assert f"{nano['ratio']:.1f} and {tiny['ratio']:.1f} times the bare" in said
+    assert f"from a new token to its maps {tiny['token']:.0f} ms" in said
