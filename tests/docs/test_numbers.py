@@ -145,3 +145,13 @@ def test_how_quick_the_lab_is_is_what_the_benchmark_measured():
     assert f"{nano['severity']:.0f} ms for `fan_nano` and {tiny['severity']:.0f} ms for `fan_tiny_12_p16_224`" in said
     assert f"{nano['ratio']:.1f} and {tiny['ratio']:.1f} times the bare" in said
     assert f"from a new token to its maps {tiny['token']:.0f} ms" in said
+
+
+def test_the_table_of_the_demo_in_the_readme_is_what_a_demo_measured():
+    scores = ("clean", "mean_corruption_accuracy", "retention", "attack/pgd5-rspc", "attack/occlusion-random")
+    lines = (ROOT / "docs" / "measured" / "demo.csv").read_text(encoding="utf-8").splitlines()[1:]
+    found = {tuple(line.split(",")[:2]): [float(value) for value in line.split(",")[2:]] for line in lines}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for model in ("baseline", "tap_adl", "afat"):
+        shown = " ".join("{:.1f} ({:.0f}–{:.0f})".format(*found[model, score]) for score in scores)
+        assert f"{model} {shown}" in " ".join(readme.split())
