@@ -103,10 +103,7 @@ class Journal:
         """A line of the log; its numbers also go to the trackers and to the bar."""
         if not self._main:
             return
-        try:
-            append_log(self._path, event, step=step, epoch=epoch, **values)
-        except OSError as error:
-            raise HoldfastError(f"{str(self._path)!r} cannot be written ({error.strerror}) at step {step}") from error
+        append_log(self._path, event, step=step, epoch=epoch, **values)
         numbers = {key: value for key, value in values.items() if isinstance(value, int | float)}
         if self._accelerator.trackers:
             self._accelerator.log({f"{event}/{key}": value for key, value in numbers.items()}, step=step)
@@ -116,9 +113,12 @@ class Journal:
 
 
 def append_log(path: Path, event: str, *, step: int, **values: Any) -> None:
-    """One more line."""
-    with path.open("a", encoding="utf-8") as log:
-        log.write(json.dumps({"event": event, "step": step, **values}) + "\n")
+    """One more line; a full disk is one sentence."""
+    try:
+        with path.open("a", encoding="utf-8") as log:
+            log.write(json.dumps({"event": event, "step": step, **values}) + "\n")
+    except OSError as error:
+        raise HoldfastError(f"{str(path)!r} cannot be written ({error.strerror}) at step {step}") from error
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
