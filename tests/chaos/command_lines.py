@@ -2,6 +2,9 @@
 
 import contextlib
 import io
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from tests.training.helpers import run
 # values that break most rules; what a rule allows is left out below
 BAD_NUMBERS = ("-1", "-0.5", ".nan", ".inf", "-.inf", "many", "[1, 2, 3, 4]", "{a: 1}")
 TINY = ["--data.train_subset=64", "--data.val_subset=20", "--data.workers=0", "--train.epochs=1"]
+SECONDS = 120  # a line that is taken after all may serve or train for ever
 TINY += ["--train.batch_size=16", "--model.kwargs.depth=1", "--train.device=cpu"]
 
 
@@ -28,7 +32,7 @@ def all_lines(folder: Path, *, run: str) -> list[list[str]]:
     files |= {"photos": str(folder / "photos"), "good": str(folder / "good.yaml")}
     lines = [*_general(), *_recipe_values(), *_train(files), *_evaluate(files), *_corrupt(files), *_study(files)]
     lines += [*_analyze(files), *_report(files), *_convert(files), *_lists(), *_gate(files), *_export(files)]
-    return [*lines, *_card(files), *_predict(files), *_lab(files), *_own_code(files)]
+    return [*lines, *_card(files), *_predict(files), *_lab(files), *_own_code(files), *_cluster(files)]
 
 
 def finished_run(folder: Path) -> str:
@@ -44,7 +48,7 @@ def refused(argv: list[str], *, folder: Path) -> str:
     before, told, said = _listed(folder), io.StringIO(), io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stderr(told), contextlib.redirect_stdout(said):
         try:
-            code = main(argv)
+            code = _within(SECONDS, argv)
         except BaseException as error:
             return f"{type(error).__name__}: {error}"
     if code != 2:
@@ -58,6 +62,16 @@ def refused(argv: list[str], *, folder: Path) -> str:
         return f"no sentence: {sentence[-300:]!r}"
     left = _listed(folder) - before
     return f"left behind: {sorted(left)[:3]}" if left else ""
+
+
+def _within(seconds: int, argv: list[str]) -> int:
+    """The exit code of a line; Ctrl-C ends one that goes on and on."""
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        return main(argv)
+    finally:
+        timer.cancel()
 
 
 def bad_files(folder: Path) -> dict[str, str]:
@@ -337,7 +351,8 @@ def _convert(files: dict[str, str]) -> Iterator[list[str]]:
 
 def _lists() -> Iterator[list[str]]:
     yield from (["list", word] for word in ("nothing", "modelss", ""))
-    yield from (["demo", option] for option in ("--out=", "--quick=3", "--nonsense", "--out=" + "x" * 300))
+    bad = ("--out=", "--quick=3", "--nonsense", "--out=" + "x" * 300, "--task=x", "--task=", "--task")
+    yield from (["demo", option] for option in bad)
     yield from (["completion", word] for word in ("cmd", ""))
     yield from (["runs", word] for word in ("nowhere", "x" * 300))
 
@@ -396,6 +411,8 @@ def _predict(files: dict[str, str]) -> Iterator[list[str]]:
     yield from (["predict", files["photos"], f"--model={path}"] for path in _bad(files))
     for option in ("--top=0", "--top=x", "--format=pdf", "--out=nowhere/x.csv", "--exif=rotate", "--device=meta"):
         yield ["predict", files["photos"], f"--model={files['run']}", option]
+    for option in ("--overlays=over", "--film=film.webp", "--fps=0", "--fps=x", "--film=film.gif", "--overlays="):
+        yield ["predict", files["photos"], f"--model={files['run']}", option]  # a classifier draws none
 
 
 def _lab(files: dict[str, str]) -> Iterator[list[str]]:
@@ -404,7 +421,7 @@ def _lab(files: dict[str, str]) -> Iterator[list[str]]:
     yield from (["lab", path, "--data=digits:test", "--no-browser"] for path in _bad(files))
     for option in (
         "--data=nowhere:x",
-        "--limit=0",
+        "--limit=-1",
         "--seed=x",
         "--port=-1",
         "--port=70000",
@@ -446,6 +463,23 @@ def _own_code(files: dict[str, str]) -> Iterator[list[str]]:
     yield ["report", files["run"], "--suite=nothing"]
     yield ["report", files["run"], "--data=nothing"]
     yield ["report", files["run"], "--figures=gif"]
+
+
+def _cluster(files: dict[str, str]) -> Iterator[list[str]]:
+    """Plans and clusters; no cluster is asked for anything."""
+    known = {
+        "evaluate": ["evaluate", files["run"], "--data=digits:test", "--out=out", "--workers=0"],
+        "corrupt": ["corrupt", files["photos"], "out"],
+        "study": ["study", files["good"], "--out=out"],
+    }
+    for line in known.values():
+        for option in ("--on=", "--on=slurm", "--on=ray=", "--on=rays", "--cpus-per-task=x", "--gpus-per-task=x"):
+            yield [*line, option]
+        yield from ([*line, "--on=ray", option] for option in ("--cpus-per-task=-1", "--gpus-per-task=-1"))
+        yield [*line, "--gather"]
+        yield from ([*line, "--dry-run", option] for option in ("--on=slurm", "--nonsense", "--seeds=x", "--limit=-1"))
+    yield ["train", "digits/vit_nano", *TINY, "--out=run", "--dry-run", "--train.batch_size=0"]
+    yield ["train", "digits/vit_nano", *TINY, "--out=run", "--dry-run", "--model.name=nothing"]
 
 
 def _listed(folder: Path) -> set[str]:

@@ -54,11 +54,11 @@ def run(arguments: Namespace) -> int:
     if arguments.workers < 0:
         raise HoldfastError(f"workers: expected 1 or more, got {arguments.workers}")
     workers = arguments.workers or os.cpu_count() or 1
+    cluster = cluster_of(arguments)
     if arguments.dry_run:
         return dry_run(
             "corrupt", arguments, [forecast(source, target, cells=cells, settings=settings, workers=workers)]
         )
-    cluster = cluster_of(arguments)
     total = len(find_images(source)) * len(cells)
     header = f"corrupting {source} into {target}: {total // len(cells)} images × {len(cells)} cells"
     with (

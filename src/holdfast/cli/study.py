@@ -51,6 +51,7 @@ def run(arguments: Namespace) -> int:
         limit=arguments.limit,
     )
     out = arguments.out or Path("studies") / study.name
+    cluster = cluster_of(arguments)
     if arguments.dry_run:
         from holdfast.studies.forecast import forecast
 
@@ -62,7 +63,7 @@ def run(arguments: Namespace) -> int:
 
         try:
             with told_how_far_off("study", arguments):
-                run_study(study, out=out, processes=arguments.processes, cluster=cluster_of(arguments))
+                run_study(study, out=out, processes=arguments.processes, cluster=cluster)
         except KeyboardInterrupt as stop:
             print("stopped; the same command goes on where it was", file=sys.stderr)
             return EXIT_SIGNAL + stopped_by(stop)

@@ -40,15 +40,13 @@ def write_overlay(path: Path, overlay: Image.Image) -> None:
         raise HoldfastError(f"overlays must be a folder we can write to, got {str(path.parent)!r}") from error
 
 
-def check_film(path: Path, *, fps: float) -> None:
+def check_film(path: Path) -> None:
     """Refuse a moving picture that cannot be written, before anything is computed."""
     if path.suffix.lower() != ".webp":
         raise HoldfastError(f"film must be a file that ends with .webp, got {str(path)!r}")
     if path.is_dir() or not path.parent.is_dir():
         reason = "it is a folder" if path.is_dir() else f"there is no folder {str(path.parent)!r}"
         raise HoldfastError(f"film must be a file we can write, got {str(path)!r} ({reason})")
-    if not 0 < fps <= 100:
-        raise HoldfastError(f"fps must be above 0 and at most 100 frames per second, got {fps}")
     if not features.check("webp"):
         raise HoldfastError("film needs a Pillow with WebP, which this one is not; run: pip install --upgrade pillow")
 

@@ -86,8 +86,10 @@ def predict(
     paths = _files(given)
     targets = overlay_paths(paths, given, Path(overlays).expanduser()) if overlays is not None else None
     moving = Path(film).expanduser() if film is not None else None
+    if not 0 < fps <= 100:
+        raise HoldfastError(f"fps must be above 0 and at most 100 frames per second, got {fps}")
     if moving is not None:
-        check_film(moving, fps=fps)
+        check_film(moving)
     loaded = load_model(model)
     task = _task(loaded, drawn=targets is not None or moving is not None)
     wanted = model_input(loaded.model, size=protocol.size, mean=protocol.mean, std=protocol.std)
