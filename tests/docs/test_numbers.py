@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.docs.blocks import ROOT
+from tests.docs.blocks import ROOT, blocks_of
 from tests.docs.test_complete import made_by
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -155,3 +155,24 @@ def test_the_table_of_the_demo_in_the_readme_is_what_a_demo_measured():
     for model in ("baseline", "tap_adl", "afat"):
         shown = " ".join("{:.1f} ({:.0f}–{:.0f})".format(*found[model, score]) for score in scores)
         assert f"{model} {shown}" in " ".join(readme.split())
+
+
+@pytest.mark.full
+def test_the_page_on_evaluation_shows_what_its_example_prints(tmp_path, monkeypatch, capsys):
+    """To the last digit on the same kind of CPU; within three points elsewhere."""
+    from holdfast.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "evaluate.md"
+    example = next(block for block in blocks_of(page) if "fan_nano_afat" in block.text)
+    shown = next(block.text for block in blocks_of(page) if block.text.startswith("run:runs/digits"))
+    for line in example.text.strip().splitlines():
+        capsys.readouterr()
+        assert main(line.split()[1:]) == 0
+    printed = capsys.readouterr().out
+    pattern = re.compile(r"\d+\.\d+")
+    for line in shown.splitlines():
+        words = pattern.sub("#", line).split()
+        (found,) = [told for told in printed.splitlines() if pattern.sub("#", told).split() == words and told] or [""]
+        values = [[float(value) for value in pattern.findall(text)] for text in (line, found)]
+        assert values[0] == pytest.approx(values[1], abs=3), line

@@ -152,7 +152,7 @@ def lead(runs: Sequence[Run], sets: Sequence[DataSet]) -> str:
     where = _listed(list(dict.fromkeys(data.spec for data in sets)))
     what = f"{models} on {where}" if sets else f"{models}, not evaluated yet"
     apart = " Results on different images are kept apart and not compared." if len(sets) > 1 else ""
-    return f"{what}: clean accuracy, what corruption and attacks leave of it, and why.{apart}"
+    return f"{what}: clean scores, what corruption and attacks leave of them, and why.{apart}"
 
 
 def unmeasured(runs: Sequence[Run]) -> list[str]:
