@@ -9,6 +9,7 @@ import logging
 import os
 import platform
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from holdfast.own_code import PLUGIN_FILES, load_plugin_file
 
 Job = TypeVar("Job")
 PATIENCE = 20  # seconds for tasks to leave in good order
+REACH = 10  # seconds for somebody to answer at the address of a cluster
 RETRIES = 20  # of a task whose node or process was lost; its units that are on disk are not done again
 
 
@@ -162,6 +164,7 @@ def _joined(cluster: Cluster) -> Any:
     if cluster.address is None:
         options |= {"include_dashboard": False, "num_cpus": _cores(), "_node_ip_address": "127.0.0.1"}
     else:
+        _check_reachable(cluster.address)
         options["address"] = cluster.address
     try:
         with _own_signals():
@@ -171,6 +174,17 @@ def _joined(cluster: Cluster) -> Any:
         name = "on this machine" if cluster.address is None else repr(cluster.address)
         raise HoldfastError(f"the Ray cluster {name} cannot be joined ({reason})") from error
     return ray
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself would try for a quarter of an hour."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():  # auto, local, or what Ray itself refuses
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise HoldfastError(f"the Ray cluster {address!r} cannot be joined (nobody answers there: {error})") from error
 
 
 def _cores() -> int:

@@ -473,7 +473,15 @@ def _cluster(files: dict[str, str]) -> Iterator[list[str]]:
         "study": ["study", files["good"], "--out=out"],
     }
     for line in known.values():
-        for option in ("--on=", "--on=slurm", "--on=ray=", "--on=rays", "--cpus-per-task=x", "--gpus-per-task=x"):
+        for option in (
+            "--on=",
+            "--on=slurm",
+            "--on=ray=",
+            "--on=rays",
+            "--on=ray=127.0.0.2:9",
+            "--cpus-per-task=x",
+            "--gpus-per-task=x",
+        ):
             yield [*line, option]
         yield from ([*line, "--on=ray", option] for option in ("--cpus-per-task=-1", "--gpus-per-task=-1"))
         yield [*line, "--gather"]

@@ -1,4 +1,4 @@
-"""Two Ray nodes on one machine, nothing but 127.0.0.1, and commands that run on them."""
+"""Two Ray nodes on one machine, on its loopback alone, and commands that run on them."""
 
 import os
 import subprocess
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+LOOPBACK = "127.0.0.2"  # 127.0.0.1 Ray takes for a name of the machine's address outside
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "OMP_NUM_THREADS": "1"}
 
 
@@ -19,7 +20,7 @@ def two_nodes() -> Iterator[Any]:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     from ray.cluster_utils import Cluster
 
-    here = {"num_cpus": 1, "node_ip_address": "127.0.0.1"}
+    here = {"num_cpus": 1, "node_ip_address": LOOPBACK}
     cluster = Cluster(initialize_head=True, head_node_args={**here, "include_dashboard": False})
     try:
         cluster.add_node(**here)

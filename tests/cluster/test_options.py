@@ -1,11 +1,12 @@
 """What is wrong with ``--on ray`` is said in one sentence, with Ray or without."""
 
 import importlib.util
+import socket
 
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.cluster import Cluster, parse_on
+from holdfast.cluster import Cluster, parse_on, tasks_on
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.on_ray import parts
 
@@ -54,6 +55,16 @@ def test_a_cluster_asks_for_processors_that_there_can_be(monkeypatch):
     with pytest.raises(HoldfastError, match="--gpus-per-task must be at least 0, got -1"):
         Cluster(gpus=-1)
     assert Cluster(gpus=0.25).gpus == 0.25
+
+
+def test_a_cluster_that_nobody_answers_for_is_told_at_once():
+    pytest.importorskip("ray", reason="the extra ray is not installed: pip install 'holdfast-vision[ray]'")
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(HoldfastError, match=rf"'{address}' cannot be joined \(nobody answers there"):
+            with tasks_on(Cluster(address=address)):
+                pass
 
 
 @pytest.mark.parametrize(("shards", "cells", "slots"), [(1, 76, 2), (3, 5, 8), (50, 76, 4), (1, 1, 100)])
