@@ -62,9 +62,9 @@ def test_a_cluster_that_nobody_answers_for_is_told_at_once():
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(HoldfastError, match=rf"'{address}' cannot be joined \(nobody answers there"):
-            with tasks_on(Cluster(address=address)):
-                pass
+        told = pytest.raises(HoldfastError, match=rf"'{address}' cannot be joined \(nobody answers there")
+        with told, tasks_on(Cluster(address=address)):
+            pass
 
 
 @pytest.mark.parametrize(("shards", "cells", "slots"), [(1, 76, 2), (3, 5, 8), (50, 76, 4), (1, 1, 100)])

@@ -236,7 +236,7 @@ def test_damaged_logs_and_recipes_are_said_not_fatal(tmp_path):
     (run / "recipe.yaml").write_text("model: [")
     (run / "model.safetensors").write_bytes(b"broken")
     with (run / "log.jsonl").open("a") as log:
-        log.write('{"event": "ste')
+        log.write('{"event": "epoch", "step": 99, "epoch": -1}\n{"event": "ste')
     text = Page(report(run)).text
     for sentence in ("recipe.yaml cannot be read", "model.safetensors cannot be read", "1 lines of log.jsonl"):
         assert sentence in text

@@ -386,3 +386,12 @@ def test_records_whose_header_lost_its_task_are_a_sentence(tmp_path):
     header.write_text(json.dumps({key: value for key, value in told.items() if key != "task"}))
     with pytest.raises(HoldfastError, match="a cell of classification has no 'predictions' here"):
         load_records(tmp_path)[0].summary()
+
+
+@pytest.mark.parametrize("classes", [2**63, 12, 10, 0, -1])
+def test_records_whose_header_counts_other_classes_are_a_sentence(classes, tmp_path):
+    holdfast.evaluate(Brightness(), "scenes:test", "clean", limit=2, out=tmp_path, workers=0, show=False)
+    header = next(tmp_path.rglob("evaluation.json"))
+    header.write_text(json.dumps({**json.loads(header.read_text()), "classes": classes}))
+    with pytest.raises(HoldfastError, match=f"as many classes as their header says, got {classes}"):
+        load_records(tmp_path)[0].summary()

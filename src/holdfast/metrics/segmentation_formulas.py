@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.errors import HoldfastError
 from holdfast.metrics.calibration import PIXEL_BINS, pixel_error
 from holdfast.metrics.corruption import Values, mean_of, plain, retention
 from holdfast.metrics.formulas import (
@@ -94,11 +95,21 @@ def counts_of(means: Means, cell: str, *, classes: int, region: str = ALL) -> np
     return np.moveaxis(np.array(parts, dtype=np.float64), (0, 1), (-2, -1))
 
 
+def _check_classes(classes: int, cells: Sequence[CellSpec], columns: Sequence[str]) -> None:
+    """The header says how many classes were counted; a damaged one says something else."""
+    known = set(columns)
+    for cell in cells:
+        first, last, beyond = (column(cell.name, quantity(PARTS[0], c)) in known for c in (0, classes - 1, classes))
+        if first and (not last or beyond):
+            raise HoldfastError(f"records of a segmenter must be of as many classes as their header says, got {classes}")
+
+
 def segmentation_formulas(
     cells: Sequence[CellSpec], *, columns: Sequence[str], header: Mapping[str, Any]
 ) -> list[Formula]:
     """Every score that these cells allow."""
     classes = int(header.get("classes", 0))
+    _check_classes(classes, cells, columns)
     names = [str(name) for name in header.get("class_names", range(classes))]
 
     def of(means: Means, cell: str) -> Values:

@@ -75,7 +75,8 @@ def log_line(run: Run, *, event: str, key: str) -> Line | None:
 
 def steps_per_epoch(run: Run) -> float:
     """From the last finished epoch; 1 if there is none."""
-    ends = [line for line in run.log if line["event"] == "epoch" and _is_number(line.get("epoch")) and line["step"]]
+    ends = [line for line in run.log if line["event"] == "epoch" and _is_number(line.get("epoch"))]
+    ends = [line for line in ends if line["epoch"] >= 0 and line["step"] > 0]
     return ends[-1]["step"] / (ends[-1]["epoch"] + 1) if ends else 1.0
 
 
