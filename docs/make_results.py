@@ -1,8 +1,10 @@
 """Makes the tables and plots of docs/results/*.md again from studies/*/results: ``python docs/make_results.py``.
 
 The tables stand between ``<!-- STUDY: PART -->`` and ``<!-- end -->``; everything else on the page is written by hand.
+``<!-- PAPER: claims -->`` is the table of all claims of a paper, whichever study asks.
 """
 
+import math
 import re
 import shutil
 from collections.abc import Callable
@@ -12,13 +14,21 @@ from pathlib import Path
 from holdfast.data.camvid import CLASSES
 from holdfast.studies.dense_tables import alive_table, breaks_table, classes_table, cost_table, kinds_table
 from holdfast.studies.figures import Results
-from holdfast.studies.page import claims_table, difference_table, judged_claims, markdown_table, write_page
-from holdfast.studies.plan import Study, load_study
+from holdfast.studies.page import (
+    Verdict,
+    claims_table,
+    difference_table,
+    judged_claims,
+    markdown_table,
+    verdict_of,
+    write_page,
+)
+from holdfast.studies.plan import Claim, Study, load_study, study_names
 from holdfast.studies.results import all_results
 
 HERE = Path(__file__).parent
 PAGE, IMAGES, STUDIES = HERE / "results" / "cifar10.md", HERE / "images" / "results", HERE.parent / "studies"
-PAGES = tuple(HERE / "results" / name for name in ("cifar10.md", "detection.md", "camvid.md"))
+PAGES = tuple(HERE / "results" / name for name in ("cifar10.md", "detection.md", "camvid.md", "claims.md"))
 BLOCK = re.compile(r"<!-- (?P<study>[\w/]+): (?P<part>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 # how the data were named on the command line; they are part of what a result is known by
@@ -28,6 +38,8 @@ TRAIN, HELD_OUT, TEST = (
     "npz:data/cifar10_test.npz",
 )
 PICTURES = "*Pictures are not kept here: `holdfast study` with `--table-only` draws them from `results/`.*"
+PAPERS = ("FAN", "AFAT", "TAP_ADL", "TORA", "ours")
+MANY = 20  # times as many seeds and images that somebody might still spend
 PARTS: dict[str, Callable[[Study, Results], str]] = {
     "table": lambda study, results: markdown_table(results),
     "differences": lambda study, results: difference_table(results),
@@ -44,11 +56,51 @@ def with_tables(text: str) -> str:
     """The page with every table made again."""
 
     def block(found: re.Match[str]) -> str:
+        if found["study"] in PAPERS:
+            return f"<!-- {found['study']}: claims -->\n\n{claims_of(found['study'])}\n\n<!-- end -->"
         study, results = finished_study(found["study"])
         table = PARTS[found["part"]](study, results) if results else "*Not run yet.*"
         return f"{found[0].partition(chr(10))[0]}\n\n{table}\n\n<!-- end -->"
 
     return BLOCK.sub(block, text)
+
+
+def claims_of(paper: str) -> str:
+    """All claims of a paper that a shipped study asks about, with what was seen and what would decide it."""
+    lines = ["| claim | asked by | seen [95 %] | verdict | to decide it |", "| --- | --- | ---: | --- | --- |"]
+    for name in study_names():
+        study, results = finished_study(name)
+        judged = judged_claims(study, results) if results else []
+        for claim in study.claims:
+            if paper_of(claim) == paper:
+                page = page_of(name)
+                place = f"[`{name}`]({page.name})" if page else f"`{name}`"
+                found = verdict_of(claim, results) if claim in judged else None
+                lines.append(f"| {claim.says} | {place} | {_found(found)} |")
+    return "\n".join(lines)
+
+
+def paper_of(claim: Claim) -> str:
+    """The paper that it names in brackets; what no paper says is ours."""
+    named = re.search(r"\((?:[^()]*for classification )?(TAP\+ADL|AFAT|FAN|TORA)\b[^()]*\)", claim.says)
+    return {"TAP+ADL": "TAP_ADL"}.get(named[1], named[1]) if named else "ours"
+
+
+def _found(found: Verdict | None) -> str:
+    if found is None:
+        return "– | not run yet | the study"
+    seeds = f"**{found.verdict}** ({found.seeds} {'seed' if found.seeds == 1 else 'seeds'})"
+    value, low, high = found.interval.value, found.interval.low, found.interval.high
+    times = math.inf if value == 0 else ((high - low) / 2 / value) ** 2
+    if found.seeds == 1:
+        needed = "more seeds"
+    elif found.verdict != "not resolved":
+        needed = "decided at this size"
+    elif times <= MANY:
+        needed = f"{max(2, math.ceil(times))} × the seeds and images, if the effect is what was seen"
+    else:
+        needed = f"a larger effect: beyond {max(abs(low), abs(high)):.2g} nothing is left to find here"
+    return f"{found.text} | {seeds} | {needed}"
 
 
 @cache
@@ -83,7 +135,7 @@ def main() -> None:
 def make(page: Path) -> None:
     """Rewrite one page and what its studies show."""
     text = page.read_text(encoding="utf-8")
-    for name in dict.fromkeys(found["study"] for found in BLOCK.finditer(text)):
+    for name in dict.fromkeys(found["study"] for found in BLOCK.finditer(text) if found["study"] not in PAPERS):
         study, results = finished_study(name)
         if not results:
             continue

@@ -43,7 +43,7 @@ def test_every_row_of_the_main_study_has_three_seeds(maker):
     assert all([run.seed for run in runs] == [0, 1, 2] for runs in results.values())
 
 
-@pytest.mark.parametrize("name", ["cifar10.md", "detection.md", "camvid.md"])
+@pytest.mark.parametrize("name", ["cifar10.md", "detection.md", "camvid.md", "claims.md"])
 def test_every_table_of_a_page_is_made_of_the_results_or_says_that_there_are_none(maker, name):
     text = (ROOT / "docs" / "results" / name).read_text(encoding="utf-8")
     assert maker.BLOCK.search(text)
@@ -55,3 +55,12 @@ def test_the_page_shows_plots_that_exist(maker):
     plots = [(maker.PAGE.parent / target).resolve() for target in shown if target.endswith(".png")]
     assert plots
     assert all(plot.is_file() for plot in plots)
+
+
+def test_every_claim_of_every_study_is_in_the_table_of_its_paper(maker):
+    text = (ROOT / "docs" / "results" / "claims.md").read_text(encoding="utf-8")
+    for name in study_names():
+        study, _ = maker.finished_study(name)
+        for claim in study.claims:
+            assert maker.paper_of(claim) in maker.PAPERS
+            assert f"| {claim.says} | [`{name}`](" in text or f"| {claim.says} | `{name}` |" in text

@@ -101,7 +101,9 @@ def _check_classes(classes: int, cells: Sequence[CellSpec], columns: Sequence[st
     for cell in cells:
         first, last, beyond = (column(cell.name, quantity(PARTS[0], c)) in known for c in (0, classes - 1, classes))
         if first and (not last or beyond):
-            raise HoldfastError(f"records of a segmenter must be of as many classes as their header says, got {classes}")
+            raise HoldfastError(
+                f"records of a segmenter must be of as many classes as their header says, got {classes}"
+            )
 
 
 def segmentation_formulas(

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -82,16 +83,31 @@ def judged_claims(study: Study, results: Results) -> list[Claim]:
     ]
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What the finished runs say about a claim: the difference, as text too, over how many seeds."""
+
+    verdict: str
+    interval: Interval
+    text: str
+    seeds: int
+
+
+def verdict_of(claim: Claim, results: Results) -> Verdict:
+    """Judge one of :func:`judged_claims`."""
+    pair = results[claim.row], results[claim.against]
+    interval = difference(available(results)[claim.column], *pair)
+    return Verdict(verdict(interval, claim.expects), interval, _signed(interval), len(shared_seeds(*pair)))
+
+
 def claims_table(claims: Sequence[Claim], results: Results) -> str:
     """Every claim with its difference and verdict."""
     body = []
     for claim in claims:
-        column = available(results)[claim.column]
-        interval = difference(column, results[claim.row], results[claim.against])
-        said = f"{_plain(claim.row)} − {_plain(claim.against)}, {column.title}"
-        seeds = len(shared_seeds(results[claim.row], results[claim.against]))
-        judged = f"**{verdict(interval, claim.expects)}** ({seeds} {'seed' if seeds == 1 else 'seeds'})"
-        body.append([_plain(claim.says), said, _signed(interval), judged])
+        found = verdict_of(claim, results)
+        said = f"{_plain(claim.row)} − {_plain(claim.against)}, {available(results)[claim.column].title}"
+        judged = f"**{found.verdict}** ({found.seeds} {'seed' if found.seeds == 1 else 'seeds'})"
+        body.append([_plain(claim.says), said, found.text, judged])
     return _markdown(["claim", "measured", "difference [95 %]", "verdict"], body)
 
 
