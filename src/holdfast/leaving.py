@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from multiprocessing.connection import wait
 from types import FrameType, TracebackType
+from typing import Any
 
 from holdfast.errors import HoldfastError
 
@@ -19,16 +20,31 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def hearing_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into :class:`Terminated` while the block lasts, unless somebody else listens already."""
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    if ours:
-        signal.signal(signal.SIGTERM, _terminate)
+def hearing_signals() -> Iterator[None]:
+    """Turn SIGTERM into :class:`Terminated` while the block lasts, unless somebody else listens already.
+
+    Where a library turns the interruption into an error of its own (matplotlib, in C++), it becomes one again here.
+    """
+    asked: list[type[KeyboardInterrupt]] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        asked.append(Terminated if number == signal.SIGTERM else KeyboardInterrupt)
+        raise asked[-1]
+
+    before: dict[int, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    main = threading.current_thread() is threading.main_thread()
+    ours = [number for number, handler in before.items() if main and signal.getsignal(number) == handler]
+    for number in ours:
+        signal.signal(number, stop)
     try:
         yield
+    except Exception as error:
+        if asked:
+            raise asked[-1] from error
+        raise
     finally:
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in ours:
+            signal.signal(number, before[number])
 
 
 @contextlib.contextmanager
@@ -80,7 +96,3 @@ def _unless_orphaned(kind: type[BaseException], error: BaseException, trace: Tra
 def _leave_after(sentinel: int) -> None:
     wait([sentinel])
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated

@@ -106,3 +106,21 @@ def test_a_run_stopped_by_sigterm_goes_on_to_the_same_bits(tmp_path):
     assert main(["train", "--out", str(tmp_path / "stopped"), "--resume"]) == 0
     run(tmp_path / "whole", **values)
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_an_interruption_that_a_library_makes_an_error_of_is_still_one(number, code, tmp_path, monkeypatch, capsys):
+    (tmp_path / f"swallows_{number:d}.py").write_text(
+        "import os, time\n"
+        "def model():\n"
+        "    try:\n"
+        f"        os.kill(os.getpid(), {number:d})\n"
+        "        time.sleep(5)\n"
+        "    except KeyboardInterrupt:\n"
+        "        raise ValueError('Invalid bounding box') from None\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["evaluate", "--model", f"python:swallows_{number:d}:model", "--data", "digits:test"]) == code
+    told = capsys.readouterr().err
+    assert told.splitlines()[-1] == "holdfast: stopped; the same command goes on where it was"
+    assert "Traceback" not in told

@@ -15,7 +15,7 @@ from holdfast._version import __version__
 from holdfast.cli.exit_codes import EXIT_BAD_INPUT, EXIT_OK, EXIT_SIGNAL, stopped_by
 from holdfast.cli.plugins import load_plugins
 from holdfast.errors import HoldfastError, nearest
-from holdfast.leaving import hearing_sigterm
+from holdfast.leaving import hearing_signals
 
 # name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and
 # `run(arguments)`, and imports torch only inside `run`.
@@ -77,13 +77,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # names of files need not be UTF-8
         with contextlib.suppress(AttributeError):
             stream.reconfigure(errors="backslashreplace")
-    with hearing_sigterm():
-        return _guarded(list(sys.argv[1:] if argv is None else argv))
+    return _guarded(list(sys.argv[1:] if argv is None else argv))
 
 
 def _guarded(argv: list[str]) -> int:
     try:
-        return _run(argv)
+        with hearing_signals():
+            return _run(argv)
     except (HoldfastError, argparse.ArgumentError) as error:
         return _refused(str(error))
     except KeyboardInterrupt as stop:
