@@ -87,7 +87,8 @@ def formulas(result: RunResult) -> dict[str, Formula]:
     task = task_named(result.task)
     keys = [column_key(name, RIGHT) for name in result.right]
     known = task.formulas(result.cells, columns=keys, header=result.header, reference=None)
-    return _over_fewer_cells(result) | {each.name: each for each in known}
+    kept = [each for each in known if each.cells and result.right.keys() >= set(each.cells)]  # of sets nothing is kept
+    return _over_fewer_cells(result) | {each.name: each for each in kept}
 
 
 def _over_fewer_cells(result: RunResult) -> dict[str, Formula]:
