@@ -395,3 +395,15 @@ def test_records_whose_header_counts_other_classes_are_a_sentence(classes, tmp_p
     header.write_text(json.dumps({**json.loads(header.read_text()), "classes": classes}))
     with pytest.raises(HoldfastError, match=f"as many classes as their header says, got {classes}"):
         load_records(tmp_path)[0].summary()
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [("aaa", "must hold class_names as list"), ([1] * 11, "class_names or shard_size"), (["a"], "got 1 names")],
+)
+def test_records_whose_header_names_other_classes_are_a_sentence(names, sentence, tmp_path):
+    holdfast.evaluate(Brightness(), "scenes:test", "clean", limit=2, out=tmp_path, workers=0, show=False)
+    header = next(tmp_path.rglob("evaluation.json"))
+    header.write_text(json.dumps({**json.loads(header.read_text()), "class_names": names}))
+    with pytest.raises(HoldfastError, match=sentence):
+        load_records(tmp_path)[0].summary()

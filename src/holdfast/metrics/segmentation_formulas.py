@@ -111,8 +111,10 @@ def segmentation_formulas(
 ) -> list[Formula]:
     """Every score that these cells allow."""
     classes = int(header.get("classes", 0))
-    _check_classes(classes, cells, columns)
     names = [str(name) for name in header.get("class_names", range(classes))]
+    _check_classes(classes, cells, columns)
+    if len(names) != classes:
+        raise HoldfastError(f"records of a segmenter must name their {classes} classes, got {len(names)} names")
 
     def of(means: Means, cell: str) -> Values:
         return plain(mean_iou(counts_of(means, cell, classes=classes)))

@@ -18,7 +18,7 @@ KINDS: dict[str, type] = {
     **dict.fromkeys(("format", "shard_size", "images", "classes", "limit", "seed", "attack_batch_size"), int),
     **dict.fromkeys(("fingerprint", "task", "model", "architecture", "model_fingerprint", "data", "data_label"), str),
     **dict.fromkeys(("data_fingerprint", "label", "preset", "frost", "amp", "exif"), str),
-    **dict.fromkeys(("views", "partial"), list),
+    **dict.fromkeys(("views", "partial", "class_names"), list),
     **dict.fromkeys(("preprocessing", "versions"), dict),
 }
 MAY_BE_NONE = ("limit", "architecture")
@@ -55,9 +55,10 @@ def _check_kinds(header: Mapping[str, Any], folder: Path) -> None:
             continue
         if not isinstance(value, kind) or isinstance(value, bool):
             raise HoldfastError(f"{str(folder / HEADER)!r} must hold {key} as {kind.__name__}, got {value!r:.60}")
-    texts = [*header["views"], *(header.get("partial") or [])]
+    texts = [*header["views"], *(header.get("partial") or []), *(header.get("class_names") or [])]
     if not header["views"] or not all(isinstance(text, str) for text in texts) or header["shard_size"] < 1:
-        raise HoldfastError(f"{str(folder / HEADER)!r} is damaged: views, partial and shard_size are not what we write")
+        wrong = "views, partial, class_names or shard_size are not what we write"
+        raise HoldfastError(f"{str(folder / HEADER)!r} is damaged: {wrong}")
 
 
 def write_images(folder: Path, ids: Sequence[str], targets: np.ndarray) -> None:
