@@ -109,7 +109,9 @@ def smaller(words: list[str]) -> list[str]:
     added = SMALLER.get(command, "").split()
     if command == "analyze" and "--figures" not in rest:  # 300 dpi take longer than the analyses
         added += ["--figures", "svg"]
-    if command == "analyze" and "--only" not in rest:  # all of them are run by their own pages and tests
+    if command == "analyze" and not {"--only", "--masks"} & set(
+        rest
+    ):  # all are run by their own pages, and the gallery
         added += ["--only", "stability"]
     if command == "train" and rest and rest[0].startswith("imagenet/"):
         given = [word for word in LARGE_RECIPES.split() if not any(r.startswith(word.split("=")[0]) for r in rest)]

@@ -63,6 +63,15 @@ def test_what_is_found_exactly_scores_one_hundred_and_corruptions_cost(measured)
     assert summary["ap/pixelate"].value > summary["ap/fog"].value
 
 
+def test_draws_of_images_without_objects_have_no_ap_and_do_not_stop_the_others(tmp_path):
+    spec = coco_folder(tmp_path, images=2)  # the last image is empty, and one draw in four holds it alone
+    source = holdfast.data.open_data(spec)
+    model = plain_mask_rcnn().eval()
+    summary = holdfast.evaluate(model, source, "clean,coco-c", **QUICK).summary(resamples=8)
+    assert summary["mpc"].value == pytest.approx(0, abs=5)
+    assert summary["mpc"].low <= summary["mpc"].value <= summary["mpc"].high
+
+
 def test_every_cells_ap_is_recomputed_from_its_records_alone(measured):
     again = read_records(measured.folder)
     summary = again.summary(resamples=0)

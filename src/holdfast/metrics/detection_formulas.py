@@ -111,6 +111,8 @@ def _mean(benchmark: Benchmark, means: Means, kinds: Sequence[str]) -> float:
         kind: [float(benchmark.measure.of(means, name)) for name in benchmark.severities(kind).values()]
         for kind in kinds
     }
+    if np.isnan(list(scores.values())).any():  # images without a single object have no AP
+        return float("nan")
     return mean_performance(scores, kinds=kinds)
 
 
