@@ -114,6 +114,20 @@ def parse_on(text: str) -> str | None:
     return address or None
 
 
+def check_reachable(cluster: Cluster) -> None:
+    """Refuse a cluster that nobody answers for, before anything is written; Ray itself would try for a quarter hour."""
+    address = cluster.address or ""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address and not (host and port.isdecimal()):  # auto: only Ray knows what is meant
+        _joined(cluster).shutdown()
+    elif address:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=REACH).close()
+        except (OSError, OverflowError, UnicodeError) as error:
+            reason = f"nobody answers there: {error}"
+            raise HoldfastError(f"the Ray cluster {address!r} cannot be joined ({reason})") from error
+
+
 @contextmanager
 def tasks_on(cluster: Cluster) -> Iterator[Tasks[Any]]:
     """Join the cluster while the block lasts; what was handed over and is not finished then is cancelled."""
@@ -164,7 +178,6 @@ def _joined(cluster: Cluster) -> Any:
     if cluster.address is None:
         options |= {"include_dashboard": False, "num_cpus": _cores(), "_node_ip_address": "127.0.0.1"}
     else:
-        _check_reachable(cluster.address)
         options["address"] = cluster.address
     try:
         with _own_signals():
@@ -174,17 +187,6 @@ def _joined(cluster: Cluster) -> Any:
         name = "on this machine" if cluster.address is None else repr(cluster.address)
         raise HoldfastError(f"the Ray cluster {name} cannot be joined ({reason})") from error
     return ray
-
-
-def _check_reachable(address: str) -> None:
-    """Ray itself would try for a quarter of an hour."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal():  # auto, local, or what Ray itself refuses
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH).close()
-    except (OSError, OverflowError, UnicodeError) as error:
-        raise HoldfastError(f"the Ray cluster {address!r} cannot be joined (nobody answers there: {error})") from error
 
 
 def _cores() -> int:

@@ -4,9 +4,10 @@ import importlib.util
 import socket
 
 import pytest
+from PIL import Image
 
 from holdfast.cli.main import main
-from holdfast.cluster import Cluster, parse_on, tasks_on
+from holdfast.cluster import Cluster, check_reachable, parse_on
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.on_ray import parts
 
@@ -45,6 +46,21 @@ def test_wrong_options_are_refused(words, sentence, capsys):
     assert sentence in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("address", ["127.0.0.2:9", "auto"])
+@pytest.mark.parametrize("command", ["corrupt", "study"])
+def test_a_cluster_that_is_not_there_leaves_nothing_behind(command, address, tmp_path, capsys, monkeypatch):
+    pytest.importorskip("ray", reason="the extra ray is not installed: pip install 'holdfast-vision[ray]'")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # of no cluster
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (40, 40)).save(tmp_path / "photos" / "x.png")
+    out = tmp_path / "out"
+    words = {"corrupt": [str(tmp_path / "photos"), str(out)], "study": ["scenes/detection", "--out", str(out)]}
+    assert main([command, *words[command], "--on", f"ray={address}"]) == 2
+    assert f"the Ray cluster '{address}' cannot be joined" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_an_address_is_what_stands_behind_the_sign():
     assert parse_on("ray") is None
     assert parse_on("ray=127.0.0.1:6379") == "127.0.0.1:6379"
@@ -62,9 +78,8 @@ def test_a_cluster_that_nobody_answers_for_is_told_at_once():
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        told = pytest.raises(HoldfastError, match=rf"'{address}' cannot be joined \(nobody answers there")
-        with told, tasks_on(Cluster(address=address)):
-            pass
+        with pytest.raises(HoldfastError, match=rf"'{address}' cannot be joined \(nobody answers there"):
+            check_reachable(Cluster(address=address))
 
 
 @pytest.mark.parametrize(("shards", "cells", "slots"), [(1, 76, 2), (3, 5, 8), (50, 76, 4), (1, 1, 100)])

@@ -80,7 +80,7 @@ def scenes(count: int = 3, split: str = "test"):
     return open_scene_objects(f"{split},64x80,{count}", split=split)
 
 
-def coco_folder(folder, *, images: int = 3) -> str:
+def coco_folder(folder, *, images: int = 3, ids=IDS) -> str:
     """A small data set in COCO's format, of pictures of several sizes; the last one is empty and grey."""
     rng = np.random.default_rng(0)
     rows, annotations = [], []
@@ -97,13 +97,13 @@ def coco_folder(folder, *, images: int = 3) -> str:
                 {
                     "id": len(annotations) + 1,
                     "image_id": rows[-1]["id"],
-                    "category_id": IDS[(number + k) % len(IDS)],
+                    "category_id": ids[(number + k) % len(ids)],
                     "bbox": [x, y, w, h],
                     "area": w * h,
                     "iscrowd": 0,
                     "segmentation": outline,
                 }
             )
-    content = {"images": rows, "categories": [{"id": i, "name": f"c{i}"} for i in IDS], "annotations": annotations}
+    content = {"images": rows, "categories": [{"id": i, "name": f"c{i}"} for i in ids], "annotations": annotations}
     (folder / "instances.json").write_text(json.dumps(content))
     return f"coco:{folder},{folder / 'instances.json'}"

@@ -26,12 +26,14 @@ def add_cluster(parser: ArgumentParser, *, task: str) -> None:
 
 
 def cluster_of(arguments: Namespace) -> "Cluster | None":
-    """Where the command runs; None for here."""
+    """Where the command runs, if somebody answers there; None for here."""
     if arguments.on is None:
         for option in ("gather", "gpus_per_task"):
             if getattr(arguments, option):
                 raise HoldfastError(f"--{option.replace('_', '-')} says how tasks run on Ray and needs --on ray")
         return None
-    from holdfast.cluster import Cluster, parse_on
+    from holdfast.cluster import Cluster, check_reachable, parse_on
 
-    return Cluster(parse_on(arguments.on), arguments.cpus_per_task, arguments.gpus_per_task, arguments.gather)
+    cluster = Cluster(parse_on(arguments.on), arguments.cpus_per_task, arguments.gpus_per_task, arguments.gather)
+    check_reachable(cluster)
+    return cluster
