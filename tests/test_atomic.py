@@ -21,3 +21,14 @@ def test_what_a_dead_process_has_begun_goes_and_what_a_living_one_writes_stays(t
     atomic.write_text(tmp_path / "x.txt", "whole")
     assert (tmp_path / "x.txt").read_text() == "whole"
     assert [path.exists() for path in (dead, alive, elsewhere)] == [False, True, True]
+
+
+def test_a_process_that_ended_and_was_not_buried_is_dead():
+    ended = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # until it has ended; it stays a zombie
+    try:
+        assert atomic.is_dead(str(ended.pid))
+    finally:
+        ended.wait()
+    assert atomic.is_dead(str(ended.pid))
+    assert not atomic.is_dead(str(os.getpid()))

@@ -81,22 +81,24 @@ def point(link: Path, target: str) -> None:
 def _temporary(path: Path) -> Path:
     """A name beside ``path`` that tells who writes; what processes of this machine left there when they died goes."""
     for left in path.parent.glob(f"{glob.escape(f'.{path.name}.{_HERE}-')}*.tmp"):
-        if _is_dead(left.name.removesuffix(".tmp").rpartition("-")[2]):
+        if is_dead(left.name.removesuffix(".tmp").rpartition("-")[2]):
             with contextlib.suppress(OSError):
                 shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
     return path.with_name(f".{path.name}.{_HERE}-{os.getpid()}.tmp")
 
 
-def _is_dead(process: str) -> bool:
+def is_dead(process: str) -> bool:
+    """Whether no process of this number writes any more on this machine; one that ended and was not buried is dead."""
     if not process.isdigit() or os.name != "posix":  # elsewhere os.kill has no harmless signal
         return False
     try:
         os.kill(int(process), 0)  # asks, does not kill
+        status = Path("/proc", process, "stat").read_text(encoding="utf-8", errors="replace")
     except ProcessLookupError:
         return True
-    except (OSError, OverflowError):  # alive, somebody else's
+    except (OSError, OverflowError):  # alive, somebody else's; or a machine without /proc
         return False
-    return False
+    return status.rpartition(")")[2].split()[:1] == ["Z"]
 
 
 def _sync(path: Path) -> None:

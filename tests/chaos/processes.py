@@ -75,6 +75,7 @@ def fork(work: Callable[[], int], *, output: Path, folder: Path | None = None, *
     """Run a function in a child process and leave with its result."""
     sys.stdout.flush()
     sys.stderr.flush()
+    output.touch()  # it may be killed before it opens the file
     pid = os.fork()
     if pid:
         return Command(pid, output)

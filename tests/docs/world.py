@@ -62,7 +62,7 @@ STAND_INS = {
     "coco/mask_fan_tiny_hybrid_1x": "coco/mask_fan_tiny_hybrid_1x --model.kwargs.min_size=64",
     "[0:45000]": "[0:30]",
     "[45000:50000]": "[30:40]",
-    'weights="DEFAULT"': "weights=None, weights_backbone=None, num_classes=4, min_size=64, max_size=64",
+    'weights="DEFAULT"': "weights=None, weights_backbone=None, num_classes=91, min_size=64, max_size=64",
     "/shared/deit": "shared/deit",
 }
 

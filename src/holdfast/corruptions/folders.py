@@ -25,6 +25,7 @@ import numpy as np
 from PIL import Image as Pillow
 
 from holdfast._version import __version__
+from holdfast.atomic import is_dead
 from holdfast.corruptions.api import FUNCTIONS, corrupt_batch
 from holdfast.corruptions.catalog import own_kinds
 from holdfast.corruptions.filters import Image
@@ -334,12 +335,4 @@ def _remove_stale_parts(target: Path) -> None:
 
 def _abandoned(name: str) -> bool:
     machine, _, process = name.removesuffix(".part").rpartition(".")[-1].rpartition("-")
-    if machine != _HERE or not process.isdigit() or os.name != "posix":  # elsewhere os.kill has no harmless signal
-        return False
-    try:
-        os.kill(int(process), 0)  # asks, does not kill
-    except ProcessLookupError:
-        return True
-    except OSError:  # alive, somebody else's
-        return False
-    return False
+    return machine == _HERE and is_dead(process)
