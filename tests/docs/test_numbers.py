@@ -119,6 +119,14 @@ def test_what_the_page_says_of_a_model_is_what_is_counted(row):
     assert (str(cost.image_size[0]), f"{cost.parameters / 1e6:.2f}", f"{cost.gmacs:.2f}") == (image, parameters, gmacs)
 
 
+def test_what_ray_and_several_processes_are_worth_is_what_the_benchmark_measured():
+    found = stored("cluster")["scaling"]
+    text = page("cluster.md")
+    assert f"two processes evaluate {found['speed_up']:.2f} times as quickly as one" in text
+    assert f"take {100 * found['ray_overhead']:.1f} % longer per unit than two processes" in text
+    assert f"with tasks of {found['task_seconds']:.0f} s" in text
+
+
 def test_what_an_image_costs_is_what_the_benchmark_measured():
     maker = made_by("make_how_long")
     assert maker.PAGE.read_text(encoding="utf-8") == maker.page(), "run python docs/make_how_long.py"
