@@ -147,6 +147,28 @@ def test_the_short_answer_on_detection_is_what_the_study_says(cifar10):
     assert f"the baseline finds {clean} % of the objects on clean scenes and {corrupted} % under corruption" in text
 
 
+def test_the_short_answer_on_street_scenes_is_what_the_study_says(cifar10):
+    study, results = cifar10.finished_study("camvid/main")
+    text = page("results/camvid.md").partition("## Set-up")[0]
+    table = cifar10.PARTS["claims"](study, results).splitlines()[2:]
+    seen = {line.split("|")[2].strip(): line.split("|")[3].strip().replace("*", "") for line in table}
+    for measured in ("FAN − ViT, mIoU-C", "FAN − ViT, mIoU dusk", "FAN − ResNet, mIoU-C", "FAN − ResNet, mIoU dusk"):
+        assert seen[measured] in text, measured
+    for measured in (
+        "FAN − ResNet, mIoU retention",
+        "TAP+ADL − FAN, mIoU dusk",
+        "TAP+ADL − FAN, mIoU-C",
+        "AFAT − FAN, mIoU-C",
+    ):
+        assert seen[measured] in text, measured
+    rows = {line.split("|")[1].strip(): line for line in cifar10.PARTS["table"](study, results).splitlines()[2:]}
+    days = [rows[name].split("|")[5].split("±")[0].strip() for name in ("ResNet", "FAN")]
+    assert "({} mIoU against {})".format(*days) in text
+    counts = {name: rows[name].split("|")[7].strip() for name in rows}
+    words = {"1": "one", "2": "two", "3": "three"}
+    assert f"FAN has {words[counts['FAN']]} seeds, TAP+ADL {words[counts['TAP+ADL']]}" in text
+
+
 def test_how_quick_the_lab_is_is_what_the_benchmark_measured():
     nano, tiny = (stored("lab")["milliseconds"][name] for name in ("fan_nano", "fan_tiny_12_p16_224"))
     said = " ".join(page("lab.md").split())
