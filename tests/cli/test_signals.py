@@ -120,7 +120,11 @@ def test_an_interruption_that_a_library_makes_an_error_of_is_still_one(number, c
         "        raise ValueError('Invalid bounding box') from None\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert main(["evaluate", "--model", f"python:swallows_{number:d}:model", "--data", "digits:test"]) == code
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
+    try:
+        assert main(["evaluate", "--model", f"python:swallows_{number:d}:model", "--data", "digits:test"]) == code
+    finally:
+        signal.signal(signal.SIGINT, before)
     told = capsys.readouterr().err
     assert told.splitlines()[-1] == "holdfast: stopped; the same command goes on where it was"
     assert "Traceback" not in told
