@@ -48,6 +48,23 @@ def hearing_signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def ending_at_once() -> Iterator[None]:
+    """While a library waits in C++, where no handler of ours is heard: a signal ends the process as it ends any other.
+
+    The exit code is that of the signal; there is no sentence, and there must be nothing to save.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT) if main}
+    for number in before:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
 def worker_deaths(*, way_on: str) -> Iterator[None]:
     """The death of a data loader's worker, which torch raises wherever the main process is just then, as a sentence."""
     try:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import time
 
 import numpy as np
 import pytest
@@ -128,3 +130,16 @@ def test_an_interruption_that_a_library_makes_an_error_of_is_still_one(number, c
     told = capsys.readouterr().err
     assert told.splitlines()[-1] == "holdfast: stopped; the same command goes on where it was"
     assert "Traceback" not in told
+
+
+def test_a_process_that_waits_for_the_others_of_its_group_can_be_ended(tmp_path):
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        group = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        group |= {"MASTER_PORT": str(taken.getsockname()[1])}
+        argv = ["train", recipe_file(tmp_path / "r.yaml"), "--out", str(tmp_path / "out")]
+        with start(argv, output=tmp_path / "told", **group) as command:
+            time.sleep(8)  # it is waiting by then, or not yet there: both must end
+            assert command.running(), command.told()
+            os.kill(command.pid, signal.SIGTERM)
+            assert command.wait(60) in (143, -signal.SIGTERM)

@@ -12,6 +12,7 @@ from accelerate.state import AcceleratorState, GradientState, is_initialized
 from accelerate.utils import DistributedType, LoggerType
 
 from holdfast.errors import HoldfastError, nearest
+from holdfast.leaving import ending_at_once
 from holdfast.training.recipe import TrainRecipe
 
 
@@ -43,10 +44,12 @@ def _start_accelerator(recipe: TrainRecipe, *, folder: Path) -> Accelerator:
         raise HoldfastError("train.precision must be 'no' or 'bf16' on a CPU, got 'fp16'")
     _check_trackers(recipe.trackers)
     _check_group()
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
     try:
-        accelerator = Accelerator(
-            cpu=on_cpu, mixed_precision=precision, log_with=recipe.trackers or None, project_dir=folder
-        )
+        with ending_at_once() if several else contextlib.nullcontext():  # it waits half an hour for the others
+            accelerator = Accelerator(
+                cpu=on_cpu, mixed_precision=precision, log_with=recipe.trackers or None, project_dir=folder
+            )
     except (RuntimeError, ValueError, OSError) as error:  # a port in use, a process that never came, a missing backend
         if "WORLD_SIZE" not in os.environ:
             raise
