@@ -24,7 +24,7 @@ def page(name: str) -> str:
 def test_tables_that_were_measured_once_are_those_of_their_files():
     maker = made_by("make_measured")
     pages = maker.pages()
-    assert {page.name for page in pages} == {"tora.md", "cifar10.md"}
+    assert {page.name for page in pages} == {"tora.md", "cifar10.md", "reliability.md"}
     for shown in pages:
         text = shown.read_text(encoding="utf-8")
         assert text == maker.with_figures(text), "run python docs/make_measured.py"
@@ -125,6 +125,12 @@ def test_what_ray_and_several_processes_are_worth_is_what_the_benchmark_measured
     assert f"two processes evaluate {found['speed_up']:.2f} times as quickly as one" in text
     assert f"take {100 * found['ray_overhead']:.1f} % longer per unit than two processes" in text
     assert f"with tasks of {found['task_seconds']:.0f} s" in text
+    first, second = (stored("cluster")["folders"][name] for name in ("first", "second"))
+    assert (
+        f"take {first['wall']:.1f} s to open for the first time (warm) and {second['wall']:.1f} s from the cache"
+        in text
+    )
+    assert f"with {first['MiB']:.0f} MiB of memory in all" in text
 
 
 def test_what_an_image_costs_is_what_the_benchmark_measured():

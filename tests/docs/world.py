@@ -59,7 +59,7 @@ STAND_INS = {
     "coco:val,val.json": "coco:coco,coco/instances.json",
     "coco:val2017,annotations/instances_val2017.json": "coco:coco,coco/instances.json",
     "coco:val2017,instances_val2017.json": "coco:coco,coco/instances.json",
-    "coco/mask_fan_tiny_hybrid_1x": "coco/mask_fan_tiny_hybrid_1x --model.kwargs.min_size=64",
+    "coco/mask_fan_tiny_hybrid_1x": "coco/mask_fan_tiny_hybrid_1x --model.kwargs.min_size=64 --train.accumulate=1",
     "[0:45000]": "[0:30]",
     "[45000:50000]": "[30:40]",
     'weights="DEFAULT"': "weights=None, weights_backbone=None, num_classes=91, min_size=64, max_size=64",
