@@ -89,7 +89,6 @@ def paper_of(claim: Claim) -> str:
 def _found(found: Verdict | None) -> str:
     if found is None:
         return "– | not run yet | the study"
-    seeds = f"**{found.verdict}** ({found.seeds} {'seed' if found.seeds == 1 else 'seeds'})"
     value, low, high = found.interval.value, found.interval.low, found.interval.high
     times = math.inf if value == 0 else ((high - low) / 2 / value) ** 2
     if found.seeds == 1:
@@ -100,7 +99,7 @@ def _found(found: Verdict | None) -> str:
         needed = f"{max(2, math.ceil(times))} × the seeds and images, if the effect is what was seen"
     else:
         needed = f"a larger effect: beyond {max(abs(low), abs(high)):.2g} nothing is left to find here"
-    return f"{found.text} | {seeds} | {needed}"
+    return f"{found.text} | {found.told} | {needed}"
 
 
 @cache

@@ -47,7 +47,11 @@ Setting = tuple[nn.Module, Tensor, Tensor, Tensor]
 
 def load(run: Path, pixels: Tensor) -> Setting:
     """The model, the normalised images, and what black and white are in their space."""
-    model = timm.create_model(f"local-dir:{run}", pretrained=True).eval()
+    return normalised(timm.create_model(f"local-dir:{run}", pretrained=True).eval(), pixels)
+
+
+def normalised(model: nn.Module, pixels: Tensor) -> Setting:
+    """The model, its images, and what black and white are among them."""
     mean, std = (torch.tensor(model.pretrained_cfg[name]).view(-1, 1, 1) for name in ("mean", "std"))
     return model, (pixels - mean) / std, -mean / std, (1 - mean) / std
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import timm
 import torch
-from measure_adversary import RATIO, Setting, errors, random_errors
+from measure_adversary import RATIO, Setting, errors, normalised, random_errors
 from PIL import Image
 from torch import Tensor, nn
 
@@ -80,12 +80,6 @@ def pixels(spec: str, model: nn.Module, count: int) -> Tensor:
     pictures = [Image.fromarray(np.asarray(source.image(numbers[int(n)]))).resize((width, height)) for n in order]
     stacked = torch.from_numpy(np.stack([np.asarray(picture) for picture in pictures])).permute(0, 3, 1, 2) / 255
     return stacked.repeat(-(-count // len(stacked)), 1, 1, 1)[:count]
-
-
-def normalised(model: nn.Module, images: Tensor) -> Setting:
-    """The model, its images, and what black and white are among them."""
-    mean, std = (torch.tensor(model.pretrained_cfg[name]).view(-1, 1, 1) for name in ("mean", "std"))
-    return model, (images - mean) / std, -mean / std, (1 - mean) / std
 
 
 def trained(name: str, model: nn.Module, images: Tensor, *, steps: int) -> nn.Module:

@@ -66,8 +66,9 @@ STAND_INS = {
     "/shared/deit": "shared/deit",
 }
 
-# appended to a command, where the last value of an option counts
 COCO_IDS = [n for n in range(1, 91) if n not in (12, 26, 29, 30, 45, 66, 68, 69, 71, 83)]  # the 80 of COCO
+
+# appended to a command, where the last value of an option counts
 SMALLER = {
     "train": (
         "--train.epochs=1 --train.batch_size=2 --data.train_subset=4 --data.val_subset=4 --data.workers=0 "
@@ -112,9 +113,7 @@ def smaller(words: list[str]) -> list[str]:
     added = SMALLER.get(command, "").split()
     if command == "analyze" and "--figures" not in rest:  # 300 dpi take longer than the analyses
         added += ["--figures", "svg"]
-    if command == "analyze" and not {"--only", "--masks"} & set(
-        rest
-    ):  # all are run by their own pages, and the gallery
+    if command == "analyze" and "--only" not in rest:  # all of them are run by their own pages and tests
         added += ["--only", "stability"]
     if command == "train" and rest and rest[0].startswith("imagenet/"):
         given = [word for word in LARGE_RECIPES.split() if not any(r.startswith(word.split("=")[0]) for r in rest)]

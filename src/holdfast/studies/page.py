@@ -92,6 +92,11 @@ class Verdict:
     text: str
     seeds: int
 
+    @property
+    def told(self) -> str:
+        """The verdict as tables show it."""
+        return f"**{self.verdict}** ({self.seeds} {'seed' if self.seeds == 1 else 'seeds'})"
+
 
 def verdict_of(claim: Claim, results: Results) -> Verdict:
     """Judge one of :func:`judged_claims`."""
@@ -106,8 +111,7 @@ def claims_table(claims: Sequence[Claim], results: Results) -> str:
     for claim in claims:
         found = verdict_of(claim, results)
         said = f"{_plain(claim.row)} − {_plain(claim.against)}, {available(results)[claim.column].title}"
-        judged = f"**{found.verdict}** ({found.seeds} {'seed' if found.seeds == 1 else 'seeds'})"
-        body.append([_plain(claim.says), said, found.text, judged])
+        body.append([_plain(claim.says), said, found.text, found.told])
     return _markdown(["claim", "measured", "difference [95 %]", "verdict"], body)
 
 
