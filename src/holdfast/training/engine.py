@@ -44,9 +44,9 @@ def _start_accelerator(recipe: TrainRecipe, *, folder: Path) -> Accelerator:
         raise HoldfastError("train.precision must be 'no' or 'bf16' on a CPU, got 'fp16'")
     _check_trackers(recipe.trackers)
     _check_group()
-    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
     try:
-        with ending_at_once() if several else contextlib.nullcontext():  # it waits half an hour for the others
+        wanted = int(os.environ.get("WORLD_SIZE", "1"))
+        with ending_at_once() if wanted > 1 else contextlib.nullcontext():  # it waits half an hour for the others
             accelerator = Accelerator(
                 cpu=on_cpu, mixed_precision=precision, log_with=recipe.trackers or None, project_dir=folder
             )
@@ -55,7 +55,6 @@ def _start_accelerator(recipe: TrainRecipe, *, folder: Path) -> Accelerator:
             raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise HoldfastError(f"the group of {os.environ['WORLD_SIZE']} processes cannot be joined ({reason})") from error
-    wanted = int(os.environ.get("WORLD_SIZE", "1"))
     if accelerator.num_processes != wanted:  # each would train a model of its own into the same folder
         raise HoldfastError(f"{wanted} processes were started, but this one is among {accelerator.num_processes}")
     if accelerator.distributed_type not in (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
