@@ -1,7 +1,7 @@
 """What makes AFAT's corruption model stronger than chance? It alone is trained, against a model that stands still.
 
     python docs/train_adversary.py --run studies/imagenette-pretrained/runs/plain/seed0 \
-        --train 'folder:imagenette/train[0::2]' --held 'folder:imagenette/train[1::2]'
+        --train 'folder:data/imagenette/train[0::2]' --held 'folder:data/imagenette/train[1::2]'
 
 As many steps as a short fine-tuning has, with the released settings and with others; then the alignment error (AFAT,
 Eq. 2) on held-out images of the patches that it chooses, against random ones and the worst of 16 random choices.

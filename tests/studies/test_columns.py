@@ -47,6 +47,15 @@ def test_a_column_is_shown_only_if_every_run_can_fill_it():
     assert list(available({"b": [bare]})) == ["clean", "corrupted", "retention"]
 
 
+def test_every_attack_of_a_study_is_a_column_of_its_name():
+    plain = run(0, [1, 1], [[0, 1]])
+    attacked = RunResult("r", 0, {**plain.right, "pgd5": np.zeros(2), "pgd:eps=2/255": np.array([0, 1.0])}, {}, {})
+    found = available({"a": [attacked]})
+    assert list(found) == ["clean", "corrupted", "retention", "pgd5", "pgd:eps=2/255"]
+    assert scores(found["pgd:eps=2/255"], [attacked]).mean == pytest.approx(50)
+    assert "pgd:eps=2/255" not in available({"a": [attacked], "b": [plain]})
+
+
 def test_rows_are_compared_on_the_seeds_they_share():
     a = [run(0, [1, 1], [[1, 1]]), run(1, [1, 0], [[1, 1]])]
     b = [run(1, [0, 0], [[1, 1]]), run(2, [1, 1], [[1, 1]])]

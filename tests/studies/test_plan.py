@@ -199,6 +199,10 @@ def test_studies_that_extend_each_other_or_are_not_text_get_one_sentence(tmp_pat
         ("test: 'imagenet-c:nowhere'", "must be a folder"),
         ("claims: [{says: x, row: a, against: a, column: cleen}]", "must name a column, got 'cleen'"),
         ("claims: [{says: x, row: a, against: a, column: pgd5}]", "needs 'pgd5' among the suites or analyses"),
+        (
+            "claims: [{says: x, row: a, against: a, column: 'pgd:eps=1/255'}]",
+            "must name a column, got 'pgd:eps=1/255'; known are",
+        ),
         ("claims: [{says: x, row: a, against: a, column: stability}]", "needs 'stability' among the suites"),
     ],
 )

@@ -1,13 +1,16 @@
 """What is wrong with a study, said before its first step: suites, analyses, columns of claims, test data."""
 
+from collections.abc import Mapping, Sequence
+
 from holdfast.analysis.registry import ANALYSES
 from holdfast.data import open_data
 from holdfast.data.stored import is_official
 from holdfast.errors import HoldfastError, nearest
+from holdfast.evaluation.attack_suites import ATTACKS, AttackSuite
 from holdfast.evaluation.evaluation_data import open_evaluation_data
 from holdfast.evaluation.suites import check_suites, parse_suites
 from holdfast.names import chosen_names
-from holdfast.studies.columns import SET_COLUMNS, columns
+from holdfast.studies.columns import SET_COLUMNS, Column, columns
 from holdfast.studies.plan import Study
 
 CORRUPTED = ("corruptions", "corruptions-135", "imagenet-c", "cifar-c")
@@ -25,7 +28,7 @@ def check_study(study: Study) -> None:
     names = parse_suites(study.suites)
     if study.analyses:
         chosen_names(study.analyses, ANALYSES, one="analysis", several="analyses")
-    _check_claims(study)
+    _check_claims(study, attacks=[str(suite) for suite in names if isinstance(suite, AttackSuite) or suite in ATTACKS])
     if not is_official(study.test):  # a download that training would do anyway
         open_data(study.test, split="test", download=bool(study.common.get("data", {}).get("download")))
     for data in study.shifts.values():
@@ -33,22 +36,22 @@ def check_study(study: Study) -> None:
     check_suites(names, open_evaluation_data(study.test, limit=study.limit))
 
 
-def _check_claims(study: Study) -> None:
-    known, measured = columns(study.shifts), {*study.suites, *study.analyses}
+def _check_claims(study: Study, *, attacks: Sequence[str]) -> None:
+    known, measured = columns(study.shifts, attacks), {*study.suites, *attacks, *study.analyses}
     for claim in study.claims:
         if claim.column not in known:
             hint = nearest(claim.column, known) or f"; known are {', '.join(known)}"
             raise HoldfastError(f"claim {claim.says!r} must name a column, got {claim.column!r}{hint}")
-        for needed in _needs(claim.column, study):
+        for needed in _needs(claim.column, known):
             if not measured & {*needed}:
                 wanted = " or ".join(map(repr, needed))
                 raise HoldfastError(f"claim {claim.says!r} needs {wanted} among the suites or analyses of the study")
 
 
-def _needs(column: str, study: Study) -> tuple[tuple[str, ...], ...]:
+def _needs(column: str, known: Mapping[str, Column]) -> tuple[tuple[str, ...], ...]:
     """For every ingredient of a column, the suites or analyses that it can come from."""
-    if column in columns(study.shifts).keys() - columns().keys():
-        return ()  # measured for every shift
+    if column in known.keys() - columns().keys():
+        return ()  # a shift or an attack that the study itself names
     if column in SET_COLUMNS:
         return (("clean",), DENSE) if column.endswith("_kept") else (DENSE,) if column.endswith("_c") else (("clean",),)
     for name, analysis in ANALYSES.items():

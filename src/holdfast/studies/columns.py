@@ -65,16 +65,23 @@ SET_COLUMNS: dict[str, Column] = {  # of detection and segmentation
 }
 
 
-def columns(shifts: Iterable[str] = ()) -> dict[str, Column]:
-    """All columns: those of evaluation, of a study's natural shifts, then those that analyses offer."""
+def columns(shifts: Iterable[str] = (), attacks: Iterable[str] = ()) -> dict[str, Column]:
+    """All columns: those of evaluation, of a study's natural shifts and other attacks, then those of analyses."""
     offered = [column for analysis in ANALYSES.values() for column in analysis.columns]
     natural = {
         f"{name}_{shift}": Column(f"{titles[0]} {shift}", f"{name}_{shift}", "higher", f"{titles[0]} on {shift}, %")
         for name, titles in _OF_SETS.items()
         for shift in shifts
     }
+    shown = {column.shows for column in COLUMNS.values()}
+    others = {
+        name: Column(name, f"attack/{name}", "higher", f"accuracy under {name}, %")
+        for name in attacks
+        if f"attack/{name}" not in shown
+    }
     return (
         COLUMNS
+        | others
         | SET_COLUMNS
         | natural
         | {each.name: Column(each.title, each.name, each.better, each.says) for each in offered}
@@ -121,7 +128,7 @@ def available(results: Mapping[str, Sequence[RunResult]]) -> dict[str, Column]:
     """The columns that every run of every row can fill."""
     held = [{*formulas(run), *run.measures, *set_scores(run)} for runs in results.values() for run in runs]
     common = set.intersection(*held) if held else set()
-    found = {name: column for name, column in columns(_shifts(results)).items() if column.shows in common}
+    found = {name: column for name, column in columns(*_asked(results)).items() if column.shows in common}
     if "corrupted" in found:
         cells = " or ".join(dict.fromkeys(_which(run) for runs in results.values() for run in runs))
         found["corrupted"] = replace(found["corrupted"], says=f"mean accuracy over {cells}, %")
@@ -166,10 +173,11 @@ def _score(column: Column, run: RunResult) -> float:
     return float(_statistics(column, run)(_means(run, column))) if of_set is None else float(of_set[0])
 
 
-def _shifts(results: Mapping[str, Sequence[RunResult]]) -> list[str]:
-    """The natural shifts that runs were measured on."""
-    told = [cell.name for runs in results.values() for run in runs for cell in run.cells if cell.family == "condition"]
-    return list(dict.fromkeys(told))
+def _asked(results: Mapping[str, Sequence[RunResult]]) -> tuple[list[str], list[str]]:
+    """The natural shifts and the attacks that runs were measured on."""
+    cells = {cell.name: cell.family for runs in results.values() for run in runs for cell in run.cells}
+    shifts, attacks = ([name for name in cells if cells[name] == family] for family in ("condition", "attack"))
+    return shifts, attacks
 
 
 def shared_seeds(runs: Sequence[RunResult], against: Sequence[RunResult]) -> list[int]:
