@@ -178,3 +178,14 @@ def test_a_group_that_cannot_be_joined_is_one_sentence(tmp_path, monkeypatch):
     with pytest.raises(HoldfastError, match="has started only one process of several; start them with: torchrun"):
         run(tmp_path / "run")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("told", ["abc", "", "0", "-2", "1.5"])
+def test_a_number_of_processes_that_is_none_is_one_sentence(tmp_path, monkeypatch, capsys, told):
+    from holdfast.cli.main import main
+
+    monkeypatch.setenv("WORLD_SIZE", told)
+    assert main(["train", "digits/fan_nano", "--out", str(tmp_path / "run")]) == 2
+    assert f"WORLD_SIZE must be the number of processes that work together, got {told!r}" in capsys.readouterr().err
+    assert main(["evaluate", "--model", "timm:resnet18", "--data", "digits:test", "--out", str(tmp_path / "e")]) == 2
+    assert not list(tmp_path.iterdir())

@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--task",
         default="classification",
-        help="classification (digits, eight minutes), segmentation (scenes, six) or detection (scenes, eight)",
+        help="classification (digits, eight minutes), segmentation (scenes, six) or detection (scenes, seven)",
     )
     parser.add_argument(
         "--quick", action="store_true", help="a minute or two instead of six to eight; the models learn little"

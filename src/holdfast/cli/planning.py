@@ -1,6 +1,5 @@
 """What ``--dry-run`` prints, and what the command itself says afterwards."""
 
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -39,8 +38,9 @@ def dry_run(command: str, arguments: Namespace, forecasts: "Sequence[Forecast]")
 def told_how_far_off(command: str, arguments: Namespace) -> "Iterator[Account]":
     """Say in the end what the command took, beside what its dry run said, if there was one."""
     from holdfast.forecasts import Account, accounted
+    from holdfast.launched import process_count
 
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # one process of several does not know what they took
+    if process_count() > 1:  # one process of several does not know what they took
         yield Account()
         return
     with accounted(command, vars(arguments)) as account:

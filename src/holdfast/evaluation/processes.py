@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import distributed
 
+from holdfast.launched import process_count
+
 PATIENCE = timedelta(days=7)  # a process may wait that long for the slowest
 
 
@@ -40,7 +42,7 @@ def together() -> Iterator[Processes]:
     """The processes that torchrun or accelerate started; a single one needs none of it."""
     ours = False
     if not (distributed.is_available() and distributed.is_initialized()):
-        if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
+        if process_count() < 2 or "RANK" not in os.environ:
             yield Processes()
             return
         distributed.init_process_group("gloo", timeout=PATIENCE)

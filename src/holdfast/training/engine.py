@@ -12,6 +12,7 @@ from accelerate.state import AcceleratorState, GradientState, is_initialized
 from accelerate.utils import DistributedType, LoggerType
 
 from holdfast.errors import HoldfastError, nearest
+from holdfast.launched import process_count
 from holdfast.leaving import ending_at_once
 from holdfast.training.recipe import TrainRecipe
 
@@ -44,8 +45,8 @@ def _start_accelerator(recipe: TrainRecipe, *, folder: Path) -> Accelerator:
         raise HoldfastError("train.precision must be 'no' or 'bf16' on a CPU, got 'fp16'")
     _check_trackers(recipe.trackers)
     _check_group()
+    wanted = process_count()
     try:
-        wanted = int(os.environ.get("WORLD_SIZE", "1"))
         with ending_at_once() if wanted > 1 else contextlib.nullcontext():  # it waits half an hour for the others
             accelerator = Accelerator(
                 cpu=on_cpu, mixed_precision=precision, log_with=recipe.trackers or None, project_dir=folder

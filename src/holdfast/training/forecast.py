@@ -1,6 +1,5 @@
 """What a training would do and how long it would take: its own steps, timed on a few images."""
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,6 +12,7 @@ from accelerate.utils import send_to_device
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.machine import cores
 from holdfast.forecasts import NOTHING, Forecast, Seconds, spent, timed
+from holdfast.launched import process_count
 from holdfast.training.assemble import Stage, assemble
 from holdfast.training.checkpoint import flatten_state, last_intact
 from holdfast.training.engine import engine
@@ -37,7 +37,7 @@ def forecast(
     resume: bool = False,
 ) -> Forecast:
     """Assemble a run, time some of its steps, and write nothing."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if process_count() > 1:
         raise HoldfastError("--dry-run must be one process; several of them share the processor time that it tells")
     recipe = load_recipe(recipe, overrides)
     parts = parts_of(recipe, out) or [Part(recipe, out)]
