@@ -21,6 +21,7 @@ from holdfast.studies.page import (
     judged_claims,
     markdown_table,
     verdict_of,
+    views_table,
     write_page,
 )
 from holdfast.studies.plan import Claim, Study, load_study, study_names
@@ -49,6 +50,7 @@ PARTS: dict[str, Callable[[Study, Results], str]] = {
     "classes": lambda study, results: classes_table(results, names=CLASSES),
     "alive": lambda study, results: alive_table(results),
     "cost": lambda study, results: cost_table(results),
+    "views": lambda study, results: views_table(results),
 }
 
 

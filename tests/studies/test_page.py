@@ -11,7 +11,15 @@ from rich.console import Console
 from holdfast.errors import HoldfastError
 from holdfast.studies.columns import COLUMNS, available, scores
 from holdfast.studies.figures import traced, training_figure
-from holdfast.studies.page import claims_table, csv_table, markdown_table, page, terminal_tables, write_page
+from holdfast.studies.page import (
+    claims_table,
+    csv_table,
+    markdown_table,
+    page,
+    terminal_tables,
+    views_table,
+    write_page,
+)
 from holdfast.studies.plan import Claim, load_study
 from tests.studies.test_results import result
 
@@ -31,6 +39,16 @@ def test_markdown_has_as_many_cells_in_every_line_whatever_the_names():
     lines = markdown_table(results()).splitlines()
     assert len({line.replace(r"\|", "").count("|") for line in lines}) == 1
     assert len(lines) == 4
+
+
+def test_every_prediction_of_a_model_with_several_has_its_line():
+    kept = {"acc/clean": np.array([1.0, 0.0]), "acc/corrupted": np.array([0.5, 0.0])}
+    several = [replace(run, measures=run.measures | kept) for run in results()["baseline"]]
+    lines = views_table({"plain": results()["baseline"], "TORA": several}).splitlines()
+    assert [line.split(" | ")[:2] for line in lines[2:]] == [["| TORA", "joint"], ["| TORA", "acc"]]
+    assert lines[3].startswith("| TORA | acc | 50.0 ± 0.0 | 25.0 ± 0.0 | –")
+    assert "## Every prediction" in page(load_study("cifar10/main"), {"TORA": several})
+    assert "## Every prediction" not in page(load_study("cifar10/main"), {"plain": results()["baseline"]})
 
 
 def test_runs_measured_by_different_definitions_are_named():

@@ -153,6 +153,9 @@ def test_steps_are_trained_and_not_measured_with_several_processes_as_with_one(t
     one, two = (all_results(tora_study / name / "out", study) for name in ("one", "two"))
     assert list(one) == ["ViT", "TORA"]
     assert one["TORA"][0].right["clean"].tolist() == two["TORA"][0].right["clean"].tolist()
+    views = {"acc/clean", "rob/clean"}
+    assert views <= one["TORA"][0].measures.keys()
+    assert not views & one["ViT"][0].measures.keys()
     assert (run_path(tora_study / "one" / "out", "phase 1", 0) / "tora.json").exists()
     assert not (run_path(tora_study / "one" / "out", "phase 1", 0) / "records").exists()
 

@@ -64,6 +64,8 @@ def measure(study: Study, folder: Path, *, show: bool = False) -> Measured:
     measures = {
         column.name: column.per_image(found) for name, found in analysed.items() for column in ANALYSES[name].columns
     }
+    if of_sets is None:
+        measures |= of_other_views(records)
     kept = ("preset", "frost", "versions", "data_fingerprint", "seed")
     facts = {"evaluation": {name: records.header[name] for name in kept}, "analysed": limit, "task": records.task}
     facts["cells"] = {name: cell.spec.plain() for name, cell in records.cells.items()}
@@ -80,6 +82,17 @@ def measure(study: Study, folder: Path, *, show: bool = False) -> Measured:
     facts |= {"cell_order": order, "measured_images": _images(records), "resamples": RESAMPLES}
     facts["shifts"] = {name: _images(other) for name, other in shifted.items()}
     return Measured(right, measures, facts, draws, figures)
+
+
+def of_other_views(records: Records) -> dict[str, np.ndarray]:
+    """What a model's further predictions got right, ``view/clean``, ``view/corrupted`` and ``view/ATTACK``, (N,)."""
+    found = {}
+    for view in records.views[1:]:
+        by_score: dict[str, list[np.ndarray]] = {}
+        for name, cell in records.by_view[view].items():
+            by_score.setdefault("corrupted" if cell.spec.family == "corruption" else name, []).append(cell.right)
+        found |= {f"{view}/{name}": np.mean(rights, axis=0) for name, rights in by_score.items()}
+    return found
 
 
 Arrays = Mapping[str, np.ndarray]

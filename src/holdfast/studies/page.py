@@ -10,7 +10,7 @@ from rich.table import Table
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
-from holdfast.metrics.intervals import Interval, Spread
+from holdfast.metrics.intervals import Interval, Spread, over_seeds
 from holdfast.studies.columns import available, difference, scores, shared_seeds, verdict
 from holdfast.studies.figures import Results, figures, traced
 from holdfast.studies.plan import Claim, Study
@@ -44,6 +44,8 @@ def page(study: Study, results: Results) -> str:
     if len(results) > 1:
         first = next(iter(results))
         parts += [f"## Against {_plain(first)}", difference_table(results), "![differences](differences.png)"]
+    if any("/" in name for runs in results.values() for name in runs[0].measures):
+        parts += ["## Every prediction", views_table(results)]
     if judged := judged_claims(study, results):
         parts += ["## What the papers say", claims_table(judged, results)]
     if traced(results):
@@ -71,6 +73,27 @@ def difference_table(results: Results) -> str:
         cells = [_signed(difference(column, *pair)) if shared_seeds(*pair) else "–" for column in columns.values()]
         body.append([_plain(row), *cells])
     return _markdown(["", *(column.title for column in columns.values())], body)
+
+
+def views_table(results: Results) -> str:
+    """What every prediction of models that give several gets right (TORA, second table): mean over the seeds, %."""
+    columns = available(results)
+    kept = [
+        column.shows.removeprefix("attack/") if "attack/" in column.shows else name for name, column in columns.items()
+    ]
+    body = []
+    for row, runs in results.items():
+        views = list(dict.fromkeys(name.partition("/")[0] for name in runs[0].measures if "/" in name))
+        if views:
+            body.append([_plain(row), "joint", *(_spread(scores(column, runs)) for column in columns.values())])
+            body += [[_plain(row), view, *(_view_score(f"{view}/{name}", runs) for name in kept)] for view in views]
+    return _markdown(["", "prediction", *(column.title for column in columns.values())], body)
+
+
+def _view_score(measure: str, runs: Sequence[RunResult]) -> str:
+    if not all(measure in run.measures for run in runs):
+        return "–"
+    return _spread(over_seeds([100 * float(np.mean(run.measures[measure])) for run in runs]))
 
 
 def judged_claims(study: Study, results: Results) -> list[Claim]:
