@@ -21,8 +21,10 @@ from holdfast.evaluation.making import Corrupted
 from holdfast.evaluation.processes import Processes
 from holdfast.evaluation.progress import Tally
 from holdfast.evaluation.protocol import model_input, preprocessing
+from holdfast.evaluation.suites import kinds_of
 from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.records import load_records, read_records
+from holdfast.tasks import task_named
 from tests.evaluation.toys import Brightest, ByLevel, colours
 
 QUICK = {"workers": 0, "show": False}
@@ -257,6 +259,10 @@ def test_the_progress_line_runs_along():
     assert tally.line(imagenet=True) == f"clean 75.0 %, mCE {50 / 0.819324:.1f} (1 of 15 kinds)"
     tally.add(CLEAN, right=0, count=4)
     assert tally.accuracy(CLEAN) == 0.375
+    of_label_maps = Tally(kinds_of(task_named("segmentation")))
+    for severity in range(1, 6):
+        of_label_maps.add(corruption_cell("gaussian_blur", severity), right=1, count=2)
+    assert of_label_maps.line(imagenet=False) == "corrupted 50.0 % (1 of 16 kinds)"
 
 
 # ---------------------------------------------------------------------- bad input

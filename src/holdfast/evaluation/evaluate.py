@@ -19,6 +19,7 @@ from holdfast.evaluation.on_ray import run_on_ray
 from holdfast.evaluation.options import Compute, Protocol
 from holdfast.evaluation.progress import Live
 from holdfast.evaluation.runner import finished_units, run_units
+from holdfast.evaluation.suites import kinds_of
 from holdfast.records.records import Records, read_records
 
 logger = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ def _measure(errand: Errand, *, fresh: bool, show: bool | None) -> Records:
         total=total,
         imagenet=imagenet,
         show=show if processes.first else False,
+        kinds=kinds_of(plan.task),
         header=_told(errand),
         suites=suites,
         pending=pending,

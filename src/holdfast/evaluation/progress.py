@@ -1,7 +1,7 @@
 """What a person at a terminal sees while an evaluation runs: how far it is, how long it will take, how it looks."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from holdfast.corruptions.catalog import SEVERITIES, STANDARD
@@ -13,9 +13,10 @@ REFRESH = 0.1  # seconds between two lines of scores
 
 
 class Tally:
-    """Right answers so far, per cell."""
+    """Right answers so far, per cell; of corruptions over these kinds."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Sequence[str] = STANDARD) -> None:
+        self.kinds = kinds
         self.right: dict[CellSpec, float] = {}
         self.count: dict[CellSpec, int] = {}
 
@@ -45,15 +46,14 @@ class Tally:
     def _errors(self) -> dict[str, list[Values]]:
         """The errors so far of the kinds that have all severities."""
         found: dict[str, list[Values]] = {}
-        for kind in STANDARD:
+        for kind in self.kinds:
             accuracies = [self.accuracy(corruption_cell(kind, severity)) for severity in SEVERITIES]
             if all(accuracy is not None for accuracy in accuracies):
                 found[kind] = [1 - accuracy for accuracy in accuracies if accuracy is not None]
         return found
 
-    @staticmethod
-    def _of(errors: dict[str, list[Values]]) -> str:
-        return "" if len(errors) == len(STANDARD) else f" ({len(errors)} of {len(STANDARD)} kinds)"
+    def _of(self, errors: dict[str, list[Values]]) -> str:
+        return "" if len(errors) == len(self.kinds) else f" ({len(errors)} of {len(self.kinds)} kinds)"
 
 
 class Live:
@@ -68,11 +68,12 @@ class Live:
         total: int,
         imagenet: bool,
         show: bool | None,
+        kinds: Sequence[str] = STANDARD,
         header: str = "",
         suites: Mapping[str, str] | None = None,
         pending: Mapping[str, int] | None = None,
     ) -> None:
-        self.tally, self._imagenet = Tally(), imagenet
+        self.tally, self._imagenet = Tally(kinds), imagenet
         self._line = ProgressLine("evaluating", total=total, unit="images", show=show, header=header)
         self._suites, self._pending, self._told = suites or {}, dict(pending or {}), 0.0
         self._begun = False

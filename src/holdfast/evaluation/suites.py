@@ -39,6 +39,7 @@ from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell
 from holdfast.records.fingerprints import content_fingerprint
 from holdfast.records.revisions import revised
 from holdfast.tasks import task_of
+from holdfast.tasks.task import Task
 
 Suite = str | AttackSuite
 CellsOf = Callable[[str, Any, Steps, bool], Iterable[Cell]]  # of a suite's name, a source, its steps, extra or not
@@ -121,9 +122,14 @@ def _corrupted(
     name: str, source: Source, steps: Steps, extra: bool, *, severities: Sequence[int] = SEVERITIES
 ) -> Iterator[Cell]:
     """By the name of the whole suite, of which fewer severities are a part: what is measured is never done twice."""
-    of_task = getattr(task_of(source), "corruption_kinds", None)  # where some would move pixels from their labels
-    kinds = of_task(extra) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
+    kinds = kinds_of(task_of(source), extra=extra)
     yield from _corruption_cells("corruptions", source, steps, dict.fromkeys(kinds, severities))
+
+
+def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
+    """The corruptions of the suite; some would move a segmentation's pixels away from their labels."""
+    of_task = getattr(task, "corruption_kinds", None)
+    return tuple(of_task(extra)) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
 
 
 def _cityscapes_c(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
