@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from train_adversary import pixels
 
 import holdfast
-from holdfast.layers.tap import TokenAwarePooling
 
 
 def main() -> None:
@@ -52,17 +51,9 @@ def main() -> None:
 
 def identity_shares(model: nn.Module, images: Tensor) -> list[float]:
     """How much of itself a token takes in every block, mean over tokens and images."""
-    found: list[float] = []
-
-    def note(pool: TokenAwarePooling, inputs: tuple[Tensor, int, int]) -> None:
-        found.append(float(pool.weights(*inputs)[:, 0].mean()))
-
-    pools = [module for module in model.modules() if isinstance(module, TokenAwarePooling)]
-    hooks = [pool.register_forward_pre_hook(note) for pool in pools]
-    model(images)
-    for hook in hooks:
-        hook.remove()
-    return found
+    with holdfast.watch(model) as seen:
+        model(images)
+    return [float(weights[:, 0].mean()) for weights in seen.tap_weights()]
 
 
 if __name__ == "__main__":
