@@ -86,7 +86,7 @@ def measure(study: Study, folder: Path, *, show: bool = False) -> Measured:
 
 def of_other_views(records: Records) -> dict[str, np.ndarray]:
     """What a model's further predictions got right, ``view/clean``, ``view/corrupted`` and ``view/ATTACK``, (N,)."""
-    found = {}
+    found: dict[str, np.ndarray] = {}
     for view in records.views[1:]:
         by_score: dict[str, list[np.ndarray]] = {}
         for name, cell in records.by_view[view].items():
