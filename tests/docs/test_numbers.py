@@ -172,6 +172,8 @@ def test_the_short_answer_on_street_scenes_is_what_the_study_says(cifar10):
     days = [rows[name].split("|")[5].split("±")[0].strip() for name in ("ResNet", "FAN")]
     assert "({} mIoU against {})".format(*days) in text
     assert {line.split("|")[7].strip() for line in rows.values()} == {"3"}
+    for line in cifar10.PARTS["claims"](*cifar10.finished_study("camvid/pretrained")).splitlines()[2:]:
+        assert line.split("|")[3].strip().replace("*", "") in text, line
 
 
 def test_how_quick_the_lab_is_is_what_the_benchmark_measured():
