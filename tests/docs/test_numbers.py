@@ -158,9 +158,11 @@ def test_the_short_answer_on_street_scenes_is_what_the_study_says(cifar10):
     text = page("results/camvid.md").partition("## Set-up")[0]
     table = cifar10.PARTS["claims"](study, results).splitlines()[2:]
     seen = {line.split("|")[2].strip(): line.split("|")[3].strip().replace("*", "") for line in table}
-    for measured in ("FAN − ViT, mIoU-C", "FAN − ViT, mIoU dusk", "FAN − ResNet, mIoU-C", "FAN − ResNet, mIoU dusk"):
-        assert seen[measured] in text, measured
     for measured in (
+        "FAN − ViT, mIoU-C",
+        "FAN − ViT, mIoU dusk",
+        "FAN − ResNet, mIoU-C",
+        "FAN − ResNet, mIoU dusk",
         "FAN − ResNet, mIoU retention",
         "TAP+ADL − FAN, mIoU dusk",
         "TAP+ADL − FAN, mIoU-C",

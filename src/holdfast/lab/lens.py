@@ -12,7 +12,7 @@ from holdfast.analysis.subject import find_corruptor
 from holdfast.attacks.patches import fitting_patch
 from holdfast.attacks.pixels import backbone
 from holdfast.attention import can_watch
-from holdfast.corruptions.catalog import ALL, own_kinds
+from holdfast.corruptions.catalog import own_kinds
 from holdfast.data import check_known_classes
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.errand import adapted, as_asked, asked_steps
@@ -21,6 +21,7 @@ from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.options import Protocol
 from holdfast.evaluation.protocol import Steps
+from holdfast.evaluation.suites import kinds_of
 from holdfast.models.corruptor import Corruptor
 from holdfast.models.onnx_model import has_gradient
 from holdfast.models.specs import load_model
@@ -105,8 +106,7 @@ class Lens:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The corruptions that its task allows, extra ones and your own behind."""
-        of_task = getattr(self.task, "corruption_kinds", None)
-        return (*(of_task(True) if of_task is not None else ALL), *own_kinds())
+        return (*kinds_of(self.task, extra=True), *own_kinds())
 
     @cached_property
     def differentiable(self) -> bool:
