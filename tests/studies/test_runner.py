@@ -1,6 +1,7 @@
 """A whole study through the command line, on digits: trained, measured, kept, continued, and made again from files."""
 
 import csv
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from holdfast.cli.main import main
 from holdfast.records.records import load_records
 from holdfast.studies.plan import load_study
 from holdfast.studies.results import all_results, result_path
-from holdfast.studies.runner import missing_runs, run_path, with_starts
+from holdfast.studies.runner import missing_runs, run_path, take_training, with_starts
 
 STUDY = """# Two tiny rows
 recipe: digits/fan_nano
@@ -68,6 +69,16 @@ def test_the_result_says_what_the_records_say(finished):
     assert float(line["pgd5"]) == pytest.approx(100 * records.cells["pgd5"].accuracy, rel=1e-5)
 
 
+def test_a_run_in_half_precision_is_measured_in_it_and_others_are_not(finished, tmp_path):
+    file, out = finished
+    arguments = ["study", str(file), "--out", str(tmp_path), "--rows", "baseline", "--train.precision=bf16"]
+    assert main(arguments) == 0
+    (result,) = all_results(tmp_path, load_study(file, overrides={"train": {"precision": "bf16"}}))["baseline"]
+    assert result.header["evaluation"]["amp"] == "bfloat16"
+    (single,) = all_results(out, load_study(file))["baseline"]
+    assert single.header["evaluation"]["amp"] == "no"
+
+
 def test_nothing_finished_is_done_again_and_the_page_needs_no_runs(finished, capsys):
     file, out = finished
     page, times = (out / "summary.md").read_bytes(), result_path(out, "ADL", 0).stat().st_mtime_ns
@@ -82,6 +93,29 @@ def test_nothing_finished_is_done_again_and_the_page_needs_no_runs(finished, cap
     finally:
         (out / "elsewhere").rename(out / "runs")
     assert (out / "summary.md").read_bytes() == page
+
+
+def test_what_a_study_beside_it_has_trained_is_measured_without_training_it_again(finished, tmp_path):
+    _, first = finished
+    trained, taken = (folder / "runs" / "baseline" / "seed0" for folder in (first, first.parent / "other"))
+    other = tmp_path / "other.yaml"
+    other.write_text(STUDY.replace("[clean, pgd5]", "[clean, fgsm]"), encoding="utf-8")
+    arguments = ["study", str(other), "--out", str(first.parent / "other"), "--rows", "baseline"]
+    assert main(arguments) == 0
+    for name in ("log.jsonl", "model.safetensors", "recipe.yaml"):
+        assert (taken / name).read_bytes() == (trained / name).read_bytes()
+    (result,) = all_results(first.parent / "other", load_study(other))["baseline"]
+    assert set(result.right) == {"clean", "fgsm"}
+    cost = json.loads((trained / "cost.json").read_text())["train"]
+    assert result.header["processor_seconds"]["train"] == cost
+    assert not (taken / "checkpoints").exists()
+
+
+def test_a_run_of_another_recipe_beside_it_is_not_taken(finished, tmp_path):
+    file, first = finished
+    recipe = load_study(file, overrides={"train": {"epochs": 2}}).recipe_of("baseline", 0)
+    take_training(tmp_path / "new", recipe, beside=first.parent)
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(

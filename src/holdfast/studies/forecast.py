@@ -11,7 +11,7 @@ from holdfast.evaluation.forecast import forecast as forecast_evaluation
 from holdfast.evaluation.machine import cores
 from holdfast.forecasts import NOTHING, Forecast, Seconds, spent, timed
 from holdfast.studies.checks import check_study
-from holdfast.studies.measures import ANALYSED, SETTINGS
+from holdfast.studies.measures import ANALYSED, SETTINGS, compute_of
 from holdfast.studies.plan import Study
 from holdfast.studies.runner import Run, missing_runs, run_path, with_starts
 from holdfast.training.assemble import Stage, assemble
@@ -111,7 +111,9 @@ def _tried(study: Study, name: str, seed: int) -> Cost:
 
 def _evaluated(stage: Stage, data: str, suites: object, limit: int | None) -> Forecast:
     before = spent()
-    found = forecast_evaluation(Request(stage.bare, data, suites, limit=limit, workers=0))
+    found = forecast_evaluation(
+        Request(stage.bare, data, suites, limit=limit, workers=0, compute=compute_of(stage.recipe))
+    )
     started = Seconds(max(found.parts["starting"] - before, 0.0), 0.0)  # not what this process did before
     work = Seconds(sum(value for name, value in found.parts.items() if name != "starting"), found.spent.wall)
     return Forecast(found.what, found.counts, found.size, started + work, found.at_least)

@@ -13,12 +13,14 @@ from holdfast.analysis.results import Result
 from holdfast.analysis.settings import Settings
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import evaluate
+from holdfast.evaluation.options import Compute
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import Records
 from holdfast.studies.plan import Study
 from holdfast.studies.set_scores import RESAMPLES, SEED
 from holdfast.tasks import task_named
 from holdfast.training.journal import read_log
+from holdfast.training.recipe import Recipe
 
 ANALYSED = 256  # images that are looked at for attention: enough for a mean, and attention maps are slow
 SETTINGS = Settings(masks=4, occlusion_images=ANALYSED)
@@ -33,6 +35,8 @@ TRACED = (
     "selection_change",
     "corruptor_grad_norm",
     "adl_active_rows",
+    "adversarial_cross_entropy",
+    "clean_cross_entropy",
 )
 
 
@@ -47,10 +51,15 @@ class Measured:
     figures: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def measure(study: Study, folder: Path, *, show: bool = False) -> Measured:
+def compute_of(recipe: Recipe) -> Compute:
+    """A run whose recipe asks for half precision is measured in it; ``auto`` is single precision on every machine."""
+    return Compute(amp=recipe.train.precision in ("bf16", "fp16"))
+
+
+def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -> Measured:
     """Evaluate and analyse one run: scores of every image, or of sets with their draws, and facts for the header."""
     spec = f"run:{folder}"
-    options: dict[str, Any] = {"workers": 0, "show": show}
+    options: dict[str, Any] = {"workers": 0, "show": show, "compute": compute_of(recipe)}
     records = evaluate(spec, study.test, study.suites, limit=study.limit, **options)
     shifted = {name: evaluate(spec, data, "clean", **options) for name, data in study.shifts.items()}
     of_sets = getattr(task_named(records.task), "set_scores", None)
@@ -66,7 +75,7 @@ def measure(study: Study, folder: Path, *, show: bool = False) -> Measured:
     }
     if of_sets is None:
         measures |= of_other_views(records)
-    kept = ("preset", "frost", "versions", "data_fingerprint", "seed")
+    kept = ("preset", "frost", "versions", "data_fingerprint", "seed", "amp")
     facts = {"evaluation": {name: records.header[name] for name in kept}, "analysed": limit, "task": records.task}
     facts["cells"] = {name: cell.spec.plain() for name, cell in records.cells.items()}
     facts["revisions"] = {

@@ -8,6 +8,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -35,8 +36,11 @@ from holdfast.studies.results import (
     result_path,
     write_result,
 )
+from holdfast.training.recipe import Recipe
+from holdfast.training.recipe_files import differences, load_recipe
 from holdfast.training.run_folder import RunFolder
 
+NOT_TAKEN = ("checkpoints", "records", "analysis")  # of a run that another study trained
 Run = tuple[str, int]  # a row or step, and its seed
 Tell = Callable[[Iterable[Run]], None]  # what is going on now
 
@@ -189,6 +193,8 @@ def do_run(study: Study, name: str, seed: int, *, out: Path, show: bool = False)
     folder = run_path(out, name, seed)
     recipe = study.recipe_of(name, seed, folders={other: run_path(out, other, seed) for other in study.needs(name)})
     RunFolder(folder).check(recipe, resume=True)
+    if not folder.exists():
+        take_training(folder, recipe, beside=out.resolve().parent)
     if not RunFolder(folder).finished:
         with _cost(folder, "train"):
             result = train(recipe, out=folder, resume=True, show=show)
@@ -197,7 +203,7 @@ def do_run(study: Study, name: str, seed: int, *, out: Path, show: bool = False)
     if name not in study.rows or result_of(out, study, name, seed) is not None:
         return sum(_read_cost(folder).values())
     with _cost(folder, "measure"):
-        found = measure(study, folder, show=show)
+        found = measure(study, folder, recipe, show=show)
     cost = _read_cost(folder)
     header = {
         "fingerprint": fingerprint(study, name, seed),
@@ -210,6 +216,26 @@ def do_run(study: Study, name: str, seed: int, *, out: Path, show: bool = False)
     told = (found.right, found.measures, header, traces(folder), found.draws, found.figures)
     write_result(result_path(out, name, seed), RunResult(name, seed, *told))
     return sum(cost.values())
+
+
+def take_training(folder: Path, recipe: Recipe, *, beside: Path) -> None:
+    """Take what a study beside this one has trained by the very same recipe, if there is such a run.
+
+    A run that starts from another one names its folder in the recipe, so it is never taken.
+    """
+    same = (other for other in sorted(beside.glob("*/runs/*/seed*")) if _is_trained(other, recipe))
+    if (other := next(same, None)) is not None:
+        with atomic.new_folder(folder) as unfinished:
+            shutil.copytree(other, unfinished, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*NOT_TAKEN))
+            spent = {name: seconds for name, seconds in _read_cost(other).items() if name == "train"}
+            atomic.write_text(unfinished / "cost.json", json.dumps(spent) + "\n")
+
+
+def _is_trained(folder: Path, recipe: Recipe) -> bool:
+    try:
+        return RunFolder(folder).finished and not differences(load_recipe(RunFolder(folder).recipe), recipe)
+    except HoldfastError:  # another study's broken file is for that study to name
+        return False
 
 
 @contextlib.contextmanager
