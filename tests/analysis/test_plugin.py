@@ -85,7 +85,7 @@ def test_a_toy_analysis_reaches_a_studys_table(brightness, tmp_path):
     folder = make_run(tmp_path / "run", "fan_nano")
     options = {"test": "digits:test", "limit": 4, "suites": ("clean",), "analyses": ("brightness",)}
     study = Study("toy", "Toy", "digits/fan_nano", {"row": {}}, **options)
-    measured = measure(study, folder)
+    measured = measure(study, folder, study.recipe_of("row", 0))
     result = RunResult("row", 0, measured.right, measured.measures, {})
     assert "brightness" in available({"row": [result]})
     assert scores(columns()["brightness"], [result]).mean == pytest.approx(measured.measures["brightness"].mean())

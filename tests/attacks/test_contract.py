@@ -11,6 +11,7 @@ import torch
 import holdfast
 from holdfast.attacks import (
     PRESETS,
+    AttentionOcclusion,
     AutoAttack,
     GradientAttack,
     LearnedOcclusion,
@@ -26,6 +27,7 @@ CHEAP = {  # the same attack on a 32-px network, in a moment
     GradientAttack: {"steps": 1},
     PatchFool: {"steps": 1, "pixels": None},
     Occlusion: {"patch_size": 4, "masks": 2},
+    AttentionOcclusion: {},
     AutoAttack: {"iterations": 1, "queries": 2, "targets": 1},
 }
 
@@ -66,7 +68,7 @@ def test_a_preset_repeats_itself(name):
 @pytest.mark.parametrize(
     "surroundings", [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)]
 )
-@pytest.mark.parametrize("name", ["pgd5", "patch-fool", "occlusion-random", "autoattack-cifar"])
+@pytest.mark.parametrize("name", ["pgd5", "patch-fool", "occlusion-random", "occlusion-attention", "autoattack-cifar"])
 def test_a_preset_runs_without_gradients_and_under_autocast(name, surroundings):
     attack, model = replace(PRESETS[name], **CHEAP[type(PRESETS[name])]), network()
     with surroundings():

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 from torch import nn
 
 from holdfast import HoldfastError
-from holdfast.attacks import PRESETS, LearnedOcclusion, Occlusion, PixelModel, fit_corruptor, from_pixels
+from holdfast.attacks import (
+    PRESETS,
+    AttentionOcclusion,
+    LearnedOcclusion,
+    Occlusion,
+    PixelModel,
+    fit_corruptor,
+    from_pixels,
+)
+from holdfast.attention import watch
 from holdfast.models.corruptor import Corruptor
 from tests.attacks.conftest import load
 from tests.attacks.test_gradient import assert_same, state_of
@@ -53,6 +62,34 @@ def test_so_many_whole_patches_are_covered_as_a_corruption_model_would_cover(rat
     corruptor = Corruptor((grid, grid), patch_size=size)
     expected = int((corruptor.keep(images, ratio)[0] == 0).sum())
     assert covered_patches(images, result.images, size).sum(dim=1).tolist() == [expected] * 4
+
+
+def test_attention_covers_the_patches_that_receive_the_most_of_it():
+    torch.manual_seed(0)
+    model = from_pixels(timm.create_model("vit_nano"))
+    images, labels = torch.rand(3, 3, 32, 32), torch.arange(3)
+    result = AttentionOcclusion(ratio=0.25, fill="pixels")(model, images, labels, seed=4)
+    with torch.no_grad(), watch(model.model) as seen:
+        model(images)
+    received = sum(handle.maps().mean(dim=(1, 2)) for handle in seen.attention)[:, -64:]
+    covered = covered_patches(images, result.images, 4)
+    assert covered.sum(dim=1).tolist() == [16, 16, 16]
+    assert all(received[i][covered[i]].min() >= received[i][~covered[i]].max() for i in range(3))
+    assert torch.equal(result.success, result.predictions != labels)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [({"ratio": 1.1}, r"ratio must lie in \[0, 1\], got 1.1"), ({"fill": "black"}, "fill must be one of")],
+)
+def test_bad_settings_of_attention_occlusion_get_one_sentence(settings, sentence):
+    with pytest.raises(HoldfastError, match=sentence):
+        AttentionOcclusion(**settings)
+
+
+def test_a_model_without_attention_has_no_most_attended_patches():
+    with pytest.raises(HoldfastError, match=r"blocks attend to all patches of one grid .*, not of Quick"):
+        AttentionOcclusion()(quick(), *batch())
 
 
 def test_the_published_ratio_covers_20_of_196_patches():

@@ -82,6 +82,20 @@ def test_what_needs_answers_to_changed_images_is_refused_for_detectors(small_det
         built(small_detector, **{name: {}})
 
 
+def test_a_detectors_attention_cannot_choose_the_patches(small_detector):
+    with pytest.raises(HoldfastError, match="selection of AFAT must be adversarial or random for a detector"):
+        built(small_detector, afat={"selection": "attention"})
+
+
+def test_attention_chooses_on_a_segmenter():
+    model = segmenter("fan_mini_4_p4_hybrid", num_classes=3).train()
+    objective = robust_objective(
+        model=model, size=(64, 96), mean=(0.0,) * 3, std=(1.0,) * 3, afat={"weight": 1.0, "selection": "attention"}
+    )
+    loss = objective(model, torch.rand(2, 3, 64, 96), torch.zeros(2, 64, 96, dtype=torch.long))
+    assert loss.parts["alignment"] > 0
+
+
 def test_images_of_many_sizes_or_many_patches_get_the_convolutional_corruption_model(small_detector):
     assert isinstance(corruptor_for(small_detector, None), ConvCorruptor)
     assert isinstance(corruptor_for(small_detector, (1024, 2048)), ConvCorruptor)

@@ -11,9 +11,15 @@ from torch.nn import functional as F
 
 import holdfast
 from holdfast.attacks import GradientAttack
+from holdfast.attacks.patches import attention_received_by_patches
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.adversarial import AdversarialTraining
-from holdfast.methods.afat import AfatSettings, FeatureAlignment, alignment, corruptor_for
+from holdfast.methods.afat import (
+    AfatSettings,
+    FeatureAlignment,
+    alignment,
+    corruptor_for,
+)
 from holdfast.methods.noise2net import Noise2Net, noise2net
 from holdfast.methods.patch_augment import PatchAugmentation, _resized_pixel_crops, patch_augment
 from holdfast.methods.robust import RobustObjective, robust_objective
@@ -143,11 +149,48 @@ def test_dropped_patches_get_the_mean_colour():
     assert (corrupted[changed] == 0).all()
 
 
+def test_attention_occludes_the_patches_that_receive_the_most_of_it():
+    model = timm.create_model("vit_tiny_patch16_224", depth=3).train()
+    images = torch.randn(2, 3, 224, 224).clamp(-1.5, 1.5)
+    player = FeatureAlignment(corruptor_for(model, (224, 224)), AfatSettings(selection="attention"))
+    with torch.no_grad(), holdfast.watch(model.eval()) as seen:
+        model(images)
+    received = sum(handle.maps().sum(dim=(1, 2))[:, 1:] for handle in seen.attention)
+    changed = (player.corrupt(images, model.train()) != images).any(dim=1).unfold(1, 16, 16).unfold(2, 16, 16)
+    occluded = changed.flatten(3).any(-1).flatten(1)
+    assert occluded.sum(dim=1).tolist() == [20, 20]
+    assert all(received[i][occluded[i]].min() >= received[i][~occluded[i]].max() for i in range(2))
+    assert model.training
+    assert not player.modules
+
+
+def test_attention_looks_at_the_model_without_leaving_a_trace_also_in_half_precision():
+    model = timm.create_model("fan_nano").train()
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    images, targets = batch()
+    attention_received_by_patches(model, images)
+    assert all(torch.equal(buffer, before[name]) for name, buffer in model.named_buffers())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = build(afat(model, selection="attention"))(model, images, targets).total
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_attention_over_windows_or_no_model_at_all_cannot_choose():
+    swin = timm.create_model("swin_tiny_patch4_window7_224", depths=(1, 1, 1, 1))
+    with pytest.raises(holdfast.HoldfastError, match=r"blocks attend to all patches of one grid .* SwinTransformer"):
+        attention_received_by_patches(swin, torch.zeros(1, 3, 224, 224))
+    images, _ = batch()
+    with pytest.raises(holdfast.HoldfastError, match="selection 'attention' of AFAT needs the model"):
+        afat(timm.create_model("vit_nano"), selection="attention").corrupt(images)
+
+
 COMBINATIONS = {
     "cross-entropy alone": lambda model: [],
     "ADL": lambda model: [AttentionDiversification(variant="paper")],
     "AFAT": lambda model: [afat(model)],
     "AFAT, random": lambda model: [afat(model, selection="random")],
+    "AFAT, attention": lambda model: [afat(model, selection="attention")],
     "AFAT and ADL": lambda model: [afat(model), AttentionDiversification(variant="paper")],
     "patches": lambda model: [PatchAugmentation(patch_size=4)],
     "adversarial": lambda model: [AdversarialTraining(GradientAttack(eps=0.03, alpha=0.02, steps=2))],
@@ -330,7 +373,10 @@ def test_an_objective_is_built_from_a_recipes_options():
         ({"ratio": 0.0}, "ratio of AFAT must lie between 0 and 1, got 0.0"),
         ({"ratio": 1.5}, "ratio of AFAT must lie between 0 and 1, got 1.5"),
         ({"weight": -0.1}, "weight of AFAT must not be negative, got -0.1"),
-        ({"selection": "best"}, "selection of AFAT must be one of adversarial, random, cross-entropy, got 'best'"),
+        (
+            {"selection": "best"},
+            "selection of AFAT must be one of adversarial, random, cross-entropy, attention, got 'best'",
+        ),
         ({"occlusion": "black"}, "occlusion of AFAT must be one of noise, drop, got 'black'"),
     ],
 )

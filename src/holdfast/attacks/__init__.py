@@ -3,6 +3,7 @@
 from holdfast.attacks.autoattack import AutoAttack
 from holdfast.attacks.gradient import GradientAttack, fgsm, perturb, pgd
 from holdfast.attacks.occlusion import Occlusion, OcclusionResult
+from holdfast.attacks.occlusion_attention import AttentionOcclusion
 from holdfast.attacks.occlusion_learned import FittedCorruptor, LearnedOcclusion, fit_corruptor
 from holdfast.attacks.patch_fool import PatchFool
 from holdfast.attacks.pixels import PixelModel, from_pixels
@@ -15,6 +16,7 @@ __all__ = [
     "PIXEL_PRESETS",
     "PRESETS",
     "AttackResult",
+    "AttentionOcclusion",
     "AutoAttack",
     "EveryPixel",
     "FittedCorruptor",

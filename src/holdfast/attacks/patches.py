@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from holdfast.attacks import draws
 from holdfast.attacks.goal import check_logits, cross_entropy
 from holdfast.attacks.pixels import backbone, check_differentiable
+from holdfast.attacks.undisturbed import forward_without_cached_casts, undisturbed
 from holdfast.attention import AttentionHandle, can_watch, watch
 from holdfast.errors import HoldfastError
 
@@ -27,6 +28,28 @@ def token_handles(model: nn.Module, images: Tensor) -> list[AttentionHandle]:
 def attention_received(handle: AttentionHandle) -> Tensor:
     """The attention every patch receives, averaged over heads and queries, (B, N); other tokens are no patches."""
     return handle.maps().mean(dim=(1, 2))[:, handle.prefix :]
+
+
+@torch.no_grad()
+def attention_received_by_patches(model: nn.Module, images: Tensor) -> Tensor:
+    """The attention that every patch receives, mean over queries, heads and blocks: (B, 1, rows, columns).
+
+    In a pass of its own, in evaluation mode. What is attended to is what features depend on.
+    """
+    handles: list[AttentionHandle] = []
+    with undisturbed(model) as still, torch.no_grad():
+        inner = backbone(still)
+        if can_watch(inner):
+            with watch(inner) as seen:
+                forward_without_cached_casts(still, images)
+            handles = [handle for handle in seen.attention if handle.kind == "token"]
+    grid = handles[0].grid if handles else None
+    if grid is None or any(handle.grid != grid for handle in handles):
+        raise HoldfastError(
+            "which patches receive the most attention is known only where blocks attend to all patches of one grid "
+            f"(ViT, DeiT, FAN), not of {type(inner).__name__}"
+        )
+    return torch.stack([attention_received(handle) for handle in handles]).mean(0).unflatten(1, (1, *grid))
 
 
 def choose_patches(

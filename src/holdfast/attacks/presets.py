@@ -3,9 +3,10 @@
 from holdfast.attacks.autoattack import AutoAttack
 from holdfast.attacks.gradient import GradientAttack
 from holdfast.attacks.occlusion import Occlusion
+from holdfast.attacks.occlusion_attention import AttentionOcclusion
 from holdfast.attacks.patch_fool import PatchFool
 
-PRESETS: dict[str, GradientAttack | PatchFool | Occlusion | AutoAttack] = {
+PRESETS: dict[str, GradientAttack | PatchFool | Occlusion | AttentionOcclusion | AutoAttack] = {
     # RVT (Mao et al. 2022); AFAT's Table 3 reports pgd5
     "fgsm": GradientAttack(eps=1 / 255, alpha=1 / 255, steps=1, random_start=False),
     "pgd5": GradientAttack(eps=1 / 255, alpha=0.5 / 255, steps=5),
@@ -18,6 +19,8 @@ PRESETS: dict[str, GradientAttack | PatchFool | Occlusion | AutoAttack] = {
     "patch-fool-sparse": PatchFool(pixels=250),
     # AFAT's Table 3: 10 % of the patches; the paper does not say how many masks it draws
     "occlusion-random": Occlusion(ratio=0.1, patch_size=16, masks=10),
+    # ours: the patches that the model attends to
+    "occlusion-attention": AttentionOcclusion(ratio=0.1),
     # AutoAttack's standard version with the radii of RobustBench
     "autoattack-imagenet": AutoAttack(eps=4 / 255),
     "autoattack-cifar": AutoAttack(eps=8 / 255),

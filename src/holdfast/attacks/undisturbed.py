@@ -53,7 +53,7 @@ def predict(model: nn.Module, images: Tensor, targets: Any) -> Tensor:
 @torch.no_grad()
 def score(model: nn.Module, images: Tensor, targets: Any, *, goal: Goal = ONE_CLASS) -> Any:
     """The model's output, checked, without a graph and in single precision at least."""
-    output = single_or_double(_forward_without_cached_casts(model, images))
+    output = single_or_double(forward_without_cached_casts(model, images))
     goal.check(output, targets)
     return output
 
@@ -64,7 +64,8 @@ def single_or_double(output: Any) -> Any:
     return output.float() if half else output
 
 
-def _forward_without_cached_casts(model: nn.Module, images: Tensor) -> Tensor:
+def forward_without_cached_casts(model: nn.Module, images: Tensor) -> Tensor:
+    """A pass without gradients beside one with them, in the same autocast region."""
     # some versions of torch keep the half-precision weights that autocast makes in this pass; made without gradients,
     # they would cut the gradient of a training pass in the same autocast region
     device = images.device.type

@@ -8,6 +8,7 @@ _ATTACKS = {
     "patch-fool": "Patch-Fool, one patch, 250 steps",
     "patch-fool-sparse": "Patch-Fool, 250 pixels",
     "occlusion-random": "a tenth of the patches replaced by noise, 10 masks",
+    "occlusion-attention": "the tenth that receives the most attention replaced by noise (ViT, DeiT, FAN)",
     "autoattack-imagenet": "AutoAttack, L∞ 4/255",
     "autoattack-cifar": "AutoAttack, L∞ 8/255",
     "autoattack-cifar-l2": "AutoAttack, L2 0.5",

@@ -15,15 +15,18 @@ from typing import Any, ClassVar, Literal
 import torch
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
+from torchvision.models.detection.generalized_rcnn import GeneralizedRCNN
 
+from holdfast.attacks.patches import attention_received_by_patches
 from holdfast.errors import HoldfastError
 from holdfast.methods.objective import Loss
 from holdfast.methods.terms import Context, Pass, Term, Views, from_options
 from holdfast.models.conv_corruptor import ConvCorruptor
 from holdfast.models.corruptor import Corruptor, in_pixels, select_lowest
 
-Selection = Literal["adversarial", "random", "cross-entropy"]
+Selection = Literal["adversarial", "random", "cross-entropy", "attention"]
 Occlusion = Literal["noise", "drop"]
+LEARNT = ("adversarial", "cross-entropy")  # selections in which the corruption model plays
 LARGEST_GRID = 1024  # patches up to which the published corruption model is taken: its matrix then has 1 M weights
 
 
@@ -58,7 +61,8 @@ class AfatSettings:
         weight: λ of the alignment loss. 0.005 belongs to 300 epochs of ImageNet.
         ratio: ρ, the share of patches that is occluded.
         selection: who chooses them: the corruption model by alignment, chance, or the corruption model by the
-            cross-entropy of the occluded images (the ablations of the paper's Tables 4 and 6; ours, none was released).
+            cross-entropy of the occluded images (the ablations of the paper's Tables 4 and 6; ours, none was released);
+            or ``attention``: those that receive the most of it (ours; docs/afat.md says why).
         occlusion: ``noise`` is uniform in [0, 1) of the normalised space, ``drop`` the mean colour.
         grad_scale: what multiplies the corruption model's gradients before they are clamped, in any precision. The
             release never unscales the gradients of its mixed precision; without this factor the model hardly moves.
@@ -109,7 +113,7 @@ class FeatureAlignment(Term):
         self.corruptor = corruptor
         self.low = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)]).view(-1, 1, 1)
         self.high = torch.tensor([(1 - m) / s for m, s in zip(mean, std, strict=True)]).view(-1, 1, 1)
-        self.optimizer = None if self.settings.selection == "random" else self._optimizer()
+        self.optimizer = self._optimizer() if self.settings.selection in LEARNT else None
         self._last: tuple[Tensor, Tensor] | None = None  # normalised images and what was kept of them
         self._blocked = False  # True while the alignment loss must not reach the corruption model
         self._loss_scale: Tensor | float = 1.0  # of the backward pass that is running
@@ -117,7 +121,7 @@ class FeatureAlignment(Term):
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
-        """The corruption model, unless chance chooses."""
+        """The corruption model, if it chooses."""
         return {"corruptor": self.corruptor} if self.optimizer else {}
 
     @property
@@ -127,7 +131,7 @@ class FeatureAlignment(Term):
 
     def prepare(self, images: Tensor, forward: Pass) -> Views:
         """One joint batch [corrupted ; clean]."""
-        return (self.corrupt(images), images)
+        return (self.corrupt(images, forward.model), images)
 
     def loss(self, forward: Pass) -> Loss:
         """λ · alignment. Its gradient reaches the classifier as it is, the corruption model through ``_rescale``."""
@@ -143,15 +147,23 @@ class FeatureAlignment(Term):
             weighted, {"alignment": loss.detach(), **{f"alignment_{i}": e.detach() for i, e in enumerate(errors)}}
         )
 
-    def corrupt(self, images: Tensor) -> Tensor:
-        """Normalised images with the chosen patches occluded (AFAT, Eq. 1); gradients reach the corruption model."""
+    def corrupt(self, images: Tensor, model: nn.Module | None = None) -> Tensor:
+        """Normalised images with the chosen patches occluded (AFAT, Eq. 1); gradients reach the corruption model.
+
+        ``model`` is whose attention chooses, where it is to.
+        """
         self._blocked, self._loss_scale = False, 1.0
-        keep = self._keep(images)
+        keep = self._keep(images, model)
         noise = torch.rand_like(images) if self.settings.occlusion == "noise" else torch.zeros_like(images)
         self._last = (images.detach(), keep.detach())
         return occlude(images, keep, noise, low=self.low, high=self.high)
 
-    def _keep(self, images: Tensor) -> Tensor:
+    def _keep(self, images: Tensor, model: nn.Module | None) -> Tensor:
+        if self.settings.selection == "attention":
+            if model is None:
+                raise HoldfastError("selection 'attention' of AFAT needs the model beside the images, got none")
+            received = attention_received_by_patches(model, images)
+            return select_lowest(-received.flatten(1), self.settings.ratio).view_as(received)
         rows, columns = self.corruptor.grid_of(images)
         if self.settings.selection == "random":
             scores = torch.rand(len(images), rows * columns, device=images.device)
@@ -243,5 +255,7 @@ def corruptor_for(
 def afat_term(options: Any, context: Context) -> FeatureAlignment:
     """From a recipe's option ``afat``; the corruption model gets the grid of the model."""
     settings = from_options(AfatSettings, "afat", options)
+    if settings.selection == "attention" and isinstance(context.model, GeneralizedRCNN):
+        raise HoldfastError("selection of AFAT must be adversarial or random for a detector, got 'attention'")
     corruptor = corruptor_for(context.model, context.size, kind=settings.corruptor)
     return FeatureAlignment(corruptor, settings, mean=context.mean, std=context.std)

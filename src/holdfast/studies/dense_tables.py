@@ -55,6 +55,7 @@ ALIVE = {
     "adl_active_rows": "ADL: rows of attention that it pushes down, %",
     "alignment": "AFAT: alignment error × 100",
     "selection_change": "AFAT: patches chosen anew per step, %",
+    "adversarial_cross_entropy": "cross-entropy of the attacked images × 100",
 }
 
 

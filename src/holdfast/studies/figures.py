@@ -73,6 +73,7 @@ def differences_figure(results: Results) -> "Figure":
         axis.set_ylim(max(1, len(others)) - 0.5, -0.5)
         axis.set_title(column.title, fontsize=9)
         axis.tick_params(axis="x", labelsize=7)
+        axis.locator_params(axis="x", nbins=5)  # labels such as −0.0025 are wide
         axis.grid(axis="x", alpha=0.3)
     return figure
 
