@@ -29,7 +29,9 @@ from holdfast.studies.results import all_results
 
 HERE = Path(__file__).parent
 PAGE, IMAGES, STUDIES = HERE / "results" / "cifar10.md", HERE / "images" / "results", HERE.parent / "studies"
-PAGES = tuple(HERE / "results" / name for name in ("cifar10.md", "detection.md", "camvid.md", "claims.md"))
+PAGES = tuple(
+    HERE / "results" / name for name in ("cifar10.md", "imagenette.md", "detection.md", "camvid.md", "claims.md")
+)
 BLOCK = re.compile(r"<!-- (?P<study>[\w/]+): (?P<part>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 # how the data were named on the command line; they are part of what a result is known by

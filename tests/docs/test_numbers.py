@@ -24,7 +24,7 @@ def page(name: str) -> str:
 def test_tables_that_were_measured_once_are_those_of_their_files():
     maker = made_by("make_measured")
     pages = maker.pages()
-    assert {page.name for page in pages} == {"tora.md", "cifar10.md", "reliability.md"}
+    assert {page.name for page in pages} == {"tora.md", "cifar10.md", "imagenette.md", "reliability.md"}
     for shown in pages:
         text = shown.read_text(encoding="utf-8")
         assert text == maker.with_figures(text), "run python docs/make_measured.py"
@@ -176,6 +176,40 @@ def test_the_short_answer_on_street_scenes_is_what_the_study_says(cifar10):
     assert {line.split("|")[7].strip() for line in rows.values()} == {"3"}
     for line in cifar10.PARTS["claims"](*cifar10.finished_study("camvid/pretrained")).splitlines()[2:]:
         assert line.split("|")[3].strip().replace("*", "") in text, line
+
+
+def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
+    text = page("results/imagenette.md").partition("## Set-up")[0]
+    study, results = cifar10.finished_study("imagenette/pretrained")
+    head, _, *lines = [line.split("|")[1:-1] for line in cifar10.PARTS["differences"](study, results).splitlines()]
+    titles = [cell.strip() for cell in head]
+    seen = {(line[0].strip(), title): cell.strip() for line in lines for title, cell in zip(titles, line, strict=True)}
+    for row, title in (
+        ("AFAT attention", "C"),
+        ("AFAT attention", "occlusion-learned:epochs=5"),
+        ("AFAT attention", "occlusion-attention"),
+        ("AFAT attention", "PGD-5"),
+        ("TAP+ADL", "C"),
+    ):
+        assert seen[row, title].replace("*", "") in text, (row, title)
+    assert f"gains {seen['AFAT attention', 'clean'].split('*')[2].strip('+')} points on clean images" in text
+    seeds = {len(runs) for runs in results.values()}
+    assert seeds == {1}, "the page says that there is one seed"
+    tora = cifar10.PARTS["claims"](*cifar10.finished_study("imagenette/tora")).splitlines()
+    (under_attack,) = [line for line in tora if "A larger λ holds better under attack" in line]
+    assert under_attack.split("|")[3].strip().replace("*", "") in text
+
+
+def test_what_the_page_says_of_the_adversary_is_what_was_measured():
+    lines = (ROOT / "docs" / "measured" / "adversary.csv").read_text(encoding="utf-8").splitlines()[1:]
+    stronger = {line.split(",")[0]: int(line.split(",")[5].removesuffix(" %")) for line in lines}
+    text, method = page("results/imagenette.md"), page("afat.md")
+    assert f"weaker than chance** (−{-stronger['released']} %; untrained it was at +{stronger['untrained']} %)" in text
+    assert f"learning rate of 1 makes it stronger than chance by {stronger['lr 1']} %" in text
+    assert f"the most attention are stronger than chance by {stronger['the most attention']} %" in text
+    assert f"features {-stronger['released']} % *less* than random ones" in method
+    assert f"`lr: 1.0`: {1 + stronger['lr 1'] / 100:.1f} times" in method
+    assert f"{1 + stronger['the most attention'] / 100:.1f} times, with no corruption model" in method
 
 
 def test_how_quick_the_lab_is_is_what_the_benchmark_measured():

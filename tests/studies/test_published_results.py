@@ -32,6 +32,20 @@ def test_the_pages_table_is_made_of_the_results(maker, name):
     assert maker.PARTS["table"](study, results) in summary
 
 
+ALIVE = {"afat": "alignment", "adl": "adl_active_rows", "adversarial": "adversarial_cross_entropy"}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_part_of_every_objective_was_alive(maker, name):
+    study, results = maker.finished_study(name)
+    for row, runs in results.items():
+        asked = study.recipe_of(row, runs[0].seed).objective.options
+        for trace in (trace for part, trace in ALIVE.items() if asked.get(part)):
+            for run in (run for run in runs if run.traces):  # the first results kept none
+                values = run.traces[trace][:, 1]
+                assert values[len(values) // 2 :].mean() > 0, f"{row}, seed {run.seed}: {trace}"
+
+
 def test_the_pages_verdicts_are_made_of_the_results(maker):
     study, results = maker.finished_study("cifar10/tora_lambda")
     assert maker.PARTS["claims"](study, results) in maker.PAGE.read_text(encoding="utf-8")
@@ -43,7 +57,7 @@ def test_every_row_of_the_main_study_has_three_seeds(maker):
     assert all([run.seed for run in runs] == [0, 1, 2] for runs in results.values())
 
 
-@pytest.mark.parametrize("name", ["cifar10.md", "detection.md", "camvid.md", "claims.md"])
+@pytest.mark.parametrize("name", ["cifar10.md", "imagenette.md", "detection.md", "camvid.md", "claims.md"])
 def test_every_table_of_a_page_is_made_of_the_results_or_says_that_there_are_none(maker, name):
     text = (ROOT / "docs" / "results" / name).read_text(encoding="utf-8")
     assert maker.BLOCK.search(text)
