@@ -62,14 +62,21 @@ def test_dragging_the_severity_changes_picture_and_answer_to_what_the_records_sa
         assert shown.inner_text() == f"{seen.stability:.4f}"
 
 
+def move_to_patch(page, box, row, column):
+    page.mouse.move(box["x"] + (column + 0.5) * box["width"] / 8, box["y"] + (row + 0.5) * box["height"] / 8)
+
+
 def test_painting_hides_patches_and_the_link_brings_them_back(page, lab):
     visit(page, lab)
     clean = source_of(page, "after")
     page.check("#paint")
-    box = page.locator("[data-model='0'] [data-part='after'] .frame").bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 16, box["y"] + box["height"] / 16)
+    frame = page.locator("[data-model='0'] [data-part='after'] .frame")
+    box = frame.bounding_box()
+    move_to_patch(page, box, 0, 0)
     page.mouse.down()
-    page.mouse.move(box["x"] + 3 * box["width"] / 16, box["y"] + box["height"] / 16)
+    wait_for(page, "hide/8x8:0")  # a slow hand: what is done is told above the picture now, which must not move
+    assert frame.bounding_box()["y"] == pytest.approx(box["y"], abs=1)
+    move_to_patch(page, box, 0, 1)
     page.mouse.up()
     wait_for(page, "hide/8x8:0.1")
     painted = source_of(page, "after")
@@ -81,6 +88,23 @@ def test_painting_hides_patches_and_the_link_brings_them_back(page, lab):
     page.click("#show-all")
     wait_for(page, "")
     assert source_of(page, "after") == clean
+
+
+def test_a_quick_stroke_takes_every_patch_on_its_way(page, lab):
+    visit(page, lab)
+    page.check("#paint")
+    box = page.locator("[data-model='0'] [data-part='after'] .frame").bounding_box()
+    move_to_patch(page, box, 2, 1)
+    page.mouse.down()
+    move_to_patch(page, box, 2, 5)
+    page.mouse.up()
+    wait_for(page, "hide/8x8:17.18.19.20.21")
+    move_to_patch(page, box, 6, 6)  # no button is down
+    move_to_patch(page, box, 2, 3)
+    page.mouse.down()  # a stroke that begins on a hidden patch shows
+    move_to_patch(page, box, 2, 7)
+    page.mouse.up()
+    wait_for(page, "hide/8x8:17.18")
 
 
 def test_a_token_is_hovered_clicked_and_kept_in_the_link(page, lab):

@@ -55,7 +55,7 @@ const refresh = latest(async () => {
   const wanted = ask();
   const found = await post("/look", wanted);
   shown = found;
-  paint(found);
+  underBrush(() => paint(found));
   document.body.dataset.done = JSON.stringify(wanted);
   resting = setTimeout(lookInside, 200);
 }, doing);
@@ -120,6 +120,8 @@ const dice = () => { const seed = `@${1 + Math.floor(Math.random() * 9999)}`; se
 
 let hovered = null; // [row, column] in shares of the image
 let brush = null; // hide or show, while painting
+let stroke = null; // where the brush was, while painting
+let canvas = null; // the picture that was painted on last
 
 function shareAt(event, frame) {
   const box = frame.getBoundingClientRect();
@@ -158,14 +160,31 @@ function paintPatch(share) {
   setStep("hide", rest.length ? `hide/${grid.join("x")}:${rest.join(".")}${drawOf(step)}` : "");
 }
 
+// a quick hand is seen at a few places only: every patch on the way is painted
+function paintTo(frame, share) {
+  if (!stroke) { brush = null; stroke = {}; }
+  canvas = frame;
+  const from = stroke.at || share, way = share.map((value, n) => value - from[n]);
+  const pieces = Math.max(1, ...way.map((length, n) => Math.ceil(Math.abs(length) * 2 * told.grid[n])));
+  for (let n = 1; n <= pieces; n++) paintPatch(from.map((value, axis) => value + way[axis] * n / pieces));
+  stroke.at = share;
+}
+
+// what is shown above a picture may grow: the page is scrolled so that the picture stays under the brush
+function underBrush(change) {
+  const top = () => byId("paint").checked && canvas?.getBoundingClientRect().top || 0, before = top();
+  change();
+  window.scrollBy(0, top() - before);
+}
+
 function listen(frame) {
   const painting = () => byId("paint").checked;
   frame.addEventListener("pointermove", (event) => {
     const share = shareAt(event, frame);
-    if (painting() && event.buttons & 1) paintPatch(share); else if (!painting()) hover(share);
+    if (painting() && event.buttons & 1) paintTo(frame, share); else if (!painting()) hover(share);
   });
-  frame.addEventListener("pointerleave", () => { hover(null); });
-  frame.addEventListener("pointerdown", (event) => { if (painting()) { event.preventDefault(); brush = null; paintPatch(shareAt(event, frame)); } });
+  frame.addEventListener("pointerleave", () => { hover(null); if (stroke) stroke.at = null; });
+  frame.addEventListener("pointerdown", (event) => { if (painting()) { event.preventDefault(); stroke = null; paintTo(frame, shareAt(event, frame)); } });
   frame.addEventListener("click", (event) => { if (!painting()) pin(shareAt(event, frame)); });
   frame.addEventListener("keydown", (event) => {
     const grid = painting() ? told.grid : tokenGrid(), moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
@@ -281,6 +300,7 @@ on("copy", "click", async () => {
 });
 on("python", "toggle", () => { if (byId("python").open) showLines(); });
 on("paint", "change", () => document.body.classList.toggle("painting", byId("paint").checked));
+for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, () => { stroke = null; });
 document.addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("dragging"); });
 document.addEventListener("dragleave", () => document.body.classList.remove("dragging"));
 document.addEventListener("drop", (event) => { event.preventDefault(); document.body.classList.remove("dragging"); if (event.dataTransfer.files[0]) drop(event.dataTransfer.files[0]); });
