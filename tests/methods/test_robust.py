@@ -14,12 +14,7 @@ from holdfast.attacks import GradientAttack
 from holdfast.attacks.patches import attention_received_by_patches
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.adversarial import AdversarialTraining
-from holdfast.methods.afat import (
-    AfatSettings,
-    FeatureAlignment,
-    alignment,
-    corruptor_for,
-)
+from holdfast.methods.afat import AfatSettings, FeatureAlignment, alignment, corruptor_for
 from holdfast.methods.noise2net import Noise2Net, noise2net
 from holdfast.methods.patch_augment import PatchAugmentation, _resized_pixel_crops, patch_augment
 from holdfast.methods.robust import RobustObjective, robust_objective

@@ -11,12 +11,11 @@ from torch import Tensor, nn
 
 from holdfast.attacks import draws
 from holdfast.attacks.occlusion import FILLS, Fill, cover_of, cover_patches
-from holdfast.attacks.patches import attention_received_by_patches
+from holdfast.attacks.patches import without_most_attended
 from holdfast.attacks.pixels import check_images
 from holdfast.attacks.result import AttackResult
 from holdfast.attacks.undisturbed import predict, undisturbed
 from holdfast.errors import HoldfastError
-from holdfast.models.corruptor import select_lowest
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,7 @@ class AttentionOcclusion:
         check_images(images)
         names = draws.image_ids(ids, len(images))
         with undisturbed(model) as quiet, torch.no_grad():
-            received = attention_received_by_patches(quiet, images)
-            keep = select_lowest(-received.flatten(1), self.ratio).view_as(received)
+            keep = without_most_attended(quiet, images, self.ratio)
             covered = cover_patches(
                 images, keep, cover_of(self.fill, quiet, images, seed=seed, names=names, purpose="cover/0")
             )

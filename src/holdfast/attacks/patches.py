@@ -12,6 +12,7 @@ from holdfast.attacks.pixels import backbone, check_differentiable
 from holdfast.attacks.undisturbed import forward_without_cached_casts, undisturbed
 from holdfast.attention import AttentionHandle, can_watch, watch
 from holdfast.errors import HoldfastError
+from holdfast.models.corruptor import select_lowest
 
 
 @torch.no_grad()
@@ -50,6 +51,12 @@ def attention_received_by_patches(model: nn.Module, images: Tensor) -> Tensor:
             f"(ViT, DeiT, FAN), not of {type(inner).__name__}"
         )
     return torch.stack([attention_received(handle) for handle in handles]).mean(0).unflatten(1, (1, *grid))
+
+
+def without_most_attended(model: nn.Module, images: Tensor, ratio: float) -> Tensor:
+    """1 where a patch is kept, 0 at the share ``ratio`` that receives the most attention: (B, 1, rows, columns)."""
+    received = attention_received_by_patches(model, images)
+    return select_lowest(-received.flatten(1), ratio).view_as(received)
 
 
 def choose_patches(

@@ -17,7 +17,7 @@ from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
 from torchvision.models.detection.generalized_rcnn import GeneralizedRCNN
 
-from holdfast.attacks.patches import attention_received_by_patches
+from holdfast.attacks.patches import without_most_attended
 from holdfast.errors import HoldfastError
 from holdfast.methods.objective import Loss
 from holdfast.methods.terms import Context, Pass, Term, Views, from_options
@@ -162,8 +162,7 @@ class FeatureAlignment(Term):
         if self.settings.selection == "attention":
             if model is None:
                 raise HoldfastError("selection 'attention' of AFAT needs the model beside the images, got none")
-            received = attention_received_by_patches(model, images)
-            return select_lowest(-received.flatten(1), self.settings.ratio).view_as(received)
+            return without_most_attended(model, images, self.settings.ratio)
         rows, columns = self.corruptor.grid_of(images)
         if self.settings.selection == "random":
             scores = torch.rand(len(images), rows * columns, device=images.device)
