@@ -41,7 +41,7 @@ WAYS: dict[str, tuple[dict, int, type[torch.optim.Optimizer] | None]] = {
     "Adam lr 1e-2": ({"lr": 1e-2}, 1, torch.optim.Adam),
     "Adam lr 1e-2 without clamp": ({"lr": 1e-2, "grad_scale": 1.0, "clip": 1e9}, 1, torch.optim.Adam),
     "convolutions Adam lr 1e-2": ({"lr": 1e-2, "corruptor": "conv"}, 1, torch.optim.Adam),
-    "Adam lr 1e-3 four times": ({"lr": 1e-3}, 4, torch.optim.Adam),
+    "lr 1 four times": ({"lr": 1.0}, 4, None),
 }
 
 
@@ -100,11 +100,14 @@ def main() -> None:
     parser.add_argument("--held", required=True, help="data that it did not")
     parser.add_argument("--steps", type=int, default=141, help="as three epochs of 1,500 images in batches of 32 have")
     parser.add_argument("--images", type=int, default=120, help="held-out images")
+    parser.add_argument("--skip", type=int, default=0, help="leave out the images that so many would be measured on")
+    parser.add_argument("--ways", help="only these, with commas between")
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
+    wanted = arguments.ways.split(",") if arguments.ways else [*RULES, *WAYS]
     model = timm.create_model(f"local-dir:{arguments.run}", pretrained=True).eval().requires_grad_(False)
     learnt = pixels(arguments.train, model, arguments.steps * BATCH)
-    setting = normalised(model, pixels(arguments.held, model, arguments.images))
+    setting = normalised(model, pixels(arguments.held, model, arguments.images, skip=arguments.skip))
     with half():
         chance, worst = random_errors(setting)
     done = [line.split(",")[0] for line in arguments.out.read_text().splitlines()] if arguments.out.is_file() else []
@@ -112,7 +115,7 @@ def main() -> None:
         table = csv.writer(file, lineterminator="\n")  # names have no commas: others split these lines at them
         if not done:
             table.writerow(HEAD)
-        for name in (name for name in [*RULES, *WAYS] if name not in done):
+        for name in (name for name in wanted if name not in done):
             began = time.process_time()
             if name in RULES:
                 scores = RULES[name](model, setting[1])
@@ -129,10 +132,13 @@ def main() -> None:
             file.flush()
 
 
-def pixels(spec: str, model: nn.Module, count: int) -> Tensor:
+def pixels(spec: str, model: nn.Module, count: int, *, skip: int = 0) -> Tensor:
     """Images in the model's size, (N, 3, H, W) in [0, 1]; again from the first one where there are too few."""
     source, (_, height, width) = open_data(spec), model.pretrained_cfg["input_size"]
-    numbers = limited([source.id(n) for n in range(len(source))], np.asarray(source.targets), min(count, len(source)))
+    ids, targets = [source.id(n) for n in range(len(source))], np.asarray(source.targets)
+    numbers = limited(ids, targets, min(count + skip, len(source)))
+    if skip:
+        numbers = np.setdiff1d(numbers, limited(ids, targets, skip))
     order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(0))
     pictures = [Image.fromarray(np.asarray(source.image(numbers[int(n)]))).resize((width, height)) for n in order]
     stacked = torch.from_numpy(np.stack([np.asarray(picture) for picture in pictures])).permute(0, 3, 1, 2) / 255
