@@ -58,6 +58,10 @@ def test_a_study_takes_from_another_what_it_does_not_say_itself():
     assert weights.recipe == main.recipe
     assert weights.common["train"] == main.common["train"]
     assert "baseline" not in weights.rows
+    trained, otherwise = load_study("imagenette/pretrained"), load_study("imagenette/patch_fool")
+    assert otherwise.rows == trained.rows
+    assert otherwise.suites == ("clean", "patch-fool")
+    assert not set(otherwise.claims) & set(trained.claims)
 
 
 def test_the_command_line_changes_recipe_values_rows_seeds_and_test_data():

@@ -4,7 +4,7 @@ A study names a recipe, values common to all rows, and rows that differ from it;
 grid makes the rows. Every row is trained once per seed and measured on the same test images. A row can start from
 another one: ``{name}`` in its values stands for the run folder of that row, or of one of the ``steps``, which are
 trained and not measured. ``extends`` takes everything that a study does not say itself from another one, except its
-rows, steps and claims.
+claims; rows and steps only if it names neither rows nor a sweep.
 """
 
 import graphlib
@@ -185,7 +185,8 @@ def _extended(values: dict[str, Any], path: Path, above: tuple[Path, ...] = ()) 
             raise HoldfastError(f"study {str(path)!r} extends itself in the end, by way of {str(parent)!r}")
         inherited = _extended(_read(_text(parent), parent), parent, (*above, parent.resolve()))
         common = merge(inherited.get("common", {}), values.get("common", {}))
-        inherited = {key: value for key, value in inherited.items() if key not in ("rows", "steps", "sweep", "claims")}
+        own = {"claims"} | ({"rows", "steps", "sweep"} if {"rows", "sweep"} & set(values) else set())
+        inherited = {key: value for key, value in inherited.items() if key not in own}
         values = {**inherited, **values, "common": common}
     missing = [key for key in ("recipe", "test") if key not in values]
     if missing:
