@@ -195,7 +195,10 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
         assert seen[row, title].replace("*", "") in text, (row, title)
     gained = seen["AFAT attention", "clean"].split("*")[2].strip("+")
     assert f"gains {gained} points on clean images" in text
-    assert [len(results[row]) for row in ("plain", "AFAT attention")] == [3, 3]
+    assert [len(results[row]) for row in ("plain", "AFAT attention", "plain 6 epochs")] == [3, 3, 3]
+    rows = {line.split("|")[1].strip(): line for line in cifar10.PARTS["table"](study, results).splitlines()[2:]}
+    steady = [rows[row].split("|")[9].split("±")[0].strip() for row in ("plain 6 epochs", "AFAT attention")]
+    assert "({} under noise against {})".format(*steady) in text
     said = {line.split("|")[2].strip(): line for line in cifar10.PARTS["claims"](study, results).splitlines()[2:]}
     longer = said["AFAT attention − plain 6 epochs, C"].split("|")[3].strip().replace("*", "")
     assert f"{longer} against them under corruption" in text
