@@ -211,8 +211,12 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
 
 
 def test_what_the_page_says_of_the_adversary_is_what_was_measured():
-    lines = (ROOT / "docs" / "measured" / "adversary.csv").read_text(encoding="utf-8").splitlines()[1:]
-    stronger = {line.split(",")[0]: int(line.split(",")[5].removesuffix(" %")) for line in lines}
+    stronger, again = (
+        {line.split(",")[0]: int(line.split(",")[5].removesuffix(" %")) for line in file.splitlines()[1:]}
+        for file in (
+            (ROOT / "docs" / "measured" / f"{name}.csv").read_text() for name in ("adversary", "adversary_again")
+        )
+    )
     text, method = page("results/imagenette.md"), page("afat.md")
     assert f"weaker than chance** (−{-stronger['released']} %; untrained it was at +{stronger['untrained']} %)" in text
     assert f"learning rate of 1 makes it stronger than chance by {stronger['lr 1']} %" in text
@@ -220,6 +224,12 @@ def test_what_the_page_says_of_the_adversary_is_what_was_measured():
     assert f"features {-stronger['released']} % *less* than random ones" in method
     assert f"`lr: 1.0`: {1 + stronger['lr 1'] / 100:.1f} times" in method
     assert f"{1 + stronger['the most attention'] / 100:.1f} times, with no corruption model" in method
+    attention, rate = again["the most attention"], again["lr 1"]
+    assert f"stronger than chance by {attention} %, {1 + attention / 100:.1f} times the error" in text
+    assert f"learn nothing ({again['released']} %), and a learning rate of 1 brings {rate} %" in text
+    assert f"{-again['released']} % less" in method
+    assert f"patches, {1 + rate / 100:.1f} times the second time" in method
+    assert f"and {1 + attention / 100:.1f} times the second time" in method
 
 
 def test_how_quick_the_lab_is_is_what_the_benchmark_measured():
