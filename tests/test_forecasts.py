@@ -104,6 +104,16 @@ def test_a_study_is_forecast_row_by_row(tmp_path, capsys):
     assert not out.exists()
 
 
+def test_a_row_is_forecast_at_the_size_of_its_recipe(tmp_path, capsys):
+    (tmp_path / "study.yaml").write_text(
+        "recipe: digits/fan_nano\ntest: digits:test\nlimit: 4\nseeds: [0]\nsuites: [clean]\n"
+        "common: {data: {train_subset: 16, val_subset: 8, workers: 0, size: 28}, train: {epochs: 1, batch_size: 8}}\n"
+        "rows: {plain: {model: {name: vit_small_patch14_dinov2, kwargs: {depth: 1, embed_dim: 48}}}}\n"  # of 518 px
+    )
+    assert main(["study", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out"), "--dry-run"]) == 0
+    assert "1 runs to do" in capsys.readouterr().out
+
+
 def test_attempts_that_were_stopped_count(monkeypatch):
     times = iter([2.0, 5.0])
     monkeypatch.setattr(forecasts, "spent", lambda: next(times))

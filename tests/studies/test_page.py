@@ -14,6 +14,8 @@ from holdfast.studies.figures import traced, training_figure
 from holdfast.studies.page import (
     claims_table,
     csv_table,
+    difference_table,
+    judged_claims,
     markdown_table,
     page,
     terminal_tables,
@@ -21,6 +23,7 @@ from holdfast.studies.page import (
     write_page,
 )
 from holdfast.studies.plan import Claim, load_study
+from holdfast.studies.results import measured_alike
 from tests.studies.test_results import result
 
 
@@ -51,12 +54,24 @@ def test_every_prediction_of_a_model_with_several_has_its_line():
     assert "## Every prediction" not in page(load_study("cifar10/main"), {"plain": results()["baseline"]})
 
 
-def test_runs_measured_by_different_definitions_are_named():
+def test_cells_that_were_corrected_between_two_runs_are_left_out_and_named():
     study = load_study("cifar10/main")
     old, new = results()["baseline"]
+    both = {"a": [old], "b": [replace(new, header={**new.header, "revisions": {"fog/3": 2}})]}
     assert "corrected" not in page(study, {"a": [old], "b": [new]})
-    revised = replace(new, header={**new.header, "revisions": {"snow/1": 2}})
-    assert "do not compare them: snow/1" in page(study, {"a": [old], "b": [revised]})
+    assert "*Without fog: corrected since some of these runs were measured.*" in page(study, measured_alike(both))
+
+
+def test_what_a_row_has_no_score_for_is_a_dash_and_judges_nothing(tmp_path):
+    one, two = results()["baseline"]
+    alone = replace(one, row="one head", measures={"stability": np.full(len(one.measures["stability"]), np.nan)})
+    study = replace(load_study("cifar10/main"), claims=(Claim("steadier", "one head", "baseline", "stability"),))
+    rows = {"baseline": [one], "one head": [alone]}
+    assert [line.split(" | ")[-3] for line in markdown_table(rows).splitlines()[2:]][1] == "–"
+    assert difference_table(rows).splitlines()[-1].endswith("| – |")
+    assert judged_claims(study, rows) == []
+    assert write_page(study, rows, out=tmp_path).is_file()
+    assert judged_claims(study, {"baseline": [one], "one head": [replace(two, seed=0)]})
 
 
 def test_a_claim_is_judged_with_its_difference():

@@ -1,6 +1,7 @@
 """Results of a study: kept exactly, found again, never mixed with those of another study."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from holdfast.studies.results import (
     RunResult,
     all_results,
     fingerprint,
+    measured_alike,
     read_result,
     result_of,
     result_path,
@@ -52,6 +54,23 @@ def test_a_result_belongs_to_its_study_only(tmp_path):
     assert result_of(tmp_path, other, "TAP", 1) is None
     assert result_of(tmp_path, study, "TAP", 0) is None
     assert list(all_results(tmp_path, study)) == ["TAP"]
+
+
+def test_a_cell_that_was_corrected_between_two_runs_is_in_no_score():
+    def measured(seed, revisions):
+        cells = {"cell_order": ["clean", "fog/3", "pgd5"], "revisions": revisions}
+        draws = {"miou": np.arange(6.0).reshape(3, 2)}
+        return replace(result(seed=seed, header=cells), draws=draws, figures={"class_iou": np.eye(3)})
+
+    old, new = measured(0, {"pgd5": 2}), measured(1, {"pgd5": 2, "fog/3": 2})
+    alike = measured_alike({"a": [old], "b": [new]})
+    for run in (alike["a"][0], alike["b"][0]):
+        assert list(run.right) == ["clean", "pgd5", "occlusion-random"]
+        assert [cell.name for cell in run.cells] == ["clean", "pgd5"]
+        assert run.draws["miou"].tolist() == [[0, 1], [4, 5]]
+        assert run.figures["class_iou"].tolist() == [[1, 0, 0], [0, 0, 1]]
+        assert run.header["left_out"] == ["fog"]
+    assert measured_alike({"a": [new], "b": [new]}) == {"a": [new], "b": [new]}
 
 
 def test_what_cannot_change_a_result_is_not_in_its_fingerprint():

@@ -1,5 +1,6 @@
 """The columns of a study's table, as functions of the images' means; so one bootstrap serves them all."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,6 +19,7 @@ from holdfast.studies.set_scores import set_difference, set_scores
 from holdfast.tasks import task_named
 
 RESAMPLES = 4000
+UNDEFINED = Interval(math.nan, math.nan, math.nan, 0.95)
 RIGHT = "right"  # what a study keeps of every image in every cell
 
 
@@ -147,7 +149,10 @@ def scores(column: Column, runs: Sequence[RunResult]) -> Spread:
 
 
 def difference(column: Column, runs: Sequence[RunResult], against: Sequence[RunResult]) -> Interval:
-    """How far a row is above another: paired bootstrap over images × seeds, on the seeds that both have."""
+    """How far a row is above another: paired bootstrap over images × seeds, on the seeds that both have.
+
+    NaN where one of them has no such score.
+    """
     return _difference(column, tuple(runs), tuple(against))
 
 
@@ -159,9 +164,11 @@ def _difference(column: Column, runs: tuple[RunResult, ...], against: tuple[RunR
         raise HoldfastError("two rows can be compared only where they share a seed, got none")
     if column.shows in set_scores(first[seeds[0]]):
         return set_difference(column.shows, [first[seed] for seed in seeds], [second[seed] for seed in seeds])
+    pair = [np.stack([_matrix(by_seed[seed], column) for seed in seeds]) for by_seed in (first, second)]
+    if not all(np.isfinite(values).all() for values in pair):  # how alike the heads of a single head are
+        return UNDEFINED
     return paired_over_seeds(
-        np.stack([_matrix(first[seed], column) for seed in seeds]),
-        np.stack([_matrix(second[seed], column) for seed in seeds]),
+        *pair,
         rng=np.random.default_rng(0),
         statistics=_statistics(column, first[seeds[0]]),
         resamples=RESAMPLES,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from holdfast.analysis.analyze import analyze
 from holdfast.errors import HoldfastError
@@ -17,7 +18,7 @@ from holdfast.studies.runner import Run, missing_runs, run_path, with_starts
 from holdfast.training.assemble import Stage, assemble
 from holdfast.training.engine import engine
 from holdfast.training.forecast import forecast_stage
-from holdfast.training.run_folder import RunFolder
+from holdfast.training.run_folder import RunFolder, describe
 
 TRIED = 4  # images that an analysis is tried on
 
@@ -102,6 +103,8 @@ def _tried(study: Study, name: str, seed: int) -> Cost:
         trained = forecast_stage(stage, Path())
         if name not in study.rows:
             return Cost(trained.spent, size=trained.size)
+        shown: Any = stage.bare if recipe.model.adapt is None else stage.bare.backbone
+        describe(shown, image=stage.image)
         data = [(study.test, study.suites, study.limit), *((other, "clean", None) for other in study.shifts.values())]
         found = [_evaluated(stage, *each) for each in data]
         measured = Seconds(sum(f.spent.processor for f in found), sum(f.spent.wall for f in found))

@@ -1,6 +1,7 @@
 """What people see of a study: one table, plots, and a verdict on every claim, all recomputed from the results."""
 
 import html
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,7 @@ def markdown_table(results: Results) -> str:
         [_plain(row), *(_spread(scores(column, runs)) for column in columns.values()), str(len(runs)), _minutes(runs)]
         for row, runs in results.items()
     ]
-    return _markdown(head, body)
+    return _markdown(head, body) + _left_out(results)
 
 
 def difference_table(results: Results) -> str:
@@ -99,11 +100,13 @@ def _view_score(measure: str, runs: Sequence[RunResult]) -> str:
 def judged_claims(study: Study, results: Results) -> list[Claim]:
     """The claims that the finished runs can judge."""
     columns = available(results)
-    return [
-        claim
-        for claim in study.claims
-        if claim.column in columns and shared_seeds(results.get(claim.row, ()), results.get(claim.against, ()))
-    ]
+
+    def judged(claim: Claim) -> bool:
+        pair = results.get(claim.row, ()), results.get(claim.against, ())
+        known = claim.column in columns and shared_seeds(*pair)
+        return bool(known) and not math.isnan(difference(columns[claim.column], *pair).value)
+
+    return [claim for claim in study.claims if judged(claim)]
 
 
 @dataclass(frozen=True)
@@ -185,12 +188,16 @@ def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 
 def _spread(spread: Spread) -> str:
+    if math.isnan(spread.mean):
+        return "–"
     digits = 1 if abs(spread.mean) >= 2 else 3
     deviation = "" if spread.count == 1 else f" ± {spread.std:.{digits}f}"
     return f"{spread.mean:.{digits}f}{deviation}"
 
 
 def _signed(interval: Interval) -> str:
+    if math.isnan(interval.value):
+        return "–"
     small = max(abs(interval.low), abs(interval.high)) < 0.5
     digits = 3 if small else 1
     bold = "**" if interval.excludes_zero else ""
@@ -207,17 +214,15 @@ def _images(results: Results) -> str:
     every = [run for runs in results.values() for run in runs]
     counts = {len(values) for run in every for values in run.right.values()}
     counts |= {run.header["measured_images"] for run in every if "measured_images" in run.header}
-    return f"Measured on {'–'.join(map(str, sorted(counts)))} test images.{_unlike(results)}" if counts else ""
+    return f"Measured on {'–'.join(map(str, sorted(counts)))} test images." if counts else ""
 
 
-def _unlike(results: Results) -> str:
-    """Which cells the runs were measured on by different definitions, if any: their columns compare unlike things."""
-    held = [run.header.get("revisions", {}) for runs in results.values() for run in runs]
-    unlike = sorted({name for told in held for name in told if any(told[name] != other.get(name) for other in held)})
-    if not unlike:
+def _left_out(results: Results) -> str:
+    """Which corruptions and attacks are in no score, because they were corrected between two of the runs."""
+    kinds = sorted({kind for runs in results.values() for run in runs for kind in run.header.get("left_out", ())})
+    if not kinds:
         return ""
-    some = ", ".join(unlike[:5]) + (" …" if len(unlike) > 5 else "")
-    return f" **Some runs were measured before these cells were corrected, so do not compare them: {some}.**"
+    return f"\n\n*Without {', '.join(kinds)}: corrected since some of these runs were measured.*"
 
 
 def _plain(text: str) -> str:

@@ -191,6 +191,29 @@ def adopt(folder: Path, study: Study, missing: Sequence[tuple[str, int]]) -> lis
 
 
 def all_results(folder: Path, study: Study) -> dict[str, list[RunResult]]:
-    """Every finished run by row, seeds in order; rows without any are left out."""
+    """Every finished run by row, seeds in order; rows without any are left out, and so are cells that are not alike."""
     found = {row: [result_of(folder, study, row, seed) for seed in study.seeds] for row in study.rows}
-    return {row: kept for row, results in found.items() if (kept := [r for r in results if r is not None])}
+    return measured_alike({row: kept for row, runs in found.items() if (kept := [r for r in runs if r is not None])})
+
+
+def measured_alike(results: Mapping[str, Sequence[RunResult]]) -> dict[str, list[RunResult]]:
+    """The results without the cells that were corrected between two of the runs (:mod:`holdfast.records.revisions`)."""
+    revisions = [run.header.get("revisions", {}) for runs in results.values() for run in runs]
+    named = dict.fromkeys(name for told in revisions for name in told)
+    unlike = [name for name in named if len({told.get(name, 1) for told in revisions}) > 1]
+    return {row: [_without(run, unlike) if unlike else run for run in runs] for row, runs in results.items()}
+
+
+def _without(run: RunResult, cells: Sequence[str]) -> RunResult:
+    order = [cell.name for cell in run.cells]
+    places = [place for place, name in enumerate(order) if name not in cells]
+    header = {**run.header, "left_out": sorted({cell.kind or cell.name for cell in run.cells if cell.name in cells})}
+    if "cell_order" in run.header:
+        header["cell_order"] = [order[place] for place in places]
+    return replace(
+        run,
+        right={name: values for name, values in run.right.items() if name not in cells},
+        header=header,
+        draws={name: values[places] for name, values in run.draws.items()},
+        figures={name: values[places] for name, values in run.figures.items()},
+    )

@@ -91,20 +91,10 @@ def export_model(
     encoder = named_model(recipe.model).name or ""
     dense = isinstance(model, Segmenter)
     name = "segmenter" if dense else encoder
-    described: Any = model  # timm keeps this dictionary on the module
-    described.pretrained_cfg = {
-        **getattr(described, "pretrained_cfg", {}),
-        "architecture": name.split(".", maxsplit=1)[0],
-        "num_classes": len(classes),
-        "input_size": (3, image.size, image.size),
-        "mean": image.mean,
-        "std": image.std,
-        "interpolation": image.interpolation,
-        "crop_pct": image.crop_pct,
-    }
+    describe(model, image=image, architecture=name.split(".", maxsplit=1)[0], num_classes=len(classes))
     for attribute, value in (("num_classes", len(classes)), ("num_features", None)):
-        if not hasattr(described, attribute):  # a module of somebody's own, which timm asks for them
-            setattr(described, attribute, value)
+        if not hasattr(model, attribute):  # a module of somebody's own, which timm asks for them
+            setattr(model, attribute, value)
     own = {"encoder": encoder.split(".", maxsplit=1)[0]} if dense else size_argument(name, recipe.data.size)
     arguments = {**recipe.model.kwargs, **own}
     try:
@@ -115,3 +105,17 @@ def export_model(
             save_config_for_hf(model, path, model_config={"label_names": list(classes)}, model_args=arguments)
     except OSError as error:
         raise HoldfastError(f"the final model cannot be written into {str(folder)!r} ({error.strerror})") from error
+
+
+def describe(model: nn.Module, *, image: ImageFormat, **more: Any) -> None:
+    """Tell a model, where timm looks for it, what images its recipe shows it."""
+    described: Any = model  # timm keeps this dictionary on the module
+    described.pretrained_cfg = {
+        **(getattr(described, "pretrained_cfg", None) or {}),
+        **more,
+        "input_size": (3, image.size, image.size),
+        "mean": image.mean,
+        "std": image.std,
+        "interpolation": image.interpolation,
+        "crop_pct": image.crop_pct,
+    }
