@@ -191,6 +191,7 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
         ("AFAT attention", "occlusion-attention"),
         ("AFAT attention", "PGD-5"),
         ("TAP+ADL", "C"),
+        *((row, title) for row in ("AFAT", "AFAT random") for title in ("C", "occlusion-learned:epochs=5")),
     ):
         assert seen[row, title].replace("*", "") in text, (row, title)
     gained = seen["AFAT attention", "clean"].split("*")[2].strip("+")
@@ -200,8 +201,13 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
     steady = [rows[row].split("|")[9].split("±")[0].strip() for row in ("plain 6 epochs", "AFAT attention")]
     assert "({} under noise against {})".format(*steady) in text
     said = {line.split("|")[2].strip(): line for line in cifar10.PARTS["claims"](study, results).splitlines()[2:]}
-    longer = said["AFAT attention − plain 6 epochs, C"].split("|")[3].strip().replace("*", "")
-    assert f"{longer} against them under corruption" in text
+    found = {measured: line.split("|")[3].strip().replace("*", "") for measured, line in said.items()}
+    assert f"AFAT by attention has {found['AFAT attention − plain 6 epochs, C']} against them" in text
+    assert f"AFAT {found['AFAT − plain 6 epochs, C']} (" in text
+    assert f"({found['AFAT − AFAT random, C']} against random patches under corruption)" in text
+    assert f"nor that attention's does ({found['AFAT attention − AFAT random, C']})" in text
+    unresolved = ("AFAT − AFAT random, C", "AFAT attention − AFAT random, C")
+    assert all("**not resolved**" in said[measured] for measured in unresolved)
     with (ROOT / "studies" / study.name / "table.csv").open(encoding="utf-8", newline="") as file:
         seeds = [f"{float(line['corrupted']):.1f}" for line in csv.DictReader(file) if line["row"] == "plain"]
     assert "Plain fine-tuning has {}, {} and {} % under corruption".format(*seeds) in text
