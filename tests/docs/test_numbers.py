@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from holdfast.studies.results import read_result
 from tests.docs.blocks import ROOT, blocks_of
 from tests.docs.test_complete import made_by
 
@@ -216,6 +217,21 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
     tora = cifar10.PARTS["claims"](*cifar10.finished_study("imagenette/tora")).splitlines()
     (under_attack,) = [line for line in tora if "A larger λ holds better under attack" in line]
     assert under_attack.split("|")[3].strip().replace("*", "") in text
+
+
+def test_a_run_that_was_trained_again_gives_the_answers_that_the_page_says():
+    first, again = (
+        read_result(ROOT / "studies" / f"cifar10-{name}-seed0.safetensors").right
+        for name in ("main/results/TAP", "tap_branches/results/kwargs.tap-branches=4")
+    )
+    assert first.keys() == again.keys()
+    revised = [cell for cell in first if cell.startswith(("motion_blur/", "snow/"))]
+    alike = [cell for cell in first if cell not in revised]
+    assert all(np.array_equal(first[cell], again[cell]) for cell in alike)
+    answers = sum(len(first[cell]) for cell in revised)
+    differ = sum(int((first[cell] != again[cell]).sum()) for cell in revised)
+    text = page("results/cifar10.md")
+    assert f"in all {len(alike)} other cells; of the {answers:,} answers under motion blur and snow {differ} differ" in text
 
 
 def test_what_the_page_says_of_the_adversary_is_what_was_measured():
