@@ -231,7 +231,10 @@ def test_a_run_that_was_trained_again_gives_the_answers_that_the_page_says():
     answers = sum(len(first[cell]) for cell in revised)
     differ = sum(int((first[cell] != again[cell]).sum()) for cell in revised)
     text = page("results/cifar10.md")
-    assert f"in all {len(alike)} other cells; of the {answers:,} answers under motion blur and snow {differ} differ" in text
+    assert (
+        f"in all {len(alike)} other cells; of the {answers:,} answers under motion blur and snow {differ} differ"
+        in text
+    )
 
 
 def test_what_the_page_says_of_the_adversary_is_what_was_measured():
