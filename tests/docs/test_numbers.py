@@ -194,6 +194,7 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
         ("TAP+ADL", "C"),
         ("ADL", "C"),
         ("ADL", "PGD-5"),
+        ("AFAT random", "PGD-5"),
         *((row, title) for row in ("AFAT", "AFAT random") for title in ("C", "occlusion-learned:epochs=5")),
     ):
         assert seen[row, title].replace("*", "") in text, (row, title)
