@@ -195,6 +195,7 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
         ("ADL", "C"),
         ("ADL", "PGD-5"),
         ("AFAT random", "PGD-5"),
+        *(("adversarial", title) for title in ("clean", "C", "PGD-5")),
         *((row, title) for row in ("AFAT", "AFAT random") for title in ("C", "occlusion-learned:epochs=5")),
     ):
         assert seen[row, title].replace("*", "") in text, (row, title)
@@ -204,6 +205,9 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
     rows = {line.split("|")[1].strip(): line for line in cifar10.PARTS["table"](study, results).splitlines()[2:]}
     steady = [rows[row].split("|")[9].split("±")[0].strip() for row in ("plain 6 epochs", "AFAT attention")]
     assert "({} under noise against {})".format(*steady) in text
+    alone = {row: float(line.split("|")[9].split("±")[0]) for row, line in rows.items()}
+    assert f"Attention is the steadiest under noise of all rows ({max(alone.values()):.3f})" in text
+    assert max(alone, key=alone.__getitem__) == "adversarial"
     said = {line.split("|")[2].strip(): line for line in cifar10.PARTS["claims"](study, results).splitlines()[2:]}
     found = {measured: line.split("|")[3].strip().replace("*", "") for measured, line in said.items()}
     assert f"AFAT by attention has {found['AFAT attention − plain 6 epochs, C']} against them" in text
