@@ -10,7 +10,7 @@ from rich.console import Console
 
 from holdfast.errors import HoldfastError
 from holdfast.studies.columns import COLUMNS, available, scores
-from holdfast.studies.figures import traced, training_figure
+from holdfast.studies.figures import differences_figure, traced, training_figure
 from holdfast.studies.page import (
     claims_table,
     csv_table,
@@ -60,6 +60,8 @@ def test_cells_that_were_corrected_between_two_runs_are_left_out_and_named():
     both = {"a": [old], "b": [replace(new, header={**new.header, "revisions": {"fog/3": 2}})]}
     assert "corrected" not in page(study, {"a": [old], "b": [new]})
     assert "*Without fog: corrected since some of these runs were measured.*" in page(study, measured_alike(both))
+    assert "Without fog: corrected" in terminal_tables(study, measured_alike(both), width=80)[-1].caption
+    assert "Without" not in terminal_tables(study, {"a": [old], "b": [new]}, width=80)[-1].caption
 
 
 def test_what_a_row_has_no_score_for_is_a_dash_and_judges_nothing(tmp_path):
@@ -88,6 +90,12 @@ def test_the_page_and_its_plots_are_written_and_repeatable(tmp_path):
     assert study.title in page(study, runs)
     for name in ("rows.png", "differences.png", "training.png", "table.csv"):
         assert (tmp_path / "out" / name).stat().st_size > 100
+
+
+def test_the_plot_of_differences_says_how_many_seeds_a_row_shares_with_the_first():
+    runs = {"plain": [result("plain", seed) for seed in (0, 1)], "A": [result("A", 1)], "B": [result("B", 2)]}
+    labels = [label.get_text() for label in differences_figure(runs).axes[0].get_yticklabels()]
+    assert labels == ["A (1 seed)", "B (0 seeds)"]
 
 
 def test_a_line_of_the_training_plot_is_the_mean_over_the_seeds():

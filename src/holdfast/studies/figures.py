@@ -56,8 +56,9 @@ def _draw_rows(axis: "Axes", column: Column, results: Results) -> None:
 
 
 def differences_figure(results: Results) -> "Figure":
-    """Every row minus the first one: the difference and its 95 % interval, one panel per column."""
+    """Every row minus the first one: difference and 95 % interval over the seeds both have, one panel per column."""
     columns, (first, *others) = available(results), results
+    labels = [f"{row} ({counted_seeds(len(shared_seeds(results[row], results[first])))})" for row in others]
     figure, axes = _panels(len(columns), rows=len(others))
     for axis, column in zip(axes, columns.values(), strict=True):
         for place, row in enumerate(others):
@@ -69,13 +70,18 @@ def differences_figure(results: Results) -> "Figure":
             axis.plot([interval.low, interval.high], [place, place], color=colour, linewidth=2)
             axis.plot([interval.value], [place], "o", color=colour, markersize=5)
         axis.axvline(0, color="black", linewidth=0.8)
-        axis.set_yticks(range(len(others)), others, fontsize=8)
+        axis.set_yticks(range(len(others)), labels, fontsize=8)
         axis.set_ylim(max(1, len(others)) - 0.5, -0.5)
         axis.set_title(column.title, fontsize=9)
         axis.tick_params(axis="x", labelsize=7)
         axis.locator_params(axis="x", nbins=5)  # labels such as −0.0025 are wide
         axis.grid(axis="x", alpha=0.3)
     return figure
+
+
+def counted_seeds(count: int) -> str:
+    """``1 seed``, ``3 seeds``."""
+    return f"{count} {'seed' if count == 1 else 'seeds'}"
 
 
 def traced(results: Results) -> list[str]:

@@ -13,7 +13,7 @@ from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
 from holdfast.studies.columns import available, difference, scores, shared_seeds, verdict
-from holdfast.studies.figures import Results, figures, traced
+from holdfast.studies.figures import Results, counted_seeds, figures, traced
 from holdfast.studies.plan import Claim, Study
 from holdfast.studies.results import RunResult
 
@@ -62,7 +62,7 @@ def markdown_table(results: Results) -> str:
         [_plain(row), *(_spread(scores(column, runs)) for column in columns.values()), str(len(runs)), _minutes(runs)]
         for row, runs in results.items()
     ]
-    return _markdown(head, body) + _left_out(results)
+    return _markdown(head, body) + (f"\n\n*{left_out}*" if (left_out := _left_out(results)) else "")
 
 
 def difference_table(results: Results) -> str:
@@ -121,7 +121,7 @@ class Verdict:
     @property
     def told(self) -> str:
         """The verdict as tables show it."""
-        return f"**{self.verdict}** ({self.seeds} {'seed' if self.seeds == 1 else 'seeds'})"
+        return f"**{self.verdict}** ({counted_seeds(self.seeds)})"
 
 
 def verdict_of(claim: Claim, results: Results) -> Verdict:
@@ -178,7 +178,7 @@ def terminal_tables(study: Study, results: Results, *, width: int) -> list[Table
         for place, row in enumerate(rows):
             table.add_row(row, *(cells[place] for cells in part.values()))
         tables.append(table)
-    tables[-1].caption = "mean ± standard deviation over the seeds"
+    tables[-1].caption = " ".join(filter(None, ["Mean ± standard deviation over the seeds.", _left_out(results)]))
     return tables
 
 
@@ -222,7 +222,7 @@ def _left_out(results: Results) -> str:
     kinds = sorted({kind for runs in results.values() for run in runs for kind in run.header.get("left_out", ())})
     if not kinds:
         return ""
-    return f"\n\n*Without {', '.join(kinds)}: corrected since some of these runs were measured.*"
+    return f"Without {', '.join(kinds)}: corrected since some of these runs were measured."
 
 
 def _plain(text: str) -> str:
