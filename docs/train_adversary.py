@@ -41,6 +41,7 @@ WAYS: dict[str, tuple[dict, int, type[torch.optim.Optimizer] | None]] = {
     "Adam lr 1e-2": ({"lr": 1e-2}, 1, torch.optim.Adam),
     "Adam lr 1e-2 without clamp": ({"lr": 1e-2, "grad_scale": 1.0, "clip": 1e9}, 1, torch.optim.Adam),
     "convolutions Adam lr 1e-2": ({"lr": 1e-2, "corruptor": "conv"}, 1, torch.optim.Adam),
+    "lr 10": ({"lr": 10.0}, 1, None),
     "lr 1 four times": ({"lr": 1.0}, 4, None),
 }
 
