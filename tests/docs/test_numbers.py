@@ -187,41 +187,41 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
     titles = [cell.strip() for cell in head]
     seen = {(line[0].strip(), title): cell.strip() for line in lines for title, cell in zip(titles, line, strict=True)}
     for row, title in (
-        ("AFAT attention", "C"),
-        ("AFAT attention", "occlusion-learned:epochs=5"),
-        ("AFAT attention", "occlusion-attention"),
-        ("AFAT attention", "PGD-5"),
+        *(("AFAT", title) for title in ("clean", "C", "occluded", "occlusion-learned:epochs=5", "PGD-5")),
+        *(("AFAT attention", title) for title in ("clean", "C", "occlusion-learned:epochs=5")),
+        *(("AFAT attention", title) for title in ("occlusion-attention", "PGD-5")),
+        *(("AFAT random", title) for title in ("C", "PGD-5")),
+        ("plain 6 epochs", "PGD-5"),
         ("TAP+ADL", "C"),
         ("ADL", "C"),
         ("ADL", "PGD-5"),
-        ("AFAT random", "PGD-5"),
         *(("adversarial", title) for title in ("clean", "C", "PGD-5")),
-        *((row, title) for row in ("AFAT", "AFAT random") for title in ("C", "occlusion-learned:epochs=5")),
     ):
         assert seen[row, title].replace("*", "") in text, (row, title)
-    gained = seen["AFAT attention", "clean"].split("*")[2].strip("+")
-    assert f"gains {gained} points on clean images" in text
-    assert [len(results[row]) for row in ("plain", "AFAT attention", "plain 6 epochs")] == [3, 3, 3]
+    afat = ("AFAT", "AFAT random", "AFAT attention")
+    assert {len(results[row]) for row in ("plain", "plain 6 epochs", *afat)} == {3}
     rows = {line.split("|")[1].strip(): line for line in cifar10.PARTS["table"](study, results).splitlines()[2:]}
-    steady = [rows[row].split("|")[9].split("±")[0].strip() for row in ("plain 6 epochs", "AFAT attention")]
-    assert "({} under noise against {})".format(*steady) in text
+    steady = [rows[row].split("|")[9].split("±")[0].strip() for row in ("plain 6 epochs", "AFAT")]
+    assert "({} under noise against {} of AFAT)".format(*steady) in text
     alone = {row: float(line.split("|")[9].split("±")[0]) for row, line in rows.items()}
     assert f"Attention is the steadiest under noise of all rows ({max(alone.values()):.3f})" in text
     assert max(alone, key=alone.__getitem__) == "adversarial"
     said = {line.split("|")[2].strip(): line for line in cifar10.PARTS["claims"](study, results).splitlines()[2:]}
     found = {measured: line.split("|")[3].strip().replace("*", "") for measured, line in said.items()}
-    assert f"AFAT by attention has {found['AFAT attention − plain 6 epochs, C']} against them" in text
-    assert f"AFAT {found['AFAT − plain 6 epochs, C']} (" in text
-    assert f"({found['AFAT − AFAT random, C']} against random patches under corruption)" in text
-    assert f"nor that attention's does ({found['AFAT attention − AFAT random, C']})" in text
-    unresolved = ("AFAT − AFAT random, C", "AFAT attention − AFAT random, C")
+    assert f"under corruption AFAT has {found['AFAT − plain 6 epochs, C']} against them" in text
+    assert f"by attention {found['AFAT attention − plain 6 epochs, C']}." in text
+    assert f"beats random patches under corruption by {found['AFAT − AFAT random, C']}" in text
+    assert f"attention's choice beats chance is not resolved ({found['AFAT attention − AFAT random, C']})" in text
+    assert "**holds**" in said["AFAT − AFAT random, C"]
+    unresolved = ("AFAT − plain, C", "AFAT − plain 6 epochs, C", "AFAT attention − AFAT random, C")
     assert all("**not resolved**" in said[measured] for measured in unresolved)
     with (ROOT / "studies" / study.name / "table.csv").open(encoding="utf-8", newline="") as file:
         seeds = [f"{float(line['corrupted']):.1f}" for line in csv.DictReader(file) if line["row"] == "plain"]
     assert "Plain fine-tuning has {}, {} and {} % under corruption".format(*seeds) in text
-    tora = cifar10.PARTS["claims"](*cifar10.finished_study("imagenette/tora")).splitlines()
-    (under_attack,) = [line for line in tora if "A larger λ holds better under attack" in line]
-    assert under_attack.split("|")[3].strip().replace("*", "") in text
+    tora = cifar10.PARTS["differences"](*cifar10.finished_study("imagenette/tora")).splitlines()
+    (single,) = [line for line in tora if "| single adapter" in line]
+    clean, corrupted, _, attacked = (cell.strip().replace("*", "") for cell in single.split("|")[2:6])
+    assert f"has {attacked} under PGD-5, on clean images {clean} and under corruption {corrupted}" in text
 
 
 def test_a_run_that_was_trained_again_gives_the_answers_that_the_page_says():
