@@ -252,6 +252,8 @@ def test_what_the_page_says_of_the_adversary_is_what_was_measured():
     text, method = page("results/imagenette.md"), page("afat.md")
     assert f"weaker than chance** (−{-stronger['released']} %; untrained it was at +{stronger['untrained']} %)" in text
     assert f"learning rate of 1 makes it stronger than chance by {stronger['lr 1']} %" in text
+    assert f"rate of 10 brings little more ({stronger['lr 10']} %), four updates a batch less" in text
+    assert f"four updates a batch less ({stronger['lr 1 four times']} %)" in text
     assert f"the most attention are stronger than chance by {stronger['the most attention']} %" in text
     assert f"features {-stronger['released']} % *less* than random ones" in method
     assert f"`lr: 1.0`: {1 + stronger['lr 1'] / 100:.1f} times" in method
