@@ -218,10 +218,15 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
     with (ROOT / "studies" / study.name / "table.csv").open(encoding="utf-8", newline="") as file:
         seeds = [f"{float(line['corrupted']):.1f}" for line in csv.DictReader(file) if line["row"] == "plain"]
     assert "Plain fine-tuning has {}, {} and {} % under corruption".format(*seeds) in text
-    tora = cifar10.PARTS["differences"](*cifar10.finished_study("imagenette/tora")).splitlines()
-    (single,) = [line for line in tora if "| single adapter" in line]
-    clean, corrupted, _, attacked = (cell.strip().replace("*", "") for cell in single.split("|")[2:6])
-    assert f"has {attacked} under PGD-5, on clean images {clean} and under corruption {corrupted}" in text
+    tora = cifar10.finished_study("imagenette/tora")
+    against_vit = [line.replace("*", "").split("|") for line in cifar10.PARTS["differences"](*tora).splitlines()]
+    attacked = {line[1].strip(): line[5].strip() for line in against_vit}
+    rows = ("TORA 0.5", "adapter fusion 0.5", "single adapter 0.5", "head only 0.5")
+    assert all(attacked[row] in text for row in rows)
+    judged = [line.replace("*", "").split("|") for line in cifar10.PARTS["claims"](*tora).splitlines()]
+    found = {line[2].strip(): line[3].strip() for line in judged}
+    compared = ("TORA 0.5 − adapter fusion 0.5", "TORA 0.5 − single adapter 0.5", "TORA 0.9 − TORA 0.1")
+    assert all(found[f"{pair}, PGD-5"] in text for pair in compared)
 
 
 def test_a_run_that_was_trained_again_gives_the_answers_that_the_page_says():
