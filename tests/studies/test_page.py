@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from holdfast.errors import HoldfastError
-from holdfast.studies.columns import COLUMNS, available, scores
-from holdfast.studies.figures import differences_figure, traced, training_figure
+from holdfast.studies.columns import COLUMNS, available, difference, scores
+from holdfast.studies.figures import differences_figure, traced, trade_off_figure, traded, training_figure
 from holdfast.studies.page import (
     claims_table,
     csv_table,
@@ -96,6 +96,23 @@ def test_the_plot_of_differences_says_how_many_seeds_a_row_shares_with_the_first
     runs = {"plain": [result("plain", seed) for seed in (0, 1)], "A": [result("A", 1)], "B": [result("B", 2)]}
     labels = [label.get_text() for label in differences_figure(runs).axes[0].get_yticklabels()]
     assert labels == ["A (1 seed)", "B (0 seeds)"]
+
+
+def test_the_plot_of_the_trade_off_puts_clean_accuracy_against_every_way_to_go_bad(tmp_path):
+    runs = {"plain": [result("plain", seed) for seed in (0, 1)], "A": [result("A", 1)], "B": [result("B", 0)]}
+    columns = available(runs)
+    axes = trade_off_figure(runs).axes
+    assert [axis.get_xlabel() for axis in axes] == ["clean"] * 3
+    assert [axis.get_ylabel() for axis in axes] == ["C", "occluded", "PGD-5"]
+    for axis, bad in zip(axes, ("corrupted", "occluded", "pgd5"), strict=True):
+        dots = [line.get_xydata().tolist() for line in axis.lines if line.get_marker() == "o" and len(line.get_xdata())]
+        at = ("clean", bad)
+        assert dots == [[[difference(columns[c], runs[row], runs["plain"]).value for c in at]] for row in ("A", "B")]
+    study = load_study("cifar10/main")
+    assert "(trade_off.png)" in write_page(study, runs, out=tmp_path).read_text(encoding="utf-8")
+    assert (tmp_path / "trade_off.png").stat().st_size > 100
+    assert traded({row: runs[row] for row in ("plain", "A")}) == []  # one row is a difference, not a trade
+    assert traded({"plain": runs["A"], "A": runs["A"], "B": runs["B"]}) == []
 
 
 def test_a_line_of_the_training_plot_is_the_mean_over_the_seeds():

@@ -1,4 +1,5 @@
-"""Plots of a study: every run in every column, differences with their intervals, and what the trainings logged."""
+"""Plots of a study: every run in every column, differences with their intervals, what robustness costs on clean images,
+and what the trainings logged."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ Results = Mapping[str, Sequence[RunResult]]
 def figures(results: Results) -> "dict[str, Figure]":
     """All plots by name."""
     drawn = {"rows": rows_figure(results), "differences": differences_figure(results)}
+    if traded(results):
+        drawn["trade_off"] = trade_off_figure(results)
     return drawn | ({"training": training_figure(results)} if traced(results) else {})
 
 
@@ -76,6 +79,40 @@ def differences_figure(results: Results) -> "Figure":
         axis.tick_params(axis="x", labelsize=7)
         axis.locator_params(axis="x", nbins=5)  # labels such as −0.0025 are wide
         axis.grid(axis="x", alpha=0.3)
+    return figure
+
+
+def traded(results: Results) -> list[tuple[Column, Column]]:
+    """Clean accuracy with each column of images gone bad; none where fewer than two rows stand against the first."""
+    columns, (first, *others) = available(results), results
+    compared = [row for row in others if shared_seeds(results[row], results[first])]
+    bad = [column for column in columns.values() if column.shows.startswith(("attack/", "mean_corruption"))]
+    pairs = [(columns["clean"], column) for column in bad] if "clean" in columns else []
+    pairs += [(columns[name], columns[f"{name}_c"]) for name in columns if f"{name}_c" in columns]
+    return pairs if len(compared) > 1 else []
+
+
+def trade_off_figure(results: Results) -> "Figure":
+    """Every row minus the first one, clean to the right and robust upwards, with both 95 % intervals."""
+    pairs, (first, *others) = traded(results), results
+    figure, axes = _panels(len(pairs), rows=7, share_rows=False)
+    colours = dict(zip(others, _colours(len(others)), strict=True))
+    for axis, (clean, bad) in zip(axes, pairs, strict=True):
+        for row in others:
+            if shared_seeds(results[row], results[first]):
+                x, y = (difference(column, results[row], results[first]) for column in (clean, bad))
+                axis.plot([x.low, x.high], [y.value, y.value], color=colours[row], linewidth=1, alpha=0.45)
+                axis.plot([x.value, x.value], [y.low, y.high], color=colours[row], linewidth=1, alpha=0.45)
+                axis.plot([x.value], [y.value], "o", color=colours[row], markersize=6)
+        axis.axhline(0, color="black", linewidth=0.8)
+        axis.axvline(0, color="black", linewidth=0.8)
+        axis.set_title(f"{bad.title} against {clean.title}, minus {first}", fontsize=9)
+        axis.set_xlabel(clean.title, fontsize=7)
+        axis.set_ylabel(bad.title, fontsize=7)
+        axis.tick_params(labelsize=7)
+        axis.grid(alpha=0.3)
+    dots = [axes[0].plot([], [], "o", color=colour, label=row)[0] for row, colour in colours.items()]
+    figure.legend(handles=dots, loc="outside lower center", ncols=2 * len(axes[:4]), fontsize=8, frameon=False)
     return figure
 
 

@@ -13,7 +13,7 @@ from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
 from holdfast.studies.columns import available, difference, scores, shared_seeds, verdict
-from holdfast.studies.figures import Results, counted_seeds, figures, traced
+from holdfast.studies.figures import Results, counted_seeds, figures, traced, traded
 from holdfast.studies.plan import Claim, Study
 from holdfast.studies.results import RunResult
 
@@ -45,6 +45,8 @@ def page(study: Study, results: Results) -> str:
     if len(results) > 1:
         first = next(iter(results))
         parts += [f"## Against {_plain(first)}", difference_table(results), "![differences](differences.png)"]
+    if traded(results):
+        parts += ["![clean against robust](trade_off.png)"]
     if any("/" in name for runs in results.values() for name in runs[0].measures):
         parts += ["## Every prediction", views_table(results)]
     if judged := judged_claims(study, results):
