@@ -103,7 +103,7 @@ def test_the_plot_of_the_trade_off_puts_clean_accuracy_against_every_way_to_go_b
     columns = available(runs)
     axes = trade_off_figure(runs).axes
     assert [axis.get_xlabel() for axis in axes] == ["clean"] * 3
-    assert [axis.get_ylabel() for axis in axes] == ["C", "occluded", "PGD-5"]
+    assert [axis.get_title() for axis in axes] == ["C", "occluded", "PGD-5"]
     for axis, bad in zip(axes, ("corrupted", "occluded", "pgd5"), strict=True):
         dots = [line.get_xydata().tolist() for line in axis.lines if line.get_marker() == "o" and len(line.get_xdata())]
         at = ("clean", bad)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from holdfast.figure_parts import legend_above, note
 from holdfast.studies.columns import Column, available, difference, scores, shared_seeds
 from holdfast.studies.results import RunResult
 
@@ -34,11 +35,11 @@ def rows_figure(results: Results) -> "Figure":
 
 
 def _panels(count: int, *, rows: int, share_rows: bool = True) -> "tuple[Figure, list[Axes]]":
-    """As many panels as columns, four or five side by side."""
+    """As many panels as columns, at most four or five side by side, the lines of panels as even as may be."""
     from matplotlib.figure import Figure
 
-    wide = min(4 if count <= 8 else 5, max(1, count))
-    deep = -(-max(1, count) // wide)
+    deep = -(-max(1, count) // (4 if count <= 8 else 5))
+    wide = -(-max(1, count) // deep)
     figure = Figure(figsize=(3.1 * wide, (0.9 + 0.3 * max(1, rows)) * deep), layout="constrained")
     axes = figure.subplots(deep, wide, sharey=share_rows, squeeze=False).ravel()
     for axis in axes[count:]:
@@ -103,16 +104,15 @@ def trade_off_figure(results: Results) -> "Figure":
                 x, y = (difference(column, results[row], results[first]) for column in (clean, bad))
                 axis.plot([x.low, x.high], [y.value, y.value], color=colours[row], linewidth=1, alpha=0.45)
                 axis.plot([x.value, x.value], [y.low, y.high], color=colours[row], linewidth=1, alpha=0.45)
-                axis.plot([x.value], [y.value], "o", color=colours[row], markersize=6)
+                axis.plot([x.value], [y.value], "o", color=colours[row], markersize=6, label=row)
         axis.axhline(0, color="black", linewidth=0.8)
         axis.axvline(0, color="black", linewidth=0.8)
-        axis.set_title(f"{bad.title} against {clean.title}, minus {first}", fontsize=9)
+        axis.set_title(bad.title, fontsize=9)
         axis.set_xlabel(clean.title, fontsize=7)
-        axis.set_ylabel(bad.title, fontsize=7)
         axis.tick_params(labelsize=7)
         axis.grid(alpha=0.3)
-    dots = [axes[0].plot([], [], "o", color=colour, label=row)[0] for row, colour in colours.items()]
-    figure.legend(handles=dots, loc="outside lower center", ncols=2 * len(axes[:4]), fontsize=8, frameon=False)
+    legend_above(figure, axes[0])
+    note(figure, f"every row minus {first}, with 95 % intervals")
     return figure
 
 
