@@ -221,12 +221,16 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
     tora = cifar10.finished_study("imagenette/tora")
     against_vit = [line.replace("*", "").split("|") for line in cifar10.PARTS["differences"](*tora).splitlines()]
     attacked = {line[1].strip(): line[5].strip() for line in against_vit}
-    rows = ("TORA 0.5", "adapter fusion 0.5", "single adapter 0.5", "head only 0.5")
+    rows = ("TORA 0.1", "TORA 0.5", "TORA 0.9", "adapter fusion 0.5", "single adapter 0.5", "head only 0.5")
     assert all(attacked[row] in text for row in rows)
+    assert {row for row, runs in tora[1].items() if len(runs) == 3} == {"ViT", "TORA 0.1", "TORA 0.5", "TORA 0.9"}
     judged = [line.replace("*", "").split("|") for line in cifar10.PARTS["claims"](*tora).splitlines()]
     found = {line[2].strip(): line[3].strip() for line in judged}
     compared = ("TORA 0.5 − adapter fusion 0.5", "TORA 0.5 − single adapter 0.5", "TORA 0.9 − TORA 0.1")
     assert all(found[f"{pair}, PGD-5"] in text for pair in compared)
+    fallen = found["TORA 0.9 − TORA 0.1, C"].split()[0].lstrip("-")
+    assert f"accuracy under corruption falls by {fallen} points" in text
+    assert f"is not resolved with three ({found['TORA 0.9 − TORA 0.1, clean']})" in text
 
 
 def test_a_run_that_was_trained_again_gives_the_answers_that_the_page_says():

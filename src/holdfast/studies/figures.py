@@ -141,8 +141,9 @@ def training_figure(results: Results) -> "Figure":
         axis.set_xlabel("step", fontsize=7)
         axis.tick_params(labelsize=7)
         axis.grid(alpha=0.3)
-    lines = [axes[0].plot([], [], color=colour, label=row)[0] for row, colour in colours.items()]
-    figure.legend(handles=lines, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
+    for row, colour in colours.items():
+        axes[0].plot([], [], color=colour, label=row)
+    legend_above(figure, axes[0])
     return figure
 
 
