@@ -19,17 +19,21 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM: whoever handles Ctrl-C handles it likewise; the exit code is 143 instead of 130."""
 
 
+_asked: list[type[KeyboardInterrupt]] = []  # what has been asked of the command that runs now
+
+
 @contextlib.contextmanager
 def hearing_signals() -> Iterator[None]:
     """Turn SIGTERM into :class:`Terminated` while the block lasts, unless somebody else listens already.
 
-    Where a library turns the interruption into an error of its own (matplotlib, in C++), it becomes one again here.
+    Where a library turns the interruption into an error of its own (matplotlib, in C++), it becomes one again here;
+    where one swallows it (a bare ``except`` while it is imported), :func:`heed_signals` raises it again.
     """
-    asked: list[type[KeyboardInterrupt]] = []
+    outer = _asked.copy()
 
     def stop(number: int, frame: FrameType | None) -> None:
-        asked.append(Terminated if number == signal.SIGTERM else KeyboardInterrupt)
-        raise asked[-1]
+        _asked.append(Terminated if number == signal.SIGTERM else KeyboardInterrupt)
+        raise _asked[-1]
 
     before: dict[int, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
     main = threading.current_thread() is threading.main_thread()
@@ -39,12 +43,19 @@ def hearing_signals() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if asked:
-            raise asked[-1] from error
+        if _asked[len(outer) :]:
+            raise _asked[-1] from error
         raise
     finally:
+        _asked[:] = outer
         for number in ours:
             signal.signal(number, before[number])
+
+
+def heed_signals() -> None:
+    """Between two steps of long work: leave, if that was asked for and somebody in between did not pass it on."""
+    if _asked:
+        raise _asked[-1]
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from holdfast.leaving import heed_signals
+
 EVERY = 30.0  # seconds between two lines of piped output
 NAME, BAR, RATE, TIME = 14, 20, 9, 9  # characters
 
@@ -60,7 +62,8 @@ class ProgressLine:
         self._progress.update(self._bar, completed=done)
 
     def advance(self, count: int = 1, *, name: str | None = None) -> None:
-        """So much more is done."""
+        """So much more is done; here a command leaves that was asked to, also where a library swallowed the signal."""
+        heed_signals()
         self._done += count
         self._name = name or self._name
         self._progress.update(self._bar, advance=count, description=self._name[:NAME])

@@ -132,6 +132,33 @@ def test_an_interruption_that_a_library_makes_an_error_of_is_still_one(number, c
     assert "Traceback" not in told
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_an_interruption_that_a_library_swallows_still_ends_the_command(number, code, tmp_path, monkeypatch, capsys):
+    (tmp_path / f"deaf_{number:d}.py").write_text(
+        "import os, time, torch\n"
+        "class Deaf(torch.nn.Module):\n"
+        "    def forward(self, images):\n"
+        "        try:\n"
+        f"            os.kill(os.getpid(), {number:d})\n"
+        "            time.sleep(5)\n"
+        "        except BaseException:\n"
+        "            pass\n"
+        "        return torch.zeros(len(images), 10)\n"
+        "def model():\n"
+        "    return Deaf()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
+    out = ["--suite=clean", "--limit=20", "--size=8", "--out", str(tmp_path / "out")]
+    try:
+        assert main(["evaluate", "--model", f"python:deaf_{number:d}:model", "--data", "digits:test", *out]) == code
+    finally:
+        signal.signal(signal.SIGINT, before)
+    told = capsys.readouterr().err
+    assert told.splitlines()[-1] == "holdfast: stopped; the same command goes on where it was"
+    assert main(["list", "recipes"]) == 0  # nothing of it is left for the next command
+
+
 def test_a_process_that_waits_for_the_others_of_its_group_can_be_ended(tmp_path):
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
