@@ -27,9 +27,8 @@ def hearing_signals() -> Iterator[None]:
     """Turn SIGTERM into :class:`Terminated` while the block lasts, unless somebody else listens already.
 
     Where a library turns the interruption into an error of its own (matplotlib, in C++), it becomes one again here;
-    where one swallows it (a bare ``except`` while it is imported), :func:`heed_signals` raises it again.
+    where one swallows it, :func:`heed_signals` raises it again.
     """
-    outer = _asked.copy()
 
     def stop(number: int, frame: FrameType | None) -> None:
         _asked.append(Terminated if number == signal.SIGTERM else KeyboardInterrupt)
@@ -43,13 +42,14 @@ def hearing_signals() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if _asked[len(outer) :]:
+        if _asked:
             raise _asked[-1] from error
         raise
     finally:
-        _asked[:] = outer
         for number in ours:
             signal.signal(number, before[number])
+        if ours:  # a command within a command leaves it to the outer one
+            _asked.clear()
 
 
 def heed_signals() -> None:

@@ -110,9 +110,29 @@ def test_a_run_stopped_by_sigterm_goes_on_to_the_same_bits(tmp_path):
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+BOTH = pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+
+
+def stopped_by_its_model(source, code, folder, monkeypatch, capsys):
+    """Evaluate `model` of this source, which sends us a signal: the exit code and the last line must say so."""
+    module = f"signalling_{folder.name}"  # imported once in a process
+    (folder / f"{module}.py").write_text(source)
+    monkeypatch.syspath_prepend(folder)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
+    options = ["--suite=clean", "--limit=20", "--size=8", "--out", str(folder / "out")]
+    try:
+        assert main(["evaluate", "--model", f"python:{module}:model", "--data", "digits:test", *options]) == code
+    finally:
+        signal.signal(signal.SIGINT, before)
+    told = capsys.readouterr().err
+    assert told.splitlines()[-1] == "holdfast: stopped; the same command goes on where it was"
+    assert "Traceback" not in told
+    assert main(["list", "recipes"]) == 0  # nothing of it is left for the next command
+
+
+@BOTH
 def test_an_interruption_that_a_library_makes_an_error_of_is_still_one(number, code, tmp_path, monkeypatch, capsys):
-    (tmp_path / f"swallows_{number:d}.py").write_text(
+    source = (
         "import os, time\n"
         "def model():\n"
         "    try:\n"
@@ -121,42 +141,22 @@ def test_an_interruption_that_a_library_makes_an_error_of_is_still_one(number, c
         "    except KeyboardInterrupt:\n"
         "        raise ValueError('Invalid bounding box') from None\n"
     )
-    monkeypatch.syspath_prepend(tmp_path)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
-    try:
-        assert main(["evaluate", "--model", f"python:swallows_{number:d}:model", "--data", "digits:test"]) == code
-    finally:
-        signal.signal(signal.SIGINT, before)
-    told = capsys.readouterr().err
-    assert told.splitlines()[-1] == "holdfast: stopped; the same command goes on where it was"
-    assert "Traceback" not in told
+    stopped_by_its_model(source, code, tmp_path, monkeypatch, capsys)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@BOTH
 def test_an_interruption_that_a_library_swallows_still_ends_the_command(number, code, tmp_path, monkeypatch, capsys):
-    (tmp_path / f"deaf_{number:d}.py").write_text(
+    source = (
         "import os, time, torch\n"
-        "class Deaf(torch.nn.Module):\n"
+        "class model(torch.nn.Module):\n"
         "    def forward(self, images):\n"
         "        try:\n"
         f"            os.kill(os.getpid(), {number:d})\n"
         "            time.sleep(5)\n"
-        "        except BaseException:\n"
-        "            pass\n"
-        "        return torch.zeros(len(images), 10)\n"
-        "def model():\n"
-        "    return Deaf()\n"
+        "        except KeyboardInterrupt:\n"
+        "            return torch.zeros(len(images), 10)\n"
     )
-    monkeypatch.syspath_prepend(tmp_path)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
-    out = ["--suite=clean", "--limit=20", "--size=8", "--out", str(tmp_path / "out")]
-    try:
-        assert main(["evaluate", "--model", f"python:deaf_{number:d}:model", "--data", "digits:test", *out]) == code
-    finally:
-        signal.signal(signal.SIGINT, before)
-    told = capsys.readouterr().err
-    assert told.splitlines()[-1] == "holdfast: stopped; the same command goes on where it was"
-    assert main(["list", "recipes"]) == 0  # nothing of it is left for the next command
+    stopped_by_its_model(source, code, tmp_path, monkeypatch, capsys)
 
 
 def test_a_process_that_waits_for_the_others_of_its_group_can_be_ended(tmp_path):
