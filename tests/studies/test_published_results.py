@@ -1,6 +1,7 @@
 """What docs/results says is what the results in the repository say, and the shipped studies still know them."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,33 @@ def test_every_table_of_a_page_is_made_of_the_results_or_says_that_there_are_non
     text = (ROOT / "docs" / "results" / name).read_text(encoding="utf-8")
     assert maker.BLOCK.search(text)
     assert maker.with_tables(text) == text
+
+
+INTERVAL = re.compile(r"[+-]\d+\.\d+ \[[+-]\d+\.\d+, [+-]\d+\.\d+\]")
+MADE = re.compile(r"<!-- [\w/]+: \w+ -->\n.*?<!-- end -->", re.DOTALL)
+WITH_FEWER_SEEDS = [  # what a page tells as a warning: the study, the claim, how many of its seeds there were then
+    ("camvid/main", "TAP+ADL raises mIoU at dusk (TAP+ADL, Table 4: of ACDC)", 2),
+    ("cifar10/afat_ratio", "Half of the patches is better than none (ours)", 1),
+    ("imagenette/pretrained", "AFAT raises accuracy under corruption (AFAT, Table 1)", 2),
+]
+
+
+def test_every_interval_in_the_text_of_the_documentation_is_one_of_the_results(maker):
+    plain = str.maketrans({"*": None, "−": "-"})
+    texts = {page: page.read_text(encoding="utf-8").translate(plain) for page in (ROOT / "docs").rglob("*.md")}
+    known = {found for text in texts.values() for table in MADE.findall(text) for found in INTERVAL.findall(table)}
+    earlier = {with_fewer_seeds(maker, *asked) for asked in WITH_FEWER_SEEDS}
+    told = [(page.name, found) for page, text in texts.items() for found in INTERVAL.findall(MADE.sub("", text))]
+    assert earlier <= {found for _, found in told}
+    assert [(page, found) for page, found in told if found not in known | earlier] == []
+
+
+def with_fewer_seeds(maker, name, says, seeds):
+    """The difference that a claim had when its rows had so many seeds."""
+    study, results = maker.finished_study(name)
+    claim = next(claim for claim in study.claims if claim.says == says)
+    few = {row: results[row][:seeds] for row in (claim.row, claim.against)}
+    return maker.verdict_of(claim, few).text.replace("*", "")
 
 
 def test_the_page_shows_plots_that_exist(maker):
