@@ -45,6 +45,10 @@ def test_a_page_that_is_made_is_current(script):
     assert made.PAGE.read_text(encoding="utf-8") == made.page(), f"run python docs/{script}.py"
 
 
+def test_no_row_of_a_table_is_broken_in_two():
+    assert [line for line in TEXT.splitlines() if line.startswith("| ") and not line.rstrip().endswith("|")] == []
+
+
 def made_by(script: str):
     """A script of docs/ as a module."""
     spec = importlib.util.spec_from_file_location(script, ROOT / "docs" / f"{script}.py")

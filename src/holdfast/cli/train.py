@@ -188,7 +188,8 @@ def _nested(value: Any) -> Any:
 
 def _descriptions(section: str) -> dict[str, str]:
     kind = getattr(recipes, f"{section.rpartition('.')[2].capitalize()}Recipe")
-    return {p.arg_name: (p.description or "").rstrip(".") for p in docstring_parser.parse(kind.__doc__).params}
+    found = docstring_parser.parse(kind.__doc__).params
+    return {value.arg_name: " ".join((value.description or "").split()).rstrip(".") for value in found}
 
 
 def _shown(value: Any) -> str:

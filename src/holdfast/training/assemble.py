@@ -231,7 +231,7 @@ def build_optimizer(model: nn.Module, recipe: OptimizerRecipe, *, global_batch: 
     if recipe.groups == "segmentation":
         trained = segmentation_groups(model.named_parameters(), lr=lr, weight_decay=recipe.weight_decay)
     try:
-        return create_optimizer_v2(
+        optimizer = create_optimizer_v2(
             trained,
             opt=recipe.name,
             lr=lr,
@@ -241,6 +241,22 @@ def build_optimizer(model: nn.Module, recipe: OptimizerRecipe, *, global_batch: 
         )
     except (ValueError, TypeError, AssertionError) as error:
         raise HoldfastError(f"optimizer {recipe.name!r} cannot be built with these options ({error})") from error
+    for part, factor in recipe.lr_factors.items():
+        _set_rate(optimizer, model, part, lr=lr * factor)
+    return optimizer
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, model: nn.Module, part: str, *, lr: float) -> None:
+    """Move what is in the parts of this name into groups of their own, which learn at this rate in every layer."""
+    inside = {id(value) for name, value in model.named_parameters() if f".{part}." in f".{name}."}
+    if not inside:
+        raise HoldfastError(f"optimizer.lr_factors must name parts of the model, got {part!r}, and it has none")
+    for group in optimizer.param_groups.copy():
+        chosen = [value for value in group["params"] if id(value) in inside]
+        group["params"] = [value for value in group["params"] if id(value) not in inside]
+        if chosen:
+            optimizer.param_groups.append({**group, "params": chosen, "lr": lr, "lr_scale": 1.0})
+    optimizer.param_groups[:] = [group for group in optimizer.param_groups if group["params"]]
 
 
 def build_schedule(

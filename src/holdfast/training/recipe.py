@@ -158,6 +158,8 @@ class OptimizerRecipe:
         lr_base_batch: scale lr by (global batch / this); null to take lr as it is.
         weight_decay: decoupled weight decay.
         layer_decay: factor on the learning rate per layer below the head (fine-tuning); null for none.
+        lr_factors: factors on lr for parts that start from nothing, by their names, such as dilation_predictor of TAP;
+            layer_decay does not count there.
         clip_grad: largest gradient norm; null for no clipping.
         groups: timm's rules, or segmentation for those of the published segmentors: the head learns ten times faster,
             and only names with norm in them are not decayed.
@@ -169,6 +171,7 @@ class OptimizerRecipe:
     lr_base_batch: int | None = None
     weight_decay: float = 0.05
     layer_decay: float | None = None
+    lr_factors: dict[str, float] = field(default_factory=dict)
     clip_grad: float | None = None
     groups: Literal["timm", "segmentation"] = "timm"
     options: dict[str, Any] = field(default_factory=dict)

@@ -26,6 +26,7 @@ RANGE = Rule(lambda value: 0 < value[0] <= value[1], "two positive numbers, the 
 
 SIDE = Rule(lambda value: 1 <= value <= 4096, "from 1 to 4096 pixels")
 DEVIATIONS = Rule(lambda values: all(value > 0 for value in values), "three numbers above 0")
+FACTORS = Rule(lambda values: all(value > 0 for value in values.values()), "numbers above 0 by names of parts")
 PROBABILITIES = Rule(lambda values: all(0 <= value <= 1 for value in values), "a list of weights between 0 and 1")
 
 RULES: dict[str, Rule] = {
@@ -53,6 +54,7 @@ RULES: dict[str, Rule] = {
     "optimizer.lr_base_batch": AT_LEAST_1,
     "optimizer.weight_decay": AT_LEAST_0,
     "optimizer.layer_decay": SHARE,
+    "optimizer.lr_factors": FACTORS,
     "optimizer.clip_grad": POSITIVE,
     "schedule.warmup_epochs": AT_LEAST_0,
     "schedule.warmup_lr": AT_LEAST_0,
