@@ -95,7 +95,9 @@ def _found(found: Verdict | None) -> str:
         return "– | not run yet | the study"
     value, low, high = found.interval.value, found.interval.low, found.interval.high
     times = math.inf if value == 0 else ((high - low) / 2 / value) ** 2
-    if found.seeds == 1:
+    if low == high == 0:
+        needed = "a gentler test: both rows answer alike"
+    elif found.seeds == 1:
         needed = "more seeds"
     elif found.verdict != "not resolved":
         needed = "decided at this size"

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -76,10 +77,24 @@ def test_what_a_row_has_no_score_for_is_a_dash_and_judges_nothing(tmp_path):
     assert judged_claims(study, {"baseline": [one], "one head": [replace(two, seed=0)]})
 
 
+def test_points_of_a_hundred_have_one_decimal_and_shares_three_however_small():
+    one = results()["baseline"][0]
+    broken = {cell: np.zeros_like(right) for cell, right in one.right.items()}
+    rows = {name: [replace(one, row=name, right=broken)] for name in ("a", "b")}
+    names = list(available(rows))
+    for table, (percent, share) in {
+        markdown_table: ("0.0", r"0.\d{3}"),
+        difference_table: (r"\+0.0 .*", r"\+0.000 .*"),
+    }.items():
+        cells = dict(zip(names, table(rows).splitlines()[-1].split(" | ")[1:], strict=False))
+        assert re.fullmatch(percent, cells["clean"])
+        assert re.fullmatch(share, cells["stability"].removesuffix(" |"))
+
+
 def test_a_claim_is_judged_with_its_difference():
     claim = Claim("rows are equal", "A|B, \n<x>", "baseline", "clean")
     table = claims_table([claim], results())
-    assert "+0.000 [+0.000, +0.000] | **not resolved** (2 seeds)" in table
+    assert "+0.0 [+0.0, +0.0] | **not resolved** (2 seeds)" in table
 
 
 def test_the_page_and_its_plots_are_written_and_repeatable(tmp_path):

@@ -39,6 +39,11 @@ class Column:
     better: str
     says: str
 
+    @property
+    def in_percent(self) -> bool:
+        """Whether its values are points of a hundred; those of attention lie between 0 and 1."""
+        return self.says.endswith("%")
+
 
 COLUMNS: dict[str, Column] = {  # of evaluation; :func:`columns` adds those of analyses
     "clean": Column("clean", "clean", "higher", "accuracy on clean test images, %"),

@@ -12,7 +12,7 @@ from rich.table import Table
 from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
-from holdfast.studies.columns import available, difference, scores, shared_seeds, verdict
+from holdfast.studies.columns import Column, available, difference, scores, shared_seeds, verdict
 from holdfast.studies.figures import Results, counted_seeds, figures, traced, traded
 from holdfast.studies.plan import Claim, Study
 from holdfast.studies.results import RunResult
@@ -61,7 +61,7 @@ def markdown_table(results: Results) -> str:
     columns = available(results)
     head = ["", *(column.title for column in columns.values()), "seeds", "processor min"]
     body = [
-        [_plain(row), *(_spread(scores(column, runs)) for column in columns.values()), str(len(runs)), _minutes(runs)]
+        [_plain(row), *(_score(column, runs) for column in columns.values()), str(len(runs)), _minutes(runs)]
         for row, runs in results.items()
     ]
     return _markdown(head, body) + (f"\n\n*{left_out}*" if (left_out := _left_out(results)) else "")
@@ -73,7 +73,10 @@ def difference_table(results: Results) -> str:
     body = []
     for row in others:
         pair = (results[row], results[first])
-        cells = [_signed(difference(column, *pair)) if shared_seeds(*pair) else "–" for column in columns.values()]
+        cells = [
+            _signed(difference(column, *pair), percent=column.in_percent) if shared_seeds(*pair) else "–"
+            for column in columns.values()
+        ]
         body.append([_plain(row), *cells])
     return _markdown(["", *(column.title for column in columns.values())], body)
 
@@ -88,7 +91,7 @@ def views_table(results: Results) -> str:
     for row, runs in results.items():
         views = list(dict.fromkeys(name.partition("/")[0] for name in runs[0].measures if "/" in name))
         if views:
-            body.append([_plain(row), "joint", *(_spread(scores(column, runs)) for column in columns.values())])
+            body.append([_plain(row), "joint", *(_score(column, runs) for column in columns.values())])
             body += [[_plain(row), view, *(_view_score(f"{view}/{name}", runs) for name in kept)] for view in views]
     return _markdown(["", "prediction", *(column.title for column in columns.values())], body)
 
@@ -96,7 +99,7 @@ def views_table(results: Results) -> str:
 def _view_score(measure: str, runs: Sequence[RunResult]) -> str:
     if not all(measure in run.measures for run in runs):
         return "–"
-    return _spread(over_seeds([100 * float(np.mean(run.measures[measure])) for run in runs]))
+    return _spread(over_seeds([100 * float(np.mean(run.measures[measure])) for run in runs]), percent=True)
 
 
 def judged_claims(study: Study, results: Results) -> list[Claim]:
@@ -129,8 +132,10 @@ class Verdict:
 def verdict_of(claim: Claim, results: Results) -> Verdict:
     """Judge one of :func:`judged_claims`."""
     pair = results[claim.row], results[claim.against]
-    interval = difference(available(results)[claim.column], *pair)
-    return Verdict(verdict(interval, claim.expects), interval, _signed(interval), len(shared_seeds(*pair)))
+    column = available(results)[claim.column]
+    interval = difference(column, *pair)
+    text = _signed(interval, percent=column.in_percent)
+    return Verdict(verdict(interval, claim.expects), interval, text, len(shared_seeds(*pair)))
 
 
 def claims_table(claims: Sequence[Claim], results: Results) -> str:
@@ -158,8 +163,7 @@ def terminal_tables(study: Study, results: Results, *, width: int) -> list[Table
     """The table for a terminal, in as many parts as its width asks for."""
     rows = [row.replace("[", r"\[") for row in results]
     columns = {
-        column.title: [_spread(scores(column, runs)) for runs in results.values()]
-        for column in available(results).values()
+        column.title: [_score(column, runs) for runs in results.values()] for column in available(results).values()
     }
     columns["seeds"] = [str(len(runs)) for runs in results.values()]
     parts: list[dict[str, list[str]]] = [{}]
@@ -189,19 +193,23 @@ def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *body])
 
 
-def _spread(spread: Spread) -> str:
+def _score(column: Column, runs: Sequence[RunResult]) -> str:
+    return _spread(scores(column, runs), percent=column.in_percent)
+
+
+def _spread(spread: Spread, *, percent: bool) -> str:
     if math.isnan(spread.mean):
         return "–"
-    digits = 1 if abs(spread.mean) >= 2 else 3
+    digits = 1 if percent or abs(spread.mean) >= 2 else 3
     deviation = "" if spread.count == 1 else f" ± {spread.std:.{digits}f}"
     return f"{spread.mean:.{digits}f}{deviation}"
 
 
-def _signed(interval: Interval) -> str:
+def _signed(interval: Interval, *, percent: bool) -> str:
     if math.isnan(interval.value):
         return "–"
     small = max(abs(interval.low), abs(interval.high)) < 0.5
-    digits = 3 if small else 1
+    digits = 3 if small and not percent else 1
     bold = "**" if interval.excludes_zero else ""
     return f"{bold}{interval.value:+.{digits}f}{bold} [{interval.low:+.{digits}f}, {interval.high:+.{digits}f}]"
 
