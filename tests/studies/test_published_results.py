@@ -71,6 +71,8 @@ WITH_FEWER_SEEDS = [  # what a page tells as a warning: the study, the claim, ho
     ("camvid/main", "TAP+ADL raises mIoU at dusk (TAP+ADL, Table 4: of ACDC)", 2),
     ("cifar10/afat_ratio", "Half of the patches is better than none (ours)", 1),
     ("imagenette/pretrained", "AFAT raises accuracy under corruption (AFAT, Table 1)", 2),
+    ("imagenette/pretrained", "ADL raises accuracy under corruption (TAP+ADL, Table 2)", 2),
+    ("imagenette/pretrained", "TAP+ADL raises accuracy under corruption (TAP+ADL, Table 2)", 2),
 ]
 
 
