@@ -194,6 +194,7 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
         ("plain 6 epochs", "PGD-5"),
         *(("TAP+ADL", title) for title in ("C", "stability", "top share")),
         ("ADL", "C"),
+        ("TAP", "C"),
         *(("adversarial", title) for title in ("clean", "C", "PGD-5")),
     ):
         assert seen[row, title].replace("*", "") in text, (row, title)
