@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from multiprocessing.connection import wait
 from types import FrameType, TracebackType
@@ -77,11 +78,17 @@ def ending_at_once() -> Iterator[None]:
 
 @contextlib.contextmanager
 def worker_deaths(*, way_on: str) -> Iterator[None]:
-    """The death of a data loader's worker, which torch raises wherever the main process is just then, as a sentence."""
+    """The death of a data loader's worker, which torch raises wherever the main process is just then, as a sentence.
+
+    If it is just taking over what the worker had ready, the connection breaks instead.
+    """
     try:
         yield
-    except RuntimeError as error:
-        if "DataLoader worker" not in str(error):
+    except (RuntimeError, ConnectionError, EOFError) as error:
+        broken = not isinstance(error, RuntimeError) and any(
+            "multiprocessing" in frame.filename for frame in traceback.extract_tb(error.__traceback__)
+        )
+        if not broken and "DataLoader worker" not in str(error):
             raise
         raise HoldfastError(f"a worker died, most likely for want of memory; {way_on}") from error
 

@@ -136,7 +136,7 @@ def _allowed(holds, text: str) -> bool:
     try:
         value = float(text.replace(".nan", "nan").replace(".inf", "inf"))
         return bool(holds(value)) and np.isfinite(value)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, AttributeError):  # a list or a mapping is asked for
         return False
 
 

@@ -1,5 +1,6 @@
 """What a signal does to a command and to the processes it has started."""
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -10,6 +11,8 @@ import pytest
 from PIL import Image
 
 from holdfast.cli.main import main
+from holdfast.errors import HoldfastError
+from holdfast.leaving import worker_deaths
 from tests.chaos.processes import start, until
 from tests.studies.test_runner import STUDY
 from tests.training.helpers import assert_same_run, run, tiny
@@ -96,6 +99,15 @@ def test_a_killed_worker_is_a_sentence_and_a_way_on(name, way_on, trained, photo
         assert way_on in command.told()
         assert "Traceback" not in command.told()
         assert until(lambda: not command.family(), 20), command.family()
+
+
+def test_a_worker_that_dies_as_it_hands_over_is_the_same_sentence():
+    ours, theirs = multiprocessing.Pipe()
+    theirs.close()
+    with pytest.raises(HoldfastError, match=r"a worker died, most likely .*; go on"), worker_deaths(way_on="go on"):
+        ours.recv()
+    with pytest.raises(ConnectionResetError, match="a server"), worker_deaths(way_on="go on"):
+        raise ConnectionResetError("a server of somebody else's")
 
 
 def test_a_run_stopped_by_sigterm_goes_on_to_the_same_bits(tmp_path):

@@ -60,7 +60,7 @@ def test_a_study_takes_from_another_what_it_does_not_say_itself():
     assert "baseline" not in weights.rows
     trained, otherwise = load_study("imagenette/pretrained"), load_study("imagenette/patch_fool")
     assert otherwise.rows == trained.rows
-    assert otherwise.suites == ("clean", "patch-fool")
+    assert otherwise.suites == ("clean", "patch-fool", "patch-fool:steps=50,bound=linf,eps=16/255")
     assert not set(otherwise.claims) & set(trained.claims)
 
 
