@@ -194,12 +194,12 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
         ("plain 6 epochs", "PGD-5"),
         *(("TAP+ADL", title) for title in ("C", "stability", "top share")),
         ("ADL", "C"),
-        ("TAP", "C"),
+        *(("TAP", title) for title in ("C", "stability")),
         *(("adversarial", title) for title in ("clean", "C", "PGD-5")),
     ):
         assert seen[row, title].replace("*", "") in text, (row, title)
     afat = ("AFAT", "AFAT random", "AFAT attention")
-    assert {len(results[row]) for row in ("plain", "plain 6 epochs", "ADL", "TAP+ADL", *afat)} == {3}
+    assert {len(results[row]) for row in ("plain", "plain 6 epochs", "ADL", "TAP", "TAP+ADL", *afat)} == {3}
     rows = {line.split("|")[1].strip(): line for line in cifar10.PARTS["table"](study, results).splitlines()[2:]}
     steady = [rows[row].split("|")[9].split("±")[0].strip() for row in ("plain 6 epochs", "AFAT")]
     assert "({} under noise against {} of AFAT)".format(*steady) in text
