@@ -15,6 +15,7 @@ from holdfast._version import __version__
 from holdfast.cli.exit_codes import EXIT_BAD_INPUT, EXIT_OK, EXIT_SIGNAL, stopped_by
 from holdfast.cli.plugins import load_plugins
 from holdfast.errors import HoldfastError, nearest
+from holdfast.kinds import refusal
 from holdfast.leaving import hearing_signals
 
 # name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and
@@ -131,7 +132,7 @@ def _run(argv: list[str]) -> int:
     if {"-h", "--help"} & {*rest}:  # of commands with very many options, only some
         getattr(_module(command), "shorten_help", lambda parser: None)(parser)
     prepared = getattr(_module(command), "prepared", list)  # of commands whose arguments are more than options
-    arguments = parser.parse_args(_known_options(parser, prepared(rest)))
+    arguments = _parsed(parser, _known_options(parser, prepared(rest)))
     return int(_module(command).run(arguments) or EXIT_OK)
 
 
@@ -150,6 +151,16 @@ def _known_options(parser: argparse.ArgumentParser, argv: list[str]) -> list[str
         if option.startswith("--") and not any(option == name or option.startswith(f"{name}.") for name in known):
             raise HoldfastError(f"unknown option {option!r}{nearest(option, known)}")
     return argv
+
+
+def _parsed(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespace:
+    try:
+        return parser.parse_args(argv)
+    except argparse.ArgumentError as error:
+        options = {action.dest: action for action in parser._actions if action.option_strings}
+        kinds = {name: getattr(action, "_typehint", action.type) for name, action in options.items()}
+        names = {name: action.option_strings[0] for name, action in options.items()}
+        raise HoldfastError(refusal(str(error), kinds, names)) from error
 
 
 def entry_point() -> None:

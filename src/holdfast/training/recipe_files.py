@@ -15,6 +15,7 @@ from jsonargparse import ArgumentParser
 
 from holdfast import older_recipes
 from holdfast.errors import HoldfastError, nearest
+from holdfast.kinds import refusal
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_checks import check_values
 from holdfast.yaml_files import read_yaml
@@ -166,7 +167,8 @@ def _typed(values: Mapping[str, Any]) -> Recipe:
     try:
         parsed = _parser().instantiate(_parser().parse_object(dict(values)))
     except (ArgumentError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
-        raise HoldfastError(f"recipe: {' '.join(str(error).split())}") from error
+        kinds = {path: kind for path, kind, _ in leaves()}
+        raise HoldfastError(f"recipe: {refusal(str(error), kinds)}") from error
     return Recipe(**vars(parsed))
 
 
