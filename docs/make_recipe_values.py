@@ -1,11 +1,10 @@
 """Makes docs/recipe-values.md from the dataclasses of a recipe: ``python docs/make_recipe_values.py``."""
 
-import typing
 from pathlib import Path
-from typing import Any
 
 from holdfast import older_recipes
 from holdfast.cli.train import _descriptions, _shown
+from holdfast.kinds import in_words
 from holdfast.training.recipe_files import leaves
 
 PAGE = Path(__file__).parent / "recipe-values.md"
@@ -32,28 +31,9 @@ def page() -> str:
             last = section
         default = field.default_factory() if callable(field.default_factory) else field.default
         aliases = "".join(f", also `{flag}`" for flag in older_recipes.FLAGS.get(path, []))
-        cells = (f"`{path}`{aliases}", written(kind), f"`{_shown(default)}`", _descriptions(section)[name])
+        cells = (f"`{path}`{aliases}", in_words(kind), f"`{_shown(default)}`", _descriptions(section)[name])
         parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(part if part.startswith("|") else f"\n{part}" for part in parts).lstrip() + "\n"
-
-
-def written(kind: Any) -> str:
-    """A type as people say it."""
-    inner = typing.get_args(kind)
-    origin = typing.get_origin(kind)
-    if origin is typing.Literal:
-        return ", ".join(f"`{choice}`" for choice in inner)
-    if origin in (list, tuple):
-        kinds = list(dict.fromkeys(written(each) for each in inner if each is not Ellipsis))
-        count = f"{len(inner)} × " if origin is tuple and Ellipsis not in inner else "list of "
-        return f"{count}{', '.join(kinds)}"
-    if origin is dict:
-        return "mapping"
-    if inner:
-        return " or ".join(written(each) for each in inner)
-    return {"NoneType": "null", "str": "text", "int": "whole number", "float": "number", "bool": "true or false"}[
-        kind.__name__
-    ]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,15 @@
-"""What a value must be, in words: the parser names Python's types, a user wrote YAML or an option."""
+"""What a value must be, in words: a user wrote YAML or an option, not Python's types."""
 
+import inspect
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from numbers import Integral, Real
 from typing import Any
+
+from holdfast.errors import HoldfastError, nearest
 
 # one of a kind, and several of it
 WORDS: dict[Any, tuple[str, str]] = {
@@ -14,6 +19,8 @@ WORDS: dict[Any, tuple[str, str]] = {
     str: ("text", "texts"),
     types.NoneType: ("null", "null"),
 }
+LISTS = (list, tuple, Sequence)
+UNIONS = (typing.Union, types.UnionType)
 
 
 def in_words(kind: Any) -> str:
@@ -23,15 +30,78 @@ def in_words(kind: Any) -> str:
         return WORDS[kind][0]
     if origin is typing.Literal:
         return f"one of {', '.join(map(str, inner))}"
-    if origin in (typing.Union, types.UnionType):  # a whole number is a number
-        said = [in_words(item) for item in inner if not (item is int and float in inner)]
-        return " or ".join(said)
+    if origin in UNIONS:  # a whole number is a number
+        return " or ".join(in_words(item) for item in inner if not (item is int and float in inner))
     if origin is dict:
         return f"{WORDS[inner[1]][1]} by names" if inner[1] in WORDS else "keys and values"
-    if origin in (list, tuple) and inner[0] in WORDS:
+    if origin in LISTS and inner[0] in WORDS:
         count = f"{len(inner)} " if origin is tuple and inner[-1] is not Ellipsis else ""
         return f"a list of {count}{WORDS[inner[0]][1]}"
     return getattr(kind, "__name__", str(kind))
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a value from YAML is of this kind; of a kind that YAML has no values of, anything is."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in UNIONS:
+        return any(fits(value, item) for item in inner)
+    if origin is typing.Literal:
+        return value in inner
+    if origin in LISTS and inner[0] in WORDS:
+        several = len(inner) if origin is tuple and inner[-1] is not Ellipsis else None
+        listed = isinstance(value, list | tuple) and several in (None, len(value))
+        return listed and all(fits(item, inner[0]) for item in value)
+    if kind in (int, float):
+        return isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
+    return isinstance(value, kind) if kind in WORDS else True
+
+
+def number(text: str) -> Fraction | None:
+    """The number that a text is, also a fraction as people write radii (4/255)."""
+    try:
+        over = [Fraction(part) for part in text.split("/")] if re.fullmatch(r"[-+.\deE]+(/[-+.\deE]+)?", text) else []
+        return over[0] / (over[1] if len(over) == 2 else 1) if over else None
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+def checked_options(
+    options: Any, *called: Callable[..., Any], whose: str, withheld: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A recipe's options of something that is called with them: names that it has, and values of their kinds.
+
+    Args:
+        options: as the recipe has them; a fraction in text becomes its number where one is expected.
+        called: what takes them.
+        whose: what they are options of, for the sentence that refuses them.
+        withheld: arguments that are not the recipe's to give.
+    """
+    if not isinstance(options, Mapping):
+        raise HoldfastError(f"options of {whose} must be keys and values, such as {{weight: 1.0}}, got {options!r}")
+    arguments = {key: value for each in called for key, value in inspect.signature(each).parameters.items()}
+    kinds = {key: kind for each in called for key, kind in _kinds(each).items()}
+    known = [key for key in arguments if key not in withheld]
+    takes_any = any(argument.kind is argument.VAR_KEYWORD for argument in arguments.values())  # and checks them itself
+    checked = {}
+    for key, given in options.items():
+        if key not in known and not takes_any:
+            hint = nearest(str(key), known) or f"; it takes {', '.join(known) or 'none'}"
+            raise HoldfastError(f"unknown option {key!r} of {whose}{hint}")
+        kind = kinds.get(key, Any)
+        read = number(given) if isinstance(given, str) and float in (kind, *typing.get_args(kind)) else None
+        value = given if read is None else float(read)
+        if not fits(value, kind):
+            raise HoldfastError(f"{key} of {whose} must be {in_words(kind)}, got {given!r}")
+        checked[str(key)] = value
+    return checked
+
+
+def _kinds(called: Callable[..., Any]) -> dict[str, Any]:
+    bare: Any = getattr(called, "func", called)  # of a partial
+    try:
+        return typing.get_type_hints(bare.__init__ if isinstance(bare, type) else bare)  # type: ignore[misc]
+    except (NameError, TypeError):  # of somebody's own, with names that only a type checker sees
+        return {}
 
 
 def refusal(message: str, kinds: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:

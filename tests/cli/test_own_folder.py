@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 import holdfast
 from holdfast.cli.main import main
 from holdfast.cli.train import prepared
+from holdfast.methods import TERMS
 from holdfast.models.specs import load_model
 from holdfast.yaml_files import read_yaml
 
@@ -61,6 +62,15 @@ def test_paths_into_dictionaries_are_gathered():
         "--seed=3",
         '--objective.options={"afat": {"weight": 0.1}, "adl": {"tau": 2}}',
     ]
+
+
+@pytest.mark.parametrize("method", [name for name in TERMS if name != "distillation"])  # that one needs a teacher
+def test_every_method_trains_with_its_defaults(photos, tmp_path, method):
+    data = [f"--data.train=folder:{photos}", f"--data.val=folder:{photos}"]
+    asked = [*SMALL, f"--method={method}", "--model.init=null", f"--out={tmp_path / 'run'}", "--train.epochs=1"]
+    assert main(["train", "photos", *data, *asked]) == 0
+    recipe = read_yaml((tmp_path / "run" / "recipe.yaml").read_text(), name="recipe")
+    assert recipe["objective"]["options"].keys() == {method}
 
 
 def test_wrong_values_are_told(photos, capsys, tmp_path):

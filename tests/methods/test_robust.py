@@ -335,6 +335,23 @@ def test_both_players_are_alive():
     assert alignments[-1] < 0.5 * alignments[0]
 
 
+@pytest.mark.parametrize(
+    ("options", "eps", "alpha", "steps"),
+    [
+        ({}, 1 / 255, 0.5 / 255, 5),
+        ({"eps": "4/255"}, 4 / 255, 2 / 255, 5),
+        ({"eps": 0.0}, 0.0, 0.5 / 255, 5),
+        ({"eps": 0.01, "alpha": 0.002, "steps": 2, "weight": 0.5}, 0.01, 0.002, 2),
+    ],
+)
+def test_what_a_recipe_leaves_out_of_the_attack_is_as_usual(options, eps, alpha, steps):
+    model = timm.create_model("fan_nano")
+    (term,) = robust_objective(model=model, size=(32, 32), mean=MEAN, std=STD, adversarial=options).terms
+    assert (term.attack.eps, term.attack.steps) == (eps, steps)
+    assert term.attack.alpha == pytest.approx(alpha)
+    assert term.weight == options.get("weight", 1.0)
+
+
 def test_an_objective_is_built_from_a_recipes_options():
     model = timm.create_model("fan_nano")
     objective = robust_objective(
@@ -356,7 +373,7 @@ def test_an_objective_is_built_from_a_recipes_options():
         "patch_cross_entropy",
         "adversarial_cross_entropy",
     } <= loss.parts.keys()
-    with pytest.raises(holdfast.HoldfastError, match="options of 'adl' cannot be understood"):
+    with pytest.raises(holdfast.HoldfastError, match="unknown option 'tao' of 'adl'; did you mean 'tau'"):
         robust_objective(model=model, size=(32, 32), mean=MEAN, std=STD, adl={"tao": 2})
     with pytest.raises(holdfast.HoldfastError, match="crops of patches must be 'released' or 'per-patch', got 'all'"):
         PatchAugmentation(crops="all")

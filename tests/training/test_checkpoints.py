@@ -155,6 +155,7 @@ def test_a_run_refused_before_its_first_step_leaves_nothing(tmp_path):
         ({"model": {"kwargs": {"num_classes": 3}}}, "model.kwargs must not hold 'num_classes'"),
         ({"model": {"kwargs": {"drop_path_rate": 5}}}, "drop_path_rate must be at least 0 and below 1, got 5"),
         ({"model": {"kwargs": {"depth": -1}}}, "depth must be at least 1, got -1"),
+        ({"model": {"kwargs": {"depth": "two"}}}, "depth must be at least 1, got two"),
         ({"optimizer": {"lr": float("inf")}}, "optimizer.lr must be a finite number, got inf"),
         (
             {"objective": {"name": "robust", "options": {"adl": {"tau": float("nan")}}}},

@@ -100,7 +100,7 @@ def test_an_adapter_of_ones_own_reaches_recipe_phases_log_spec_and_report(regist
 def test_what_it_does_not_know_is_refused_before_anything_is_written(registered, tmp_path):
     frozen = run(tmp_path / "frozen").folder
     for values, sentence in (
-        (recipe(frozen, options={"scales": 2.0}), "model.adapt.options must be arguments of rescaled"),
+        (recipe(frozen, options={"scales": 2.0}), "unknown option 'scales' of model.adapt 'rescaled'"),
         (recipe(frozen) | {"train": {"phases": {"run": "both"}}}, "all or one of shift, scale, got 'both'"),
         (tiny(train={"phases": {"run": "all"}}), "train.phases belongs to a recipe with model.adapt"),
     ):

@@ -139,7 +139,7 @@ def test_published_recipes_have_the_published_values():
     ("overrides", "sentence"),
     [
         ({"augment": {"mixup": 0.8}}, "augment.mixup is for images with one class"),
-        ({"augment": {"joint": {"crops": 3}}}, "augment.joint must hold arguments"),
+        ({"augment": {"joint": {"crops": 3}}}, "unknown option 'crops' of augment.joint; did you mean 'crop'"),
         ({"model": {"kwargs": {"head": "upernet"}}}, "head must be one of"),
         ({"model": {"name": "fan_mni"}}, "unknown model"),
         ({"data": {"val": "digits"}}, "must be of one task"),

@@ -211,7 +211,7 @@ def test_a_stopped_phase_resumes_to_the_same_bits(chain, vit, tmp_path):
             "train.phases.run must be all or one of robust, accuracy, joint, got 'robus'; did you",
         ),
         (["--tora.method=torah"], "model.adapt.name must be a registered way to adapt a model, got 'torah'; did you"),
-        (["--model.adapt.options={{gates: 2}}"], "model.adapt.options must be arguments of tora"),
+        (["--model.adapt.options={{gates: 2}}"], "unknown option 'gates' of model.adapt 'tora'"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_leaves_nothing(arguments, sentence, chain, vit, tmp_path, capsys):

@@ -2,17 +2,16 @@
 
 import inspect
 import itertools
-import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
-from fractions import Fraction
 from types import NoneType
 from typing import Any
 
 from holdfast.attacks import PIXEL_PRESETS, PRESETS, AutoAttack, GradientAttack, LearnedOcclusion, Occlusion, PatchFool
 from holdfast.attacks.segpgd import SegPGD
 from holdfast.errors import HoldfastError, nearest
+from holdfast.kinds import number
 from holdfast.own_code import code_fingerprint
 
 # what is attacked with; the corruption model of the learned occlusion is fitted to a sample of the images before they
@@ -163,10 +162,10 @@ def _value(name: str, text: str, kind: Any) -> Any:
         return text.lower() == "true"
     if any(typing.get_origin(each) is tuple for each in kinds):
         return tuple(word.strip() for word in text.split("+"))
-    if kinds & {int, float, Any} and (number := _number(text)) is not None:
-        if int in kinds and number.denominator != 1 and float not in kinds:
+    if kinds & {int, float, Any} and (read := number(text)) is not None:
+        if int in kinds and read.denominator != 1 and float not in kinds:
             raise HoldfastError(f"{name} must be a whole number, got {text!r}")
-        return int(number) if number.denominator == 1 and float not in kinds else float(number)
+        return int(read) if read.denominator == 1 and float not in kinds else float(read)
     if kinds & {int, float, bool}:
         raise HoldfastError(
             f"{name} must be {' or '.join(sorted(_WORDS[each] for each in kinds & set(_WORDS)))}, got {text!r}"
@@ -175,14 +174,6 @@ def _value(name: str, text: str, kind: Any) -> Any:
 
 
 _WORDS = {int: "a whole number", float: "a number such as 0.5 or 4/255", bool: "true or false", NoneType: "none"}
-
-
-def _number(text: str) -> Fraction | None:
-    try:
-        over = [Fraction(part) for part in text.split("/")] if re.fullmatch(r"[-+.\deE]+(/[-+.\deE]+)?", text) else []
-        return over[0] / (over[1] if len(over) == 2 else 1) if over else None
-    except (ValueError, ZeroDivisionError):
-        return None
 
 
 def _default(thing: Any, name: str) -> Any:

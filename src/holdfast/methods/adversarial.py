@@ -1,14 +1,14 @@
 """Adversarial training: the images of a step are attacked first, and trained on (Madry et al. 2018)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from holdfast.attacks import GradientAttack, PixelModel, perturb
-from holdfast.errors import HoldfastError
+from holdfast.kinds import checked_options
 from holdfast.methods.objective import Loss
-from holdfast.methods.terms import Context, Pass, Term, from_options
+from holdfast.methods.terms import Context, Pass, Term
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,13 @@ class AdversarialTraining(Term):
 
 
 def adversarial_term(options: Any, context: Context) -> AdversarialTraining:
-    """From a recipe's option ``adversarial``: the attack's values, ``weight`` and ``clean_weight``."""
-    if not isinstance(options, dict):
-        raise HoldfastError(f"options of 'adversarial' must be a table such as {{steps: 5}}, got {options!r}")
-    attack = dict(options)
-    weights = {name: attack.pop(name) for name in ("weight", "clean_weight") if name in attack}
-    return AdversarialTraining(attack=from_options(GradientAttack, "adversarial", attack), **weights)
+    """From a recipe's option ``adversarial``: the attack's values, ``weight`` and ``clean_weight``.
+
+    Without ``alpha`` a step keeps its share of the ball, a half.
+    """
+    both = (GradientAttack, AdversarialTraining)
+    given = checked_options(options, *both, whose="'adversarial'", withheld=["attack"])
+    weights = {name: given.pop(name) for name in ("weight", "clean_weight") if name in given}
+    usual = AdversarialTraining().attack
+    alpha = usual.alpha * given.get("eps", usual.eps) / usual.eps or usual.alpha
+    return AdversarialTraining(attack=replace(usual, **{"alpha": alpha, **given}), **weights)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import HoldfastError
-from holdfast.methods.terms import Context, Pass, Term, Views
+from holdfast.methods.terms import Context, Pass, Term, Views, from_options
 
 BLOCKS, SCALES, WIDTH = 4, 4, 4
 STRENGTH = (0.375, 0.75)
@@ -75,4 +75,4 @@ class Noise2Net(Term):
 
 def noise2net_term(share: Any, context: Context) -> Noise2Net:
     """From a recipe's option ``noise2net_share``."""
-    return Noise2Net(share)
+    return from_options(Noise2Net, "noise2net_share", {"share": share})

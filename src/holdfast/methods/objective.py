@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from holdfast.errors import HoldfastError, nearest
+from holdfast.kinds import checked_options
 
 TaskLoss = Callable[[Any, Any], Tensor]  # of a model's output and targets, one number
 
@@ -81,12 +82,7 @@ def build_objective(name: str, options: Mapping[str, Any], context: Mapping[str,
         hint = nearest(name, OBJECTIVES) or f"; known are {', '.join(OBJECTIVES)}"
         raise HoldfastError(f"unknown objective {name!r}{hint}")
     arguments = inspect.signature(OBJECTIVES[name]).parameters
-    known = [argument for argument in arguments if argument not in context]
-    any_option = any(argument.kind is argument.VAR_KEYWORD for argument in arguments.values())  # and checks them itself
-    for option in options:
-        if option not in known and not any_option:
-            hint = nearest(option, known) or f"; it takes {', '.join(known) or 'none'}"
-            raise HoldfastError(f"unknown option {option!r} of objective {name!r}{hint}")
+    options = checked_options(options, OBJECTIVES[name], whose=f"objective {name!r}", withheld=[*context])
     given = {*options, *context}
     needed = [key for key, argument in arguments.items() if key not in given and argument.default is argument.empty]
     needed = [key for key in needed if arguments[key].kind is not inspect.Parameter.VAR_KEYWORD]

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from holdfast.attacks.goal import Goal
 from holdfast.attention import AttentionHandle, Seen
 from holdfast.errors import HoldfastError
+from holdfast.kinds import checked_options
 from holdfast.methods.objective import Loss, TaskLoss
 
 Views = tuple[Tensor, ...]
@@ -185,9 +186,8 @@ class Context:
 
 def from_options(kind: type[Any], name: str, options: Any, **known: Any) -> Any:
     """A term's settings from what a recipe says under its name."""
-    if not isinstance(options, Mapping):
-        raise HoldfastError(f"options of {name!r} must be a table such as {{weight: 1.0}}, got {options!r}")
+    given = checked_options(options, kind, whose=repr(name), withheld=[*known])
     try:
-        return kind(**known, **options)
-    except TypeError as error:
+        return kind(**known, **given)
+    except TypeError as error:  # such as one that has no default
         raise HoldfastError(f"options of {name!r} cannot be understood: {error}") from error

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torchvision.transforms import v2
 
 from holdfast.errors import HoldfastError
+from holdfast.kinds import checked_options
 from holdfast.training.recipe import AugmentRecipe
 
 POLICIES = ("rand", "augmix", "original", "originalr", "v0", "v0r", "3a")
@@ -146,7 +147,5 @@ def random_corruption(options: dict[str, Any]) -> Callable[[Image.Image], Image.
     """A recipe's corruption of training images."""
     from holdfast.corruptions import RandomCorruption
 
-    try:
-        return RandomCorruption(**options)
-    except TypeError as error:
-        raise HoldfastError(f"augment.corruption must hold arguments of RandomCorruption ({error})") from error
+    withheld = ["generator"]
+    return RandomCorruption(**checked_options(options, RandomCorruption, whose="augment.corruption", withheld=withheld))

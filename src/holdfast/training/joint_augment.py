@@ -19,6 +19,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as VF
 
 from holdfast.errors import HoldfastError
+from holdfast.kinds import checked_options
 from holdfast.training.augment import ImageFormat, random_corruption
 from holdfast.training.recipe import AugmentRecipe
 
@@ -75,10 +76,8 @@ def pair_transforms(recipe: AugmentRecipe, image: ImageFormat) -> tuple[PairTran
             f"augment.{asked[0]} is for images with one class; images with label maps have augment.joint"
         )
     own = {"crop": (image.size, image.size), "box": None, "hflip": recipe.hflip}
-    try:
-        settings = JointAugmentation(**{**own, **(recipe.joint or {})})
-    except TypeError as error:
-        raise HoldfastError(f"augment.joint must hold arguments of JointAugmentation ({error})") from error
+    given = checked_options(recipe.joint or {}, JointAugmentation, whose="augment.joint")
+    settings = JointAugmentation(**{**own, **given})
     scale = {"mean": image.mean, "std": image.std}
     corrupt = None if recipe.corruption is None else random_corruption(recipe.corruption)
     return training_pair_transform(settings, **scale, corrupt=corrupt), validation_pair_transform(**scale)

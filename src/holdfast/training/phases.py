@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from holdfast.errors import HoldfastError, nearest
+from holdfast.kinds import checked_options
 from holdfast.methods import OBJECTIVES
 from holdfast.models.adapting import Adapter, adapter_named
 from holdfast.training.recipe import AdaptRecipe, PhasesRecipe, Recipe
@@ -98,9 +99,12 @@ def adapted(model: nn.Module, recipe: Recipe) -> nn.Module:
 
 
 def _adapt(adapter: Adapter, model: nn.Module, settings: AdaptRecipe) -> nn.Module:
+    first = next(iter(inspect.signature(adapter.adapt).parameters))  # the model
+    whose = f"model.adapt {settings.name!r}"
+    options = checked_options(settings.options, adapter.adapt, whose=whose, withheld=[first])
     try:
-        return adapter.adapt(model, **settings.options)
-    except TypeError as error:
+        return adapter.adapt(model, **options)
+    except TypeError as error:  # such as one that has no default
         raise HoldfastError(f"model.adapt.options must be arguments of {settings.name} ({error})") from error
 
 

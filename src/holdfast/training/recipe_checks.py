@@ -125,5 +125,5 @@ def _check_kwargs(kwargs: Mapping[str, Any]) -> None:
             )
         if name.endswith("_rate") and not (number and 0 <= value < 1):
             raise HoldfastError(f"model.kwargs: {name} must be at least 0 and below 1, got {value}")
-        if name in COUNTS and number and value < 1:
+        if name in COUNTS and ((number and value < 1) or isinstance(value, str)):
             raise HoldfastError(f"model.kwargs: {name} must be at least 1, got {value}")

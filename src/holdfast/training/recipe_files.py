@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.kinds import refusal
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_checks import check_values
-from holdfast.yaml_files import read_yaml
+from holdfast.yaml_files import SCIENTIFIC, read_yaml
 
 # the same run may continue with other values of these: they change what is written when, not what is learned
 MAY_CHANGE = frozenset(
@@ -117,7 +117,7 @@ def _section(hint: Any) -> type | None:
 
 def as_values(recipe: Recipe) -> dict[str, Any]:
     """A recipe as plain nested values, as they appear in YAML."""
-    return yaml.safe_load(to_yaml(recipe))
+    return read_yaml(to_yaml(recipe), name="recipe")
 
 
 def to_yaml(recipe: Recipe) -> str:
@@ -142,6 +142,7 @@ class _Dumper(yaml.SafeDumper):
     """One key per line, lists on theirs."""
 
 
+_Dumper.add_implicit_resolver(*SCIENTIFIC)  # a text that looks like a number is quoted
 _Dumper.add_representer(
     list, lambda dumper, items: dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
 )
