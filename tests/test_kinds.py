@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
-from holdfast.kinds import checked_options, in_words
+from holdfast.kinds import checked_options, in_words, number
 from holdfast.training.recipe_files import as_values, leaves, load_recipe
 from holdfast.yaml_files import read_yaml
 
@@ -97,14 +97,30 @@ def test_numbers_may_be_written_as_people_write_them():
     assert read["eps"] == 1e-4
     assert checked_options(read, called, whose="it") == {"eps": 1e-4, "steps": 3, "sides": [2, 3], "name": "4/255"}
     assert checked_options({"eps": "4/255"}, called, whose="it") == {"eps": 4 / 255}
-    for wrong in ({"steps": "4/2"}, {"sides": [1]}, {"sides": [1, "x"]}, {"eps": "4/0"}, {"eps": None}):
+    for wrong in (
+        {"steps": "4/2"},
+        {"sides": [1]},
+        {"sides": [1, "x"]},
+        {"eps": "4/0"},
+        {"eps": "1e999"},
+        {"eps": None},
+    ):
         with pytest.raises(HoldfastError, match="of it must be"):
             checked_options(wrong, called, whose="it")
 
 
-@given(number=st.floats(allow_nan=False, allow_infinity=False), digits=st.integers(1, 17))
-def test_every_way_to_write_a_number_with_an_exponent_is_read_as_that_number(number, digits):
-    written = f"{number:.{digits}e}"
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("4/255", 4 / 255), ("-1.5e-2", -0.015), (".5", 0.5), ("1/3/5", None), ("1e999999999", None), ("9" * 9999, None)],
+)
+def test_a_number_in_text(text, value):
+    read = number(text)
+    assert (None if read is None else float(read)) == value
+
+
+@given(value=st.floats(allow_nan=False, allow_infinity=False), digits=st.integers(1, 17))
+def test_every_way_to_write_a_number_with_an_exponent_is_read_as_that_number(value, digits):
+    written = f"{value:.{digits}e}"
     for text in (written, written.replace("e+", "e"), written.upper()):
         assert read_yaml(text, name="number") == float(text)
 

@@ -19,6 +19,7 @@ WORDS: dict[Any, tuple[str, str]] = {
     str: ("text", "texts"),
     types.NoneType: ("null", "null"),
 }
+DIGITS = r"[-+]?[\d.]+(?:[eE][-+]?\d{1,3})?"  # no more: a power of ten is worked out to its last digit
 LISTS = (list, tuple, Sequence)
 UNIONS = (typing.Union, types.UnionType)
 
@@ -57,12 +58,16 @@ def fits(value: Any, kind: Any) -> bool:
 
 
 def number(text: str) -> Fraction | None:
-    """The number that a text is, also a fraction as people write radii (4/255)."""
-    try:
-        over = [Fraction(part) for part in text.split("/")] if re.fullmatch(r"[-+.\deE]+(/[-+.\deE]+)?", text) else []
-        return over[0] / (over[1] if len(over) == 2 else 1) if over else None
-    except (ValueError, ZeroDivisionError):
+    """The number that a text is, also a fraction as people write radii (4/255); None if it is none that we can hold."""
+    if not re.fullmatch(f"{DIGITS}(/{DIGITS})?", text):
         return None
+    above, _, below = text.partition("/")
+    try:
+        read = Fraction(above) / Fraction(below or 1)
+        float(read)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return None
+    return read
 
 
 def checked_options(
@@ -100,7 +105,7 @@ def _kinds(called: Callable[..., Any]) -> dict[str, Any]:
     bare: Any = getattr(called, "func", called)  # of a partial
     try:
         return typing.get_type_hints(bare.__init__ if isinstance(bare, type) else bare)  # type: ignore[misc]
-    except (NameError, TypeError):  # of somebody's own, with names that only a type checker sees
+    except (NameError, TypeError, AttributeError):  # of somebody's own, with names that only a type checker sees
         return {}
 
 
