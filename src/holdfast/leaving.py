@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from multiprocessing.connection import wait
@@ -80,15 +81,19 @@ def ending_at_once() -> Iterator[None]:
 def worker_deaths(*, way_on: str) -> Iterator[None]:
     """The death of a data loader's worker, which torch raises wherever the main process is just then, as a sentence.
 
-    If it is just taking over what the worker had ready, the connection breaks instead.
+    If it is just taking over what the worker had ready, the connection breaks first.
     """
     try:
-        yield
-    except (RuntimeError, ConnectionError, EOFError) as error:
-        broken = not isinstance(error, RuntimeError) and any(
-            "multiprocessing" in frame.filename for frame in traceback.extract_tb(error.__traceback__)
-        )
-        if not broken and "DataLoader worker" not in str(error):
+        try:
+            yield
+        except (ConnectionError, EOFError) as error:
+            frames = traceback.walk_tb(error.__traceback__)
+            if not any("multiprocessing" in frame.f_code.co_filename for frame, _ in frames):
+                raise
+            time.sleep(1)  # torch's own error is due: let it come here rather than to whatever we do next
+            raise RuntimeError("DataLoader worker left in the middle of a batch") from error
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
             raise
         raise HoldfastError(f"a worker died, most likely for want of memory; {way_on}") from error
 

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import threading
 import time
 
 import numpy as np
@@ -108,6 +109,25 @@ def test_a_worker_that_dies_as_it_hands_over_is_the_same_sentence():
         ours.recv()
     with pytest.raises(ConnectionResetError, match="a server"), worker_deaths(way_on="go on"):
         raise ConnectionResetError("a server of somebody else's")
+
+
+def test_the_news_of_its_death_a_moment_later_is_no_second_error():
+    heard = []
+
+    def told(number, frame):
+        heard.append(number)
+        raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")
+
+    ours, theirs = multiprocessing.Pipe()
+    theirs.close()
+    before = signal.signal(signal.SIGCHLD, told)
+    try:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGCHLD)).start()
+        with pytest.raises(HoldfastError, match=r"a worker died, most likely .*; go on"), worker_deaths(way_on="go on"):
+            ours.recv()
+        assert heard == [signal.SIGCHLD]
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_a_run_stopped_by_sigterm_goes_on_to_the_same_bits(tmp_path):
