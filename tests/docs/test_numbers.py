@@ -223,7 +223,8 @@ def test_the_short_answer_on_photographs_is_what_the_studies_say(cifar10):
     attacked = {line[1].strip(): line[5].strip() for line in against_vit}
     rows = ("TORA 0.1", "TORA 0.5", "TORA 0.9", "adapter fusion 0.5", "single adapter 0.5", "head only 0.5")
     assert all(attacked[row] in text for row in rows)
-    assert {row for row, runs in tora[1].items() if len(runs) == 3} == {"ViT", "TORA 0.1", "TORA 0.5", "TORA 0.9"}
+    thrice = {"ViT", "TORA 0.1", "TORA 0.5", "TORA 0.9", "single adapter 0.5"}
+    assert {row for row, runs in tora[1].items() if len(runs) == 3} == thrice
     judged = [line.replace("*", "").split("|") for line in cifar10.PARTS["claims"](*tora).splitlines()]
     found = {line[2].strip(): line[3].strip() for line in judged}
     compared = ("TORA 0.5 − adapter fusion 0.5", "TORA 0.5 − single adapter 0.5", "TORA 0.9 − TORA 0.1")
