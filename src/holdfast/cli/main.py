@@ -15,7 +15,6 @@ from holdfast._version import __version__
 from holdfast.cli.exit_codes import EXIT_BAD_INPUT, EXIT_OK, EXIT_SIGNAL, stopped_by
 from holdfast.cli.plugins import load_plugins
 from holdfast.errors import HoldfastError, nearest
-from holdfast.kinds import refusal
 from holdfast.leaving import hearing_signals
 
 # name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and
@@ -157,6 +156,8 @@ def _parsed(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namesp
     try:
         return parser.parse_args(argv)
     except argparse.ArgumentError as error:
+        from holdfast.kinds import refusal  # which `holdfast --help` does without
+
         options = {action.dest: action for action in parser._actions if action.option_strings}
         kinds = {name: getattr(action, "_typehint", action.type) for name, action in options.items()}
         names = {name: action.option_strings[0] for name, action in options.items()}
