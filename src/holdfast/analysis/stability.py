@@ -248,14 +248,14 @@ def counts(result: Result) -> bool:
 
 def retention(result: Result) -> "Interval":
     """Mean accuracy over the cells / clean accuracy, in percent, with its interval over the images."""
-    from holdfast.metrics.intervals import bootstrap_interval
+    from holdfast.metrics.intervals import jackknife_interval
 
     right = result.arrays["right"].T.astype(np.float64)  # images, 1 + cells
 
     def kept(means: np.ndarray) -> float:
         return 100 * float(means[1:].mean() / means[0]) if means[0] > 0 else float("nan")
 
-    return bootstrap_interval(right, rng=np.random.default_rng(0), statistic=kept, resamples=1000)
+    return jackknife_interval(right, statistic=kept, scale="ratio")
 
 
 def pages(results: Results) -> Iterator[Page]:

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
-from holdfast.gate.sides import DRAWS, Side
+from holdfast.gate.sides import Side
 
-FORMAT = 1
+FORMAT = 2  # 1 held bootstrap draws of AP instead of jackknife replicates
 LARGEST = 2**28  # bytes of a file that is opened at all
 MOST_IMAGES = 10**7
 _WHOLE = (np.uint8, np.uint16, np.uint32)
@@ -73,7 +73,8 @@ def _plain(side: Side) -> dict[str, Any]:
         "columns": {name: column for name, column in packed.items() if column is not None},
         "left_out": [*side.left_out, *(name for name, column in packed.items() if column is None)],
         "unfinished": list(side.unfinished),
-        "draws": {name: _text(np.asarray(values, np.float64)) for name, values in side.draws.items()},
+        "groups": len(next(iter(side.replicates.values()))) if side.replicates else 0,
+        "replicates": {name: _text(np.asarray(values, np.float64)) for name, values in side.replicates.items()},
     }
 
 
@@ -90,7 +91,7 @@ def _side(told: Mapping[str, Any]) -> Side:
         str(told["digest"]),
         left_out=tuple(told["left_out"]),
         unfinished=tuple(told["unfinished"]),
-        draws={name: _array(text, DRAWS, np.float64) for name, text in told["draws"].items()},
+        replicates={name: _array(text, int(told["groups"]), np.float64) for name, text in told["replicates"].items()},
     )
 
 

@@ -40,7 +40,8 @@ class Pair:
         cells: the cells that both have, made by the same definition.
         unlike: cells that both have, made by different definitions.
         columns: what both average over these images, new and old.
-        draws: of scores of a whole set, what they are of the same drawn images; none where the images differ.
+        replicates: of scores of a whole set, those of the same groups of images; none where the images differ.
+        targets: of the images.
     """
 
     new: Side
@@ -49,7 +50,8 @@ class Pair:
     cells: tuple[str, ...]
     unlike: tuple[str, ...]
     columns: tuple[Columns, Columns]
-    draws: tuple[Columns, Columns]
+    replicates: tuple[Columns, Columns]
+    targets: NDArray[Any] | None = None
 
 
 def matched(new: Sequence[Side], old: Sequence[Side]) -> list[Pair]:
@@ -119,8 +121,10 @@ def paired(new: Side, old: Side) -> Pair:
         {name: side.columns[name][np.searchsorted(names, ids)] for name in shared}
         for side, names in ((new, ours), (old, theirs))
     ]
-    draws: tuple[Columns, Columns] = (new.draws, old.draws) if new.missing == old.missing else ({}, {})
-    return Pair(new, old, ids, alike, unlike, (sides[0], sides[1]), draws)
+    alike_images = new.missing == old.missing
+    replicates: tuple[Columns, Columns] = (new.replicates, old.replicates) if alike_images else ({}, {})
+    targets = None if new.targets is None else new.targets[np.searchsorted(ours, ids)]
+    return Pair(new, old, ids, alike, unlike, (sides[0], sides[1]), replicates, targets)
 
 
 def _ids(old: Side, new: Side) -> NDArray[np.str_]:

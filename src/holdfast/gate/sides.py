@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import HoldfastError
-from holdfast.metrics.formulas import Formula, column
+from holdfast.metrics.formulas import Formula
+from holdfast.metrics.jackknife import image_groups
 from holdfast.metrics.own import own_formulas
-from holdfast.metrics.summary import image_columns, reference_for, shared_ids, with_clean
+from holdfast.metrics.score_intervals import set_replicates
+from holdfast.metrics.summary import image_columns, reference_for, shared_ids, shared_targets, with_clean
 from holdfast.records.cells import CellSpec, spec_of
 from holdfast.records.header import CLASSIFICATION
-from holdfast.records.records import CellRecord, Records, load_records
+from holdfast.records.records import Records, load_records
 from holdfast.reporting.export.tables import clean_elsewhere
 from holdfast.tasks import task_named
 
 Columns = Mapping[str, NDArray[np.float64]]
-
-DRAWS = 200  # of a score that must be computed anew for each
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,8 @@ class Side:
         ids: the sorted names of the images that count; None where a file keeps only their digest.
         left_out: the columns that a file does not keep.
         unfinished: cells that are only partly measured.
-        draws: of scores that belong to a whole set (AP): what it is of images drawn with replacement, by column.
+        replicates: of scores that belong to a whole set (AP): its jackknife replicates, by column.
+        targets: of the images, in the same order; None where a file does not keep them.
     """
 
     header: Mapping[str, Any]
@@ -50,7 +51,8 @@ class Side:
     ids: NDArray[np.str_] | None = None
     left_out: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
-    draws: Columns = field(default_factory=dict)
+    replicates: Columns = field(default_factory=dict)
+    targets: NDArray[Any] | None = None
 
     @property
     def task(self) -> str:
@@ -86,7 +88,7 @@ def side_of(records: Records, *, clean: Records | None = None) -> Side:
         raise HoldfastError(f"records of {records.header.get('data', 'data')!r} must hold a finished cell, got none")
     everybody = sorted({str(name) for cell in cells.values() for name in (*cell.ids.tolist(), *cell.excluded)})
     ids = np.array(sorted(shared_ids(cells).tolist()))
-    here = set(ids.tolist())
+    here, targets = set(ids.tolist()), shared_targets(cells, ids)
     return Side(
         records.header,
         {name: dict(cell.header) for name, cell in cells.items()},
@@ -96,21 +98,9 @@ def side_of(records: Records, *, clean: Records | None = None) -> Side:
         names_digest(everybody),
         ids=ids,
         unfinished=tuple(records.incomplete),
-        draws=_set_draws(cells, task=records.task),
+        replicates=set_replicates(cells, ids, image_groups(ids, targets), task=records.task),
+        targets=targets,
     )
-
-
-def _set_draws(cells: Mapping[str, CellRecord], *, task: str) -> dict[str, NDArray[np.float64]]:
-    """AP of drawn images, the same draws for every model of these images."""
-    scores: Any = task_named(task)
-    if task != "detection" or len({len(cell) for cell in cells.values()}) > 1:
-        return {}
-    found, _ = scores.set_scores(cells, resamples=DRAWS, seed=0)
-    return {
-        column(name, quantity.replace("_ap", "_AP")): row[1:]
-        for quantity, rows in found.items()
-        for name, row in zip(cells, rows, strict=True)
-    }
 
 
 def sides_of(run: Path | str | Records) -> list[Side]:

@@ -15,11 +15,11 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.gate.matching import Pair, matched
 from holdfast.gate.rules import Rule, Rules
 from holdfast.gate.sides import Side
-from holdfast.metrics.formulas import Formula, Means
-from holdfast.metrics.groups import block_drawing
-from holdfast.metrics.intervals import Interval, interval_of
-from holdfast.metrics.set_draws import drawn_values
-from holdfast.metrics.summary import RESAMPLES, means_and_draws, some
+from holdfast.metrics.formulas import Formula
+from holdfast.metrics.intervals import Interval
+from holdfast.metrics.jackknife import Groups, image_groups
+from holdfast.metrics.score_intervals import Replicated, interval_of_difference, interval_of_score
+from holdfast.metrics.summary import some
 from holdfast.tasks import task_named
 
 BETTER, NO_WORSE, WORSE, NOT_RESOLVED = "better", "no worse", "worse", "not resolved"
@@ -81,9 +81,11 @@ def _of_pair(pair: Pair, rules: Rules) -> list[Judged]:
     found = [(rule, formula) for rule in asked if (formula := _formula(rule.name, pair, formulas)) is not None]
     if not found:
         return []
-    columns = {f"{side}:{name}": values for side, held in enumerate(pair.columns) for name, values in held.items()}
-    means, drawn = means_and_draws(columns, resamples=RESAMPLES, seed=0, draw=block_drawing(pair.ids))
-    return [_judged(rule, formula, pair, means, drawn, rules) for rule, formula in found]
+    groups = image_groups(pair.ids, pair.targets)
+    sides = [Replicated(columns, groups) for columns in pair.columns]
+    for side, of_sets in zip(sides, pair.replicates, strict=True):
+        side.replicates.update(of_sets)
+    return [_judged(rule, formula, pair, sides, groups, rules) for rule, formula in found]
 
 
 def _by_name(pair: Pair) -> dict[str, Formula]:
@@ -157,16 +159,17 @@ def _unknown(rule: Rule, pairs: Sequence[Pair]) -> str:
     return f"rule {rule.text!r} must name a score, a cell or a kind that both models have, got {rule.name!r}{because}"
 
 
-def _judged(rule: Rule, formula: Formula, pair: Pair, means: Means, drawn: Means | None, rules: Rules) -> Judged:
-    assert drawn is not None
-    new, old = (float(formula.compute(_side(means, side))) for side in (0, 1))
-    draws = [drawn_values(formula, _side(drawn, side), pair.draws[side]) for side in (0, 1)]
+def _judged(
+    rule: Rule, formula: Formula, pair: Pair, sides: Sequence[Replicated], groups: Groups, rules: Rules
+) -> Judged:
+    new, old = (float(formula.compute(side.means)) for side in sides)
     answer = partial(Judged, rule, pair.old.data, len(pair.ids), formula.label, formula.unit)
     if not rule.compares:
         assert rule.number is not None
         met = new >= rule.number if rule.what == ">=" else new <= rule.number
-        return answer(float("nan"), new, interval_of(new, draws[0]), MET if met else MISSED, met)
-    interval = interval_of(new - old, draws[0] - draws[1])
+        bounds = interval_of_score(formula, new, sides[0].means, sides[0].replicates, groups=groups)
+        return answer(float("nan"), new, bounds, MET if met else MISSED, met)
+    interval = interval_of_difference(formula, (new, old), sides, groups=groups)
     gain = interval if formula.better == "high" else Interval(-interval.value, -interval.high, -interval.low, 0.95)
     verdict, reason = _verdict(gain, rule, _margin(rule, formula, rules), images=len(pair.ids), enough=rules.images)
     return answer(old, new, interval, verdict, _lets_through(verdict, rule, rules), reason)
@@ -214,8 +217,3 @@ def _lets_through(verdict: str, rule: Rule, rules: Rules) -> bool:
     if verdict == NOT_RESOLVED:
         return rules.unresolved == "pass"
     return verdict == BETTER or (verdict == NO_WORSE and rule.what == NO_WORSE)
-
-
-def _side(means: Means, side: int) -> Means:
-    prefix = f"{side}:"
-    return {name.removeprefix(prefix): value for name, value in means.items() if name.startswith(prefix)}

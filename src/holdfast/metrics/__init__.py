@@ -22,7 +22,7 @@ from holdfast.metrics.corruption import (
     retention,
 )
 from holdfast.metrics.formulas import Formula, column
-from holdfast.metrics.intervals import Interval, Spread, bootstrap_interval, over_seeds, paired_difference
+from holdfast.metrics.intervals import Interval, Spread, jackknife_interval, over_seeds, paired_difference
 from holdfast.metrics.own import METRICS, Metric, register_metric
 from holdfast.metrics.papers import paper_says
 from holdfast.metrics.sequence import (
@@ -51,7 +51,6 @@ __all__ = [
     "Summary",
     "accuracy",
     "alexnet_errors",
-    "bootstrap_interval",
     "calibration_gaps",
     "column",
     "compare",
@@ -63,6 +62,7 @@ __all__ = [
     "flip_probability",
     "flips",
     "gap_of_means",
+    "jackknife_interval",
     "mean_corruption_accuracy",
     "mean_corruption_error",
     "mean_over_kinds",

@@ -8,18 +8,17 @@ import numpy as np
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.finding import why_not
-from holdfast.metrics.formulas import Formula, Means
-from holdfast.metrics.groups import block_drawing
+from holdfast.metrics.formulas import Formula
 from holdfast.metrics.html import table
-from holdfast.metrics.intervals import Interval, Spread, interval_of, over_seeds
-from holdfast.metrics.set_draws import Columns, drawn_values, draws_wanted, set_draws
+from holdfast.metrics.intervals import Interval, Spread, over_seeds
+from holdfast.metrics.jackknife import Groups, image_groups
+from holdfast.metrics.score_intervals import Replicated, interval_of_difference, set_replicates
 from holdfast.metrics.summary import (
-    RESAMPLES,
     formulas_of,
     image_columns,
-    means_and_draws,
     reference_for,
     shared_ids,
+    shared_targets,
     summarise,
 )
 from holdfast.records.records import CellRecord, Records
@@ -88,20 +87,19 @@ def compare(
     second: Records | Sequence[Records],
     *,
     baseline: Records | None = None,
-    resamples: int | None = None,
-    seed: int = 0,
+    intervals: bool = True,
 ) -> Comparison:
-    """Every score that both have, first minus second, with a 95 % interval from drawing the same images for both.
+    """Every score that both have, first minus second, with a 95 % interval that leaves out the same images for both.
 
     Only cells that both have, made by the same definition, and images that all of them share are taken. What is hard
     for both models cancels out, so this finds differences that two separate intervals hide.
 
     Of lists, as ``load_records`` returns them, the record sets of the same data are compared with each other.
-    ``resamples`` as in :func:`holdfast.metrics.summary.summarise`.
+    ``intervals`` as in :func:`holdfast.metrics.summary.summarise`.
     """
     if not isinstance(first, Records) or not isinstance(second, Records):
-        options = {"baseline": baseline, "resamples": resamples, "seed": seed}
-        return _joined([compare(one, other, **options) for one, other in _pairs(first, second)])  # type: ignore[arg-type]
+        pairs = _pairs(first, second)
+        return _joined([compare(one, other, baseline=baseline, intervals=intervals) for one, other in pairs])
     if first.task != second.task:
         raise HoldfastError(f"records to compare must be of one task, got {first.task} and {second.task}")
     first, second = without_older([first, second])
@@ -113,12 +111,13 @@ def compare(
     _check_same_targets(one, other, ids)
     sides = [image_columns(group, ids) for group in (one, other)]
     common = [name for name in sides[0] if name in sides[1]]
-    columns = {f"{number}:{name}": side[name] for number, side in enumerate(sides) for name in common}
-    resamples = draws_wanted(resamples, task=first.task, images=len(ids), cells=len(cells), usual=RESAMPLES)
-    of_sets = [set_draws(group, ids, task=first.task, resamples=resamples, seed=seed) for group in (one, other)]
-    means, drawn = means_and_draws(columns, resamples=resamples, seed=seed, draw=block_drawing(ids))
+    groups = image_groups(ids, shared_targets(one, ids)) if intervals else None
+    held = [Replicated({name: side[name] for name in common}, groups) for side in sides]
+    if groups is not None:
+        for side, cells_of_side in zip(held, (one, other), strict=True):
+            side.replicates.update(set_replicates(cells_of_side, ids, groups, task=first.task))
     formulas = formulas_of(first, one, common, reference=reference_for(first, baseline))
-    differences = {formula.name: _difference(formula, means, drawn, of_sets) for formula in formulas}
+    differences = {formula.name: _difference(formula, held, groups) for formula in formulas}
     return Comparison(*_names_apart(first, second), len(ids), differences)
 
 
@@ -169,28 +168,20 @@ def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> Sp
     """Mean ± sample standard deviation of every score that all runs have: what training again would change."""
     if not runs:
         raise HoldfastError("runs must hold at least one record set, got none")
-    summaries = [summarise(records, baseline=baseline, resamples=0) for records in without_older(runs)]
+    summaries = [summarise(records, baseline=baseline, intervals=False) for records in without_older(runs)]
     names = [name for name in summaries[0].scores if all(name in summary for summary in summaries)]
     values = {name: [summary[name].value for summary in summaries] for name in names}
     spreads = {name: over_seeds(each) for name, each in values.items() if np.isfinite(each).all()}
     return Spreads(spreads, runs[0].header)
 
 
-def _difference(formula: Formula, means: Means, drawn: Means | None, of_sets: Sequence[Columns]) -> Difference:
-    first, second = (float(formula.compute(_side(means, side))) for side in (0, 1))
-    value = first - second
-    if drawn is None:
-        interval = Interval(value, float("nan"), float("nan"), 0.95)
-    else:
-        draws = [drawn_values(formula, _side(drawn, side), of_sets[side]) for side in (0, 1)]
-        interval = interval_of(value, draws[0] - draws[1])
+def _difference(formula: Formula, sides: Sequence[Replicated], groups: Groups | None) -> Difference:
+    first, second = (float(formula.compute(side.means)) for side in sides)
+    interval = Interval(first - second, float("nan"), float("nan"), 0.95)
+    if groups is not None:
+        interval = interval_of_difference(formula, (first, second), sides, groups=groups)
     about = {"family": formula.family, "table": formula.table, "kind": formula.kind}
     return Difference(formula.name, formula.label, formula.unit, formula.better, first, second, interval, **about)
-
-
-def _side(means: Means, side: int) -> Means:
-    prefix = f"{side}:"
-    return {name.removeprefix(prefix): value for name, value in means.items() if name.startswith(prefix)}
 
 
 def _check_same_targets(one: Mapping[str, CellRecord], other: Mapping[str, CellRecord], ids: np.ndarray) -> None:

@@ -1,17 +1,16 @@
 """The scores of a detector as formulas: AP on clean images, mPC and rPC of both published choices of kinds.
 
-AP belongs to a whole set and cannot be computed from means over images: what a formula gets is the cell's AP in every
-row, and for resampled means it has no answer. Intervals come from sets that are drawn and scored anew, one number per
-draw (:mod:`holdfast.metrics.set_draws`).
+AP belongs to a whole set and is no mean over images: what a formula gets is the AP of every cell, and the AP without
+each group of images (:mod:`holdfast.metrics.ap_jackknife`).
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from holdfast.corruptions.catalog import SEVERITIES
-from holdfast.metrics.average_precision import COCO_C, COCO_C_FAN, SCORES, mean_performance, relative_performance
-from holdfast.metrics.corruption import Values
+from holdfast.metrics.average_precision import COCO_C, COCO_C_FAN, SCORES
+from holdfast.metrics.corruption import Values, mean_of, retention
 from holdfast.metrics.formulas import Benchmark, Compute, Formula, Means, Measure, column
 from holdfast.records.cells import CellSpec
 
@@ -54,7 +53,7 @@ def _clean_scores(benchmark: Benchmark, over: str, prefix: str, there: Collectio
             "%",
             "high",
             _sentence(score, over),
-            _of_a_set(_percent(column(clean, f"{over}{score}"))),
+            _percent(column(clean, f"{over}{score}")),
             cells=(clean,),
         )
         for score, name in named.items()
@@ -64,7 +63,7 @@ def _clean_scores(benchmark: Benchmark, over: str, prefix: str, there: Collectio
 def _means(
     benchmark: Benchmark, kinds: Sequence[str], *, prefix: str, suffix: str, others: Sequence[str]
 ) -> list[Formula]:
-    """MPC and rPC over these kinds; in part only where no kind is there that belongs to the other choice alone."""
+    """mPC and rPC over these kinds; in part only where no kind is there that belongs to the other choice alone."""
     foreign = set(others) - set(kinds)
     complete = all(map(benchmark.complete, kinds))
     if not complete and (foreign & set(benchmark.kinds()) or not set(kinds) - set(others) & set(benchmark.kinds())):
@@ -74,15 +73,29 @@ def _means(
 
     def mpc(cells: Benchmark, chosen: Sequence[str]) -> Formula:
         text = f"mean {cells.measure.label} over {len(kinds)} kinds × 5 severities"
-        compute = _of_a_set(lambda means: 100 * _mean(cells, means, chosen))
         return Formula(
-            f"{prefix}mpc{suffix}", f"{label} mPC{of_fan}", "%", "high", text, compute, note=note, family="corruption"
+            f"{prefix}mpc{suffix}",
+            f"{label} mPC{of_fan}",
+            "%",
+            "high",
+            text,
+            lambda means: 100 * np.asarray(_mean(cells, means, chosen)),
+            note=note,
+            family="corruption",
         )
 
     def rpc(cells: Benchmark, chosen: Sequence[str]) -> Formula:
         text = f"mean {cells.measure.label} over {len(kinds)} kinds by that of the clean images"
-        compute = _of_a_set(lambda means: _relative(_mean(cells, means, chosen), cells.clean_value(means)))
-        return Formula(f"{prefix}rpc{suffix}", f"{label} rPC{of_fan}", "%", "high", text, compute, note=note)
+        return Formula(
+            f"{prefix}rpc{suffix}",
+            f"{label} rPC{of_fan}",
+            "%",
+            "high",
+            text,
+            lambda means: _relative(_mean(cells, means, chosen), cells.clean_value(means)),
+            note=note,
+            scale="ratio",
+        )
 
     return benchmark.over(kinds, mpc) + (benchmark.over(kinds, rpc) if benchmark.clean else [])
 
@@ -97,7 +110,7 @@ def _kind(benchmark: Benchmark, kind: str, prefix: str) -> Formula:
         "%",
         "high",
         f"{label} under {kind}, mean over the severities",
-        _of_a_set(lambda means: 100 * float(np.mean([benchmark.measure.of(means, name) for name in names]))),
+        lambda means: 100 * np.asarray(mean_of([benchmark.measure.of(means, name) for name in names])),
         missing=() if complete else tuple(f"{kind}/{s}" for s in SEVERITIES if s not in benchmark.severities(kind)),
         family="corruption",
         table=f"{prefix}ap",
@@ -106,33 +119,21 @@ def _kind(benchmark: Benchmark, kind: str, prefix: str) -> Formula:
     )
 
 
-def _mean(benchmark: Benchmark, means: Means, kinds: Sequence[str]) -> float:
-    scores = {
-        kind: [float(benchmark.measure.of(means, name)) for name in benchmark.severities(kind).values()]
-        for kind in kinds
-    }
-    if np.isnan(list(scores.values())).any():  # images without a single object have no AP
-        return float("nan")
-    return mean_performance(scores, kinds=kinds)
+def _mean(benchmark: Benchmark, means: Means, kinds: Sequence[str]) -> Values:
+    """mPC, Michaelis et al. 2019, Eq. 1: the mean over kinds of the mean over five severities."""
+    of_kinds = [[benchmark.measure.of(means, name) for name in benchmark.severities(kind).values()] for kind in kinds]
+    return mean_of([mean_of(values) for values in of_kinds])
 
 
-def _relative(corrupted: float, clean: Values) -> float:
-    """NaN where nothing was found on clean images either: the ratio is undefined."""
-    return relative_performance(corrupted, float(clean)) if float(clean) > 0 else float("nan")
+def _relative(corrupted: Values, clean: Values) -> Values:
+    """rPC; NaN where there is nothing to be found, or nothing was found on clean images either."""
+    known = ~(np.isnan(corrupted) | np.isnan(clean))
+    shares = [np.where(known, value, 0.0) for value in (corrupted, clean)]
+    return retention(*shares)
 
 
 def _percent(key: str) -> Compute:
     return lambda means: 100 * means[key]
-
-
-def _of_a_set(compute: Callable[[Means], Values]) -> Compute:
-    """The score of the set itself; resampled means have none."""
-
-    def of_the_set_alone(means: Means) -> Values:
-        draws = np.shape(next(iter(means.values())))
-        return np.full(draws, np.nan) if draws else compute(means)
-
-    return of_the_set_alone
 
 
 def _sentence(score: str, over: str) -> str:

@@ -1,7 +1,7 @@
 """The scores as formulas: what each is called, what it needs, and how it comes from means over images.
 
 A formula takes the mean over the images of every column (``column("fog/3", "right")``) and works alike on numbers and
-on arrays of resampled means; so a score and its bootstrap interval are one computation, by the pure functions of
+on arrays of jackknife replicates; so a score and its interval are one computation, by the pure functions of
 :mod:`holdfast.metrics.corruption` and :mod:`~holdfast.metrics.sequence`. What a cell is scored by is the task's
 :class:`Measure`; everything else here is the same for all tasks.
 
@@ -28,6 +28,7 @@ from holdfast.metrics.corruption import (
     relative_corruption_errors,
     retention,
 )
+from holdfast.metrics.intervals import Scale
 from holdfast.records.cells import CellSpec, corruption_cell
 
 Means = Mapping[str, Values]
@@ -54,6 +55,10 @@ class Formula:
         kind: which corruption, sequence, attack, set or condition it is about.
         cells: the cells that it is made of.
         headline: whether a report shows it first, beside what the task says.
+        scale: which interval it gets: ``proportion`` from 0 to 100 %, ``ratio``, or ``plain``; by default a proportion
+            in ``%``, a ratio in ``% of`` something, plain in any other unit.
+        answers: the column whose plain mean it is, if it is one: where that is 0 or 1 for every image, the interval of
+            a difference has Bonett and Price's pseudo-pairs.
     """
 
     name: str
@@ -69,6 +74,15 @@ class Formula:
     kind: str = ""
     cells: tuple[str, ...] = ()
     headline: bool = False
+    scale: Scale | None = None
+    answers: str = ""
+
+    @property
+    def interval_scale(self) -> Scale:
+        """The scale that was given, or the one that belongs to the unit."""
+        if self.scale is not None:
+            return self.scale
+        return "proportion" if self.unit == "%" else "ratio" if self.unit.startswith("% of") else "plain"
 
 
 @dataclass(frozen=True)
@@ -80,12 +94,18 @@ class Measure:
         label: in sentences: ``top-1 accuracy``.
         mean_label: what tables call its mean over corruptions: ``mCA``.
         of: from the means over the images, of the cell of that name.
+        answers: the quantity whose plain mean it is, if it is one.
     """
 
     name: str
     label: str
     mean_label: str
     of: Callable[[Means, str], Values]
+    answers: str = ""
+
+    def column(self, cell: str) -> str:
+        """The key of that quantity in a cell; empty where there is none."""
+        return column(cell, self.answers) if self.answers else ""
 
 
 @dataclass(frozen=True)
@@ -121,7 +141,12 @@ def clean_score(cells: Sequence[CellSpec], measure: Measure) -> list[Formula]:
     """The measure of the clean images."""
     text = f"{measure.label} on the clean images"
     found = [cell.name for cell in cells if cell.family == "clean"][:1]
-    return [Formula("clean", "clean", "%", "high", text, _percent(measure, name), cells=(name,)) for name in found]
+    return [
+        Formula(
+            "clean", "clean", "%", "high", text, _percent(measure, name), cells=(name,), answers=measure.column(name)
+        )
+        for name in found
+    ]
 
 
 def corruption_scores(cells: Sequence[CellSpec], *, measure: Measure, reference: Reference | None) -> list[Formula]:
@@ -152,6 +177,7 @@ def condition_scores(cells: Sequence[CellSpec], measure: Measure) -> list[Formul
             table="condition",
             kind=cell.kind,
             cells=(cell.name,),
+            answers=measure.column(cell.name),
         )
         for cell in cells
         if cell.family == "condition"
@@ -172,6 +198,7 @@ def single_scores(cells: Sequence[CellSpec], measure: Measure) -> list[Formula]:
 def _single(cell: CellSpec, measure: Measure) -> Formula:
     compute = _percent(measure, cell.name)
     about: dict[str, Any] = {"family": cell.family, "kind": cell.kind, "cells": (cell.name,)}
+    about["answers"] = measure.column(cell.name)
     if cell.family == "set":
         label = SETS.get(cell.kind, cell.kind)
         among = " among its 200 classes" if cell.kind in ("imagenet-a", "imagenet-r") else ""
@@ -263,7 +290,7 @@ def _mean_score(benchmark: Benchmark, kinds: Sequence[str]) -> Formula:
 def _retention(benchmark: Benchmark, kinds: Sequence[str]) -> Formula:
     text = f"mean corruption {benchmark.measure.name} over 15 kinds by clean {benchmark.measure.name}"
     cells = (benchmark.clean, *benchmark.names(kinds))
-    return Formula("retention", "retention", "%", "high", text, _kept(benchmark, kinds), cells=cells)
+    return Formula("retention", "retention", "%", "high", text, _kept(benchmark, kinds), cells=cells, scale="ratio")
 
 
 def _kept(benchmark: Benchmark, kinds: Sequence[str]) -> Compute:
@@ -304,7 +331,8 @@ def _at_fewer_severities(benchmark: Benchmark) -> list[Formula]:
         kept = f"{text} by clean {measure.name}"
         share: Compute = lambda means: retention(mean(means), benchmark.clean_value(means))  # noqa: E731
         label, cells = f"retention{told}", (clean, *names)
-        scores.append(Formula("retention_partial", label, "%", "high", kept, share, missing=missing, cells=cells))
+        about: dict[str, Any] = {"missing": missing, "cells": cells, "scale": "ratio"}
+        scores.append(Formula("retention_partial", label, "%", "high", kept, share, **about))
     return scores
 
 
@@ -351,7 +379,7 @@ def _relative(benchmark: Benchmark, kinds: Sequence[str]) -> Formula:
         )
         return mean_corruption_error(ces, kinds=kinds)
 
-    return Formula("relative_mce", "relative mCE", f"% of {reference.name}", "low", text, compute)
+    return Formula("relative_mce", "relative mCE", f"% of {reference.name}", "low", text, compute, scale="plain")
 
 
 def _mean_ce(benchmark: Benchmark, kinds: Sequence[str]) -> Compute:
@@ -380,7 +408,9 @@ def _fan_scores(benchmark: Benchmark) -> list[Formula]:
     scores = [Formula(f"fan_{measure.name}", f"FAN {measure.name}", "%", "high", mean, compute, note=FAN_LABEL)]
     if benchmark.clean:
         share = _kept(benchmark, FAN_KINDS)
-        scores.append(Formula("fan_retention", "FAN retention", "%", "high", kept, share, note=FAN_LABEL))
+        scores.append(
+            Formula("fan_retention", "FAN retention", "%", "high", kept, share, note=FAN_LABEL, scale="ratio")
+        )
     return scores
 
 

@@ -1,21 +1,27 @@
-"""How sure a score is: bootstrap over the images, paired comparison of two models, spread over seeds.
+"""Confidence intervals of scores and of differences, from jackknife replicates, over images and seeds.
 
-Percentile bootstrap, Efron 1979. The images are what is resampled: all cells of an image stay together, because a model
-that fails on an image under fog tends to fail on it under snow.
+The standard error comes from the replicates of :mod:`holdfast.metrics.jackknife`; the shape of the interval from what
+the score is. Proportions get Wilson's interval (1927) with an effective number of images, ratios a t interval on the
+logarithm, differences a t interval, with the pseudo-pairs of Bonett and Price (2012) where an image scores 0 or 1.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import exp, inf, isfinite, nan, sqrt
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
 from holdfast.errors import HoldfastError
+from holdfast.metrics.jackknife import Groups, replicated_means
 
-Draw = Callable[[np.random.Generator], NDArray[np.int64]]  # how often every image is drawn
+Scale = Literal["proportion", "ratio", "plain"]
 Statistic = Callable[[NDArray[np.float64]], float]
 
-_CHUNK = 2**22  # image counts held at a time
+FEW_IMAGES = 30  # below, tables say "few images": coverage is measured from 30 on
+EXACT = 1e-12  # closer to 0 or 1 than this, a proportion is 0 or 1
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,23 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """A value, its standard error and the degrees of freedom of that error."""
+
+    value: float
+    error: float
+    freedom: float
+
+
+@dataclass(frozen=True)
+class SeedVariance:
+    """The variance of a score between seeds, and its degrees of freedom; 0 degrees where no row has two seeds."""
+
+    variance: float
+    freedom: int
+
+
+@dataclass(frozen=True)
 class Spread:
     """Mean and sample standard deviation over seeds; of a single seed the deviation is NaN."""
 
@@ -45,123 +68,178 @@ class Spread:
         return f"{self.mean:.4g} ± {self.std:.2g} (n={self.count})"
 
 
-def bootstrap_interval(
-    values: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    statistic: Statistic | None = None,
-    level: float = 0.95,
-    resamples: int = 2000,
+def jackknife_estimate(replicates: ArrayLike) -> Estimate:
+    """The score of all images (first entry) and its standard error from the replicates (the others).
+
+    SE² = (G − 1)/G · Σ(θ₍g₎ − mean)². The error is NaN where a replicate is undefined, or where there is one group.
+    """
+    array = np.asarray(replicates, dtype=np.float64)
+    value, left = float(array[0]), array[1:]
+    count = len(left)
+    if count < 2 or not np.isfinite(left).all():
+        return Estimate(value, nan, max(count - 1, 0))
+    return Estimate(value, sqrt((count - 1) / count * float(np.square(left - left.mean()).sum())), count - 1)
+
+
+def jackknife_interval(
+    values: ArrayLike, *, groups: Groups | None = None, statistic: Statistic | None = None, scale: Scale = "plain"
 ) -> Interval:
-    """The interval of a score over the choice of images.
+    """The 95 % interval of a score over the choice of images.
 
     Args:
         values: one row per image, (N,) or (N, cells): whether it was right, its NLL, its error in each cell …
-        rng: where the resampling draws come from.
+        groups: which images are left out together; by default every image by itself.
         statistic: the score as a function of the values' mean over the images, (cells,); by default their plain mean.
-            Every score of ours is such a function: mCE of mean errors, retention of two mean accuracies. Draws for
-            which it is NaN (retention of a clean accuracy of 0) do not count.
-        level: how often such intervals hold the truth.
-        resamples: how many times the images are drawn with replacement.
+        scale: ``proportion`` for scores from 0 to 1, ``ratio`` for quotients, ``plain`` for everything else.
     """
-    rows, score = _rows(values, "values"), statistic or _plain_mean
-    drawn = [score(means) for means in resampled_means(rows, rng=rng, resamples=resamples)]
-    return interval_of(score(rows.mean(axis=0)), drawn, level=level)
+    rows = _rows(values, "values")
+    groups = groups or Groups(np.arange(len(rows)), len(rows), len(rows))
+    score = statistic or _plain_mean
+    replicates = [score(means) for means in replicated_means(rows, groups)]
+    return score_interval(replicates, scale=scale, images=groups.independent)
 
 
 def paired_difference(
-    first: ArrayLike,
-    second: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    statistic: Statistic | None = None,
-    level: float = 0.95,
-    resamples: int = 2000,
+    first: ArrayLike, second: ArrayLike, *, groups: Groups | None = None, statistic: Statistic | None = None
 ) -> Interval:
-    """The interval of ``first`` minus ``second``, two models on the same images in the same order.
+    """The 95 % interval of ``first`` minus ``second``, two models on the same images in the same order.
 
-    Both are resampled together, so what is hard for both cancels out; arguments as in :func:`bootstrap_interval`.
+    Both leave out the same images, so what is hard for both cancels out; arguments as in :func:`jackknife_interval`.
     """
     one, other, score = _rows(first, "first"), _rows(second, "second"), statistic or _plain_mean
     if one.shape != other.shape:
         raise HoldfastError(f"first and second must be of the same images, got shapes {one.shape} and {other.shape}")
+    groups = groups or Groups(np.arange(len(one)), len(one), len(one))
+    sides = [np.array([score(means) for means in replicated_means(rows, groups)]) for rows in (one, other)]
+    binary = one.shape[1] == 1 and statistic is None and _is_binary(one) and _is_binary(other)
+    return difference_interval(sides[0] - sides[1], images=groups.independent, binary=binary)
 
-    def difference(means: NDArray[np.float64]) -> float:
-        return score(means[: one.shape[1]]) - score(means[one.shape[1] :])
 
-    return bootstrap_interval(np.hstack([one, other]), rng=rng, statistic=difference, level=level, resamples=resamples)
+def score_interval(
+    replicates: ArrayLike,
+    *,
+    scale: Scale,
+    images: int,
+    whole: float = 1.0,
+    highest_at_zero: float = nan,
+    level: float = 0.95,
+) -> Interval:
+    """The interval of one score from its replicates, whose first entry is its value.
 
-
-def resampled_means(
-    rows: NDArray[np.float64], *, rng: np.random.Generator, resamples: int = 2000, draw: Draw | None = None
-) -> NDArray[np.float64]:
-    """The means of every column over images drawn with replacement, (resamples, columns), from (images, columns).
-
-    All columns of one row of the result are means over the same draw, so any function of them has its bootstrap here.
-    ``draw`` says how often every image is drawn where they are not drawn one by one.
+    Args:
+        replicates: (1 + groups,).
+        scale: what the score is.
+        images: the independent observations, which bound a proportion of exactly 0 or 1.
+        whole: what a proportion of 1 is written as, 100 for percent.
+        highest_at_zero: the upper bound of a ratio whose numerator is 0, where the logarithm says nothing.
+        level: nominal coverage.
     """
-    if resamples < 1:
-        raise HoldfastError(f"resamples must be at least 1, got {resamples}")
-    count = len(rows)
-    at_once = max(1, _CHUNK // count)
-    means = np.empty((resamples, rows.shape[1]))
-    for start in range(0, resamples, at_once):
-        size = min(at_once, resamples - start)
-        times = np.stack([draw(rng) if draw is not None else _one_by_one(count, rng) for _ in range(size)])
-        means[start : start + size] = times @ rows / count
-    return means
+    array = np.asarray(replicates, dtype=np.float64)
+    if scale == "ratio" and (array > 0).all():
+        logs = jackknife_estimate(np.log(array))
+        half = t_quantile(logs.freedom, level) * logs.error
+        if not isfinite(half):
+            return Interval(float(array[0]), nan, nan, level)
+        return Interval(float(array[0]), float(array[0]) * exp(-half), float(array[0]) * exp(min(half, 700.0)), level)
+    estimate = jackknife_estimate(array)
+    if scale == "ratio" and estimate.value == 0:
+        return Interval(0.0, 0.0, highest_at_zero, level)
+    bounded = interval_of(estimate, scale=scale, images=images, whole=whole, level=level)
+    return Interval(bounded.value, max(bounded.low, 0.0), bounded.high, level) if scale == "ratio" else bounded
 
 
-def _one_by_one(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    return np.bincount(rng.integers(count, size=count), minlength=count)
+def difference_interval(
+    replicates: ArrayLike, *, images: int, binary: bool = False, whole: float = 1.0, level: float = 0.95
+) -> Interval:
+    """The t interval of a paired difference from the differences of the replicates.
+
+    ``binary`` says that every image scores 0 or 1 for either model: then the standard error has two pseudo-pairs more,
+    one for each model (Bonett and Price 2012), which keeps the coverage where few answers differ.
+    """
+    estimate = jackknife_estimate(replicates)
+    if binary:
+        estimate = with_pseudo_pairs(estimate, images=images, whole=whole)
+    return interval_of(estimate, scale="plain", images=images, whole=whole, level=level)
 
 
-def interval_of(value: float, drawn: ArrayLike, *, level: float = 0.95) -> Interval:
-    """The middle ``level`` of what was drawn, around ``value``; NaN does not count."""
+def with_pseudo_pairs(estimate: Estimate, *, images: int, whole: float = 1.0) -> Estimate:
+    """The estimate with the standard error that it has after adding one win and one loss; the value stays."""
+    mean, error = estimate.value / whole, estimate.error / whole
+    if not isfinite(error):
+        return estimate
+    square = (images - 1) * error**2 + mean**2  # of the differences of single images, on average
+    square, mean = (images * square + 2) / (images + 2), images * mean / (images + 2)
+    return Estimate(estimate.value, whole * sqrt((square - mean**2) / (images + 2)), estimate.freedom)
+
+
+def interval_of(estimate: Estimate, *, scale: Scale, images: int, whole: float = 1.0, level: float = 0.95) -> Interval:
+    """The interval of an estimate; NaN bounds where its error is unknown, [0, whole] for a proportion of one group."""
     if not 0 < level < 1:
         raise HoldfastError(f"level must be between 0 and 1, got {level}")
-    array = np.asarray(drawn, dtype=np.float64)
-    array = array[~np.isnan(array)]
-    low, high = np.quantile(array, [(1 - level) / 2, (1 + level) / 2]) if len(array) else (np.nan, np.nan)
-    return Interval(value, float(low), float(high), level)
+    quantile = t_quantile(estimate.freedom, level)
+    if scale == "proportion":
+        low, high = _wilson(estimate.value / whole, estimate.error / whole, images=images, quantile=quantile)
+        return Interval(estimate.value, whole * low, whole * high, level)
+    half = quantile * estimate.error
+    if not isfinite(half):
+        return Interval(estimate.value, nan, nan, level)
+    return Interval(estimate.value, estimate.value - half, estimate.value + half, level)
 
 
-def paired_over_seeds(
-    first: ArrayLike,
-    second: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    statistics: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
-    level: float = 0.95,
-    resamples: int = 2000,
-) -> Interval:
-    """The interval of ``first`` minus ``second`` over the choice of images and of seeds: (seeds, images[, cells]).
+def _wilson(value: float, error: float, *, images: int, quantile: float) -> tuple[float, float]:
+    """Wilson's interval with the effective number of images value(1 − value)/error²; at 0 and 1 with all of them."""
+    if not isfinite(value):
+        return nan, nan
+    at_an_end = value <= EXACT or value >= 1 - EXACT
+    if not isfinite(quantile):
+        return 0.0, 1.0
+    if not isfinite(error):
+        return nan, nan
+    if not at_an_end and error == 0:
+        return value, value
+    count = float(images) if at_an_end else value * (1 - value) / error**2
+    squared = quantile**2 / count
+    centre = (value + squared / 2) / (1 + squared)
+    half = sqrt(max(0.0, squared * value * (1 - value) + squared**2 / 4)) / (1 + squared)
+    return min(max(0.0, centre - half), value), max(min(1.0, centre + half), value)
 
-    Both are resampled together: the images, the same for all seeds, and the seeds, the same for both. The score is the
-    mean over the seeds of each one's; ``statistics`` gives it for many draws at once, (…, cells) → (…), by default the
-    plain mean. Other arguments as in :func:`bootstrap_interval`. A few seeds can only hint at how much seeds matter:
-    with three, such an interval is on the narrow side.
+
+def highest_share(groups: Groups, level: float = 0.95) -> float:
+    """The upper bound of a proportion of 0 of so many images."""
+    return _wilson(0.0, 0.0, images=groups.independent, quantile=t_quantile(groups.count - 1, level))[1]
+
+
+def t_quantile(freedom: float, level: float = 0.95) -> float:
+    """The two-sided quantile of Student's t; infinite without a degree of freedom."""
+    return float(stdtrit(freedom, (1 + level) / 2)) if freedom > 0 else inf
+
+
+def seed_variance(rows: Sequence[ArrayLike]) -> SeedVariance:
+    """The variance between seeds, pooled over rows of a study: each row has a value per seed."""
+    arrays = [np.asarray(row, dtype=np.float64) for row in rows]
+    usable = [row for row in arrays if len(row) > 1 and np.isfinite(row).all()]
+    freedom = sum(len(row) - 1 for row in usable)
+    squares = sum(float(np.square(row - row.mean()).sum()) for row in usable)
+    return SeedVariance(squares / freedom if freedom else 0.0, freedom)
+
+
+def estimate_over_seeds(
+    replicates: ArrayLike, *, seeds: SeedVariance, images: int, binary: bool = False, whole: float = 1.0
+) -> Estimate:
+    """The mean over seeds, with the variance of images and of seeds: (seeds, 1 + groups) replicates.
+
+    Variance = seed variance / seeds + image variance of the mean over seeds, with Satterthwaite's degrees of freedom
+    (1946). ``seeds`` is pooled over the rows of a study, since two or three seeds alone hardly tell their variance.
     """
-    statistics = statistics or (lambda means: means.mean(axis=-1))
-    one, other = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if one.shape != other.shape or one.ndim not in (2, 3):
-        raise HoldfastError(
-            f"first and second must be (seeds, images) or (seeds, images, cells), got {one.shape} and {other.shape}"
-        )
-    seeds = len(one)
-    both = np.stack([one.reshape(seeds, one.shape[1], -1), other.reshape(seeds, one.shape[1], -1)], axis=1)
-    side_by_side = both.transpose(2, 0, 1, 3)  # images, seeds, 2, cells
-    rows = _rows(side_by_side.reshape(one.shape[1], -1), "first and second")
-
-    def differences(means: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(draws, seeds × 2 × cells) → (draws, seeds)."""
-        scores = statistics(means.reshape(len(means), seeds, 2, -1))
-        return scores[..., 0] - scores[..., 1]
-
-    value = float(differences(rows.mean(axis=0)[None]).mean())
-    drawn = differences(resampled_means(rows, rng=rng, resamples=resamples))
-    chosen = np.stack([rng.integers(seeds, size=seeds) for _ in range(len(drawn))])
-    return interval_of(value, np.take_along_axis(drawn, chosen, axis=1).mean(axis=1), level=level)
+    array = np.asarray(replicates, dtype=np.float64)
+    chosen = jackknife_estimate(array.mean(axis=0))
+    if binary:
+        chosen = with_pseudo_pairs(chosen, images=images, whole=whole)
+    between, within = seeds.variance / len(array), chosen.error**2
+    if not seeds.freedom or not between or not isfinite(within):
+        return chosen
+    freedom = (between + within) ** 2 / (between**2 / seeds.freedom + within**2 / max(chosen.freedom, 1))
+    return Estimate(chosen.value, sqrt(between + within), freedom)
 
 
 def over_seeds(scores: ArrayLike) -> Spread:
@@ -175,6 +253,10 @@ def over_seeds(scores: ArrayLike) -> Spread:
 
 def _plain_mean(means: NDArray[np.float64]) -> float:
     return float(means.mean())
+
+
+def _is_binary(rows: NDArray[np.float64]) -> bool:
+    return bool(np.isin(rows, (0.0, 1.0)).all())
 
 
 def _rows(values: ArrayLike, name: str) -> NDArray[np.float64]:

@@ -267,7 +267,7 @@ class _Cells:
         scores = [Formula(name, label, "%", "high", text, compute, note=note, family="corruption")]
         if kept and self.clean:
             title = "retention" if rule == "all" else f"{label} retention"
-            scores.append(Formula(kept, title, "%", "high", f"{label} by clean mIoU", share))
+            scores.append(Formula(kept, title, "%", "high", f"{label} by clean mIoU", share, scale="ratio"))
         return [partial_if(score, missing=missing, count=len(kinds), wanted=len(KINDS)) for score in scores]
 
     def groups(self) -> list[Formula]:

@@ -11,18 +11,16 @@ from holdfast.errors import HoldfastError
 from holdfast.metrics.corruption import alexnet_errors
 from holdfast.metrics.finding import key_of, why_not
 from holdfast.metrics.formulas import Formula, Means, Reference, column
-from holdfast.metrics.groups import block_drawing, drawing_words
 from holdfast.metrics.html import table
-from holdfast.metrics.intervals import Draw, interval_of, resampled_means
+from holdfast.metrics.intervals import Interval
+from holdfast.metrics.jackknife import Groups, image_groups, means_and_replicates
 from holdfast.metrics.own import own_columns, own_formulas
-from holdfast.metrics.set_draws import Columns, drawn_values, drawn_words, draws_wanted, set_draws
+from holdfast.metrics.score_intervals import interval_note, interval_of_score, set_replicates
 from holdfast.published import published
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord, Records
 from holdfast.records.revisions import like
 from holdfast.tasks import task_named
-
-RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Summary:
         excluded: how many could not be read and count nowhere.
         scores: by name, in the order in which tables show them.
         unfinished: cells that are only partly measured and count nowhere.
-        drawn: how images were drawn for the intervals, where not simply one by one.
+        interval_note: what must be known to read the intervals: few images, few objects, blocks of frames.
     """
 
     header: Mapping[str, Any]
@@ -91,7 +89,7 @@ class Summary:
     excluded: int
     scores: Mapping[str, Score]
     unfinished: tuple[str, ...] = ()
-    drawn: str = ""
+    interval_note: str = ""
 
     def __getitem__(self, name: str) -> Score:
         if name in self.scores:
@@ -131,8 +129,7 @@ def summarise(
     *,
     baseline: Records | None = None,
     clean: Records | None = None,
-    resamples: int | None = None,
-    seed: int = 0,
+    intervals: bool = True,
 ) -> Summary:
     """Every score that the cells of these records allow, over the images that all of them share.
 
@@ -141,18 +138,17 @@ def summarise(
         baseline: the model to divide by (CE, mFR, mT5D). Without one it is AlexNet where its published errors apply:
             the 1000 classes of ImageNet at 224 px. Elsewhere there is no mCE.
         clean: records with the ``clean`` cell, where ``records`` are of a stored set that has none.
-        resamples: of the bootstrap; 0 leaves the intervals out. None draws 2000 times; AP, which must be scored anew
-            for every draw, up to 200 times, and not at all where that would take minutes.
-        seed: of the bootstrap.
+        intervals: whether to compute 95 % intervals (delete-a-group jackknife over the images).
     """
     cells = with_clean(records, clean)
     ids = shared_ids(cells)
-    resamples = draws_wanted(resamples, task=records.task, images=len(ids), cells=len(cells), usual=RESAMPLES)
+    groups = image_groups(ids, shared_targets(cells, ids)) if intervals and len(ids) else None
     columns = image_columns(cells, ids)
-    of_sets = set_draws(cells, ids, task=records.task, resamples=resamples, seed=seed)
-    means, drawn = means_and_draws(columns, resamples=resamples, seed=seed, draw=block_drawing(ids))
+    means, replicates = means_and_replicates(columns, groups)
+    if groups is not None and replicates is not None:
+        replicates |= set_replicates(cells, ids, groups, task=records.task)
     formulas = formulas_of(records, cells, columns, reference=reference_for(records, baseline))
-    scores = [score_of(formula, means, drawn, cells, of_sets=of_sets) for formula in formulas]
+    scores = [score_of(formula, means, replicates, cells, groups=groups) for formula in formulas]
     return Summary(
         records.header,
         records.current,
@@ -160,12 +156,8 @@ def summarise(
         len(records.excluded),
         {score.name: score for score in scores},
         unfinished=tuple(records.incomplete),
-        drawn=_drawn_words(ids, of_sets, task=records.task) if drawn is not None else "",
+        interval_note=interval_note(cells, ids, groups, task=records.task) if groups is not None else "",
     )
-
-
-def _drawn_words(ids: NDArray[np.str_], of_sets: Columns, *, task: str) -> str:
-    return drawn_words(of_sets) or drawing_words(ids, film=task == "segmentation")
 
 
 def formulas_of(
@@ -221,39 +213,30 @@ def image_columns(cells: Mapping[str, CellRecord], ids: NDArray[np.str_]) -> dic
     return columns
 
 
-def means_and_draws(
-    columns: Mapping[str, NDArray[np.float64]], *, resamples: int, seed: int, draw: Draw | None = None
-) -> tuple[Means, Means | None]:
-    """The mean of every column, and its means over images drawn with replacement, the same draws for all columns.
-
-    ``draw`` is how, where images are not drawn one by one: :func:`holdfast.metrics.groups.block_drawing`.
-    """
-    if not columns:
-        return {}, None
-    matrix = np.stack(list(columns.values()), axis=1)  # images × columns
-    means = dict(zip(columns, matrix.mean(axis=0), strict=True))
-    if not resamples:
-        return means, None
-    drawn = resampled_means(matrix, rng=np.random.default_rng(seed), resamples=resamples, draw=draw)
-    return means, dict(zip(columns, drawn.T, strict=True))
+def shared_targets(cells: Mapping[str, CellRecord], ids: NDArray[np.str_]) -> NDArray[Any]:
+    """The targets of these images, as the first cell has them."""
+    cell = next(iter(cells.values()))
+    return cell.targets[_rows(cell.ids, ids)]
 
 
 def score_of(
     formula: Formula,
     means: Means,
-    drawn: Means | None,
+    replicates: Means | None,
     cells: Mapping[str, CellRecord],
     *,
-    of_sets: Columns | None = None,
+    groups: Groups | None = None,
 ) -> Score:
     """A formula with its numbers."""
     value = float(formula.compute(means))
-    bounds = interval_of(value, drawn_values(formula, drawn, of_sets or {})) if drawn is not None else None
+    bounds = Interval(value, float("nan"), float("nan"), 0.95)
+    if replicates is not None and groups is not None:
+        bounds = interval_of_score(formula, value, means, replicates, groups=groups)
     return Score(
         name=formula.name,
         value=value,
-        low=bounds.low if bounds else float("nan"),
-        high=bounds.high if bounds else float("nan"),
+        low=bounds.low,
+        high=bounds.high,
         unit=formula.unit,
         label=formula.label,
         definition=formula.definition,
@@ -293,7 +276,7 @@ def reference_for(records: Records, baseline: Records | None) -> Reference | Non
 
 def _measured_reference(baseline: Records) -> Reference:
     columns = image_columns(baseline.cells, shared_ids(baseline.cells))
-    means, _ = means_and_draws(columns, resamples=0, seed=0)
+    means, _ = means_and_replicates(columns, None)
     formulas = formulas_of(baseline, baseline.cells, columns, reference=None)
     values = {formula.name: float(formula.compute(means)) for formula in formulas}
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records 
 BINS = 15  # of the calibration error
 IMAGENET = 1000
 RIGHT, TOP_FIVE = "right", "top_five"  # the latter: the five best classes of every frame, of sequences only
-MEASURE = Measure("accuracy", "top-1 accuracy", "mCA", lambda means, cell: means[column(cell, RIGHT)])
+MEASURE = Measure("accuracy", "top-1 accuracy", "mCA", lambda means, cell: means[column(cell, RIGHT)], answers=RIGHT)
 
 
 def class_names(count: int) -> Sequence[str]:
@@ -308,7 +308,9 @@ def _clean_details(cells: Sequence[CellSpec], *, classes: int | None) -> list[Fo
     top5: Compute = lambda means: 100 * means[column(clean, "top5")]  # noqa: E731
     ece: Compute = lambda means: 100 * gap_of_means([means[column(clean, f"gap{n}")] for n in range(BINS)])  # noqa: E731
     scores = [
-        Formula("top5", "top-5", "%", "high", "target among the five best classes", top5),
+        Formula(
+            "top5", "top-5", "%", "high", "target among the five best classes", top5, answers=column(clean, "top5")
+        ),
         Formula("nll", "NLL", "nats", "low", "mean −log p(target), clean images", lambda m: m[column(clean, "nll")]),
         Formula("ece", "ECE", "%", "low", f"calibration error in {BINS} bins, clean images", ece),
     ]

@@ -15,11 +15,12 @@ import numpy as np
 
 from holdfast.data.objects import Objects, recorded, run_lengths
 from holdfast.errors import HoldfastError
+from holdfast.metrics.ap_jackknife import cell_replicates
 from holdfast.metrics.average_precision import matched, record_scores
 from holdfast.metrics.detection_errors import breakage
 from holdfast.metrics.detection_formulas import BOX, MASK, detection_formulas
 from holdfast.metrics.formulas import Formula, Reference
-from holdfast.metrics.precision_draws import cell_draws, drawn_images
+from holdfast.metrics.jackknife import Groups, image_groups
 from holdfast.records.cells import CellSpec
 from holdfast.records.detections import FIELDS, ROW, packed_masks
 from holdfast.records.records import CellRecord
@@ -36,8 +37,7 @@ if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records 
 
 DETECTION = "detection"
 MASK_THRESHOLD = 0.5
-MOST_DRAWS, FEWEST_DRAWS = 200, 20
-AFFORDED = 1_100_000  # draws × cells × (images + 200): about 80 CPU seconds for the boxes of one cell of COCO
+FEW_OBJECTS = 10  # of a class; below, its AP is too high and too uncertain for the interval to be trusted
 _KEYS = {"bbox": BOX, "segm": MASK}
 
 
@@ -99,7 +99,7 @@ class Detection:
 
     def __init__(self) -> None:
         self._scored: WeakKeyDictionary[CellRecord, Any] = WeakKeyDictionary()
-        self._drawn: WeakKeyDictionary[CellRecord, dict[bytes, dict[str, np.ndarray]]] = WeakKeyDictionary()
+        self._replicates: WeakKeyDictionary[CellRecord, dict[bytes, dict[str, np.ndarray]]] = WeakKeyDictionary()
 
     # data
 
@@ -245,12 +245,10 @@ class Detection:
 
     # numbers from records
 
-    def set_scores(
-        self, cells: Mapping[str, CellRecord], *, resamples: int, seed: int
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """AP of boxes and masks of every cell, with those of drawn images, (cells, 1 + resamples); and what breaks."""
-        draws = drawn_images(len(next(iter(cells.values()))), resamples=resamples, seed=seed)
-        found = [cell_draws(cell.fields, draws) for cell in cells.values()]
+    def set_scores(self, cells: Mapping[str, CellRecord]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """AP of boxes and masks of every cell with its replicates, (cells, 1 + groups); and kinds of errors."""
+        groups = image_groups(next(iter(cells.values())).ids)
+        found = [self.replicates(cell, groups) for cell in cells.values()]
         broken = [breakage(cell.fields) for cell in cells.values()]
         figures = {
             "objects": np.stack([one.objects for one in broken]),
@@ -258,35 +256,42 @@ class Detection:
             "recall": np.array([one.recall for one in broken]),
             "calibration": np.array([one.calibration for one in broken]),
         }
-        return {name: np.stack([one[name] for one in found]) for name in found[0]}, figures
+        names = [name for name in (f"{BOX}AP", f"{MASK}AP") if name in found[0]]
+        return {name.replace("_AP", "_ap"): np.stack([one[name] for one in found]) for name in names}, figures
 
-    def most_draws(self, images: int, cells: int) -> int:
-        """How many draws intervals are made of unless somebody asks for a number: 0 where 20 would take minutes."""
-        count = AFFORDED // max(1, cells * (images + 200))
-        return min(MOST_DRAWS, count) if count >= FEWEST_DRAWS else 0
+    def replicates(self, cell: CellRecord, groups: Groups) -> dict[str, np.ndarray]:
+        """Every column's value, then without each group of images, (1 + groups,); kept, since pairs ask again.
 
-    def drawn(self, cell: CellRecord, draws: np.ndarray) -> dict[str, np.ndarray]:
-        """AP of boxes and masks of every draw, as :meth:`columns` names them; kept, since pairs ask for them again."""
-        key = hashlib.blake2b(np.ascontiguousarray(draws).tobytes(), digest_size=16).digest()
-        held = self._drawn.setdefault(cell, {})
+        Only AP, AP50 and AP75 have replicates; the others are NaN and get no interval.
+        """
+        key = hashlib.blake2b(np.ascontiguousarray(groups.numbers).tobytes(), digest_size=16).digest()
+        held = self._replicates.setdefault(cell, {})
         if key not in held:
-            found = cell_draws(cell.fields, draws)
-            held[key] = {name.replace("_ap", "_AP"): values[1:] for name, values in found.items()}
+            none = np.full(groups.count, np.nan)
+            values = {name: np.concatenate([rows[:1], none]) for name, rows in self.columns(cell).items()}
+            held[key] = values | {n: rows for n, rows in cell_replicates(cell.fields, groups).items() if n in values}
         return held[key]
+
+    def interval_note(self, cells: Mapping[str, CellRecord]) -> str:
+        """That classes have few objects, where they do: AP is then too high itself."""
+        labels = np.concatenate([np.zeros(0, np.int32), *next(iter(cells.values())).fields["true_labels"]])
+        counts = np.bincount(labels)
+        few, there = int(((counts > 0) & (counts < FEW_OBJECTS)).sum()), int((counts > 0).sum())
+        if not few:
+            return ""
+        return (
+            f"few objects: {few} of {there} classes have fewer than {FEW_OBJECTS}; AP of so few is too high itself, "
+            "and its interval is rough"
+        )
 
     def cell_values(self, cells: Mapping[str, CellRecord]) -> list[float]:
         """Box AP of every cell, 0 to 1; NaN where there is nothing to be found."""
         columns = [self.columns(cell).get(f"{BOX}AP", np.full(1, np.nan)) for cell in cells.values()]
         return [float(values[0]) if len(values) else float("nan") for values in columns]
 
-    def cell_draws(self, cells: Mapping[str, CellRecord]) -> np.ndarray:
-        """The same with those of drawn images behind it, (cells, 1 + draws)."""
-        images = len(next(iter(cells.values())))
-        values = np.array(self.cell_values(cells))[:, None]
-        draws = drawn_images(images, resamples=self.most_draws(images, len(cells)))
-        if not len(draws) or len({len(cell) for cell in cells.values()}) > 1:
-            return values
-        return np.concatenate([values, [self.drawn(cell, draws)[f"{BOX}AP"] for cell in cells.values()]], axis=1)
+    def cell_replicates(self, cells: Mapping[str, CellRecord], groups: Groups) -> np.ndarray:
+        """Box AP of every cell with its replicates, (cells, 1 + groups)."""
+        return np.stack([self.replicates(cell, groups)[f"{BOX}AP"] for cell in cells.values()])
 
     def right(self, cell: CellRecord) -> np.ndarray:
         """F1 of every image at score and IoU ½; 1 where there is nothing and nothing was found."""

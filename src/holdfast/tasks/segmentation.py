@@ -9,7 +9,7 @@ import numpy as np
 from holdfast.errors import HoldfastError
 from holdfast.metrics.calibration import pixel_calibration
 from holdfast.metrics.formulas import Formula, Reference
-from holdfast.metrics.groups import drawn_times, grouping_of, groups_of
+from holdfast.metrics.groups import grouping_of, groups_of
 from holdfast.metrics.iou import (
     KINDS,
     band_counts,
@@ -19,6 +19,7 @@ from holdfast.metrics.iou import (
     pixel_accuracy,
     pixel_counts,
 )
+from holdfast.metrics.jackknife import Groups, image_groups, replicated_means
 from holdfast.metrics.segmentation_formulas import count_columns, segmentation_formulas
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
@@ -35,7 +36,6 @@ if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records 
 
 SEGMENTATION = "segmentation"
 IGNORED = 255
-DRAWS = 500  # of a curve's band
 
 
 class Segmentation:
@@ -193,7 +193,7 @@ class Segmentation:
         return torch.stack(counted)
 
     def validation_scores(self, counts: "Tensor") -> dict[str, float]:
-        """MIoU and pixel accuracy, percent."""
+        """mIoU and pixel accuracy, percent."""
         pooled = counts.cpu().numpy()
         scores = {"miou": float(mean_iou(pooled)), "pixel_accuracy": float(pixel_accuracy(pooled))}
         return {name: 100 * (0.0 if np.isnan(value) else value) for name, value in scores.items()}
@@ -221,23 +221,19 @@ class Segmentation:
 
     # numbers from records
 
-    def set_scores(
-        self, cells: Mapping[str, CellRecord], *, resamples: int, seed: int
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """MIoU of every cell, with those of drawn frames, (cells, 1 + resamples); and the IoU of every class."""
-        first = next(iter(cells.values()))
-        times = drawn_times(first.ids, resamples=resamples, seed=seed)
-        pooled = [np.tensordot(times, cell.counts.astype(np.float64), axes=1) for cell in cells.values()]
-        classes = np.stack([class_iou(counts[0]) for counts in pooled])
-        return {"miou": np.stack([mean_iou(counts) for counts in pooled])}, {"class_iou": classes}
+    def set_scores(self, cells: Mapping[str, CellRecord]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """mIoU of every cell with its replicates, (cells, 1 + groups); and the IoU of every class."""
+        groups = image_groups(next(iter(cells.values())).ids)
+        classes = np.stack([class_iou(cell.counts.sum(axis=0)) for cell in cells.values()])
+        return {"miou": self.cell_replicates(cells, groups)}, {"class_iou": classes}
 
     def cell_values(self, cells: Mapping[str, CellRecord]) -> list[float]:
-        """MIoU of every cell, 0 to 1."""
+        """mIoU of every cell, 0 to 1."""
         return [float(mean_iou(cell.counts.sum(axis=0))) for cell in cells.values()]
 
-    def cell_draws(self, cells: Mapping[str, CellRecord]) -> np.ndarray:
-        """MIoU of every cell, 0 to 1, with those of drawn frames behind it, (cells, 1 + draws)."""
-        return self.set_scores(cells, resamples=DRAWS, seed=0)[0]["miou"]
+    def cell_replicates(self, cells: Mapping[str, CellRecord], groups: Groups) -> np.ndarray:
+        """mIoU of every cell, 0 to 1, with its replicates, (cells, 1 + groups)."""
+        return np.stack([mean_iou(replicated_means(cell.counts, groups)) for cell in cells.values()])
 
     def right(self, cell: CellRecord) -> np.ndarray:
         """The share of each image's labelled pixels that are right."""

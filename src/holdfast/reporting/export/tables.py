@@ -44,7 +44,7 @@ def export(
     paper: bool = False,
     baseline: Records | None = None,
     width: int = 100,
-    resamples: int | None = None,
+    intervals: bool = True,
 ) -> str:
     """The scores of some records as text.
 
@@ -54,7 +54,7 @@ def export(
         paper: show what the papers print of the same architectures, on the classes of ImageNet.
         baseline: the model to divide by, as in :func:`holdfast.metrics.summary.summarise`.
         width: of the terminal.
-        resamples: of the bootstrap, as in :func:`holdfast.metrics.summary.summarise`; 0 leaves the intervals out.
+        intervals: whether to compute 95 % intervals, as in :func:`holdfast.metrics.summary.summarise`.
     """
     name = ALIASES.get(format, format)
     if name not in FORMATS:
@@ -62,12 +62,12 @@ def export(
             f"format must be one of {', '.join(FORMATS)}, got {format!r}{nearest(format, [*FORMATS, *ALIASES])}"
         )
     sets = [records] if isinstance(records, Records) else list(records)
-    rows = list(table_rows(sets, paper=paper, baseline=baseline, resamples=resamples))
+    rows = list(table_rows(sets, paper=paper, baseline=baseline, intervals=intervals))
     return FORMATS[name](rows, width)
 
 
 def table_rows(
-    sets: Sequence[Records], *, paper: bool = False, baseline: Records | None = None, resamples: int | None = None
+    sets: Sequence[Records], *, paper: bool = False, baseline: Records | None = None, intervals: bool = True
 ) -> Iterator[Row]:
     """One row per record set and view, followed by what the papers print of that architecture."""
     sets = without_older(sets)
@@ -76,7 +76,7 @@ def table_rows(
         clean = clean_elsewhere(records, sets)
         for view in records.views:
             other = clean.view(view) if clean is not None and view in clean.views else None
-            summary = summarise(records.view(view), baseline=baseline, clean=other, resamples=resamples)
+            summary = summarise(records.view(view), baseline=baseline, clean=other, intervals=intervals)
             yield Row(next(apart), summary)
         if paper and of_imagenet(records):
             yield from (Row(str(printed), printed=printed) for printed in paper_says(architecture_of(records.header)))
@@ -98,8 +98,8 @@ def remarks(rows: Sequence[Row]) -> list[str]:
 
 def _remarks(summary: Summary, shown: Collection[str]) -> Iterator[str]:
     yield described(summary)
-    if summary.drawn:
-        yield summary.drawn
+    if summary.interval_note:
+        yield summary.interval_note
     if summary.unfinished:
         yield f"unfinished, evaluate again to go on: {some(summary.unfinished)}"
     lacking: dict[tuple[str, ...], list[str]] = {}

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from holdfast.corruptions.catalog import SEVERITIES, STANDARD
-from holdfast.metrics.intervals import Interval, interval_of, resampled_means
+from holdfast.metrics.intervals import Interval
+from holdfast.metrics.intervals import score_interval as interval_of_replicates
+from holdfast.metrics.jackknife import image_groups, replicated_means
 from holdfast.older_recipes import modern
 from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.header import CLASSIFICATION
@@ -15,8 +17,6 @@ from holdfast.reporting.figures.charts import Line, Point, Track
 from holdfast.reporting.figures.of_sets import set_curves
 from holdfast.reporting.figures.pictures import Picture, svg_picture
 from holdfast.reporting.runs import Run
-
-RESAMPLES = 1000
 
 
 def data_figures(data: DataSet, *, anchor: str) -> list[Picture]:
@@ -50,9 +50,12 @@ def severity_line(entry: Entry) -> Line | None:
     places: list[float] = list(SEVERITIES)
     if CLEAN in right:
         columns, places = [right[CLEAN], *columns], [0, *places]
-    matrix = 100 * np.stack(columns, axis=1)  # images × severities
-    draws = resampled_means(matrix, rng=np.random.default_rng(0), resamples=RESAMPLES)
-    bounds = [interval_of(float(each.mean()), draw) for each, draw in zip(matrix.T, draws.T, strict=True)]
+    first = next(iter(entry.records.cells.values()))
+    groups = image_groups(first.ids, first.targets)
+    replicates = 100 * replicated_means(np.stack(columns, axis=1), groups)  # 1 + groups × severities
+    bounds = [
+        interval_of_replicates(each, scale="proportion", images=groups.independent, whole=100) for each in replicates.T
+    ]
     low, high = [each.low for each in bounds], [each.high for each in bounds]
     return Line(entry.name, entry.run.number, places, [each.value for each in bounds], low, high)
 

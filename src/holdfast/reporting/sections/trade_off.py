@@ -42,7 +42,7 @@ class TradeOffRun:
         found: dict[str, dict[str, Score]] = {}
         for records in self.run.records:
             for view in records.views:
-                summary = summarise(records.view(view), resamples=0)
+                summary = summarise(records.view(view), intervals=False)
                 found.setdefault(view, {}).update({s.name: s for s in summary if is_headline(s, records.task)})
         return found
 

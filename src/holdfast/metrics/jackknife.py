@@ -1,0 +1,104 @@
+"""Delete-a-group jackknife: every score once on all images and once with each group of images left out.
+
+Quenouille 1956, Tukey 1958; with groups of images: Kott 2001. A replicate recomputes the score itself, so one scheme
+serves means, ratios, mIoU and AP alike, and it needs no random numbers. All cells and models of the same images use the
+same groups, so differences are paired.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from holdfast.errors import HoldfastError
+from holdfast.metrics.groups import grouping_of, groups_of
+
+SINGLE_IMAGES = 200  # up to so many images, every image is a group of its own
+GROUPS = 100  # of more images; the t quantile of 99 degrees of freedom is within 1.3 % of the normal one
+
+Names = Sequence[str] | NDArray[np.str_]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which group every image belongs to.
+
+    Attributes:
+        numbers: the group of every image, from 0.
+        count: how many groups there are.
+        independent: how many independent observations there are: the images, or the blocks of a recording.
+        what: what a group is where it is neither one image nor a share of all images: ``blocks of 10 frames``.
+    """
+
+    numbers: NDArray[np.int64]
+    count: int
+    independent: int
+    what: str = ""
+
+    @property
+    def images(self) -> int:
+        """How many images there are."""
+        return len(self.numbers)
+
+    def members(self, group: int) -> NDArray[np.int64]:
+        """The images that stay when this group is left out."""
+        return np.flatnonzero(self.numbers != group)
+
+
+def image_groups(ids: Names, targets: ArrayLike | None = None) -> Groups:
+    """The groups of these images; they depend on the images' names and classes only, not on their order.
+
+    Up to 200 images every image is a group. More images are dealt into 100 groups, class by class, so that every group
+    has its share of every class. Consecutive frames of a recording are alike and form blocks.
+    """
+    names = np.asarray(ids, dtype=np.str_)
+    grouping = grouping_of(names)
+    if grouping is not None and grouping.block > 1:
+        return _blocks(names, groups_of(names, grouping), length=grouping.block)
+    if len(names) <= SINGLE_IMAGES:
+        return Groups(np.arange(len(names)), len(names), len(names))
+    classes = np.zeros(len(names)) if targets is None else np.asarray(targets, dtype=np.float64)
+    if classes.ndim != 1:  # boxes or label maps: no class to stratify by
+        classes = np.zeros(len(names))
+    ranks = np.empty(len(names), np.int64)
+    ranks[np.lexsort((names, classes))] = np.arange(len(names))
+    return Groups(ranks % GROUPS, GROUPS, len(names))
+
+
+def _blocks(names: NDArray[np.str_], recordings: NDArray[np.str_], *, length: int) -> Groups:
+    """Blocks of consecutive frames within each recording, of about equal size."""
+    numbers, count = np.empty(len(names), np.int64), 0
+    for recording in np.unique(recordings):
+        members = np.flatnonzero(recordings == recording)
+        members = members[np.argsort(names[members], kind="stable")]
+        blocks = max(1, round(len(members) / length))
+        numbers[members] = count + np.arange(len(members)) * blocks // len(members)
+        count += blocks
+    return Groups(numbers, count, count, what=f"blocks of about {length} consecutive frames")
+
+
+def replicated_means(values: ArrayLike, groups: Groups) -> NDArray[np.float64]:
+    """The mean of every column over all images, then without each group: (images, columns) → (1 + groups, columns)."""
+    rows = np.asarray(values, dtype=np.float64)
+    if len(rows) != groups.images:
+        raise HoldfastError(f"values must have a row for each of {groups.images} images, got {len(rows)}")
+    sizes = np.bincount(groups.numbers, minlength=groups.count)
+    order = np.argsort(groups.numbers, kind="stable")
+    sums = np.add.reduceat(rows[order], np.cumsum(sizes) - sizes, axis=0)
+    with np.errstate(invalid="ignore"):  # a single group leaves no image
+        left = (sums.sum(axis=0) - sums) / (len(rows) - sizes).reshape(-1, *[1] * (rows.ndim - 1))
+    return np.concatenate([rows.mean(axis=0)[None], left])
+
+
+def means_and_replicates(
+    columns: Mapping[str, NDArray[np.float64]], groups: Groups | None
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.float64]] | None]:
+    """The mean of every column, and its means without each group, (groups,); None for the latter without groups."""
+    if not columns:
+        return {}, None
+    matrix = np.stack(list(columns.values()), axis=1)  # images × columns
+    if groups is None:
+        return dict(zip(columns, matrix.mean(axis=0), strict=True)), None
+    replicates = replicated_means(matrix, groups)
+    return dict(zip(columns, replicates[0], strict=True)), dict(zip(columns, replicates[1:].T, strict=True))

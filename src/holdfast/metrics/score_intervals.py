@@ -1,0 +1,118 @@
+"""The intervals of a task's scores: replicates of means over images and of whole sets, put into the formulas."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.metrics.formulas import Formula, Means, column
+from holdfast.metrics.groups import INDEPENDENT, grouping_of
+from holdfast.metrics.intervals import FEW_IMAGES, Interval, difference_interval, highest_share, score_interval
+from holdfast.metrics.jackknife import Groups, means_and_replicates
+from holdfast.progress_line import ProgressLine
+from holdfast.records.records import CellRecord
+from holdfast.tasks import task_named
+
+Columns = Mapping[str, NDArray[np.float64]]
+
+
+class Replicated:
+    """One model's columns: the values of every image, their means, and the means without each group of images."""
+
+    def __init__(self, columns: Columns, groups: Groups | None) -> None:
+        self.columns = columns
+        self.means, found = means_and_replicates(columns, groups)
+        self.replicates: dict[str, NDArray[np.float64]] = found or {}
+
+
+def set_replicates(
+    cells: Mapping[str, CellRecord], ids: NDArray[np.str_], groups: Groups, *, task: str
+) -> dict[str, NDArray[np.float64]]:
+    """The replicates of scores of a whole set, such as AP, by column; none where all scores are functions of means.
+
+    A task has such scores where it has a method ``replicates(cell, groups)``, which gives (1 + groups,) by quantity.
+    """
+    of_cell: Any = getattr(task_named(task), "replicates", None)
+    if of_cell is None:
+        return {}
+    found = {}
+    with ProgressLine("AP intervals", total=len(cells), unit="cells", show=None) as line:
+        for name, cell in cells.items():
+            for quantity, values in of_cell(in_order(cell, ids), groups).items():
+                found[column(name, quantity)] = values[1:]
+            line.advance(1)
+    return found
+
+
+def interval_of_score(formula: Formula, value: float, means: Means, replicates: Means, *, groups: Groups) -> Interval:
+    """The interval of one score."""
+    left = np.broadcast_to(np.asarray(formula.compute(replicates), dtype=np.float64), groups.count)
+    scale = formula.interval_scale
+    if scale == "proportion" and not 0 <= value <= 100 + 1e-9:
+        scale = "plain"  # somebody's own score in percent
+    at_zero = _highest_at_zero(formula, means, groups) if scale == "ratio" and value == 0 else float("nan")
+    return score_interval(
+        np.concatenate([[value], left]), scale=scale, images=groups.independent, whole=100, highest_at_zero=at_zero
+    )
+
+
+def _highest_at_zero(formula: Formula, means: Means, groups: Groups) -> float:
+    """The ratio whose numerator is 0, with that numerator at its own upper bound."""
+    share = highest_share(groups)
+    return float(
+        formula.compute({name: np.clip(mean, share, None if mean > 1 else 1 - share) for name, mean in means.items()})
+    )
+
+
+def interval_of_difference(
+    formula: Formula, values: Sequence[float], sides: Sequence[Replicated], *, groups: Groups, same_model: bool = False
+) -> Interval:
+    """The interval of the first model's score minus the second's; of one and the same model it is exactly 0."""
+    value, percent = values[0] - values[1], formula.unit.startswith("%")
+    left = [np.asarray(formula.compute(side.replicates), dtype=np.float64) for side in sides]
+    apart = np.broadcast_to(left[0] - left[1], groups.count)
+    if same_model and value == 0 and not apart.any():
+        return Interval(0.0, 0.0, 0.0, 0.95)
+    binary = all(_binary(side.columns.get(formula.answers)) for side in sides)
+    return difference_interval(
+        np.concatenate([[value], apart]),
+        images=groups.independent,
+        binary=percent and (binary or not np.ptp(apart)),  # also where no answer differs at all
+        whole=100 if percent else 1,
+    )
+
+
+def _binary(values: NDArray[np.float64] | None) -> bool:
+    return values is not None and bool(np.isin(values, (0.0, 1.0)).all())
+
+
+def interval_note(cells: Mapping[str, CellRecord], ids: NDArray[np.str_], groups: Groups, *, task: str) -> str:
+    """What must be known to read the intervals, as one line; mostly empty."""
+    of_task: Any = getattr(task_named(task), "interval_note", None)
+    few = f"few images: {len(ids)}" if len(ids) < FEW_IMAGES else ""
+    blocks = f"intervals leave out {groups.what} at a time" if groups.what else ""
+    notes = [few, blocks or _frames_note(ids, task=task), of_task(cells) if of_task is not None else ""]
+    return "; ".join(note for note in notes if note)
+
+
+def _frames_note(ids: NDArray[np.str_], *, task: str) -> str:
+    """A warning where images may be frames of a recording that no name tells."""
+    known = grouping_of(ids) is not None or all(str(name).startswith(INDEPENDENT) for name in ids)
+    if task != "segmentation" or known:
+        return ""
+    return "intervals take images for independent: too narrow if they are frames of a recording"
+
+
+def in_order(cell: CellRecord, ids: Sequence[str] | NDArray[np.str_]) -> CellRecord:
+    """The cell itself, or its images in the order of ``ids``."""
+    if len(cell) == len(ids) and np.array_equal(cell.ids, ids):
+        return cell
+    places = {name: place for place, name in enumerate(cell.ids.tolist())}
+    rows = [places[str(name)] for name in ids]
+    fields = {
+        name: values[rows] if isinstance(values, np.ndarray) else tuple(values[row] for row in rows)
+        for name, values in cell.fields.items()
+    }
+    return replace(cell, ids=cell.ids[rows], targets=cell.targets[rows], fields=fields)
