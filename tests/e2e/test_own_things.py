@@ -41,7 +41,7 @@ def darker(model, images, labels):
 
 suites = ["clean,own-corruptions", own.OwnTint(eps=0.3), darker, "pgd:eps=1/255|4/255"]
 records = holdfast.evaluate("script", own.loader(), suites, out="script", workers=0, show=False)
-summary = records.summary(resamples=20)
+summary = records.summary()
 attacks = ["attack/OwnTint:eps=0.3", "attack/darker", "attack/pgd:eps=4/255"]
 for key in ["clean", "own_sure", "accuracy/own_bands", *attacks]:
     print(key, summary[key])

@@ -58,7 +58,7 @@ def test_a_sweep_from_the_command_line_to_the_report(tmp_path, capsys):
     assert main([*command, *sweep, f"--out={tmp_path / 'run'}", "--workers=0"]) == 0
     assert "pgd:eps=20/255,steps=3" in capsys.readouterr().out
     (records,) = holdfast.load_records(tmp_path / "run")
-    summary = records.summary(resamples=0)
+    summary = records.summary(intervals=False)
     assert summary["attack/pgd:eps=1/255,steps=3"].value == 100  # two levels of 8 are not enough
     assert summary["attack/pgd:eps=20/255,steps=3"].value == 50  # forty beat 8, not 120
     assert records.cells["occlusion:ratio=0,masks=1,patch_size=8"].header["settings"]["patch_size"] == 8
@@ -97,7 +97,7 @@ def flat(model, images, labels):
 def test_objects_and_functions_are_suites():
     records = holdfast.evaluate(Brightest(), source(), ["clean,fgsm", Lighter(20 / 255), unchanged], **QUICK)
     assert list(records.cells) == ["clean", "fgsm", "Lighter:eps=20/255", "unchanged"]
-    assert records.summary(resamples=0)["attack/Lighter:eps=20/255"].value == 50
+    assert records.summary(intervals=False)["attack/Lighter:eps=20/255"].value == 50
     assert records.cells["unchanged"].accuracy == 1
     told = records.cells["Lighter:eps=20/255"].header
     assert told["settings"] == {"eps": 20 / 255, "twice": False}

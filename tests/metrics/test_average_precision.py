@@ -271,7 +271,7 @@ def test_an_incomplete_table_has_no_mpc():
 def test_the_precision_of_a_draw_is_that_of_a_set_with_its_images_repeated(overlap):
     images, found = random_case(4)
     fields = truth_fields(images) | found_fields(found, len(images))
-    draws = np.concatenate([np.arange(len(images))[None], drawn_images(len(images), resamples=4, seed=1)])
+    draws = np.concatenate([np.arange(len(images))[None], drawn_images(len(images), seed=1)])
     ours = drawn_precision(fields, draws, overlap=overlap)
     for value, chosen in zip(ours, draws, strict=True):
         drawn = {name: [values[image] for image in chosen] for name, values in fields.items()}
@@ -283,7 +283,7 @@ def test_the_precision_of_a_draw_is_that_of_a_set_with_its_images_repeated(overl
 def test_the_draws_of_a_cell_begin_with_its_own_precision():
     images, found = random_case(2)
     fields = truth_fields(images) | found_fields(found, len(images))
-    drawn = cell_draws(fields, drawn_images(len(images), resamples=3))
+    drawn = cell_draws(fields, drawn_images(len(images)))
     scores = record_scores(fields)
     assert drawn["box_ap"].shape == drawn["mask_ap"].shape == (4,)
     assert drawn["box_ap"][0] == pytest.approx(scores["bbox"]["AP"])

@@ -20,9 +20,9 @@ def pair(count=300, *, gain=0.05, seed=0):
 
 def test_a_difference_is_that_of_the_paired_bootstrap():
     ours, theirs = pair()
-    difference = compare(ours, theirs, seed=1, resamples=500).differences["clean"]
+    difference = compare(ours, theirs, seed=1).differences["clean"]
     alone = paired_difference(
-        ours.cells["clean"].right, theirs.cells["clean"].right, rng=np.random.default_rng(1), resamples=500
+        ours.cells["clean"].right, theirs.cells["clean"].right, rng=np.random.default_rng(1)
     )
     interval = difference.interval
     assert (interval.value, interval.low, interval.high) == pytest.approx(
@@ -42,7 +42,7 @@ def test_pairing_finds_what_separate_intervals_hide():
 
 def test_models_of_one_name_are_told_apart():
     sides = [records({"clean": cell(share(error, count=10))}, model="vit") for error in (0.1, 0.2)]
-    assert str(compare(*sides, resamples=0)).startswith("vit (first) minus vit (second), 10 images")
+    assert str(compare(*sides, intervals=False)).startswith("vit (first) minus vit (second), 10 images")
 
 
 def test_lower_is_better_for_errors():
@@ -58,7 +58,7 @@ def test_lower_is_better_for_errors():
 def test_only_shared_cells_and_images_are_compared():
     one = records({"clean": cell([True, False, True], ids=["a", "b", "c"]), "pgd5": cell([True] * 3, ids=list("abc"))})
     other = records({"clean": cell([True, True], ids=["c", "b"])})
-    comparison = compare(one, other, resamples=10)
+    comparison = compare(one, other)
     assert comparison.images == 2
     assert "attack/pgd5" not in comparison.differences
     assert comparison.differences["clean"].first == 50
@@ -68,7 +68,7 @@ def test_only_shared_cells_and_images_are_compared():
 def test_a_partial_comparison_says_so():
     cells = corrupted(flat(0.5), count=4)
     fewer = {name: held for name, held in cells.items() if name != "snow/2"}
-    differences = compare(records(cells), records(fewer), resamples=5).differences
+    differences = compare(records(cells), records(fewer)).differences
     assert "mce" not in differences
     assert "mce_partial" in differences
 

@@ -30,14 +30,14 @@ def of(folder, data="pictures"):
 
 
 def test_a_label_finds_its_score(run):
-    summary = of(run / "a").summary(resamples=0)
+    summary = of(run / "a").summary(intervals=False)
     assert summary["mCA"] is summary["mean_corruption_accuracy"]
     assert summary["FGSM"] is summary["attack/fgsm"]
     assert summary["fog"] is summary["accuracy/fog"]
 
 
 def test_what_is_not_there_says_why_and_what_instead(run):
-    summary = of(run / "a").summary(resamples=0)
+    summary = of(run / "a").summary(intervals=False)
     with pytest.raises(
         HoldfastError, match=r"mCE divides by a baseline.*not to 'pictures'.*'mean_corruption_accuracy'"
     ):
@@ -59,8 +59,8 @@ def test_lists_are_compared_by_their_data(run):
 def test_notebooks_show_tables(run):
     records = of(run / "a")
     assert "<td style='text-align:left'>fog/3</td>" in records._repr_html_()
-    assert "mCA" in records.summary(resamples=20)._repr_html_()
-    assert "verdict" in holdfast.compare(records, of(run / "b"), resamples=20)._repr_html_()
+    assert "mCA" in records.summary()._repr_html_()
+    assert "verdict" in holdfast.compare(records, of(run / "b"))._repr_html_()
 
 
 def test_classes_are_named_in_pandas(run):

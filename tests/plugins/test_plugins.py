@@ -55,7 +55,7 @@ def test_a_corruption_goes_from_files_through_worker_processes_to_the_report(pic
     suites = "--suite=clean,own-corruptions"
     assert main(["evaluate", MODEL, f"--data=folder:{pictures}", suites, "--workers=2", f"--out={run}"]) == 0
     (records,) = load_records(run)
-    assert records.summary(resamples=0)["accuracy/rolled"].value == 60  # three of five severities do nothing
+    assert records.summary(intervals=False)["accuracy/rolled"].value == 60  # three of five severities do nothing
     assert records.cells["rolled/5"].header["parameters"] == {"by": 1}
 
     page = holdfast.report(run)
@@ -139,7 +139,7 @@ def test_a_metric_is_one_row_with_an_interval_and_a_difference(tmp_path):
     other = holdfast.evaluate(Brightest(), source(), "clean", out=tmp_path / "two", **QUICK)
     expected = 100 * float((records.cells["clean"].confidences > 0.9).mean())
     assert expected == 50
-    score = records.summary(resamples=200)["sure"]
+    score = records.summary()["sure"]
     assert (score.value, score.low < 50 < score.high) == (expected, True)
     assert compare(records, other).differences["sure"].interval.value == 0
     page = holdfast.report([tmp_path / "one", tmp_path / "two"])

@@ -39,7 +39,7 @@ def test_records_made_before_are_read_but_not_continued(tmp_path, caplog):
     assert list(old.cells) == list(new.cells)
     assert not old.incomplete
     assert "revision" not in old.cells["sequence/rotate"].header
-    assert {"mfp", "attack/patch-fool", "clean"} <= set(old.summary(resamples=0).scores)
+    assert {"mfp", "attack/patch-fool", "clean"} <= set(old.summary(intervals=False).scores)
 
     with caplog.at_level(logging.WARNING):
         again = evaluate(Brightest(), colours(2), suites, out=tmp_path, **QUICK)
@@ -61,11 +61,11 @@ def films(*, model, fool=True, **definition):
 
 def test_records_made_before_are_not_compared_with_new_ones():
     old, new = films(model="old"), films(model="new", fool=False, revision=2)
-    assert list(compare(old, new, resamples=5).differences) == list(compare(new, old, resamples=5).differences)
-    assert not {"mfp", "fp/rotate", "attack/patch-fool"} & set(compare(old, new, resamples=5).differences)
-    assert "clean" in compare(old, new, resamples=5).differences
+    assert list(compare(old, new).differences) == list(compare(new, old).differences)
+    assert not {"mfp", "fp/rotate", "attack/patch-fool"} & set(compare(old, new).differences)
+    assert "clean" in compare(old, new).differences
     for pair in ((old, old), (new, new)):
-        assert {"mfp", "fp/rotate", "attack/patch-fool", "clean"} <= set(compare(*pair, resamples=5).differences)
+        assert {"mfp", "fp/rotate", "attack/patch-fool", "clean"} <= set(compare(*pair).differences)
     alone = [r.only(["patch-fool"]) for r in (old, new)]
     with pytest.raises(HoldfastError, match="must have a cell in common"):
         compare(*alone)
@@ -75,26 +75,26 @@ def test_neither_averaged_nor_divided_by_nor_shown_side_by_side(caplog):
     old, new = films(model="old"), films(model="new", revision=2)
     assert "mfp" not in over_runs([old, new])
     assert "mfp" in over_runs([old, old])
-    assert "mfr" in new.summary(baseline=new, resamples=0)
-    assert "mfr" not in new.summary(baseline=old, resamples=0)
-    assert "mfr" not in old.summary(baseline=new, resamples=0)
+    assert "mfr" in new.summary(baseline=new, intervals=False)
+    assert "mfr" not in new.summary(baseline=old, intervals=False)
+    assert "mfr" not in old.summary(baseline=new, intervals=False)
     caplog.clear()
-    rows = list(table_rows([old, new], resamples=0))
+    rows = list(table_rows([old, new], intervals=False))
     assert [row.value("mfp") is None for row in rows] == [True, False]
     assert "old: left out what was measured by another definition than the rest: patch-fool, sequence/" in caplog.text
-    assert [row.value("mfp") is None for row in table_rows([old, old], resamples=0)] == [False, False]
+    assert [row.value("mfp") is None for row in table_rows([old, old], intervals=False)] == [False, False]
 
 
 def test_stored_films_have_no_revision():
     stored, made = films(model="stored", set="cifar10-p"), films(model="made", revision=2)
-    assert [row.value("mfp") is None for row in table_rows([stored, made], resamples=0)] == [False, False]
+    assert [row.value("mfp") is None for row in table_rows([stored, made], intervals=False)] == [False, False]
 
 
 def test_of_the_corruptions_motion_blur_and_snow_are_others():
     before = records(corrupted(flat(0.5), count=4))
     floored = {name: {"revision": 2} if name.startswith(("motion_blur", "snow")) else {} for name in before.cells}
     after = records({name: cell([True] * 4, **header) for name, header in floored.items()})
-    differences = compare(after, before, resamples=5).differences
+    differences = compare(after, before).differences
     assert "accuracy/fog" in differences
     assert not {"accuracy/snow", "accuracy/motion_blur", "mce"} & set(differences)
 

@@ -149,18 +149,18 @@ def test_a_partial_result_is_partial_in_every_format():
 
 def test_kinds_that_lack_the_same_severities_share_a_table_that_says_so():
     some = benchmark(drop=[f"{kind}/{severity}" for kind in STANDARD for severity in (2, 4)])
-    text = export(some, resamples=0)
+    text = export(some, intervals=False)
     assert "accuracy by kind (partial: severity 1, 3, 5), %" in text
     assert sum("partial: severity" in line for line in text.splitlines()) <= 3  # not a line for every kind
-    assert "mean_corruption_accuracy" not in summarise(some, resamples=0)
-    both = export([some, benchmark("other")], resamples=0)
+    assert "mean_corruption_accuracy" not in summarise(some, intervals=False)
+    both = export([some, benchmark("other")], intervals=False)
     assert "accuracy by kind, %" in both
     assert "gaussian_noise (partial: severity 1, 3, 5)" in " ".join(both.split())
 
 
 def test_kinds_of_ones_own_stand_alone_where_there_are_no_others():
     own = records({"clean": cell(share(0.1, count=10)), **corrupted(flat(0.5, kinds=["stripes"]), count=10)})
-    text = export(own, resamples=0)
+    text = export(own, intervals=False)
     assert "stri" in text.lower()
     assert "Fog" not in text
 
@@ -173,7 +173,7 @@ def test_the_terminal_table_fits_and_is_grouped(width):
     assert title == "accuracy by kind, %"
     assert [group.strip("─") for group in groups.split() if group.strip("─")] == ["noise", "blur", "weather", "digital"]
     assert short.split() == [heading(kind) for kind in STANDARD]
-    expected = [summarise(benchmark(), resamples=0)[f"accuracy/{kind}"].value for kind in STANDARD]
+    expected = [summarise(benchmark(), intervals=False)[f"accuracy/{kind}"].value for kind in STANDARD]
     assert [float(number) for number in first.split()[1:]] == pytest.approx(expected, abs=0.051)
     # every group's name stands above its own columns
     for group, kind in (("noise", "gaussian_noise"), ("digital", "jpeg_compression")):
@@ -182,10 +182,10 @@ def test_the_terminal_table_fits_and_is_grouped(width):
 
 
 def test_a_single_model_is_listed_with_intervals():
-    text = export(benchmark(), resamples=100)
+    text = export(benchmark())
     assert re.search(r"^  mCE +\d+\.\d\d % of AlexNet  \[\d+\.\d\d, \d+\.\d\d\]$", text, re.MULTILINE)
-    assert "[" not in export(benchmark(), resamples=0)
-    assert max(map(len, export(benchmark("x" * 300), resamples=0).splitlines())) <= 100
+    assert "[" not in export(benchmark(), intervals=False)
+    assert max(map(len, export(benchmark("x" * 300), intervals=False).splitlines())) <= 100
 
 
 def test_extra_kinds_have_columns_of_their_own():
@@ -237,17 +237,17 @@ def test_published_rows_are_found_by_architecture():
 def test_a_stored_set_borrows_the_clean_cell_of_the_same_model():
     stored = records(corrupted(flat(0.5), count=4), data="imagenet-c:x", label="official", model_fingerprint="f")
     clean = records({"clean": cell(share(0.25, count=4))}, data="folder:val", model_fingerprint="f")
-    rows = csv.DictReader(io.StringIO(export([stored, clean], "csv", resamples=0)))
+    rows = csv.DictReader(io.StringIO(export([stored, clean], "csv", intervals=False)))
     kept = {row["data"]: float(row["value"]) for row in rows if row["score"] == "retention"}
     assert kept == {"imagenet-c:x": pytest.approx(100 * 0.5 / 0.75, abs=1e-4)}
     other = records({"clean": cell(share(0.25, count=4))}, data="folder:val", model_fingerprint="g")
-    assert "retention" not in export([stored, other], "csv", resamples=0)
+    assert "retention" not in export([stored, other], "csv", intervals=False)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_stay_in_their_cell(name):
     models = [benchmark(name, drop=["fog/3"]), benchmark("plain", seed=1)]
-    texts = {format: export(models, format, resamples=0) for format in FORMATS}
+    texts = {format: export(models, format, intervals=False) for format in FORMATS}
     for format, text in texts.items():
         assert all(letter.isprintable() or letter == "\n" for letter in text), format
     for table in markdown_tables(texts["md"]):
@@ -271,15 +271,15 @@ def test_hostile_names_stay_in_their_cell(name):
 def test_no_text_breaks_a_table(name, view):
     cells = {"clean": cell([True, False]), **corrupted(flat(0.5, kinds=["fog"]), count=2)}
     held = records(cells, model=name, view=view)
-    for table in markdown_tables(export(held, "md", resamples=0)):
+    for table in markdown_tables(export(held, "md", intervals=False)):
         assert len(table) == 3
         assert {len(row) for row in table} == {len(table[0])}
-    for specification, body in tabulars(export(held, "latex", resamples=0)):
+    for specification, body in tabulars(export(held, "latex", intervals=False)):
         assert {columns_of(row) for row in latex_rows(body)} == {len(specification)}
-    rows = list(csv.DictReader(io.StringIO(export(held, "csv", resamples=0))))
-    assert len(rows) == len(summarise(held, resamples=0))
-    assert len(json.loads(export(held, "robustbench", resamples=0))) == 1
-    assert max(map(len, export(held, resamples=0).splitlines())) <= 100
+    rows = list(csv.DictReader(io.StringIO(export(held, "csv", intervals=False))))
+    assert len(rows) == len(summarise(held, intervals=False))
+    assert len(json.loads(export(held, "robustbench", intervals=False))) == 1
+    assert max(map(len, export(held, intervals=False).splitlines())) <= 100
 
 
 def test_an_empty_record_set_is_a_row_without_scores():
@@ -290,30 +290,30 @@ def test_an_empty_record_set_is_a_row_without_scores():
 
 def test_an_unfinished_evaluation_says_so():
     held = Records(benchmark().header, {"": benchmark(drop=["fog/3"]).cells}, incomplete={"fog/3": (1, 2)})
-    assert "unfinished, evaluate again to go on: fog/3" in export(held, resamples=0)
+    assert "unfinished, evaluate again to go on: fog/3" in export(held, intervals=False)
 
 
 def test_an_unknown_format_gets_one_sentence():
     with pytest.raises(HoldfastError, match=r"format must be one of terminal, md, .* got 'latx'; did you mean 'latex'"):
         export(benchmark(), "latx")
-    assert export(benchmark(), "markdown", resamples=0) == export(benchmark(), "md", resamples=0)
+    assert export(benchmark(), "markdown", intervals=False) == export(benchmark(), "md", intervals=False)
 
 
 def test_equal_names_are_told_apart_and_nobody_has_a_row_of_dashes():
     models = [benchmark(seed=seed) for seed in (0, 1)]
     clean = records({"clean": cell(share(0.5, count=4))}, model="clean only", data="folder:val")
-    text = export([*models, clean], resamples=0, width=120)
+    text = export([*models, clean], intervals=False, width=120)
     names = {line.split("  ")[0] for line in text.splitlines() if line.startswith("timm:fan_base_16_p4_hybrid ")}
     assert len({name for name in names if "folder" not in name} or names) >= 2
-    for table in markdown_tables(export([*models, clean], "md", resamples=0)):
+    for table in markdown_tables(export([*models, clean], "md", intervals=False)):
         assert len({row[0] for row in table}) == len(table)
         assert not any(set(row[1:]) == {"–"} for row in table[2:])
 
 
 def test_intervals_stay_with_several_rows_and_the_best_is_bold_in_latex():
     models = [benchmark("a"), benchmark("b", seed=1)]
-    assert re.search(r"^a .*\d+\.\d \[\d+\.\d, \d+(\.\d)?\]", export(models, width=120, resamples=100), re.MULTILINE)
-    text = export(models, "latex", resamples=100)
+    assert re.search(r"^a .*\d+\.\d \[\d+\.\d, \d+(\.\d)?\]", export(models, width=120), re.MULTILINE)
+    text = export(models, "latex")
     assert r"\caption{Scores; in \%" in text
     assert "95 \\% intervals in brackets; best in bold." in text
     _, headline = tabulars(text)[0]
@@ -321,6 +321,6 @@ def test_intervals_stay_with_several_rows_and_the_best_is_bold_in_latex():
     assert any(r"{\scriptsize {[}" in text for text in rows[1])
     for column in range(1, len(rows[0])):
         assert sum(r"\textbf" in row[column] for row in rows[1:]) <= 1
-    summaries = [summarise(model, resamples=0)["mce"].value for model in models]
+    summaries = [summarise(model, intervals=False)["mce"].value for model in models]
     place = [text.strip() for text in rows[0]].index("mCE")
     assert r"\textbf" in rows[1 + int(np.argmin(summaries))][place]  # low is good

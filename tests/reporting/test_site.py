@@ -41,7 +41,7 @@ def test_every_ranking_is_of_one_protocol_and_best_first(site, runs):
     assert "on the stored images as distributed" in second
     assert len(re.findall("<tr><th", first)) == 3  # the heading, two models
     assert len(re.findall("<tr><th", second)) == 2
-    fog = [load_records(run)[-1].summary(resamples=0)["accuracy/fog"].value for run in runs]
+    fog = [load_records(run)[-1].summary(intervals=False)["accuracy/fog"].value for run in runs]
     shown = [
         float(v) for v in re.findall(r'data-score="mean_corruption_accuracy_partial" data-value="([\d.]+)"', first)
     ]

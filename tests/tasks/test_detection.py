@@ -55,7 +55,7 @@ def test_sources_of_objects_belong_to_detection(tmp_path):
 
 
 def test_what_is_found_exactly_scores_one_hundred_and_corruptions_cost(measured):
-    summary = measured.summary(resamples=0)
+    summary = measured.summary(intervals=False)
     assert summary["clean"].value == pytest.approx(100)
     assert summary["mask_clean"].value == pytest.approx(100)
     assert 0 < summary["mpc"].value < 100
@@ -67,21 +67,21 @@ def test_draws_of_images_without_objects_have_no_ap_and_do_not_stop_the_others(t
     spec = coco_folder(tmp_path, images=2)  # the last image is empty, and one draw in four holds it alone
     source = holdfast.data.open_data(spec)
     model = plain_mask_rcnn().eval()
-    summary = holdfast.evaluate(model, source, "clean,coco-c", **QUICK).summary(resamples=8)
+    summary = holdfast.evaluate(model, source, "clean,coco-c", **QUICK).summary()
     assert summary["mpc"].value == pytest.approx(0, abs=5)
     assert summary["mpc"].low <= summary["mpc"].value <= summary["mpc"].high
 
 
 def test_every_cells_ap_is_recomputed_from_its_records_alone(measured):
     again = read_records(measured.folder)
-    summary = again.summary(resamples=0)
+    summary = again.summary(intervals=False)
     cells = {kind: [] for kind in STANDARD}
     for name, cell in again.cells.items():
         truth, found = coco_truth(cell.fields, classes=10, masks=True), coco_found(cell.fields, masks=True)
         if name != "clean":
             cells[cell.spec.kind].append(coco_scores(truth, found)["AP"])
     assert summary["mpc"].value == pytest.approx(100 * mean_performance(cells))
-    assert [score.name for score in summary] == [score.name for score in measured.summary(resamples=0)]
+    assert [score.name for score in summary] == [score.name for score in measured.summary(intervals=False)]
 
 
 def test_intervals_of_ap_mpc_and_rpc_are_those_of_images_drawn_and_scored_by_hand(blurred):
@@ -99,9 +99,9 @@ def test_intervals_of_ap_mpc_and_rpc_are_those_of_images_drawn_and_scored_by_han
 
 
 def test_a_detector_against_itself_differs_by_nothing_in_every_draw(blurred, measured):
-    alone = holdfast.compare(blurred, blurred, resamples=12).differences["mpc"].interval
+    alone = holdfast.compare(blurred, blurred).differences["mpc"].interval
     assert (alone.value, alone.low, alone.high) == (0, 0, 0)
-    other = holdfast.compare(blurred, measured, resamples=12).differences["mpc"]
+    other = holdfast.compare(blurred, measured).differences["mpc"]
     assert other.interval.high < 0
     assert other.verdict == "worse"
 
@@ -113,8 +113,8 @@ def test_many_images_times_cells_have_no_interval_unless_one_asks_for_it():
 
 
 def test_sizes_that_do_not_occur_have_no_score(measured):
-    assert "aps" in measured.summary(resamples=0)
-    assert "apl" not in measured.summary(resamples=0)
+    assert "aps" in measured.summary(intervals=False)
+    assert "apl" not in measured.summary(intervals=False)
 
 
 def test_records_hold_boxes_masks_and_ground_truth_of_every_image(measured):
@@ -148,7 +148,7 @@ def test_a_plain_torchvision_mask_rcnn_goes_through_the_whole_evaluation(tmp_pat
     model = plain_mask_rcnn()
     data = coco_folder(tmp_path, images=2)
     records = holdfast.evaluate(model, data, "clean,coco-c-fan", out=tmp_path / "run", **QUICK)
-    summary = records.summary(resamples=0)
+    summary = records.summary(intervals=False)
     assert len(records.cells) == 1 + 16 * 5
     assert {"clean", "mpc_fan", "mask_clean", "mask_mpc_fan"} <= set(summary.scores)
     assert "mpc" not in summary
@@ -185,7 +185,7 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, measured):
     records = holdfast.evaluate(model, source, "clean,coco-c", out=tmp_path, **QUICK)
     assert all(path.read_bytes() == content for path, content in units.items())
     assert 1000 - LEFT[0] == 1 + 3 * (76 - len(units))  # one grey image, and what was not there yet
-    assert records.summary()["mpc"].value == measured.summary(resamples=0)["mpc"].value
+    assert records.summary()["mpc"].value == measured.summary(intervals=False)["mpc"].value
 
 
 # ---------------------------------------------------------------------- scores

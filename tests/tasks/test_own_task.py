@@ -40,7 +40,7 @@ def test_evaluation_under_corruption_keeps_counts_and_scores_them(tmp_path):
     expected = 16 * np.stack(dark).mean(axis=(1, 2, 3)) / 255
     assert records.cells["brightness/5"].counts == pytest.approx(expected, abs=1e-3)
 
-    scores = records.summary(resamples=50)
+    scores = records.summary()
     assert scores["clean"].value == 100
     right = [[np.mean(records.cells[f"{kind}/{s}"].right) for s in range(1, 6)] for kind in STANDARD]
     assert scores["mean_corruption_hits"].value == pytest.approx(100 * np.mean(right))
@@ -49,7 +49,7 @@ def test_evaluation_under_corruption_keeps_counts_and_scores_them(tmp_path):
     assert scores["attack/pgd5-rspc"].value < 100  # a square is 1/16 of the image: 8/255 everywhere is half a square
 
     (again,) = load_records(tmp_path)
-    assert again.summary(resamples=0)["retention"].value == scores["retention"].value
+    assert again.summary(intervals=False)["retention"].value == scores["retention"].value
     assert list(again.to_pandas().columns) == ["cell", "view", "id", "count", "target"]
 
 
@@ -69,7 +69,7 @@ def test_a_training_step_lowers_the_tasks_own_loss_and_validation_says_its_own_s
     assert result.best is not None
 
     records = holdfast.evaluate(tmp_path / "run", "squares", "clean,fgsm", **QUICK)
-    assert set(records.summary(resamples=0).scores) == {"clean", "attack/fgsm"}
+    assert set(records.summary(intervals=False).scores) == {"clean", "attack/fgsm"}
 
 
 def test_the_report_has_a_row_of_it(tmp_path):

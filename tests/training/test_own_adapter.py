@@ -90,7 +90,7 @@ def test_an_adapter_of_ones_own_reaches_recipe_phases_log_spec_and_report(regist
     assert load_model(f"run:{out / 'scale'}").model.scale == last["scale"]
     records = holdfast.evaluate(f"run:{out / 'scale'}", "digits", "clean", limit=20, workers=0, show=False)
     page = holdfast.report(out / "scale")
-    assert f"{records.summary(resamples=0)['clean'].value:.1f}" in page
+    assert f"{records.summary(intervals=False)['clean'].value:.1f}" in page
 
     log = (out / "phase1-shift" / "log.jsonl").read_bytes()
     holdfast.train(values, out=out, resume=True, show=False)

@@ -6,7 +6,7 @@ precision is a maximum over later detections and is reached at a true positive; 
 positives, which makes all replicates together about as expensive as one evaluation.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,10 +48,15 @@ def replicated_precision(
 
     A category without objects among the images that stay does not count; NaN where there is no object at all.
     """
-    categories = [_category_precision(each, groups) for each in _matches(fields, overlap)]
-    if not categories:
+    return precision_of_matches(_matches(fields, overlap), groups)
+
+
+def precision_of_matches(categories: Iterable[Matches], groups: Groups) -> dict[str, NDArray[np.float64]]:
+    """The same from the matched detections of every category."""
+    rows = [_category_precision(each, groups) for each in categories]
+    if not rows:
         return {name: np.full(1 + groups.count, np.nan) for name in SCORES}
-    precision = np.stack(categories)  # categories, thresholds, 1 + groups
+    precision = np.stack(rows)  # categories, thresholds, 1 + groups
     there = ~np.isnan(precision[:, 0])
     totals = np.where(there[:, None], precision, 0.0).sum(axis=0)
     with np.errstate(invalid="ignore"):
@@ -114,8 +119,16 @@ def _interpolated(
     precision = np.where(own == 0, found / np.maximum(seen, 1), 0.0)
     best = np.maximum.accumulate(precision[::-1], axis=0)[::-1]
     best = np.concatenate([best, np.zeros((1, columns))])  # a recall that is never reached
-    places = np.stack([np.searchsorted(found[:, c], needed[:, c]) for c in range(columns)], axis=1)
-    return np.take_along_axis(best, places, axis=0).mean(axis=0)
+    return np.take_along_axis(best, _first_reaching(found, needed), axis=0).mean(axis=0)
+
+
+def _first_reaching(found: NDArray[np.int64], needed: NDArray[np.int64]) -> NDArray[np.int64]:
+    """In every column the first row with as many hits as needed; the number of rows where there is none."""
+    rows, columns = found.shape
+    shift = np.arange(columns) * (rows + 2)  # one sorted array for all columns: a single search
+    wanted = np.minimum(needed, rows + 1) + shift
+    places = np.searchsorted((found + shift).T.ravel(), wanted.T.ravel()).reshape(columns, -1).T
+    return np.clip(places - np.arange(columns) * rows, 0, rows)
 
 
 def _matches(fields: Mapping[str, Any], overlap: Overlap) -> Iterator[Matches]:
