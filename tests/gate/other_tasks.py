@@ -19,7 +19,7 @@ def segmentation(*, right: float) -> Records:
     predicted = both + (true - both)[:, ::-1]
     counts = np.stack([np.broadcast_to(true, both.shape), predicted, both], axis=1)  # images, 3, classes
     fields = {"counts": counts, "bands": np.stack([counts] * (len(BANDS) + 1), axis=1), "boundary": counts}
-    return _records("segmentation", fields, classes=2, class_names=["road", "sky"])
+    return _records("segmentation", fields, model=f"right {right}", classes=2, class_names=["road", "sky"])
 
 
 def detection(*, right: float) -> Records:
@@ -41,9 +41,10 @@ def detection(*, right: float) -> Records:
         "true_areas": (np.full(1, 900.0),) * COUNT,
         "true_crowds": (np.zeros(1, np.uint8),) * COUNT,
     }
-    return _records("detection", fields, classes=1, class_names=["thing"])
+    return _records("detection", fields, model=f"right {right}", classes=1, class_names=["thing"])
 
 
-def _records(task: str, fields: dict, **header) -> Records:
+def _records(task: str, fields: dict, *, model: str, **header) -> Records:
     cell = CellRecord(names(COUNT), np.zeros(COUNT, np.int64), fields, header=CLEAN.plain(), task=task)
-    return Records.of({**KNOWN, "task": task, "data": task, **header}, {"clean": cell})
+    about = {**KNOWN, "task": task, "data": task, "model_fingerprint": model, **header}
+    return Records.of(about, {"clean": cell})

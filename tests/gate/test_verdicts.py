@@ -14,6 +14,7 @@ from tests.records.making_records import cell, corrupted, flat, records
 
 IDENTITY = {"data_fingerprint": "abc", "seed": 0, "versions": {"holdfast": "0.1.0", "numpy": "2.0", "torch": "2.6"}}
 KNOWN = {"model": "m", "preset": "cifar", "classes": 10, **IDENTITY}
+SAME = {"model_fingerprint": "m"}
 
 
 def one_cell(right, **header):
@@ -45,10 +46,10 @@ def verdict(new, old, *rules, **settings):
         ({"gain": 0.05}, 2000, 0.5, "better"),
         ({"loss": 0.05}, 2000, 0.5, "worse"),
         ({}, 2000, 0.5, "no worse"),  # the same answers
-        ({}, 2000, 0.0, "no worse"),
+        ({}, 2000, 0.0, "not resolved"),  # the same answers, but another model may differ on other images
         ({"gain": 0.02, "loss": 0.02}, 20000, 1.0, "no worse"),  # other answers, as many right ones
         ({"gain": 0.02, "loss": 0.02}, 300, 0.5, "not resolved"),  # too few images to tell
-        ({}, 49, 0.5, "not resolved"),  # a bootstrap over so few says nothing, even of equal answers
+        ({}, 49, 0.5, "not resolved"),  # so few images say nothing, even of equal answers
     ],
 )
 def test_what_is_said_of_better_worse_equal_and_too_few(changes, count, margin, expected):
@@ -56,6 +57,13 @@ def test_what_is_said_of_better_worse_equal_and_too_few(changes, count, margin, 
     assert answer.verdict == expected
     assert answer.passed is (expected in ("better", "no worse"))
     assert answer.images == count
+
+
+def test_the_same_model_is_no_worse_than_itself_without_any_margin():
+    right = np.arange(60) % 10 < 6
+    one, other = (one_cell(right, model_fingerprint=name) for name in ("same", "other"))
+    assert verdict(one, one, margin=0.0).verdict == "no worse"
+    assert verdict(one, other, margin=0.0).verdict == "not resolved"
 
 
 def test_what_is_not_resolved_fails_or_passes_as_the_user_says():
@@ -167,7 +175,7 @@ def test_a_baseline_of_other_data_protocol_seed_or_version_is_refused(other, wor
 
 def test_torch_and_the_models_own_size_may_differ():
     header = {"versions": {**IDENTITY["versions"], "torch": "3.0"}, "preprocessing": {"model_size": "384×384 bicubic"}}
-    assert passed(verdicts(benchmark(**header), benchmark()))
+    assert passed(verdicts(benchmark(**header, **SAME), benchmark(**SAME)))
 
 
 def test_two_record_sets_that_fit_are_not_chosen_from():
@@ -177,10 +185,10 @@ def test_two_record_sets_that_fit_are_not_chosen_from():
 
 
 def test_cells_that_are_missing_or_made_otherwise_are_refused():
-    whole = benchmark()
+    whole = benchmark(**SAME)
     with pytest.raises(HoldfastError, match=r"must have all cells of the baseline .* fog/1 is missing"):
         verdicts(whole.only([name for name in whole.cells if name != "fog/1"]), whole)
-    newer = records({**whole.cells, "fog/1": cell(np.arange(100) >= 20, revision=2)}, **KNOWN)
+    newer = records({**whole.cells, "fog/1": cell(np.arange(100) >= 20, revision=2)}, **KNOWN, **SAME)
     with pytest.raises(HoldfastError, match="fog/1 was measured by another definition"):
         verdicts(newer, whole)
     assert passed(verdicts(newer, whole, "snow no worse"))  # what is asked is there

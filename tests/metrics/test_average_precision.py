@@ -10,6 +10,7 @@ import pytest
 from holdfast.corruptions.catalog import ALL, STANDARD
 from holdfast.data.objects import Objects, recorded, run_lengths
 from holdfast.errors import HoldfastError
+from holdfast.metrics.ap_jackknife import cell_replicates, replicated_precision
 from holdfast.metrics.average_precision import (
     COCO_C,
     COCO_C_FAN,
@@ -20,7 +21,7 @@ from holdfast.metrics.average_precision import (
     record_scores,
     relative_performance,
 )
-from holdfast.metrics.precision_draws import cell_draws, drawn_images, drawn_precision
+from holdfast.metrics.jackknife import image_groups
 from holdfast.records.detections import coco_truth, packed_masks
 
 REFERENCE = Path(__file__).parents[1] / "golden" / "coco_c_reference.csv"
@@ -268,23 +269,27 @@ def test_an_incomplete_table_has_no_mpc():
 
 
 @pytest.mark.parametrize("overlap", ["bbox", "segm"])
-def test_the_precision_of_a_draw_is_that_of_a_set_with_its_images_repeated(overlap):
-    images, found = random_case(4)
+@pytest.mark.parametrize("seed", [1, 4])
+def test_a_replicate_is_the_precision_of_the_images_that_stay(overlap, seed):
+    images, found = random_case(seed)
     fields = truth_fields(images) | found_fields(found, len(images))
-    draws = np.concatenate([np.arange(len(images))[None], drawn_images(len(images), seed=1)])
-    ours = drawn_precision(fields, draws, overlap=overlap)
-    for value, chosen in zip(ours, draws, strict=True):
-        drawn = {name: [values[image] for image in chosen] for name, values in fields.items()}
-        again = record_scores({**drawn, **{name: np.array(drawn[name]) for name in ("size", "masked")}})
-        assert value == pytest.approx(again[overlap]["AP"], abs=1e-9)
-    assert len(set(ours.round(6))) > 2
+    groups = image_groups([f"{number:03d}" for number in range(len(images))])
+    ours = replicated_precision(fields, groups, overlap=overlap)
+    for column in range(1 + groups.count):
+        chosen = np.arange(len(images)) if column == 0 else groups.members(column - 1)
+        kept = {name: [values[image] for image in chosen] for name, values in fields.items()}
+        again = record_scores({**kept, **{name: np.array(kept[name]) for name in ("size", "masked")}})[overlap]
+        for name in ("AP", "AP50", "AP75"):
+            assert ours[name][column] == pytest.approx(again[name], abs=1e-12)
+    assert len(set(ours["AP"].round(6))) > 2
 
 
-def test_the_draws_of_a_cell_begin_with_its_own_precision():
+def test_the_replicates_of_a_cell_begin_with_its_own_precision():
     images, found = random_case(2)
     fields = truth_fields(images) | found_fields(found, len(images))
-    drawn = cell_draws(fields, drawn_images(len(images)))
+    groups = image_groups([f"{number:03d}" for number in range(len(images))])
+    replicates = cell_replicates(fields, groups)
     scores = record_scores(fields)
-    assert drawn["box_ap"].shape == drawn["mask_ap"].shape == (4,)
-    assert drawn["box_ap"][0] == pytest.approx(scores["bbox"]["AP"])
-    assert drawn["mask_ap"][0] == pytest.approx(scores["segm"]["AP"])
+    assert replicates["box_AP"].shape == replicates["mask_AP"].shape == (1 + len(images),)
+    assert replicates["box_AP"][0] == pytest.approx(scores["bbox"]["AP"])
+    assert replicates["mask_AP75"][0] == pytest.approx(scores["segm"]["AP75"])

@@ -8,10 +8,10 @@ from holdfast.corruptions.sequences import TEST_SEQUENCES
 from holdfast.errors import HoldfastError
 from holdfast.metrics import (
     FAN_LABEL,
-    bootstrap_interval,
     corruption_errors,
     expected_calibration_error,
     fan_accuracy,
+    jackknife_interval,
     mean_corruption_accuracy,
     mean_corruption_error,
     mean_rate,
@@ -158,30 +158,41 @@ def test_a_baseline_that_lacks_a_kind_makes_its_scores_partial():
     assert "mean_corruption_accuracy" in summary
 
 
-def test_retention_survives_resamples_without_a_right_image():
-    right = np.arange(6) == 0  # one right image in six: a third of the draws have none
+def test_retention_of_a_single_right_image_has_no_interval_and_of_none_no_value():
+    right = np.arange(6) == 0  # without this image there is no clean accuracy to keep
     cells = {"clean": cell(right), **{name: cell(right) for name in corrupted(flat(0.5), count=6)}}
     kept = summarise(records(cells))["retention"]
     assert kept.value == pytest.approx(100)
-    assert (kept.low, kept.high) == pytest.approx((100, 100))
+    assert np.isnan([kept.low, kept.high]).all()
     never = {"clean": cell(np.zeros(6, bool)), **corrupted(flat(1.0), count=6)}
     nothing = summarise(records(never))["retention"]
     assert np.isnan([nothing.value, nothing.low, nothing.high]).all()
-    rows = np.stack([right, right], axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        interval = bootstrap_interval(rows, rng=np.random.default_rng(0), statistic=lambda m: m[0] / m[1])
-    assert (interval.low, interval.high) == (1, 1)
 
 
-def test_intervals_are_those_of_the_bootstrap_over_images():
+def test_a_model_that_keeps_nothing_has_an_upper_bound_of_its_retention():
+    cells = {"clean": cell(np.arange(40) < 20), **corrupted(flat(1.0), count=40)}
+    kept = summarise(records(cells))["retention"]
+    share = summarise(records(cells))["mean_corruption_accuracy"].high / 100
+    assert (kept.value, kept.low) == (0, 0)
+    assert kept.high == pytest.approx(100 * share / 0.5)
+
+
+def test_intervals_are_those_of_the_jackknife_over_images():
     rng = np.random.default_rng(0)
     cells = {name: cell(rng.random(200) < 0.6) for name in ("clean", *corrupted(flat(0.5), count=2))}
-    score = summarise(records(cells), seed=3)["mean_corruption_accuracy"]
+    score = summarise(records(cells))["mean_corruption_accuracy"]
     rows = np.stack([cells[name].right for name in cells if name != "clean"], axis=1)
-    alone = bootstrap_interval(rows, rng=np.random.default_rng(3))
+    alone = jackknife_interval(rows, scale="proportion")
     assert score.value == pytest.approx(100 * alone.value)
     assert (score.low, score.high) == pytest.approx((100 * alone.low, 100 * alone.high))
     assert summarise(records(cells), intervals=False)["clean"].low != score.low  # NaN: none was computed
+
+
+def test_a_perfect_model_on_eight_images_is_not_certain_and_the_summary_says_few_images():
+    summary = summarise(records({"clean": cell(np.ones(8, bool))}))
+    assert (summary["clean"].value, summary["clean"].high) == (100, 100)
+    assert summary["clean"].low < 70
+    assert summary.interval_note == "few images: 8"
 
 
 def sequences(flips, *, frames=31, kinds=TEST_SEQUENCES):

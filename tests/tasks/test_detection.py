@@ -13,7 +13,8 @@ from holdfast.corruptions.catalog import STANDARD
 from holdfast.metrics.average_precision import COCO_C_FAN, coco_scores, matched, mean_performance, record_scores
 from holdfast.metrics.detection_formulas import detection_formulas
 from holdfast.metrics.formulas import column
-from holdfast.metrics.precision_draws import drawn_images
+from holdfast.metrics.intervals import score_interval
+from holdfast.metrics.jackknife import image_groups
 from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.detections import coco_found, coco_truth
 from holdfast.records.records import read_records
@@ -63,13 +64,13 @@ def test_what_is_found_exactly_scores_one_hundred_and_corruptions_cost(measured)
     assert summary["ap/pixelate"].value > summary["ap/fog"].value
 
 
-def test_draws_of_images_without_objects_have_no_ap_and_do_not_stop_the_others(tmp_path):
-    spec = coco_folder(tmp_path, images=2)  # the last image is empty, and one draw in four holds it alone
+def test_where_one_image_holds_all_objects_there_is_a_score_and_no_interval(tmp_path):
+    spec = coco_folder(tmp_path, images=2)  # the last image is empty: without the first there is no AP
     source = holdfast.data.open_data(spec)
     model = plain_mask_rcnn().eval()
     summary = holdfast.evaluate(model, source, "clean,coco-c", **QUICK).summary()
     assert summary["mpc"].value == pytest.approx(0, abs=5)
-    assert summary["mpc"].low <= summary["mpc"].value <= summary["mpc"].high
+    assert math.isnan(summary["mpc"].low)
 
 
 def test_every_cells_ap_is_recomputed_from_its_records_alone(measured):
@@ -84,32 +85,31 @@ def test_every_cells_ap_is_recomputed_from_its_records_alone(measured):
     assert [score.name for score in summary] == [score.name for score in measured.summary(intervals=False)]
 
 
-def test_intervals_of_ap_mpc_and_rpc_are_those_of_images_drawn_and_scored_by_hand(blurred):
-    resamples, cells = 4, blurred.cells
-    draws = drawn_images(len(cells["clean"]), resamples=resamples, seed=0)
-    ap = {name: np.array([scored(cell, draw) for draw in draws]) for name, cell in cells.items()}
+def test_intervals_of_ap_mpc_and_rpc_are_those_of_images_left_out_and_scored_by_hand(blurred):
+    cells = blurred.cells
+    groups = image_groups(cells["clean"].ids)
+    kept = [np.arange(groups.images), *(groups.members(group) for group in range(groups.count))]
+    ap = {name: np.array([scored(cell, images) for images in kept]) for name, cell in cells.items()}
     corrupted = np.mean([values for name, values in ap.items() if name != "clean"], axis=0)
     expected = {"clean": 100 * ap["clean"], "mpc": 100 * corrupted, "rpc": 100 * corrupted / ap["clean"]}
-    summary = blurred.summary(resamples=resamples)
+    summary = blurred.summary()
     for name, values in expected.items():
-        low, high = np.quantile(values, [0.025, 0.975])
-        assert (summary[name].low, summary[name].high) == pytest.approx((low, high), abs=1e-9)
-    assert math.isnan(summary["ap50"].low)  # AP alone is drawn
-    assert summary.drawn == "intervals of AP from 4 draws of the images, each scored anew"
+        scale = "ratio" if name == "rpc" else "proportion"
+        interval = score_interval(values, scale=scale, images=groups.images, whole=100)
+        assert (summary[name].low, summary[name].high) == pytest.approx((interval.low, interval.high), abs=1e-9)
+        assert summary[name].low <= summary[name].value <= summary[name].high
+    assert summary["ap50"].low < summary["ap50"].value
+    assert math.isnan(summary["ar100"].low)  # recalls have no replicates
+    assert "few images" in summary.interval_note
+    assert "classes have fewer than 10" in summary.interval_note
 
 
-def test_a_detector_against_itself_differs_by_nothing_in_every_draw(blurred, measured):
+def test_a_detector_against_itself_differs_by_nothing(blurred, measured):
     alone = holdfast.compare(blurred, blurred).differences["mpc"].interval
     assert (alone.value, alone.low, alone.high) == (0, 0, 0)
     other = holdfast.compare(blurred, measured).differences["mpc"]
     assert other.interval.high < 0
     assert other.verdict == "worse"
-
-
-def test_many_images_times_cells_have_no_interval_unless_one_asks_for_it():
-    assert 60 < TASK.most_draws(24, 76) < 200
-    assert TASK.most_draws(5000, 1) == 200
-    assert TASK.most_draws(5000, 76) == 0
 
 
 def test_sizes_that_do_not_occur_have_no_score(measured):

@@ -18,7 +18,7 @@ from holdfast.gate.sides import Side
 from holdfast.metrics.formulas import Formula
 from holdfast.metrics.intervals import Interval
 from holdfast.metrics.jackknife import Groups, image_groups
-from holdfast.metrics.score_intervals import Replicated, interval_of_difference, interval_of_score
+from holdfast.metrics.score_intervals import Replicated, interval_of_difference, interval_of_score, is_same_model
 from holdfast.metrics.summary import some
 from holdfast.tasks import task_named
 
@@ -169,7 +169,8 @@ def _judged(
         met = new >= rule.number if rule.what == ">=" else new <= rule.number
         bounds = interval_of_score(formula, new, sides[0].means, sides[0].replicates, groups=groups)
         return answer(float("nan"), new, bounds, MET if met else MISSED, met)
-    interval = interval_of_difference(formula, (new, old), sides, groups=groups)
+    same = is_same_model(pair.new.header, pair.old.header)
+    interval = interval_of_difference(formula, (new, old), sides, groups=groups, same_model=same)
     gain = interval if formula.better == "high" else Interval(-interval.value, -interval.high, -interval.low, 0.95)
     verdict, reason = _verdict(gain, rule, _margin(rule, formula, rules), images=len(pair.ids), enough=rules.images)
     return answer(old, new, interval, verdict, _lets_through(verdict, rule, rules), reason)

@@ -12,7 +12,7 @@ from holdfast.metrics.formulas import Formula
 from holdfast.metrics.html import table
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
 from holdfast.metrics.jackknife import Groups, image_groups
-from holdfast.metrics.score_intervals import Replicated, interval_of_difference, set_replicates
+from holdfast.metrics.score_intervals import Replicated, interval_of_difference, is_same_model, set_replicates
 from holdfast.metrics.summary import (
     formulas_of,
     image_columns,
@@ -117,7 +117,8 @@ def compare(
         for side, cells_of_side in zip(held, (one, other), strict=True):
             side.replicates.update(set_replicates(cells_of_side, ids, groups, task=first.task))
     formulas = formulas_of(first, one, common, reference=reference_for(first, baseline))
-    differences = {formula.name: _difference(formula, held, groups) for formula in formulas}
+    same = is_same_model(first.header, second.header) and first.current == second.current
+    differences = {formula.name: _difference(formula, held, groups, same_model=same) for formula in formulas}
     return Comparison(*_names_apart(first, second), len(ids), differences)
 
 
@@ -175,11 +176,13 @@ def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> Sp
     return Spreads(spreads, runs[0].header)
 
 
-def _difference(formula: Formula, sides: Sequence[Replicated], groups: Groups | None) -> Difference:
+def _difference(
+    formula: Formula, sides: Sequence[Replicated], groups: Groups | None, *, same_model: bool
+) -> Difference:
     first, second = (float(formula.compute(side.means)) for side in sides)
     interval = Interval(first - second, float("nan"), float("nan"), 0.95)
     if groups is not None:
-        interval = interval_of_difference(formula, (first, second), sides, groups=groups)
+        interval = interval_of_difference(formula, (first, second), sides, groups=groups, same_model=same_model)
     about = {"family": formula.family, "table": formula.table, "kind": formula.kind}
     return Difference(formula.name, formula.label, formula.unit, formula.better, first, second, interval, **about)
 

@@ -82,21 +82,27 @@ def jackknife_estimate(replicates: ArrayLike) -> Estimate:
 
 
 def jackknife_interval(
-    values: ArrayLike, *, groups: Groups | None = None, statistic: Statistic | None = None, scale: Scale = "plain"
+    values: ArrayLike,
+    *,
+    groups: Groups | None = None,
+    statistic: Statistic | None = None,
+    scale: Scale = "plain",
+    level: float = 0.95,
 ) -> Interval:
-    """The 95 % interval of a score over the choice of images.
+    """The interval of a score over the choice of images.
 
     Args:
         values: one row per image, (N,) or (N, cells): whether it was right, its NLL, its error in each cell …
         groups: which images are left out together; by default every image by itself.
         statistic: the score as a function of the values' mean over the images, (cells,); by default their plain mean.
         scale: ``proportion`` for scores from 0 to 1, ``ratio`` for quotients, ``plain`` for everything else.
+        level: nominal coverage.
     """
     rows = _rows(values, "values")
     groups = groups or Groups(np.arange(len(rows)), len(rows), len(rows))
     score = statistic or _plain_mean
     replicates = [score(means) for means in replicated_means(rows, groups)]
-    return score_interval(replicates, scale=scale, images=groups.independent)
+    return score_interval(replicates, scale=scale, images=groups.independent, level=level)
 
 
 def paired_difference(
@@ -174,8 +180,6 @@ def with_pseudo_pairs(estimate: Estimate, *, images: int, whole: float = 1.0) ->
 
 def interval_of(estimate: Estimate, *, scale: Scale, images: int, whole: float = 1.0, level: float = 0.95) -> Interval:
     """The interval of an estimate; NaN bounds where its error is unknown, [0, whole] for a proportion of one group."""
-    if not 0 < level < 1:
-        raise HoldfastError(f"level must be between 0 and 1, got {level}")
     quantile = t_quantile(estimate.freedom, level)
     if scale == "proportion":
         low, high = _wilson(estimate.value / whole, estimate.error / whole, images=images, quantile=quantile)
@@ -211,6 +215,8 @@ def highest_share(groups: Groups, level: float = 0.95) -> float:
 
 def t_quantile(freedom: float, level: float = 0.95) -> float:
     """The two-sided quantile of Student's t; infinite without a degree of freedom."""
+    if not 0 < level < 1:
+        raise HoldfastError(f"level must be between 0 and 1, got {level}")
     return float(stdtrit(freedom, (1 + level) / 2)) if freedom > 0 else inf
 
 

@@ -84,6 +84,12 @@ def interval_of_difference(
     )
 
 
+def is_same_model(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether two headers are of one model: then equal answers are no coincidence of these images."""
+    known = first.get("model_fingerprint")
+    return known is not None and known == second.get("model_fingerprint")
+
+
 def _binary(values: NDArray[np.float64] | None) -> bool:
     return values is not None and bool(np.isin(values, (0.0, 1.0)).all())
 
