@@ -1,6 +1,6 @@
-"""What intervals of AP cost: draws of the images of one cell as large as COCO's, from constructed records.
+"""What intervals of AP cost: the jackknife replicates of one cell as large as COCO's, from constructed records.
 
-    python benchmarks/detection.py [--resamples 200]
+    python benchmarks/detection.py
 
 5,000 images, 80 classes, 7 objects and 40 detections per image on average. Processor seconds of one thread, so that
 other work on the machine counts little. Writes benchmarks/results/detection.json and detection.md.
@@ -15,30 +15,28 @@ from typing import Any
 import numpy as np
 
 from environment import as_line, describe
-from holdfast.metrics.precision_draws import drawn_images, drawn_precision
+from holdfast.metrics.ap_jackknife import replicated_precision
+from holdfast.metrics.average_precision import record_scores
+from holdfast.metrics.jackknife import image_groups
 
 RESULTS = Path(__file__).parent / "results"
 IMAGES, CLASSES, OBJECTS, DETECTIONS, BAR = 5000, 80, 7, 40, 90.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--resamples", type=int, default=200)
-    resamples = parser.parse_args().resamples
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     fields = constructed(np.random.default_rng(0))
-    itself = np.arange(IMAGES)[None]
-    matching = seconds(lambda: drawn_precision(fields, itself))
-    draws = drawn_images(IMAGES, resamples=resamples)
+    groups = image_groups([f"{number:06d}" for number in range(IMAGES)])
     rows = [
-        {"what": "matching every image once, and AP of the set itself", "seconds": matching},
+        {"what": "COCO's scores of one cell", "seconds": seconds(lambda: record_scores(fields))},
         {
-            "what": f"the same with {resamples} draws of one cell",
-            "seconds": seconds(lambda: drawn_precision(fields, draws)),
+            "what": f"AP, AP50 and AP75 of the cell and without each of {groups.count} groups of images",
+            "seconds": seconds(lambda: replicated_precision(fields, groups)),
             "bar": BAR,
         },
     ]
     environment = describe("numpy", "faster-coco-eval")
-    stored = {"environment": environment, "images": IMAGES, "resamples": resamples, "rows": rows}
+    stored = {"environment": environment, "images": IMAGES, "groups": groups.count, "rows": rows}
     (RESULTS / "detection.json").write_text(json.dumps(stored, indent=1) + "\n")
     (RESULTS / "detection.md").write_text(as_markdown(rows, as_line(environment)))
     print((RESULTS / "detection.md").read_text())

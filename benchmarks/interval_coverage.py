@@ -265,8 +265,8 @@ def as_markdown(content: dict[str, Any]) -> str:
     rows = [row for part in content["parts"].values() for row in part]
     sizes = sorted({row["images"] for row in rows})
     lines = [
-        f"{content['simulations']} simulations per cell, nominal 95 %. Coverage in %; in brackets the mean width by the "
-        f"ideal one. {as_line(content['environment'])}",
+        f"{content['simulations']} simulations per cell, nominal 95 %. Coverage in %; in brackets the mean width by "
+        f"the ideal one. {as_line(content['environment'])}",
         "",
         f"| score | {' | '.join(f'{size} images' for size in sizes)} |",
         f"|---|{'---|' * len(sizes)}",

@@ -12,7 +12,7 @@ from holdfast.yaml_files import read_yaml
 
 UNRESOLVED = ("fail", "pass")
 MARGIN = 0.5  # points
-IMAGES = 50  # a bootstrap over fewer says nothing
+IMAGES = 50  # fewer can hardly resolve any difference
 FORMS = "'NAME >= NUMBER', 'NAME <= NUMBER', 'NAME no worse [by more than NUMBER]' or 'NAME better'"
 _NUMBER = r"(?P<number>[-+]?\d+(?:\.\d+)?)"
 _POINTS = r"(?:\s*(?:points?|%))?"

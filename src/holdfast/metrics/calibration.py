@@ -37,7 +37,7 @@ def calibration_gaps(confidences: ArrayLike, correct: ArrayLike, *, bins: int = 
     """Confidence minus correctness, one row per image with the value in the column of its bin, (N, bins).
 
     The calibration error is a function of this array's mean over the images (:func:`gap_of_means`), which is what the
-    bootstrap needs. Bins are equally wide and contain their upper edge.
+    jackknife needs. Bins are equally wide and contain their upper edge.
     """
     sure, right = _checked(confidences, correct)
     if bins < 1:
@@ -68,7 +68,7 @@ def pixel_error(sums: ArrayLike) -> NDArray[np.float64]:
 
 
 def gap_of_means(means: ArrayLike | Sequence[Values]) -> Values:
-    """The calibration error from the mean over the images of :func:`calibration_gaps`, (bins,) or (bins, draws)."""
+    """The calibration error from the means over images of :func:`calibration_gaps`, (bins,) or (bins, replicates)."""
     return plain(np.abs(np.asarray(means)).sum(axis=0))
 
 

@@ -2,7 +2,7 @@
 
 ImageNet-C, Hendrycks & Dietterich 2019. Errors go in as fractions, five per kind, severity 1 first; whatever is divided
 by a baseline comes out in percent, as the papers print it: 100 is as good as AlexNet. An error may be a number, or an
-array of many (the draws of a bootstrap): the printed scores and their intervals are these very functions.
+array of many (jackknife replicates): the printed scores and their intervals are these very functions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -78,7 +78,7 @@ def relative_corruption_errors(
 
 
 def mean_corruption_error(ces: Mapping[str, Values], *, kinds: Sequence[str] = STANDARD) -> Values:
-    """MCE in percent: the plain mean of the CEs of the 15 kinds (relative mCE: of the relative CEs).
+    """mCE in percent: the plain mean of the CEs of the 15 kinds (relative mCE: of the relative CEs).
 
     ``kinds=WITHOUT_NOISE`` gives AFAT's "IN-C w/o noise". Extras in ``ces`` do not count.
     """
@@ -112,7 +112,7 @@ def retention(corrupted_accuracy: Values, clean_accuracy: Values) -> Values:
 
 
 def mean_of(values: Sequence[Values]) -> Values:
-    """The plain mean over some scores, draw by draw where they are of many draws."""
+    """The plain mean over some scores, elementwise where they are arrays of replicates."""
     return plain(np.mean(np.stack([np.asarray(value, dtype=np.float64) for value in values]), axis=0))
 
 

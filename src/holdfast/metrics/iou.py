@@ -149,7 +149,7 @@ def kind_means(mious: Mapping[str, Values], *, rule: str = "paper", rounded: boo
     """The mean mIoU over each kind's severities, in percent.
 
     Args:
-        mious: of cells such as ``fog/3``, in percent; numbers, or arrays of many draws.
+        mious: of cells such as ``fog/3``, in percent; numbers, or arrays of replicates.
         rule: ``paper`` (noise 1–3, others 1–5), ``fan-released`` (1–3 for all) or ``all`` (1–5 for all).
         rounded: each cell to 0.01 first, as the released testers print and then average them.
     """

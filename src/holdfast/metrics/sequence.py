@@ -1,7 +1,7 @@
 """How steady a model is over a perturbation sequence: flip probability, mFR, top-5 distance.
 
 ImageNet-P and CIFAR-P, Hendrycks & Dietterich 2019. Per-sequence values come first, because intervals need them;
-a score is their mean. Means over kinds take numbers, or arrays with one value per draw of a bootstrap.
+a score is their mean. Means over kinds take numbers, or arrays of jackknife replicates.
 """
 
 from collections.abc import Mapping, Sequence
