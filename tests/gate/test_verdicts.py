@@ -186,7 +186,7 @@ def test_cells_that_are_missing_or_made_otherwise_are_refused():
     assert passed(verdicts(newer, whole, "snow no worse"))  # what is asked is there
     with pytest.raises(HoldfastError, match="fog/1 was measured by another definition"):
         verdicts(newer, whole, "fog/1 no worse")
-    with pytest.raises(HoldfastError, match="it is there as 'retention_partial'"):
+    with pytest.raises(HoldfastError, match="to judge by the others, ask 'retention_partial'"):
         verdicts(*[whole.only(["clean", *(f"fog/{s}" for s in range(1, 6))])] * 2, "retention >= 1")
 
 

@@ -54,11 +54,14 @@ def read_baseline(path: Path) -> list[Side]:
     if told != _checksum(content):
         raise HoldfastError(f"{str(path)!r} is damaged: its content does not match its checksum; save it again")
     try:
-        return [_side(each) for each in content["sets"]]
+        sides = [_side(each) for each in content["sets"]]
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error) as error:
         if isinstance(error, HoldfastError):
             raise
         raise HoldfastError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}; save it again") from error
+    if not sides:
+        raise HoldfastError(f"a baseline must hold a data set, got none in {str(path)!r}; save it again")
+    return sides
 
 
 def _plain(side: Side) -> dict[str, Any]:
@@ -73,6 +76,7 @@ def _plain(side: Side) -> dict[str, Any]:
         "columns": {name: column for name, column in packed.items() if column is not None},
         "left_out": [*side.left_out, *(name for name, column in packed.items() if column is None)],
         "unfinished": list(side.unfinished),
+        "unreadable": list(side.unreadable),
         "draws": {name: _text(np.asarray(values, np.float64)) for name, values in side.draws.items()},
     }
 
@@ -90,6 +94,7 @@ def _side(told: Mapping[str, Any]) -> Side:
         str(told["digest"]),
         left_out=tuple(told["left_out"]),
         unfinished=tuple(told["unfinished"]),
+        unreadable=tuple(told.get("unreadable", told["missing"])),  # files of before do not say why one is missing
         draws={name: _array(text, DRAWS, np.float64) for name, text in told["draws"].items()},
     )
 

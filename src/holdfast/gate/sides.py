@@ -38,6 +38,7 @@ class Side:
         ids: the sorted names of the images that count; None where a file keeps only their digest.
         left_out: the columns that a file does not keep.
         unfinished: cells that are only partly measured.
+        unreadable: names of those among the missing images that could not be read.
         draws: of scores that belong to a whole set (AP): what it is of images drawn with replacement, by column.
     """
 
@@ -50,6 +51,7 @@ class Side:
     ids: NDArray[np.str_] | None = None
     left_out: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     draws: Columns = field(default_factory=dict)
 
     @property
@@ -96,6 +98,7 @@ def side_of(records: Records, *, clean: Records | None = None) -> Side:
         names_digest(everybody),
         ids=ids,
         unfinished=tuple(records.incomplete),
+        unreadable=tuple(sorted({name for cell in cells.values() for name in cell.excluded})),
         draws=_set_draws(cells, task=records.task),
     )
 
