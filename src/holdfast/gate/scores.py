@@ -1,4 +1,4 @@
-"""Which score a rule means on one data set: the full one that both models have, or a refusal that says what is missing."""
+"""Which score a rule means on one data set: the full one of both models, or a refusal that says what is missing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -130,17 +130,20 @@ def _because(name: str, pair: Pair, old: Scores, new: Scores) -> str:
         return f"the new model lacks {some(lacking)}; evaluate the same suites"
     if now is not None and (lacking := [cell for cell in wanted if cell not in pair.old.cells]):
         return f"the baseline lacks {some(lacking)}; measure it there, and save it again"
-    if now is not None and pair.old.left_out:
+    return _kept_otherwise(name, pair, old, new)
+
+
+def _kept_otherwise(name: str, pair: Pair, old: Scores, new: Scores) -> str:
+    """What is missing where no cell of the full score is."""
+    if new.named(name) is not None and pair.old.left_out:
         return "a baseline file does not keep it: gate against the records themselves"
-    parts = [(scores.side, part) for scores in (new, old) if (part := scores.part_of(name)) is not None]
-    if parts and before is None:
-        missing = dict.fromkeys(cell for _, part in parts for cell in part.missing)
-        return (
-            f"some of its cells are missing ({some(list(missing))}); to judge by the others, ask {parts[-1][1].name!r}"
-        )
-    unfinished = dict.fromkeys([*pair.new.unfinished, *pair.old.unfinished])
+    parts = [part for scores in (new, old) if (part := scores.part_of(name)) is not None]
+    if parts:
+        missing = list(dict.fromkeys(cell for part in parts for cell in part.missing))
+        return f"some of its cells are missing ({some(missing)}); to judge by the others, ask {parts[-1].name!r}"
+    unfinished = list(dict.fromkeys([*pair.new.unfinished, *pair.old.unfinished]))
     if unfinished:
-        return f"{some(list(unfinished))} is only partly measured; evaluate again to go on"
+        return f"{some(unfinished)} is only partly measured; evaluate again to go on"
     return "the two models do not keep the same of it; evaluate again"
 
 

@@ -125,8 +125,16 @@ def _judged(rule: Rule, formula: Formula, pair: Pair, means: Means, drawn: Means
     assert drawn is not None
     new, old = (float(formula.compute(_side(means, side))) for side in (0, 1))
     draws = [drawn_values(formula, _side(drawn, side), pair.draws[side]) for side in (0, 1)]
-    left_out = {"unreadable": pair.new.unreadable, "unreadable_before": pair.old.unreadable}
-    answer = partial(Judged, rule, pair.old.data, len(pair.ids), formula.label, formula.unit, **left_out)
+    answer = partial(
+        Judged,
+        rule,
+        pair.old.data,
+        len(pair.ids),
+        formula.label,
+        formula.unit,
+        unreadable=pair.new.unreadable,
+        unreadable_before=pair.old.unreadable,
+    )
     if not rule.compares:
         assert rule.number is not None
         met = new >= rule.number if rule.what == ">=" else new <= rule.number
