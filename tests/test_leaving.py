@@ -39,6 +39,28 @@ def appears(path: Path) -> bool:
     return path.exists()
 
 
+def obedient(ready: Path) -> None:
+    serve_the_parent(patience=0.5)
+    ready.touch()
+    time.sleep(60)
+
+
+def test_a_worker_outlives_a_signal_only_for_a_while(tmp_path):
+    """Long enough for the parent to save, if both were asked; then it leaves, whatever it is stuck in."""
+    process = multiprocessing.get_context("fork").Process(target=obedient, args=(tmp_path / "ready",))
+    process.start()
+    try:
+        assert appears(tmp_path / "ready")
+        os.kill(process.pid, signal.SIGTERM)
+        process.join(0.2)
+        assert process.is_alive()
+        process.join(10)
+        assert process.exitcode == 0  # any other code is a failure to the data loader
+    finally:
+        process.kill()
+        process.join()
+
+
 @pytest.mark.parametrize("killed", [True, False])
 def test_an_orphan_prints_no_traceback(killed, tmp_path):
     output, ready, go = (tmp_path / name for name in ("output", "ready", "go"))

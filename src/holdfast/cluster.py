@@ -13,7 +13,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -23,9 +23,11 @@ from holdfast.errors import HoldfastError
 from holdfast.forecasts import add_elsewhere, timed
 from holdfast.own_code import PLUGIN_FILES, load_plugin_file
 
+logger = logging.getLogger(__name__)
 Job = TypeVar("Job")
 PATIENCE = 20  # seconds for tasks to leave in good order
 REACH = 10  # seconds for somebody to answer at the address of a cluster
+WAY_ON = "what is finished stays, and the same command goes on from it"
 RETRIES = 20  # of a task whose node or process was lost; its units that are on disk are not done again
 
 
@@ -96,7 +98,9 @@ class Tasks(Generic[Job]):
     def finished(self) -> Iterator[tuple[Job, Any]]:
         """What comes back first, until nothing is left: jobs and results. More may be submitted while this goes on."""
         while self.waiting:
-            ready, _ = self.ray.wait(list(self.waiting), num_returns=1, timeout=1.0)
+            with _in_sentences(self.ray):
+                ready, _ = self.ray.wait(list(self.waiting), num_returns=1, timeout=1.0)
+            check_alive(self.ray)
             for reference in ready:
                 job = self.waiting.pop(reference)
                 done: Done = _fetched(self.ray, reference)
@@ -132,7 +136,7 @@ def check_reachable(cluster: Cluster) -> None:
 def tasks_on(cluster: Cluster) -> Iterator[Tasks[Any]]:
     """Join the cluster while the block lasts; what was handed over and is not finished then is cancelled."""
     ray = _joined(cluster)
-    try:
+    with _in_sentences(ray), _left(ray):
         options = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus, "max_retries": RETRIES}
         _check_resources(ray, cluster)
         here = ray.put(_surroundings(cluster))
@@ -142,12 +146,42 @@ def tasks_on(cluster: Cluster) -> Iterator[Tasks[Any]]:
             yield tasks
         finally:
             _cancel(ray, list(tasks.waiting))
+
+
+@contextmanager
+def _left(ray: Any) -> Iterator[None]:
+    try:
+        yield
     finally:
         ray.shutdown()
 
 
+@contextmanager
+def _in_sentences(ray: Any) -> Iterator[None]:
+    """Whatever Ray itself raises, as one sentence."""
+    try:
+        yield
+    except ray.exceptions.RayError as error:
+        raise HoldfastError(f"Ray has failed ({_first_line(error)}); {WAY_ON}") from error
+
+
+def check_alive(ray: Any) -> None:
+    """Refuse to wait for a local Ray of which a process is gone: Ray would end this one without a word later."""
+    node = getattr(getattr(ray, "_private", None), "worker", None)
+    node = getattr(node, "_global_node", None)
+    dead = [str(name) for name, _ in node.dead_processes()] if node is not None else []
+    if dead:
+        raise HoldfastError(
+            f"Ray's {' and '.join(dead)} on this machine has died, perhaps for want of memory; {WAY_ON}"
+        )
+
+
 def _cancel(ray: Any, references: Sequence[Any]) -> None:
     """As Ctrl-C on one machine: a training saves itself first."""
+    try:
+        check_alive(ray)
+    except HoldfastError:  # nobody is left who could be told
+        return
     for reference in references:
         with suppress(Exception):  # whatever Ray raises about a task that has just ended
             ray.cancel(reference)
@@ -175,18 +209,51 @@ def _joined(cluster: Cluster) -> Any:
     if ray.is_initialized():
         raise HoldfastError("this process is in a Ray cluster already; leave it with ray.shutdown() first")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": False}
-    if cluster.address is None:
-        options |= {"include_dashboard": False, "num_cpus": _cores(), "_node_ip_address": "127.0.0.1"}
+    if cluster.address is None:  # local: a cluster of one's own, whatever RAY_ADDRESS says and whoever runs one here
+        options |= {"address": "local", "include_dashboard": False, "num_cpus": _cores()}
     else:
         options["address"] = cluster.address
     try:
-        with _own_signals():
+        with _own_signals(), _on_loopback() if cluster.address is None else nullcontext():
             ray.init(**options)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+    except Exception as error:  # Ray raises plain ones, too
         name = "on this machine" if cluster.address is None else repr(cluster.address)
-        raise HoldfastError(f"the Ray cluster {name} cannot be joined ({reason})") from error
+        raise HoldfastError(f"the Ray cluster {name} cannot be joined ({_first_line(error)})") from error
+    if cluster.address is None:
+        _say_open_ports(ray)
     return ray
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let Ray take 127.0.0.1 for this machine's address, as it does on systems without clusters: nobody else is served.
+
+    Ray has no option for it on Linux; :func:`_say_open_ports` looks whether this worked.
+    """
+    from ray._private import ray_constants
+
+    before = getattr(ray_constants, "ENABLE_RAY_CLUSTER", None)
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def _say_open_ports(ray: Any) -> None:
+    """Name the ports at which others can reach a Ray that was started for one command."""
+    for node in ray.nodes():
+        if node["NodeManagerAddress"] not in ("127.0.0.1", "::1"):
+            ports = [str(node[name]) for name in ("NodeManagerPort", "ObjectManagerPort") if node.get(name)]
+            logger.warning(
+                "Ray listens at %s, reachable from outside while this command runs: ports %s and those of its workers",
+                node["NodeManagerAddress"],
+                ", ".join(ports),
+            )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _cores() -> int:
@@ -226,10 +293,7 @@ def _fetched(ray: Any, reference: Any) -> Done:
     except ray.exceptions.RayTaskError as error:
         raise error.as_instanceof_cause() from None
     except ray.exceptions.RayError as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise HoldfastError(
-            f"Ray has given up on a task ({reason}); what is finished stays, and the same command goes on from it"
-        ) from error
+        raise HoldfastError(f"Ray has given up on a task ({_first_line(error)}); {WAY_ON}") from error
 
 
 def _task(here: _Surroundings, function: Callable[..., Any], *arguments: Any) -> Done:

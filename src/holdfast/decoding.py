@@ -101,7 +101,8 @@ def turned_warning(turned: int, *, exif: str) -> str:
 def _decoded(picture: Image.Image, *, exif: str) -> Decoded:
     turned = _is_turned(picture)
     picture.load()
-    image = _eight_bits(picture).convert("RGB")
+    image = _eight_bits(picture)
+    image = image if image.mode == "RGB" else image.convert("RGB")  # which would copy it
     if turned and exif == "apply":
         image = _upright(image, picture)
     return Decoded(image, turned)

@@ -116,15 +116,30 @@ def leave_with_parent() -> None:
         threading.Thread(target=_leave_after, args=(parent.sentinel,), daemon=True).start()
 
 
-def serve_the_parent() -> None:
+PATIENCE = 30  # seconds that a worker goes on after SIGTERM
+
+
+def serve_the_parent(*, patience: float = PATIENCE) -> None:
     """In a worker of a data loader: signals are the parent's business, and nobody wants to read how its death is felt.
 
-    A signal to the whole process group must not take the workers away before the parent has saved. The thread that
-    hands over images prints a traceback if the parent dies just then.
+    A signal to the whole process group must not take the workers away before the parent has saved: after SIGTERM a
+    worker goes on for ``patience`` seconds, and leaves then, whatever it is stuck in. The thread that hands over images
+    prints a traceback if the parent dies just then.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)  # heard even while a library is busy in C
+    threading.Thread(target=_leave_late, args=(told, patience), daemon=True).start()
     sys.excepthook = _unless_orphaned
+
+
+def _leave_late(told: int, patience: float) -> None:
+    while signal.SIGTERM not in os.read(told, 64):
+        pass
+    time.sleep(patience)
+    os._exit(0)  # with any other code, torch would raise in the parent
 
 
 def _unless_orphaned(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

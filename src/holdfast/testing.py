@@ -27,6 +27,7 @@ def assert_no_worse(
     rules: Path | str | Sequence[str] = (),
     unresolved: str | None = None,
     margin: float | None = None,
+    allow_unreadable: int | None = None,
     **options: Any,
 ) -> list[Judged]:
     """Measure a model as the baseline was measured and fail, with the table of verdicts, if it is worse.
@@ -38,12 +39,13 @@ def assert_no_worse(
         rules: a YAML file, or sentences such as ``"fog/5 no worse by more than 2"``; the headline scores unless given.
         unresolved: whether what these images cannot tell shall ``fail`` (the default) or ``pass``.
         margin: points that still count as no worse; 0.5 unless given.
+        allow_unreadable: how many more images than of the baseline may be unreadable; none unless given.
         options: ``out``, ``workers``, ``device`` and ``show`` of :func:`holdfast.evaluate`.
     """
     is_file = isinstance(baseline, Path | str) and Path(baseline).is_file()
     old = read_baseline(Path(str(baseline))) if is_file else sides_of(baseline)
     asked = read_rules(Path(rules)) if isinstance(rules, Path | str) else Rules(tuple(map(parse_rule, rules)))
-    told: dict[str, Any] = {"unresolved": unresolved, "margin": margin}
+    told: dict[str, Any] = {"unresolved": unresolved, "margin": margin, "allow_unreadable": allow_unreadable}
     given = {name: value for name, value in told.items() if value is not None}
     places: Any = data if data is None or isinstance(data, list | tuple) else [data]
     answers = judge(measured_like(old, model, data=places, **options), old, replace(asked, **given))

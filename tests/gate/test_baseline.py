@@ -116,6 +116,14 @@ def test_files_that_are_not_what_was_written_are_refused(tmp_path):
             read_baseline(damaged({**content, "sets": [{**only, **wrong}]}, path))
 
 
+def test_a_baseline_without_data_sets_is_refused(tmp_path):
+    path = damaged({"holdfast_baseline": 2, "sets": []}, tmp_path / "b.json")
+    with pytest.raises(HoldfastError, match="must hold a data set, got none"):
+        read_baseline(path)
+    with pytest.raises(HoldfastError, match="must hold a data set, got none"):
+        judge(sides_of(benchmark()), [], Rules())
+
+
 def test_segmentation_and_detection_have_gates_of_their_own(tmp_path):
     from tests.gate.other_tasks import detection, segmentation
 

@@ -93,3 +93,22 @@ def test_a_model_is_measured_as_the_baseline_was(runs, tmp_path, capsys):
         assert_no_worse(model, "digits:test", baseline=runs / "good", rules=["clean no worse"], workers=0, show=False)
     with pytest.raises(HoldfastError, match="another data"):
         assert_no_worse(model, "digits:train", baseline=path, workers=0, show=False)
+
+
+def test_a_baseline_that_lacks_cells_says_which(runs, tmp_path, capsys):
+    shutil.copytree(runs / "poor", tmp_path / "part")
+    evaluate(f"run:{tmp_path / 'part'}", "digits:test", "clean,corruptions", limit=20, workers=0, show=False)
+    for path in tmp_path.glob("part/records/*/snow.[45]*.safetensors"):
+        path.rename(path.with_suffix(".gone")) if path.name.startswith("snow.4") else path.write_bytes(b"")
+    assert main(["gate", str(tmp_path / "part"), "--save", str(tmp_path / "b.json")]) == 0
+    out = capsys.readouterr().out
+    assert "mean_corruption_accuracy and retention only in part, without snow/4, snow/5" in out
+    assert "only partly measured: snow/5" in out
+
+
+def test_a_baseline_of_nothing_is_refused(runs, tmp_path, capsys):
+    from tests.gate.test_baseline import damaged
+
+    empty = damaged({"holdfast_baseline": 2, "sets": []}, tmp_path / "b.json")
+    assert main(["gate", str(runs / "poor"), "--against", str(empty)]) == 2
+    assert "must hold a data set" in capsys.readouterr().err

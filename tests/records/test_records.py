@@ -1,5 +1,7 @@
 """Records: what was written is what is read, damage is noticed, an unreadable image counts in no cell."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -140,6 +142,35 @@ def test_a_unit_of_other_records_is_not_mixed_in(folder):
     other = unit("clean", 1, [3, 4])
     write_unit(folder, Unit({**other.header, "fingerprint": "other"}, other.rows, other.excluded, other.arrays))
     assert read_records(folder).incomplete == {"clean": (1, 2)}
+
+
+def test_a_copied_unit_counts_its_images_once(folder, caplog):
+    """The file of shard 1 that holds shard 0: five images of which two are counted twice, were it believed."""
+    whole_cell(folder, "fog/3")
+    shutil.copyfile(folder / unit_name("fog/3", 0), folder / unit_name("fog/3", 1))
+    (records,) = load_records(folder)
+    assert records.incomplete == {"fog/3": (1, 2)}
+    assert "fog.3.00001.safetensors holds another unit than its name says" in caplog.text
+
+
+def test_a_unit_under_another_cells_name_is_not_believed(folder, caplog):
+    whole_cell(folder, "fog/3")
+    for shard in (0, 1):
+        shutil.copyfile(folder / unit_name("fog/3", shard), folder / unit_name("snow/3", shard))
+    (records,) = load_records(folder)
+    assert list(records.cells) == ["fog/3"]
+    assert "snow.3.00000.safetensors holds another unit than its name says" in caplog.text
+
+
+def test_units_that_share_images_or_name_others_are_not_believed(folder, caplog):
+    write_unit(folder, unit("fog/3", 0, [0, 1, 2]))
+    write_unit(folder, unit("fog/3", 1, [2, 3]))
+    write_unit(folder, unit("snow/3", 0, [0, 1, 2]))
+    write_unit(folder, unit("snow/3", 1, [3, 99]))
+    (records,) = load_records(folder)
+    assert not records.cells
+    assert set(records.incomplete) == {"fog/3", "snow/3"}
+    assert "do not hold every image once" in caplog.text
 
 
 def test_setting_aside_keeps_every_damaged_file(folder):

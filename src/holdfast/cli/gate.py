@@ -31,6 +31,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, help="processes that read and corrupt images (default: by the machine)")
     parser.add_argument("--unresolved", help="what these images cannot tell shall fail or pass (default: fail)")
     parser.add_argument("--margin", type=float, help="points that still count as no worse (default: 0.5)")
+    parser.add_argument(
+        "--allow-unreadable", type=int, metavar="N", help="how many more images than of the baseline may be unreadable"
+    )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write the verdicts as JUnit XML")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write them as Markdown")
     parser.add_argument(
@@ -50,7 +53,7 @@ def run(arguments: Namespace) -> int:
     old = _baseline(arguments.against) if arguments.against is not None else []
     new = sides_of(arguments.run) if arguments.model is None else _measured(arguments, old)
     console = Console(soft_wrap=True, highlight=False)
-    answers = judge(new, old, rules) if old else []
+    answers = judge(new, old, rules) if arguments.against is not None else []
     if answers:
         console.print(terminal(answers), markup=False)
     for path, text in ((arguments.junit, junit), (arguments.markdown, markdown)):
@@ -79,7 +82,7 @@ def _rules(arguments: Namespace) -> "Rules":
     from holdfast.gate import Rules, read_rules
 
     rules = read_rules(arguments.rules) if arguments.rules is not None else Rules()
-    given = {name: getattr(arguments, name) for name in ("unresolved", "margin")}
+    given = {name: getattr(arguments, name) for name in ("unresolved", "margin", "allow_unreadable")}
     return replace(rules, **{name: value for name, value in given.items() if value is not None})
 
 
@@ -106,3 +109,18 @@ def _save(sides: "list[Side]", path: Path, console: Console) -> None:
     size = save_baseline(sides, path)
     sets = ", ".join(f"{side.data} ({side.count} images × {len(side.cells)} cells)" for side in sides)
     console.print(f"baseline of {sets}: {path}, {size / 1000:.0f} kB", markup=False)
+    for side in sides:
+        for line in _lacking(side):
+            console.print(f"{side.data}: {line}", markup=False)
+
+
+def _lacking(side: "Side") -> list[str]:
+    """What a baseline does not hold: later gates judge by the rest, or refuse."""
+    from holdfast.gate.scores import lacking
+    from holdfast.metrics.summary import some
+
+    scores: dict[tuple[str, ...], list[str]] = {}
+    for name, cells in lacking(side).items():
+        scores.setdefault(cells, []).append(name)
+    lines = [f"{' and '.join(names)} only in part, without {some(cells)}" for cells, names in scores.items()]
+    return [*lines, f"only partly measured: {some(side.unfinished)}"] if side.unfinished else lines

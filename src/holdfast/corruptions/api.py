@@ -12,6 +12,7 @@ from holdfast.corruptions.catalog import ALL, MIN_SIDE, Preset, check_severity, 
 from holdfast.corruptions.draws import Draws, StreamDraws, keyed
 from holdfast.corruptions.filters import STRIP_VALUES, Image, Images, stacked
 from holdfast.errors import HoldfastError
+from holdfast.image_sizes import ImageSizeError
 
 FUNCTIONS: dict[str, Callable[..., Images]] = {
     function.__name__: function
@@ -120,9 +121,9 @@ def _check_size(height: int, width: int, preset: Preset) -> None:
             "preset 'any' takes all sizes"
         )
     if min(height, width) < MIN_SIDE:
-        raise HoldfastError(f"image: expected at least {MIN_SIDE} pixels on each side, got {height}×{width}")
+        raise ImageSizeError(f"image: expected at least {MIN_SIDE} pixels on each side, got {height}×{width}")
     if max(height, width) >= 2**15 or height * width >= 2**29:  # places must fit 16 bits, indices 31
-        raise HoldfastError(
+        raise ImageSizeError(
             f"image: expected at most {2**15 - 1} pixels on each side and 2^29 in all, got {height}×{width}"
         )
 

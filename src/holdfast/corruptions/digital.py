@@ -13,6 +13,8 @@ from scipy.ndimage import gaussian_filter1d
 from holdfast.corruptions.draws import Draws
 from holdfast.corruptions.filters import Field, Image, Images, each, gaussian_taps, stacked, strips, tall, to_bytes
 
+LARGEST_MATRIX = 2048  # rows
+
 
 def contrast(images: Images, _draws: Sequence[Draws], *, gain: float) -> Images:
     """(u − μ)·gain + μ with μ the mean of each channel.
@@ -121,6 +123,8 @@ def _smoothed(fields: Field, sigmas: tuple[float, float]) -> Field:
     if max(sigmas) == 0:
         return fields
     if 6 * max(sigmas) > min(fields.shape[:2]):  # the mirror folds many taps onto few pixels: a matrix is quicker
+        if max(fields.shape[:2]) > LARGEST_MATRIX:
+            return _smoothed_by_taps(fields, sigmas)
         rows, columns = _smoother(fields.shape[0], sigmas[0]), _smoother(fields.shape[1], sigmas[1])
         return np.stack([rows @ field @ columns.T for field in np.moveaxis(fields, -1, 0)], axis=-1)
     down, across = (gaussian_taps(sigma, 3.0) for sigma in sigmas)
@@ -130,6 +134,13 @@ def _smoothed(fields: Field, sigmas: tuple[float, float]) -> Field:
 @lru_cache(maxsize=8)
 def _smoother(side: int, sigma: float) -> Field:
     return gaussian_filter1d(np.eye(side), sigma, axis=0, mode="reflect", truncate=3.0).astype(np.float32)
+
+
+def _smoothed_by_taps(fields: Field, sigmas: tuple[float, float]) -> Field:
+    """The same of a very long image, whose matrix would take gigabytes."""
+    for axis, sigma in enumerate(sigmas):
+        fields = gaussian_filter1d(fields, sigma, axis=axis, mode="reflect", truncate=3.0)
+    return fields
 
 
 def _displaced(values: NDArray[Any], fields: Field) -> Field:

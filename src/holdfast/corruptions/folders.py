@@ -168,6 +168,8 @@ def corrupt_file(
         raise
     except HoldfastError as error:
         return Outcome(relative, error=str(error).splitlines()[0])
+    except MemoryError:
+        return Outcome(relative, error="there is not enough memory for this image")
     return Outcome(relative, written=len(missing), found=len(cells) - len(missing), turned=turned)
 
 

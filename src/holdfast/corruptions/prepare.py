@@ -6,6 +6,7 @@ from PIL import Image as Pillow
 from holdfast.corruptions.catalog import preset_of
 from holdfast.corruptions.filters import Image
 from holdfast.errors import HoldfastError
+from holdfast.image_sizes import check_resized
 
 
 def prepare(picture: Pillow.Image, preset: str = "any") -> Image:
@@ -16,12 +17,13 @@ def prepare(picture: Pillow.Image, preset: str = "any") -> Image:
     """
     if picture.mode in ("I", "F") or picture.mode.startswith("I;"):  # a decoder's business, see holdfast.decoding
         raise HoldfastError(f"image: expected 8 bits per channel, got mode {picture.mode!r}")
-    side, rgb = preset_of(preset).side, picture.convert("RGB")
+    side, rgb = preset_of(preset).side, picture if picture.mode == "RGB" else picture.convert("RGB")
     if side is None or preset == "cifar" or rgb.size == (side, side):
         return np.array(rgb)
     if preset == "imagenet":
         scale = 256 / min(rgb.size)
         width, height = (max(256, int(length * scale)) for length in rgb.size)
+        check_resized(rgb.size, (width, height))
         rgb = _centre(rgb.resize((width, height), Pillow.Resampling.BILINEAR), side, side)
     elif preset == "inception":
         rgb = _centre(rgb, *(round(0.875 * length) for length in rgb.size))

@@ -20,6 +20,7 @@ from holdfast.corruptions.draws import Draws
 from holdfast.corruptions.filters import Image
 from holdfast.corruptions.geometry import rotated, scaled, sheared, tilted, translated
 from holdfast.errors import HoldfastError, nearest
+from holdfast.image_sizes import check_buffer
 
 Frames = NDArray[np.uint8]  # F H W 3
 
@@ -123,6 +124,7 @@ def perturb(image: Image, kind: str, *, preset: str = "imagenet", level: int = 1
     draws = source_of_draws(rng, f"{kind} sequence", level)
     if chosen.uncropped and kind not in GEOMETRIC_SEQUENCES:
         picture = np.ascontiguousarray(_crop(picture, chosen.side))
+    check_buffer(kind, picture.shape, row["frames"] * picture[..., 0].size, what=f"pixels of {row['frames']} frames")
     frames = _MAKERS[kind](picture, draws, level=level, **row)
     if frames.shape[1] != chosen.side and not chosen.uncropped:
         return np.stack([_resized(frame, chosen.side) for frame in frames])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast.corruptions.filters import Image
 from holdfast.errors import HoldfastError
+from holdfast.image_sizes import check_buffer
 
 ENVIRONMENT = "HOLDFAST_FROST"
 
@@ -29,6 +30,7 @@ TEXTURES = {
     "frost5.jpg": "50984ae2c871b7df2c28f1d71ca460a0",
 }
 PROCEDURAL = "procedural"
+LARGEST_KEPT = 2**23  # pixels of an enlarged texture that is kept for the next image
 
 
 def texture(number: int, shape: tuple[int, int], scale: float | None, folder: str | None = None) -> Image:
@@ -36,7 +38,10 @@ def texture(number: int, shape: tuple[int, int], scale: float | None, folder: st
     source = texture_source(folder)
     original = _load(source, number)
     if scale is None:
-        return _enlarged(source, number, 1.1 * max(1.0, shape[0] / original.shape[0], shape[1] / original.shape[1]))
+        factor = 1.1 * max(1.0, shape[0] / original.shape[0], shape[1] / original.shape[1])
+        pixels = math.ceil(original[..., 0].size * factor**2)
+        check_buffer("frost", shape, pixels)
+        return _enlarged(source, number, factor) if pixels <= LARGEST_KEPT else _enlarge(source, number, factor)
     return original if scale == 1 else _reduced(source, number, scale)
 
 
@@ -93,14 +98,16 @@ def _load(source: str, number: int) -> Image:
     return ice
 
 
-@lru_cache(maxsize=10)
-def _enlarged(source: str, number: int, scale: float) -> Image:
+def _enlarge(source: str, number: int, scale: float) -> Image:
     """imagecorruptions' rule: bicubic, to the next whole number of pixels."""
     original = _load(source, number)
     size = (math.ceil(original.shape[1] * scale), math.ceil(original.shape[0] * scale))
     ice = cv2.resize(original, size, interpolation=cv2.INTER_CUBIC)
     ice.flags.writeable = False
     return ice
+
+
+_enlarged = lru_cache(maxsize=10)(_enlarge)
 
 
 @lru_cache(maxsize=10)

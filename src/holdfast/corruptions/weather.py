@@ -26,6 +26,7 @@ from holdfast.corruptions.filters import (
     zoom_window,
 )
 from holdfast.corruptions.textures import texture
+from holdfast.image_sizes import check_buffer
 
 _WATER = np.array([175, 238, 238], np.float32)
 _MUD = np.array([63, 42, 20], np.float32)
@@ -133,7 +134,9 @@ def fog(images: Images, draws: Sequence[Draws], *, amount: float, decay: float, 
     ImageNet-C; the plasma is normalised over its whole map, of which the image gets the top left part.
     """
     height, width = images.shape[1:3]
-    clouds = plasma(map_side or _power_of_two(max(height, width)), decay, draws)
+    side = map_side or _power_of_two(max(height, width))
+    check_buffer("fog", (height, width), side * side)
+    clouds = plasma(side, decay, draws)
     levels = np.arange(256, dtype=np.float32)
     result = np.empty_like(images)
     for image, cloud, foggy in zip(images, clouds, result, strict=True):

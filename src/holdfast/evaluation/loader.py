@@ -5,6 +5,7 @@ All draws are keyed by image id, so nothing here depends on how many workers the
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from holdfast.leaving import serve_the_parent
 LARGEST_CHUNK, LARGEST_BYTES = 64, 2_500_000
 # images of a shard, which are held in memory together: so many, but never more than these bytes of them
 LARGEST_SHARD, SHARD_BYTES = 256, 128 * 2**20
+PATIENCE = 2  # seconds for a worker to leave by itself
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class Chunks(IterableDataset[Chunk | Failure]):
             yield from self._all_chunks()
         except HoldfastError as error:
             yield Failure(str(error))
+        except MemoryError:
+            yield Failure("there is not enough memory to make the images; try fewer --workers")
 
     def _all_chunks(self) -> Iterator[Chunk]:
         info = get_worker_info()
@@ -106,6 +110,21 @@ def chunk_loader(chunks: Chunks, *, workers: int, pin: bool) -> DataLoader[Chunk
         worker_init_fn=partial(_begin_worker, own=registered()),
         generator=torch.Generator(),  # otherwise a loader draws from the caller's
     )
+
+
+@contextmanager
+def ended_workers(loader: DataLoader[Chunk | Failure]) -> Iterator[Iterator[Chunk | Failure]]:
+    """All chunks of a loader; what its workers are doing when the block is left is not waited for."""
+    chunks = iter(loader)
+    try:
+        yield chunks
+    finally:
+        processes = list(getattr(chunks, "_workers", ()))
+        del chunks
+        for process in processes:
+            process.join(PATIENCE)
+            if process.is_alive():  # in the middle of an image; there is nothing to save
+                process.kill()
 
 
 def fitting_shard(size: tuple[int, int]) -> int:

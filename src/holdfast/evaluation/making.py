@@ -14,6 +14,7 @@ from holdfast.corruptions import corrupt_batch, keyed
 from holdfast.corruptions.sequences import perturb
 from holdfast.data.source import UnreadableImage
 from holdfast.evaluation.protocol import Pixels, Steps
+from holdfast.image_sizes import ImageSizeError
 
 if TYPE_CHECKING:
     from holdfast.evaluation.cells import Cell, Plan
@@ -76,10 +77,18 @@ class Bench:
             except UnreadableImage as error:
                 piece.unreadable.append((row, str(error)))
                 continue
+            except (ImageSizeError, MemoryError) as error:
+                piece.unreadable.append(self.refused(row, error))
+                continue
             piece.rows.append(row)
             piece.images.append(pixels)
             piece.targets.append(target)
         return piece
+
+    def refused(self, row: int, error: Exception) -> tuple[int, str]:
+        """A row whose image is of a size that nothing can be made of: an unreadable one."""
+        reason = "not enough memory for it" if isinstance(error, MemoryError) else str(error)
+        return row, str(UnreadableImage(self.plan.ids[row], reason))
 
     def _place(self, cell: "Cell", row: int) -> int:
         place = cell.place(row)
@@ -111,10 +120,23 @@ class Corrupted:
     def pieces(self, cell: "Cell", rows: Sequence[int], bench: Bench) -> Iterator[Piece]:
         """One piece."""
         piece = bench.pictures(cell, rows, form="image", prepare=bench.steps.before)
+        try:
+            images = self._corrupted(piece, bench)
+        except (ImageSizeError, MemoryError) as error:
+            if isinstance(error, ImageSizeError) and bench.steps.size is not None:
+                raise  # all images are of that size: the settings are wrong, and not one of the images
+            if len(piece.rows) > 1:  # which of them it was
+                for row in rows:
+                    yield from self.pieces(cell, [row], Bench(bench.plan, bench.steps, bench.seed))
+            else:
+                yield Piece([], [], [], [bench.refused(piece.rows[0], error)])
+            return
+        yield piece._replace(images=[bench.steps.after(image, corrupted=True) for image in images])
+
+    def _corrupted(self, piece: Piece, bench: Bench) -> list[Pixels]:
         ids = [bench.plan.ids[row] for row in piece.rows]
         options: dict[str, Any] = {"severity": self.severity, "preset": bench.steps.preset, "seed": bench.seed}
-        images = corrupt_batch(piece.images, self.kind, ids=ids, **options)
-        yield piece._replace(images=[bench.steps.after(image, corrupted=True) for image in images])
+        return corrupt_batch(piece.images, self.kind, ids=ids, **options)
 
 
 @dataclass(frozen=True)
@@ -131,7 +153,11 @@ class Perturbed:
         found = bench.pictures(cell, rows, form=form, prepare=lambda p: steps.before_sequence(p, self.kind))
         for row, image, target in zip(found.rows, found.images, found.targets, strict=True):
             draws = keyed(bench.seed, bench.plan.ids[row], f"{self.kind} sequence", 1)
-            frames = perturb(image, self.kind, preset=steps.preset, rng=draws)
+            try:
+                frames = perturb(image, self.kind, preset=steps.preset, rng=draws)
+            except (ImageSizeError, MemoryError) as error:
+                yield Piece([], [], [], [bench.refused(row, error)])
+                continue
             yield Piece([row], [_film(frames, steps)], [target], [])
         if found.unreadable:
             yield Piece([], [], [], found.unreadable)

@@ -72,6 +72,6 @@ class NativeSize:
         if self.box is None:
             return image
         ratio = min(max(self.box) / max(image.shape[:2]), min(self.box) / min(image.shape[:2]))
-        height, width = (int(side * ratio + 0.5) for side in image.shape[:2])
+        height, width = (max(1, int(side * ratio + 0.5)) for side in image.shape[:2])
         same = (height, width) == image.shape[:2]
         return image if same else cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)

@@ -20,6 +20,7 @@ from holdfast.corruptions import prepare
 from holdfast.corruptions.catalog import preset_of
 from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
+from holdfast.image_sizes import check_resized
 from holdfast.models.wrappers import without_wrappers
 
 STORED_QUALITY = 85
@@ -217,9 +218,10 @@ def sequence_image(picture: Image.Image, steps: Preprocessing, kind: str) -> Pix
     if steps.preset == "imagenet":
         scale = SEQUENCE_SIDE / min(picture.size)
         width, height = (max(SEQUENCE_SIDE, int(length * scale)) for length in picture.size)
-        return np.array(picture.convert("RGB").resize((width, height), Image.Resampling.BILINEAR))
+        check_resized(picture.size, (width, height))
+        return np.array(_rgb(picture).resize((width, height), Image.Resampling.BILINEAR))
     if steps.preset == "tiny" and kind == "motion_blur" and min(picture.size) >= preset_of("tiny").side:
-        return np.array(picture.convert("RGB"))
+        return np.array(_rgb(picture))
     return protocol_image(picture, steps)
 
 
@@ -242,14 +244,20 @@ def _through_jpeg(image: Pixels) -> Pixels:
 
 def _short_side_crop(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
     height, width = size
-    rgb = picture.convert("RGB")
+    rgb = _rgb(picture)
     if rgb.size == (width, height):
         return rgb
     scale = max(width / rgb.width, height / rgb.height)
     larger = (max(width, round(rgb.width * scale)), max(height, round(rgb.height * scale)))
+    check_resized(rgb.size, larger)
     rgb = rgb.resize(larger, Image.Resampling.BILINEAR)
     left, top = (rgb.width - width) // 2, (rgb.height - height) // 2
     return rgb.crop((left, top, left + width, top + height))
+
+
+def _rgb(picture: Image.Image) -> Image.Image:
+    """The picture in colours; Pillow would copy one that is."""
+    return picture if picture.mode == "RGB" else picture.convert("RGB")
 
 
 def largest_size(images: Any, count: int = 8) -> tuple[int, int]:
@@ -262,6 +270,6 @@ def _first_sizes(images: Any, count: int = 8) -> set[tuple[int, int]]:
     for index in range(min(count, len(images))):
         try:
             sizes.add(images.image(index).size)
-        except UnreadableImage:
+        except (UnreadableImage, MemoryError):
             continue
     return sizes

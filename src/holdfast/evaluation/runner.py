@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.attacking import attacked
 from holdfast.evaluation.cells import Cell, Plan
 from holdfast.evaluation.judge import Judge
-from holdfast.evaluation.loader import Chunk, Chunks, Failure, Job, chunk_loader
+from holdfast.evaluation.loader import Chunk, Chunks, Failure, Job, chunk_loader, ended_workers
 from holdfast.evaluation.protocol import Steps
 from holdfast.leaving import worker_deaths
 from holdfast.models.corruptor import Corruptor
@@ -125,8 +125,8 @@ def run_units(
     loader = chunk_loader(chunks, workers=work.workers, pin=judge.device.type == "cuda")
     desk = Desk(work, judge, watcher, corruptors or {})
     way_on = "what is recorded stays, and the same command goes on from it, with fewer --workers if need be"
-    with worker_deaths(way_on=way_on):
-        _look_at_all(loader, desk)
+    with worker_deaths(way_on=way_on), ended_workers(loader) as made:
+        _look_at_all(made, desk)
 
 
 def _look_at_all(loader: Iterable[Chunk | Failure], desk: "Desk") -> None:

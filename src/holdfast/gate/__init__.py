@@ -1,7 +1,8 @@
 """The gate: did the new version get less robust than the one in production? Judged from records alone.
 
 ``sides`` is what a paired test needs of one record set, ``baseline`` the same as a small file, ``matching`` what must
-agree before two sides are compared, ``rules`` what is asked, ``verdicts`` the answers, ``output`` the answers as text.
+agree before two sides are compared, ``rules`` what is asked, ``scores`` which score that is, ``verdicts`` the answers,
+``output`` the answers as text.
 """
 
 from holdfast.gate.baseline import read_baseline, save_baseline

@@ -54,11 +54,14 @@ def read_baseline(path: Path) -> list[Side]:
     if told != _checksum(content):
         raise HoldfastError(f"{str(path)!r} is damaged: its content does not match its checksum; save it again")
     try:
-        return [_side(each) for each in content["sets"]]
+        sides = [_side(each) for each in content["sets"]]
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error) as error:
         if isinstance(error, HoldfastError):
             raise
         raise HoldfastError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}; save it again") from error
+    if not sides:
+        raise HoldfastError(f"a baseline must hold a data set, got none in {str(path)!r}; save it again")
+    return sides
 
 
 def _plain(side: Side) -> dict[str, Any]:
@@ -75,6 +78,7 @@ def _plain(side: Side) -> dict[str, Any]:
         "unfinished": list(side.unfinished),
         "groups": len(next(iter(side.replicates.values()))) if side.replicates else 0,
         "replicates": {name: _text(np.asarray(values, np.float64)) for name, values in side.replicates.items()},
+        "unreadable": list(side.unreadable),
     }
 
 
@@ -91,6 +95,7 @@ def _side(told: Mapping[str, Any]) -> Side:
         str(told["digest"]),
         left_out=tuple(told["left_out"]),
         unfinished=tuple(told["unfinished"]),
+        unreadable=tuple(told["unreadable"]),
         replicates={name: _array(text, int(told["groups"]), np.float64) for name, text in told["replicates"].items()},
     )
 

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 from math import isnan
 from xml.etree import ElementTree
 
+from holdfast.gate.rules import SHOWN
 from holdfast.gate.verdicts import Judged, passed
+from holdfast.metrics.summary import some
 from holdfast.reporting.text import NOT_MEASURED, number, printable, signed, span
 
 _COLUMNS = ("rule", "baseline", "now", "difference", "95 % interval", "verdict", "")
@@ -16,6 +18,7 @@ def terminal(answers: Sequence[Judged]) -> str:
     for data, held in _by_data(answers).items():
         lines += [printable(f"{data}, {held[0].images} images"), *_aligned([_COLUMNS, *map(_row, held)])]
         lines += [printable(f"  {answer.rule.text}: {answer.reason}") for answer in held if answer.reason]
+        lines += [printable(f"  {line}") for line in unreadable(held[0])]
     return "\n".join([*lines, outcome(answers)])
 
 
@@ -31,6 +34,7 @@ def markdown(answers: Sequence[Judged]) -> str:
             "",
         ]
         lines += [f"- {_escaped(answer.rule.text)}: {answer.reason}" for answer in held if answer.reason]
+        lines += [f"- {_escaped(line)}" for line in unreadable(held[0])]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -43,10 +47,14 @@ def junit(answers: Sequence[Judged]) -> str:
             case = ElementTree.SubElement(
                 suite, "testcase", classname=f"holdfast.gate.{printable(data)}", name=printable(answer.rule.text)
             )
-            if not answer.passed:
+            if answer.verdict == SHOWN:
+                ElementTree.SubElement(case, "skipped", message=printable(sentence(answer)))
+            elif not answer.passed:
                 ElementTree.SubElement(case, "failure", message=printable(sentence(answer)), type=answer.verdict)
             else:
                 ElementTree.SubElement(case, "system-out").text = printable(sentence(answer))
+        if lines := unreadable(held[0]):
+            ElementTree.SubElement(suite, "system-out").text = printable("; ".join(lines))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -59,12 +67,19 @@ def sentence(answer: Judged) -> str:
     return f"{told}; {answer.reason}" if answer.reason else told
 
 
+def unreadable(answer: Judged) -> list[str]:
+    """The images of the data set that count on neither side, because one of the two could not read them."""
+    sides = {"unreadable in the baseline": answer.unreadable_before, "unreadable now": answer.unreadable}
+    return [f"{where}: {some(names)}" for where, names in sides.items() if names]
+
+
 def outcome(answers: Sequence[Judged]) -> str:
-    """One line for all."""
-    failed = [answer for answer in answers if not answer.passed]
+    """One line for all that were judged."""
+    judged = [answer for answer in answers if answer.verdict != SHOWN]
+    failed = [answer for answer in judged if not answer.passed]
     if passed(answers):
-        return f"the gate is open: {len(answers)} of {len(answers)} rules hold"
-    return f"the gate is shut: {len(failed)} of {len(answers)} rules fail"
+        return f"the gate is open: {len(judged)} of {len(judged)} rules hold"
+    return f"the gate is shut: {len(failed)} of {len(judged)} rules fail"
 
 
 def _row(answer: Judged) -> list[str]:
@@ -79,7 +94,7 @@ def _row(answer: Judged) -> list[str]:
         NOT_MEASURED if bound else signed(answer.interval.value, digits=digits),
         bounds,
         answer.verdict,
-        "ok" if answer.passed else "FAILS",
+        "" if answer.verdict == SHOWN else "ok" if answer.passed else "FAILS",
     ]
 
 
@@ -92,7 +107,8 @@ def _by_data(answers: Sequence[Judged]) -> dict[str, list[Judged]]:
 
 def _counts(answers: Sequence[Judged]) -> dict[str, str]:
     failures = sum(not answer.passed for answer in answers)
-    return {"tests": str(len(answers)), "failures": str(failures), "errors": "0"}
+    shown = sum(answer.verdict == SHOWN for answer in answers)
+    return {"tests": str(len(answers)), "failures": str(failures), "errors": "0", "skipped": str(shown)}
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -11,6 +11,7 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.yaml_files import read_yaml
 
 UNRESOLVED = ("fail", "pass")
+SHOWN = "shown"  # of a default rule: its score stands in the table and is not judged
 MARGIN = 0.5  # points
 IMAGES = 50  # fewer can hardly resolve any difference
 FORMS = "'NAME >= NUMBER', 'NAME <= NUMBER', 'NAME no worse [by more than NUMBER]' or 'NAME better'"
@@ -30,7 +31,7 @@ class Rule:
     Attributes:
         text: as somebody wrote it.
         name: a score, a cell or a kind.
-        what: ``>=`` or ``<=`` a number; ``no worse`` or ``better`` than the baseline.
+        what: ``>=`` or ``<=`` a number; ``no worse`` or ``better`` than the baseline; ``shown`` and not judged.
         number: the bound, or the margin in the score's unit; None for the margin of all rules.
     """
 
@@ -42,7 +43,7 @@ class Rule:
     @property
     def compares(self) -> bool:
         """Whether the baseline is asked."""
-        return self.what in ("no worse", "better")
+        return self.what in ("no worse", "better", SHOWN)
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,14 @@ class Rules:
         unresolved: whether a difference that these images cannot tell shall ``fail`` or ``pass``.
         margin: how many points worse still counts as no worse, where a rule does not say; of scores in percent.
         images: with fewer images nothing is resolved.
+        allow_unreadable: how many more images than of the baseline may be unreadable, on every data set.
     """
 
     rules: tuple[Rule, ...] = ()
     unresolved: str = "fail"
     margin: float = MARGIN
     images: int = IMAGES
+    allow_unreadable: int = 0
 
     def __post_init__(self) -> None:
         if self.unresolved not in UNRESOLVED:
@@ -68,6 +71,9 @@ class Rules:
             raise HoldfastError(f"margin must be a number of points, at least 0, got {self.margin!r}")
         if not isinstance(self.images, int) or isinstance(self.images, bool) or self.images < 1:
             raise HoldfastError(f"images must be a whole number, at least 1, got {self.images!r}")
+        allowed = self.allow_unreadable
+        if not isinstance(allowed, int) or isinstance(allowed, bool) or allowed < 0:
+            raise HoldfastError(f"allow_unreadable must be a whole number, at least 0, got {allowed!r}")
 
 
 def parse_rule(text: str) -> Rule:
@@ -85,7 +91,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def read_rules(path: Path) -> Rules:
-    """The rules of a YAML file: a list of sentences, or ``rules`` beside ``unresolved``, ``margin`` and ``images``."""
+    """The rules of a YAML file: a list of sentences, or ``rules`` beside further settings."""
     try:
         values = read_yaml(path.read_text(encoding="utf-8"), name=repr(str(path)))
     except (OSError, UnicodeDecodeError) as error:
@@ -98,7 +104,7 @@ def rules_of(values: Any, *, name: str) -> Rules:
     told: Mapping[str, Any] = {"rules": values} if isinstance(values, list) else values
     if not isinstance(told, Mapping):
         raise HoldfastError(f"{name!r} must hold a list of rules, got {type(values).__name__}")
-    known = ("rules", "unresolved", "margin", "images")
+    known = ("rules", "unresolved", "margin", "images", "allow_unreadable")
     for key in told:
         if key not in known:
             raise HoldfastError(f"{name!r} must hold {', '.join(known)}, got {key!r}{nearest(str(key), known)}")

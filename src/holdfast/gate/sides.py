@@ -38,6 +38,7 @@ class Side:
         ids: the sorted names of the images that count; None where a file keeps only their digest.
         left_out: the columns that a file does not keep.
         unfinished: cells that are only partly measured.
+        unreadable: names of those among the missing images that could not be read.
         replicates: of scores that belong to a whole set (AP): its jackknife replicates, by column.
         targets: of the images, in the same order; None where a file does not keep them.
     """
@@ -51,6 +52,7 @@ class Side:
     ids: NDArray[np.str_] | None = None
     left_out: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     replicates: Columns = field(default_factory=dict)
     targets: NDArray[Any] | None = None
 
@@ -98,6 +100,7 @@ def side_of(records: Records, *, clean: Records | None = None) -> Side:
         names_digest(everybody),
         ids=ids,
         unfinished=tuple(records.incomplete),
+        unreadable=tuple(sorted({name for cell in cells.values() for name in cell.excluded})),
         replicates=set_replicates(cells, ids, image_groups(ids, targets), task=records.task),
         targets=targets,
     )

@@ -11,19 +11,20 @@ from math import isnan
 
 import numpy as np
 
-from holdfast.errors import HoldfastError, nearest
+from holdfast.errors import HoldfastError
 from holdfast.gate.matching import Pair, matched
-from holdfast.gate.rules import Rule, Rules
+from holdfast.gate.rules import SHOWN, Rule, Rules
+from holdfast.gate.scores import asked_score, headline, unknown
 from holdfast.gate.sides import Side
 from holdfast.metrics.formulas import Formula
 from holdfast.metrics.intervals import Interval
 from holdfast.metrics.jackknife import Groups, image_groups
 from holdfast.metrics.score_intervals import Replicated, interval_of_difference, interval_of_score, is_same_model
 from holdfast.metrics.summary import some
-from holdfast.tasks import task_named
 
 BETTER, NO_WORSE, WORSE, NOT_RESOLVED = "better", "no worse", "worse", "not resolved"
 MET, MISSED = "met", "missed"
+RATIOS = ("retention", "rpc", "rpc_fan")  # how the names of what is divided by the clean score end
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Judged:
         verdict: one of the words above.
         passed: whether the gate lets it through.
         reason: what to know about the verdict, in a sentence; mostly empty.
+        unreadable: the images that the new model's evaluation could not read; they count on neither side.
+        unreadable_before: those of the baseline's, likewise.
     """
 
     rule: Rule
@@ -55,16 +58,22 @@ class Judged:
     verdict: str
     passed: bool
     reason: str = ""
+    unreadable: tuple[str, ...] = ()
+    unreadable_before: tuple[str, ...] = ()
 
 
 def judge(new: Sequence[Side], old: Sequence[Side], rules: Rules) -> list[Judged]:
-    """Every rule on every data set of the baseline that has its score."""
+    """Every rule on every data set of the baseline that has its score; a rule without an answer is refused."""
+    if not old:
+        raise HoldfastError("a baseline must hold a data set, got none; save it again")
     pairs = matched(new, old)
+    for pair in pairs:
+        _check_unreadable(pair, allowed=rules.allow_unreadable)
     answers = [answer for pair in pairs for answer in _of_pair(pair, rules)]
     asked = {answer.rule for answer in answers}
     for rule in rules.rules:
         if rule not in asked:
-            raise HoldfastError(_unknown(rule, pairs))
+            raise HoldfastError(unknown(rule, pairs))
     if not answers:
         raise HoldfastError("the baseline must hold a headline score to judge by, but it has none; give --rules")
     return answers
@@ -75,10 +84,21 @@ def passed(answers: Sequence[Judged]) -> bool:
     return all(answer.passed for answer in answers)
 
 
+def _check_unreadable(pair: Pair, *, allowed: int) -> None:
+    """An image that only the new model's evaluation could not read is left out of both, so it would hide an error."""
+    before, now = pair.old.unreadable, pair.new.unreadable
+    more = len(now) - len(before)
+    if more > allowed:
+        others = [name for name in now if name not in before]
+        raise HoldfastError(
+            f"the new model must be measured on the images of the baseline ({pair.old.data!r}), but {some(others)} "
+            f"cannot be read: {len(now)} unreadable images, more than the {len(before)} of the baseline; "
+            f"mend them, or allow for them: --allow-unreadable {more}"
+        )
+
+
 def _of_pair(pair: Pair, rules: Rules) -> list[Judged]:
-    formulas = _by_name(pair)
-    asked = list(rules.rules) or _headline(pair, formulas)
-    found = [(rule, formula) for rule in asked if (formula := _formula(rule.name, pair, formulas)) is not None]
+    found = _asked(pair, rules)
     if not found:
         return []
     groups = image_groups(pair.ids, pair.targets)
@@ -88,82 +108,35 @@ def _of_pair(pair: Pair, rules: Rules) -> list[Judged]:
     return [_judged(rule, formula, pair, sides, groups, rules) for rule, formula in found]
 
 
-def _by_name(pair: Pair) -> dict[str, Formula]:
-    columns = list(pair.columns[0])
-    return {
-        formula.name: formula for formula in pair.old.formulas(pair.cells, columns) if _computable(formula, columns)
-    }
+def _asked(pair: Pair, rules: Rules) -> list[tuple[Rule, Formula]]:
+    """The rules with the scores that they mean; without rules every headline score of the baseline, no worse."""
+    if rules.rules:
+        scores = [(rule, asked_score(rule, pair)) for rule in rules.rules]
+        return [(rule, formula) for rule, formula in scores if formula is not None]
+    return [(_default_rule(formula.name), formula) for formula in headline(pair)]
 
 
-def _computable(formula: Formula, columns: Sequence[str]) -> bool:
-    """Whether a baseline file kept what the score is made of."""
-    try:
-        formula.compute(dict.fromkeys(columns, 0.5))
-    except KeyError:
-        return False
-    return True
-
-
-def _headline(pair: Pair, there: dict[str, Formula]) -> list[Rule]:
-    """Every headline score of the baseline, no worse."""
-    task, old = task_named(pair.old.task), pair.old
-    names = []
-    for formula in old.formulas(list(old.cells), list(old.columns)):
-        asked = formula.headline or formula.name.removesuffix("_partial") in task.headline
-        if not asked and formula.family not in ("set", "attack"):
-            continue
-        if formula.name not in there:
-            lacking = [cell for cell in old.cells if cell not in pair.cells]
-            raise HoldfastError(
-                f"the new model must have all cells of the baseline ({old.data!r}), but {some(lacking)} "
-                f"{_why(lacking, pair)}; evaluate the same suites, or ask for less by --rules"
-            )
-        names.append(formula.name)
-    return [Rule(f"{name} no worse", name, NO_WORSE) for name in names]
-
-
-def _why(cells: Sequence[str], pair: Pair) -> str:
-    return "was measured by another definition" if set(cells) & set(pair.unlike) else "is missing"
-
-
-def _formula(name: str, pair: Pair, formulas: dict[str, Formula]) -> Formula | None:
-    """The score of that name or label, the corruption mean as ``C``, a cell such as ``fog/5``, or a kind."""
-    if name in formulas:
-        return formulas[name]
-    by_label = {formula.label: formula for formula in reversed(formulas.values()) if not formula.table}
-    if name in by_label:
-        return by_label[name]
-    if name == "C":
-        return next((held for key, held in formulas.items() if key.startswith(("mean_corruption_", "mpc"))), None)
-    if name in pair.cells:
-        alone = pair.old.formulas([name], list(pair.columns[0]))
-        return next((formula for formula in alone if formula.cells == (name,)), None)
-    return next((formula for formula in formulas.values() if formula.table and formula.kind == name), None)
-
-
-def _unknown(rule: Rule, pairs: Sequence[Pair]) -> str:
-    known = {name for pair in pairs for name in (*_by_name(pair), *pair.cells)}
-    unlike = [cell for pair in pairs for cell in pair.unlike]
-    lacking = [cell for pair in pairs for cell in pair.old.cells if cell not in pair.new.cells]
-    measured = {f.name for pair in pairs for f in pair.new.formulas(list(pair.new.cells), list(pair.new.columns))}
-    if f"{rule.name}_partial" in known:
-        because = f"; of its cells some are missing, it is there as '{rule.name}_partial'"
-    elif unlike:
-        because = f"; {some(unlike)} was measured by another definition than the baseline's"
-    elif lacking:
-        because = f"; the new model lacks {some(lacking)}"
-    elif rule.name in measured and any(pair.old.left_out for pair in pairs):
-        because = "; a baseline file does not keep it: gate against the records themselves"
-    else:
-        because = nearest(rule.name, known)
-    return f"rule {rule.text!r} must name a score, a cell or a kind that both models have, got {rule.name!r}{because}"
+def _default_rule(name: str) -> Rule:
+    """A ratio falls where what it is divided by rises more, which is no loss: it is shown, and not judged."""
+    if name.removesuffix("_partial").endswith(RATIOS):
+        return Rule(name, name, SHOWN)
+    return Rule(f"{name} no worse", name, NO_WORSE)
 
 
 def _judged(
     rule: Rule, formula: Formula, pair: Pair, sides: Sequence[Replicated], groups: Groups, rules: Rules
 ) -> Judged:
     new, old = (float(formula.compute(side.means)) for side in sides)
-    answer = partial(Judged, rule, pair.old.data, len(pair.ids), formula.label, formula.unit)
+    answer = partial(
+        Judged,
+        rule,
+        pair.old.data,
+        len(pair.ids),
+        formula.label,
+        formula.unit,
+        unreadable=pair.new.unreadable,
+        unreadable_before=pair.old.unreadable,
+    )
     if not rule.compares:
         assert rule.number is not None
         met = new >= rule.number if rule.what == ">=" else new <= rule.number
@@ -171,9 +144,12 @@ def _judged(
         return answer(float("nan"), new, bounds, MET if met else MISSED, met)
     same = is_same_model(pair.new.header, pair.old.header)
     interval = interval_of_difference(formula, (new, old), sides, groups=groups, same_model=same)
+    if rule.what == SHOWN:
+        return answer(old, new, interval, SHOWN, True)
     gain = interval if formula.better == "high" else Interval(-interval.value, -interval.high, -interval.low, 0.95)
-    verdict, reason = _verdict(gain, rule, _margin(rule, formula, rules), images=len(pair.ids), enough=rules.images)
-    return answer(old, new, interval, verdict, _lets_through(verdict, rule, rules), reason)
+    margin = _margin(rule, formula, rules)
+    verdict, reason = _verdict(gain, rule, margin, images=len(pair.ids), enough=rules.images)
+    return answer(old, new, interval, verdict, _lets_through(verdict, gain, rule, margin, rules), reason)
 
 
 def _margin(rule: Rule, formula: Formula, rules: Rules) -> float:
@@ -186,10 +162,11 @@ def _verdict(gain: Interval, rule: Rule, margin: float, *, images: int, enough: 
     if isnan(gain.value):
         return NOT_RESOLVED, "the score of one of the models is undefined"
     if images < enough:
-        return NOT_RESOLVED, f"too few images: {images}, at least {enough} are needed"
+        wholly = "; the whole interval lies below what is asked" if _surely_missed(gain, rule, margin) else ""
+        return NOT_RESOLVED, f"too few images: {images}, at least {enough} are needed{wholly}"
     if isnan(gain.low):  # AP belongs to a whole set
-        bare = Interval(gain.value, gain.value, gain.value, gain.level)
-        return verdict_of(bare, margin=margin, asked=rule.what), "this score has no interval: judged by the value alone"
+        asked = verdict_of(_bare(gain), margin=margin, asked=rule.what)
+        return asked, "this score has no interval: judged by the value alone"
     verdict = verdict_of(gain, margin=margin, asked=rule.what)
     return verdict, _how_to_resolve(gain, rule, margin) if verdict == NOT_RESOLVED else ""
 
@@ -214,7 +191,19 @@ def _how_to_resolve(gain: Interval, rule: Rule, margin: float) -> str:
     return f"the interval reaches beyond {wanted:+g}; {more} or a wider margin would tell"
 
 
-def _lets_through(verdict: str, rule: Rule, rules: Rules) -> bool:
+def _lets_through(verdict: str, gain: Interval, rule: Rule, margin: float, rules: Rules) -> bool:
     if verdict == NOT_RESOLVED:
-        return rules.unresolved == "pass"
+        can_be_asked = not isnan(gain.value) and not _surely_missed(gain, rule, margin)
+        return rules.unresolved == "pass" and can_be_asked
     return verdict == BETTER or (verdict == NO_WORSE and rule.what == NO_WORSE)
+
+
+def _surely_missed(gain: Interval, rule: Rule, margin: float) -> bool:
+    """Whether the whole interval lies below what is asked, however few images it is of."""
+    known = _bare(gain) if isnan(gain.low) else gain
+    verdict = verdict_of(known, margin=margin, asked=rule.what)
+    return verdict == WORSE or (verdict == NO_WORSE and rule.what == BETTER)
+
+
+def _bare(gain: Interval) -> Interval:
+    return Interval(gain.value, gain.value, gain.value, gain.level)

@@ -75,12 +75,16 @@ def interval_of_difference(
     apart = np.broadcast_to(left[0] - left[1], groups.count)
     if same_model and value == 0 and not apart.any():
         return Interval(0.0, 0.0, 0.0, 0.95)
-    binary = all(_binary(side.columns.get(formula.answers)) for side in sides)
+    if percent and not np.ptp(apart):  # no answer differs: the next one that did would count in one of the cells
+        return difference_interval(
+            np.concatenate([[value], apart]),
+            images=groups.independent,
+            binary=True,
+            whole=100 / max(1, len(formula.cells)),
+        )
+    binary = percent and all(_binary(side.columns.get(formula.answers)) for side in sides)
     return difference_interval(
-        np.concatenate([[value], apart]),
-        images=groups.independent,
-        binary=percent and (binary or not np.ptp(apart)),  # also where no answer differs at all
-        whole=100 if percent else 1,
+        np.concatenate([[value], apart]), images=groups.independent, binary=binary, whole=100 if percent else 1
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from holdfast.errors import HoldfastError, nearest
 from holdfast.records.cells import CellSpec, in_order, spec_of
 from holdfast.records.header import CLASSIFICATION, HEADER, read_header, read_images
-from holdfast.records.units import DamagedUnit, Field, Unit, field_name, fields_of, read_unit, shard_paths
+from holdfast.records.units import DamagedUnit, Field, Unit, field_name, fields_of, is_named_for, read_unit, shard_paths
 
 if TYPE_CHECKING:
     import pandas
@@ -197,7 +197,10 @@ def read_records(folder: Path, *, cells: Sequence[str] | None = None) -> Records
     unread: list[str] = []
     incomplete = {}
     for name, units in _units(folder, header, shards=shards, wanted=cells, unread=unread):
-        if len(units) == shards:
+        if len(units) == shards and not _every_image_once(units, len(ids)):
+            unread.append(f"the files of {name} do not hold every image once")
+            incomplete[name] = (0, shards)
+        elif len(units) == shards:
             found[name] = units
         else:
             incomplete[name] = (len(units), shards)
@@ -228,7 +231,9 @@ def _units(
             except DamagedUnit as error:
                 unread.append(str(error))
                 continue
-            if any(unit.header.get(key) != header[key] for key in ("fingerprint", "views")):
+            if not is_named_for(unit, path):
+                unread.append(f"{path.name} holds another unit than its name says")
+            elif any(unit.header.get(key) != header[key] for key in ("fingerprint", "views")):
                 unread.append(f"{path.name} belongs to other records")
             elif units and set(unit.arrays) != set(units[0].arrays):
                 unread.append(f"{path.name} is damaged: it holds other fields than its neighbours")
@@ -236,6 +241,11 @@ def _units(
                 units.append(unit)
         # a cell of which nothing can be read is called as its files are
         yield (str(units[0].header["cell"]) if units else name.replace(".", "/")), units
+
+
+def _every_image_once(units: Sequence[Unit], count: int) -> bool:
+    rows = np.sort(np.concatenate([part for unit in units for part in (unit.rows, unit.excluded)]))
+    return np.array_equal(rows, np.arange(count))
 
 
 def _ordered(found: Mapping[str, list[Unit]]) -> list[str]:

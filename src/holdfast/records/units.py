@@ -58,6 +58,12 @@ def unit_name(cell: str, shard: int) -> str:
     return f"{_stem(cell)}.{shard:05d}.safetensors"
 
 
+def is_named_for(unit: Unit, path: Path) -> bool:
+    """Whether a file's name says the cell and the shard that it holds: a copy under another name counts twice."""
+    shard = unit.header.get("shard")
+    return isinstance(shard, int) and unit_name(str(unit.header["cell"]), shard) == path.name
+
+
 def shard_paths(folder: Path, *, wanted: Sequence[str] | None) -> dict[str, list[Path]]:
     """The unit files of every cell in the order of their shards: of the wanted cells, or of all that are there."""
     paths: dict[str, list[Path]] = {} if wanted is None else {_stem(cell): [] for cell in wanted}

@@ -8,16 +8,19 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from holdfast.data import Source, UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.machine import cores
+from holdfast.image_sizes import ImageSizeError, check_short_side
 from holdfast.leaving import serve_the_parent
 from holdfast.tasks import Task, task_of
 from holdfast.training.randomness import For, image_key, reseed
 
+SHORT_SIDE = 256  # pixels; what most recipes scale a validation image to
 PairTransform = Callable[[Any, Any], tuple[Tensor, Any]]  # of a picture and its target
 
 
@@ -123,12 +126,21 @@ class TransformedImages(Dataset[Item]):
         for index in self._candidates(key.image):
             try:
                 image, target = self.source.image(index), self.task.target(self.source, index)
+                self._check_shape(image, index)
             except UnreadableImage as error:
                 unreadable.append(str(error))
                 continue
             reseed(For.SAMPLE, self.seed, key.epoch, image_key(self.source.id(index)), key.repeat)
             return Item(*self.transform(image, target), tuple(unreadable))
         return Item(None, None, tuple(unreadable))
+
+    def _check_shape(self, image: Image.Image, index: int) -> None:
+        """Classifiers see crops of an image whose short side is scaled; a very thin one would take all memory."""
+        if self.task.together:
+            try:
+                check_short_side(image.size, SHORT_SIDE)
+            except ImageSizeError as error:
+                raise UnreadableImage(self.source.id(index), str(error)) from error
 
     def _candidates(self, index: int) -> Sequence[int]:
         length = len(self.source)

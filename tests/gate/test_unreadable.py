@@ -1,0 +1,55 @@
+"""Images that could not be read: named on both sides, and never more of them than in the baseline unasked."""
+
+from dataclasses import replace
+
+import pytest
+
+from holdfast.errors import HoldfastError
+from holdfast.gate.baseline import read_baseline, save_baseline
+from holdfast.gate.output import junit, markdown, terminal
+from holdfast.gate.rules import Rules, rules_of
+from holdfast.gate.sides import sides_of
+from holdfast.gate.verdicts import judge
+from tests.gate.test_verdicts import benchmark
+
+
+def without(held, *lost):
+    """The records of somebody who could not read some images."""
+    names = {f"image {number}" for number in lost}
+
+    def kept(one):
+        rows = [row for row, name in enumerate(one.ids) if name not in names]
+        fields = {key: values[rows] for key, values in one.fields.items()}
+        return replace(one, ids=one.ids[rows], targets=one.targets[rows], fields=fields, excluded=tuple(sorted(names)))
+
+    return replace(held, by_view={"": {name: kept(one) for name, one in held.cells.items()}})
+
+
+def test_more_unreadable_images_than_in_the_baseline_are_refused_unless_allowed(tmp_path):
+    old, new = without(benchmark(), 3), without(benchmark(), 3, 7, 50)
+    save_baseline(sides_of(old), tmp_path / "b.json")
+    for before in (sides_of(old), read_baseline(tmp_path / "b.json")):
+        with pytest.raises(HoldfastError, match=r"image 50, image 7.*3.*than.*1.*--allow-unreadable 2"):
+            judge(sides_of(new), before, Rules())
+        with pytest.raises(HoldfastError, match="--allow-unreadable 2"):
+            judge(sides_of(new), before, Rules(allow_unreadable=1))
+        assert {answer.images for answer in judge(sides_of(new), before, Rules(allow_unreadable=2))} == {97}
+    assert judge(sides_of(old), sides_of(new), Rules())  # fewer than before are no reason to refuse
+
+
+def test_unreadable_images_are_named_on_both_sides():
+    old, new = without(benchmark(), 3, 50), without(benchmark(), 7)
+    answers = judge(sides_of(new), sides_of(old), Rules())
+    assert {(answer.unreadable_before, answer.unreadable) for answer in answers} == {
+        (("image 3", "image 50"), ("image 7",))
+    }
+    for text in (terminal(answers), markdown(answers), junit(answers)):
+        assert "unreadable in the baseline: image 3, image 50" in text
+        assert "unreadable now: image 7" in text
+    assert "unreadable" not in terminal(judge(sides_of(benchmark()), sides_of(benchmark()), Rules()))
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, True, "two"])
+def test_the_number_that_is_allowed_is_a_number(wrong):
+    with pytest.raises(HoldfastError, match="allow_unreadable must be a whole number, at least 0"):
+        rules_of({"allow_unreadable": wrong}, name="gate.yaml")
