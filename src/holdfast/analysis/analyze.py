@@ -28,7 +28,6 @@ from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.protocol import check_side, choose_preset, largest_size, model_input, preprocessing
 from holdfast.model_names import model_spec
 from holdfast.models.cost import count_model
-from holdfast.models.fingerprint import model_fingerprint
 from holdfast.models.specs import LoadedModel, load_torch_model
 from holdfast.names import chosen_names
 from holdfast.own_code import plugins_told
@@ -131,7 +130,7 @@ def analyze(
         header = {
             "label": label or _label(loaded),
             "model": loaded.name,
-            "model_fingerprint": model_fingerprint(quiet, judge.views),
+            "model_fingerprint": judge.identify(quiet)[0],
             "data": opened.spec,
             **_described(subject),
         }

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from holdfast.attacks.pixels import PixelModel
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.protocol import Steps
+from holdfast.models.fingerprint import model_fingerprint
+from holdfast.models.probe import probe_answers, tolerance_of
 from holdfast.models.wrappers import without_wrappers
 
 PROBE = (224, 224)  # a size to try where every image keeps its own
@@ -21,6 +23,7 @@ class Judge:
     def __init__(self, model: nn.Module, *, steps: Steps, device: torch.device, amp: str) -> None:
         self.pixels = PixelModel(model, mean=steps.mean, std=steps.std).to(device).eval()
         self.device, self.size = device, steps.size or PROBE
+        self.tolerance = tolerance_of(model, amp=amp)
         self._amp = None if amp == "no" else getattr(torch, amp)
         self.probe = self._probe()
         self.views = tuple(self.probe)
@@ -35,6 +38,17 @@ class Judge:
             if isinstance(answer, Tensor | list | tuple) and len(answer) != len(images):
                 raise HoldfastError(f"the model must answer every image, got {len(answer)} answers to {len(images)}")
         return answers
+
+    def identify(self, model: nn.Module, *, batch_size: int = 2) -> tuple[str, dict[str, Any]]:
+        """The fingerprint of the model as it was loaded, and its answers to the probe images."""
+        answers: dict[str, Any] = {}
+
+        def ask() -> None:
+            answers.update(
+                probe_answers(self.look, self.size, device=self.device, tolerance=self.tolerance, batch_size=batch_size)
+            )
+
+        return model_fingerprint(model, self.views, exercise=ask), answers
 
     def on_device(self, images: Tensor) -> Tensor:
         """Byte images as [0,1] pixels on the model's device."""
