@@ -1,6 +1,7 @@
 """A number is shown for the model that was measured: what changes its answers is measured again, and said."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,13 +15,18 @@ from torch import nn
 
 from holdfast import evaluate
 from holdfast.cli.main import main
+from holdfast.errors import HoldfastError
 from holdfast.evaluation.keeping import FINGERPRINTED
+from holdfast.gate.matching import differing, matched
+from holdfast.gate.sides import side_of
 from holdfast.models.fingerprint import first_fingerprint
 from holdfast.models.probe import HALF, SINGLE, probe_images, same_answers
 from holdfast.records.fingerprints import fingerprint
 from holdfast.records.header import read_header, write_header
 from holdfast.records.records import load_records
 from holdfast.records.units import read_unit, write_unit
+from holdfast.reporting.entries import data_sets
+from holdfast.reporting.runs import Run
 from tests.evaluation.toys import Brightest, colours
 
 QUICK = {"workers": 0, "show": False}
@@ -333,7 +339,7 @@ def test_records_of_before_go_on_where_no_code_can_have_changed(tmp_path, caplog
     again = evaluate(model, colours(12), "clean", out=tmp_path, **QUICK)
     assert again.folder == folder
     assert (folder / "clean.00000.safetensors").read_bytes() == content
-    assert caplog.text.count(f"{folder.name} was measured by an earlier Holdfast: all that it knew agrees") == 1
+    assert caplog.text.count(f"{folder.name} was measured by an earlier Holdfast: it goes on") == 1
     more = evaluate(model, colours(12), "clean,fgsm", out=tmp_path, **QUICK)
     assert more.folder == folder
     assert "probe" in read_header(folder)
@@ -346,6 +352,66 @@ def test_records_of_before_are_measured_again_where_code_may_have_changed(tmp_pa
     folder = as_of_before(evaluate(Brightest(), colours(12), "clean", out=tmp_path, **QUICK), Brightest())
     assert evaluate(Brightest(), colours(12), "clean", out=tmp_path, **QUICK).folder != folder
     assert f"{folder.name} was measured by an earlier Holdfast: it stays readable, and this" in caplog.text
+
+
+# ---------------------------------------------------------------------- data in files
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Bitmaps, whose size says nothing of what they show."""
+    source, folder = colours(12), tmp_path / "data" / "images"
+    for number, image in enumerate(source.images):
+        path = folder / source.classes[source.targets[number]] / f"{number}.bmp"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    return folder
+
+
+def turn_colours(folder):
+    """The same names, sizes and times of modification, other colours."""
+    for path in folder.rglob("*.bmp"):
+        state = path.stat()
+        Image.fromarray(np.roll(np.array(Image.open(path)), 1, axis=2)).save(path)
+        assert path.stat().st_size == state.st_size
+        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+def parts_of_a_report(*sets):
+    return data_sets([Run(f"run {number}", number, None, [records]) for number, records in enumerate(sets)])
+
+
+def test_files_whose_contents_were_changed_in_place_are_measured_again(images, tmp_path, caplog):
+    before = evaluate(Brightest(), f"folder:{images}", "clean", out=tmp_path / "out", **QUICK)
+    turn_colours(images)
+    after = evaluate(Brightest(), f"folder:{images}", "clean", out=tmp_path / "out", **QUICK)
+    assert accuracy(after) != accuracy(before)
+    assert after.header["data_fingerprint"] == before.header["data_fingerprint"]
+    assert f"{before.folder.name} was measured on other contents of these files" in caplog.text
+    with pytest.raises(HoldfastError, match="got another data"):
+        matched([side_of(after)], [side_of(before)])
+    assert len(parts_of_a_report(before, after)) == 2
+
+
+def test_a_copy_of_the_data_is_the_same_data(images, tmp_path):
+    copied = tmp_path / "elsewhere" / "images"
+    shutil.copytree(images, copied, copy_function=shutil.copyfile)
+    one = evaluate(Brightest(), f"folder:{images}", "clean", out=tmp_path / "out", **QUICK)
+    assert evaluate(Brightest(), f"folder:{copied}", "clean", out=tmp_path / "out", **QUICK).folder == one.folder
+    assert one.header["data_content"].startswith("all 12 files: ")
+
+
+def test_data_of_before_are_known_by_names_and_sizes(images, tmp_path, caplog):
+    model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    folder = as_of_before(evaluate(model, f"folder:{images}", "clean", out=tmp_path / "out", **QUICK), model)
+    (old,) = load_records(tmp_path / "out")
+    again = evaluate(model, f"folder:{images}", "clean", out=tmp_path / "out", **QUICK)
+    assert again.folder == folder
+    assert caplog.text.count("earlier Holdfast: it goes on, since weights, settings, names and sizes agree") == 1
+    assert not differing(side_of(again), side_of(old))
+    assert len(parts_of_a_report(old, again)) == 1
+    turn_colours(images)
+    assert evaluate(model, f"folder:{images}", "clean", out=tmp_path / "out", **QUICK).folder != folder
 
 
 # ---------------------------------------------------------------------- what the probe compares

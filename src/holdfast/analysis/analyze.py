@@ -132,6 +132,7 @@ def analyze(
             "model": loaded.name,
             "model_fingerprint": judge.identify(quiet)[0],
             "data": opened.spec,
+            "data_content": opened.content,
             **_described(subject),
         }
         folder = _folder(Path(out).expanduser() if out is not None else loaded.folder, opened.label, header)
@@ -196,6 +197,7 @@ def _kept(path: Path, header: dict[str, Any]) -> Result | None:
         logger.warning("%s; it is computed again", error)
         return None
     stored = {"definition": 1, **result.header}
+    stored.setdefault("data_content", header.get("data_content"))  # earlier results knew names and sizes only
     same = all(stored.get(key) == value for key, value in header.items() if key not in ("label", "model"))
     same = same and stored.get("plugins") == header.get("plugins")
     return Result(result.kind, {**result.header, "label": header["label"]}, result.arrays) if same else None

@@ -45,8 +45,9 @@ FINGERPRINTED = (
     "exif",  # only where it is applied
     "plugins",  # only where there are any
     "batch_size",  # only of models whose answers depend on it
+    "data_content",  # only of data in files
 )
-LATER = ("batch_size",)  # which records of before do not have
+LATER = ("batch_size", "data_content")  # which records of before do not have
 OF_BEFORE = ("model_fingerprint", *LATER)  # which they have otherwise, or not at all
 UNITS = "*.[0-9]*.safetensors"
 
@@ -80,7 +81,8 @@ def _with_recorded_answers(folder: Path, header: dict[str, Any], *, tolerance: f
     with suppress(HoldfastError):
         before = read_header(folder)
         if "probe" not in before and header["fingerprint"] != _fingerprint(header):
-            logger.warning("%s was measured by an earlier Holdfast: all that it knew agrees, it goes on", folder.name)
+            told = "it goes on, since weights, settings, names and sizes agree"
+            logger.warning("%s was measured by an earlier Holdfast: %s", folder.name, told)
             return header
         recorded = before.get("probe")
     if same_answers(recorded, header["probe"], tolerance=tolerance):
@@ -104,7 +106,7 @@ def _set_aside(folder: Path) -> Path:
 def _say_if_begun_before(folder: Path, header: dict[str, Any]) -> None:
     """Records that are not continued, though they have the names of what is measured now, in a sentence."""
     same = ("model", "data", "seed", "limit", "preset")
-    earlier, other = [], []
+    earlier, other, images = [], [], []
     for path, before in _beside(folder.parent):
         if not all(before.get(key) == header[key] for key in same):
             continue
@@ -112,6 +114,8 @@ def _say_if_begun_before(folder: Path, header: dict[str, Any]) -> None:
             earlier.append(path.name)
         elif before.get("model_fingerprint") != header["model_fingerprint"]:
             other.append(path.name)
+        elif before.get("data_content") != header.get("data_content"):
+            images.append(path.name)
     if earlier:
         logger.warning(
             "%s was measured by an earlier Holdfast: it stays readable, and this evaluation starts anew in %s",
@@ -122,6 +126,12 @@ def _say_if_begun_before(folder: Path, header: dict[str, Any]) -> None:
         logger.warning(
             "%s was measured with other weights, settings or code of this model: it is measured again, in %s",
             ", ".join(other),
+            folder.name,
+        )
+    if images:
+        logger.warning(
+            "%s was measured on other contents of these files: they are measured again, in %s",
+            ", ".join(images),
             folder.name,
         )
 
@@ -165,6 +175,7 @@ def make_header(
         "frost": recorded_name("frost"),
         "versions": versions(),
         "probe": answers,
+        **({"data_content": files} if (files := data.content) else {}),
         **plugins_told(),
         **settings,
     }
