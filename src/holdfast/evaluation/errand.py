@@ -133,8 +133,8 @@ def _check_gradients(model: nn.Module, plan: Plan) -> None:
     for cell in plan.cells if not has_gradient(model) else ():
         if cell.attack is not None and getattr(cell.attack, "needs_gradient", not isinstance(cell.attack, Occlusion)):
             raise HoldfastError(
-                f"suite {cell.name!r} needs a gradient, which an ONNX file does not have; "
-                "measure it on the model that the file was made from"
+                f"suite {cell.name!r} needs a gradient, which an ONNX file does not have, nor an int8 model; "
+                "measure it on the model that it was made from"
             )
 
 

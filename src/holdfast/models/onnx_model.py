@@ -121,8 +121,11 @@ def check_told(model: nn.Module, given: Mapping[str, Any]) -> None:
 
 
 def has_gradient(model: nn.Module) -> bool:
-    """Whether an attack can climb on a model: not on a file of another runtime."""
-    return all(getattr(module, "differentiable", True) for module in model.modules())
+    """Whether an attack can climb on a model: not on a file of another runtime, nor through int8 layers."""
+    return all(
+        getattr(module, "differentiable", True) and ".quantized." not in type(module).__module__
+        for module in model.modules()
+    )
 
 
 class FromProbabilities(nn.Module):

@@ -45,7 +45,7 @@ def probe_answers(
         tolerance: a model whose two answers to one image are further apart, of the largest, is random.
         batch_size: how many images a model gets whose answers depend on it; all others get two, whatever was asked.
     """
-    batches = list(_batches(probe_images(size), max(2, batch_size)))
+    batches = list(_batches(probe_images(size), batch_size))
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         answers = [_looked(look, images)[:count] for images, count in batches]
         again = _looked(look, batches[0][0])[: batches[0][1]]
