@@ -121,6 +121,15 @@ def test_a_change_in_a_file_that_the_model_imports_is_measured_again(own, tmp_pa
     assert accuracy(own.measured(tmp_path / "out")) != accuracy(before)
 
 
+def test_what_runs_counts_where_the_file_was_edited_since_it_was_imported(own, tmp_path):
+    before = own.measured(tmp_path / "out")
+    own.source = own.source.replace("[:, ORDER]\n", "[:, ORDER].roll(1, dims=1)\n")
+    (own.folder / "own_net.py").write_text(own.source)
+    same_code = evaluate("python:own_net:build", colours(12), "clean", out=tmp_path / "out", **QUICK)
+    assert accuracy(same_code) == accuracy(before)
+    assert accuracy(own.measured(tmp_path / "out")) != accuracy(before)
+
+
 def test_comments_and_layout_are_no_code(own, tmp_path, caplog):
     before = own.measured(tmp_path / "out")
     own.source = own.source.replace("  # as it was", "").replace("[0, 1, 2]\n", "[0,  1, 2]\n\n")
@@ -255,6 +264,25 @@ def test_what_a_model_keeps_of_its_last_images_is_not_what_it_is(tmp_path):
     first = evaluate(model, colours(6), "clean", out=tmp_path, **QUICK)
     assert evaluate(model, colours(6), "clean", out=tmp_path, **QUICK).folder == first.folder
     assert evaluate(Keeps(), colours(6), "clean", out=tmp_path, **QUICK).folder == first.folder
+
+
+class Node:
+    """Shares what it holds: told again for everybody who shares it, forty of these would take for ever."""
+
+    def __init__(self, depth):
+        inner = Node(depth - 1) if depth else 1.5
+        self.left = self.right = inner
+
+
+def test_what_is_shared_is_told_once_and_what_holds_itself_ends():
+    def told(depth):
+        model = Brightest()
+        model.graph = Node(depth)
+        model.graph.around = [model, model.graph]
+        return evaluate(model, colours(3), "clean", **QUICK).header["model_fingerprint"]
+
+    assert told(40) == told(40) != told(39)
+    assert told(300) == told(300)
 
 
 def patched(self, images):

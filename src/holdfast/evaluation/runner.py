@@ -241,9 +241,8 @@ class Desk:
     def _in_batches(self, number: int, found: _Open, order: np.ndarray) -> list[dict[str, Field]]:
         """A shard's images in their order, in batches of a fixed size: attacks and int8 layers round by it."""
         images, attacks = torch.cat(found.images), self.work.plan.cells[number].attack is not None
-        size = (
-            self.work.attack_batch_size if attacks else max(1, self.work.batch_size // images[0, ..., 0, 0, 0].numel())
-        )
+        frames = images.shape[1:-3].numel()
+        size = self.work.attack_batch_size if attacks else max(1, self.work.batch_size // frames)
         batches = [order[start : start + size].tolist() for start in range(0, len(order), size)]
         look = self._attacked if attacks else self._seen
         return [

@@ -33,6 +33,7 @@ OWN_FOLDERS = tuple(
     for place in (*map(sysconfig.get_path, ("stdlib", "platstdlib")), os.path.dirname(holdfast.__file__))
 )
 OF_EVERY_MODULE = {*vars(nn.Module()), "training", "pretrained_cfg", "default_cfg"}  # those describe, they do nothing
+DEEPEST = 100  # values within values
 _PLAIN = (bool, int, float, complex, bytes, type(None))
 
 
@@ -43,13 +44,14 @@ class Parts(dict[str, str]):
         super().__init__()
         self._kept: dict[int, Any] = {}  # what was described, alive, so that no other thing gets its id
         self._open: set[int] = set()
+        self._numbers: dict[int, int] = {}  # of objects that were described, in their order
         self.packages: set[str] = set()
         self.own_code = False
 
     def add_model(self, model: nn.Module, name: str = "") -> None:
         """Classes, hooks, settings, buffers and tensors of all modules, but for the parameters."""
+        self._kept |= {id(module): module for module in model.modules()}
         for path, module in model.named_modules(prefix=name):
-            self._kept[id(module)] = module
             self[f"{path} class"] = type(module).__qualname__
             self._add_class(type(module))
             if isinstance(module, torch.jit.ScriptModule):
@@ -78,6 +80,8 @@ class Parts(dict[str, str]):
         """A value by its content; what has none that we know, by its kind."""
         if id(value) in self._open:
             return "itself"
+        if len(self._open) > DEEPEST:
+            return "deeper"
         self._open.add(id(value))
         try:
             return self._plain(value) or self._container(value) or self._callable(value) or self._object(value)
@@ -137,6 +141,9 @@ class Parts(dict[str, str]):
             return str(value)
         self._add_class(kind)
         if is_own(kind) or is_dataclass(kind) or isinstance(value, SimpleNamespace):
+            if id(value) in self._numbers:  # told once, however many share it
+                return f"{kind.__qualname__} no. {self._numbers[id(value)]}"
+            self._kept[id(value)], self._numbers[id(value)] = value, len(self._numbers)
             held = {key: each for key, each in getattr(value, "__dict__", {}).items() if key not in OF_EVERY_MODULE}
             return f"{kind.__qualname__} {self.text(held)}"
         return f"{kind.__module__}.{kind.__qualname__}"
@@ -281,17 +288,20 @@ def digest(content: bytes) -> str:
 
 
 def _source(thing: Any) -> tuple[str, set[str], set[str]]:
-    """What a class or function says without comments and layout, the names in it and the modules it imports."""
-    if thing.__name__ != "<lambda>":  # whose lines hold more than itself
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
-        except (OSError, TypeError, SyntaxError, IndexError):
-            pass
-        else:
-            package = getattr(sys.modules.get(thing.__module__), "__package__", None) or ""
-            return ast.dump(tree), set(_names(tree)), _imported(tree, package=package)
+    """What a class or function says without comments and layout, the names in it and the modules it imports.
+
+    What was compiled of it counts, too: a file may have been edited since it was imported.
+    """
     codes = [thing.__code__] if isinstance(thing, FunctionType) else list(_codes(thing))
-    return "".join(map(_compiled, codes)), {name for code in codes for name in _code_names(code)}, set()
+    compiled, names = "".join(map(_compiled, codes)), {name for code in codes for name in _code_names(code)}
+    if thing.__name__ == "<lambda>":  # whose lines hold more than itself
+        return compiled, names, set()
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
+    except (OSError, TypeError, SyntaxError, IndexError):  # typed into a console
+        return compiled, names, set()
+    package = getattr(sys.modules.get(thing.__module__), "__package__", None) or ""
+    return ast.dump(tree) + compiled, names | set(_names(tree)), _imported(tree, package=package)
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
