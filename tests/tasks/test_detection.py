@@ -184,7 +184,8 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, measured):
     LEFT[0] = 1000
     records = holdfast.evaluate(model, source, "clean,coco-c", out=tmp_path, **QUICK)
     assert all(path.read_bytes() == content for path, content in units.items())
-    assert 1000 - LEFT[0] == 1 + 3 * (76 - len(units))  # one grey image, and what was not there yet
+    asked = 1 + 8 + 2  # a grey image, the probe images, and two of them once more
+    assert 1000 - LEFT[0] == asked + 3 * (76 - len(units))
     assert records.summary()["mpc"].value == measured.summary(intervals=False)["mpc"].value
 
 

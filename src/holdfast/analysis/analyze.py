@@ -28,7 +28,6 @@ from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.protocol import check_side, choose_preset, largest_size, model_input, preprocessing
 from holdfast.model_names import model_spec
 from holdfast.models.cost import count_model
-from holdfast.models.fingerprint import model_fingerprint
 from holdfast.models.specs import LoadedModel, load_torch_model
 from holdfast.names import chosen_names
 from holdfast.own_code import plugins_told
@@ -131,8 +130,9 @@ def analyze(
         header = {
             "label": label or _label(loaded),
             "model": loaded.name,
-            "model_fingerprint": model_fingerprint(quiet, judge.views),
+            "model_fingerprint": judge.identify(quiet)[0],
             "data": opened.spec,
+            "data_content": opened.content,
             **_described(subject),
         }
         folder = _folder(Path(out).expanduser() if out is not None else loaded.folder, opened.label, header)
@@ -197,6 +197,7 @@ def _kept(path: Path, header: dict[str, Any]) -> Result | None:
         logger.warning("%s; it is computed again", error)
         return None
     stored = {"definition": 1, **result.header}
+    stored.setdefault("data_content", header.get("data_content"))  # earlier results knew names and sizes only
     same = all(stored.get(key) == value for key, value in header.items() if key not in ("label", "model"))
     same = same and stored.get("plugins") == header.get("plugins")
     return Result(result.kind, {**result.header, "label": header["label"]}, result.arrays) if same else None

@@ -167,6 +167,10 @@ class PairedFiles:
                 f"label image {str(self._labels[index])!r} cannot be read ({error.strerror})"
             ) from error
 
+    def file(self, index: int) -> Path:
+        """Where one image lies."""
+        return Path(self._images[index])
+
     def content(self, index: int) -> int:
         """The size of the image's file, by which records of other images are kept apart."""
         path = Path(self._images[index])

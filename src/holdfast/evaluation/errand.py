@@ -28,6 +28,7 @@ from holdfast.evaluation.runner import Key, Work
 from holdfast.evaluation.suites import check_suites, make_plan, parse_suites
 from holdfast.models.corruptor import Corruptor
 from holdfast.models.onnx_model import FromProbabilities, check_told, has_gradient
+from holdfast.models.probe import depends_on_batch
 from holdfast.models.segmenter import windowed
 from holdfast.models.specs import LoadedModel, load_model
 
@@ -84,7 +85,8 @@ def begun(request: Request) -> Iterator[Errand]:
         judge = Judge(asked, steps=steps, device=where, amp=choose_precision(compute.amp, where))
         _check_model(loaded, judge, opened, plan, classes_differ=protocol.classes_differ)
         settings = {"seed": request.seed, "limit": limit, **_settings(protocol, compute, steps, opened, where)}
-        header = make_header(loaded, opened, plan, judge, steps=steps, settings=settings)
+        settings |= {"batch_size": compute.batch_size} if depends_on_batch(asked) else {}
+        header = make_header(loaded, opened, plan, judge, steps=steps, settings=settings, out=request.out)
         with (
             record_folder(request.out, loaded, header, processes) as folder,
             atomic.leaving_nothing(folder, unless=lambda: any(folder.glob("*.[0-9]*.safetensors"))),
@@ -131,8 +133,8 @@ def _check_gradients(model: nn.Module, plan: Plan) -> None:
     for cell in plan.cells if not has_gradient(model) else ():
         if cell.attack is not None and getattr(cell.attack, "needs_gradient", not isinstance(cell.attack, Occlusion)):
             raise HoldfastError(
-                f"suite {cell.name!r} needs a gradient, which an ONNX file does not have; "
-                "measure it on the model that the file was made from"
+                f"suite {cell.name!r} needs a gradient, which an ONNX file does not have, nor an int8 model; "
+                "measure it on the model that it was made from"
             )
 
 

@@ -80,8 +80,9 @@ def _measure(errand: Errand, *, fresh: bool, show: bool | None) -> Records:
     work, plan, processes = errand.work, errand.work.plan, errand.processes
     keys = work.units()
     mine = [keys[number] for number in processes.share(len(keys))]
+    processes.meet()  # everybody has looked for records of before
     if processes.first:
-        prepare_folder(work.folder, errand.header, plan, fresh=fresh)
+        prepare_folder(work.folder, errand.header, plan, tolerance=errand.judge.tolerance, fresh=fresh)
     processes.meet()
     total = sum(len(plan.rows(shard, work.shard_size)) for shard, _ in mine)
     imagenet = plan.classes == 1000 and errand.steps.preset == "imagenet"

@@ -12,10 +12,12 @@ from holdfast.data.stored import OfficialSet, check_imagenet_order, is_official,
 from holdfast.data.tensors import as_source
 from holdfast.evaluation.cells import limited
 from holdfast.names import file_name
+from holdfast.records.contents import content_of_files, content_of_sample, spread
 from holdfast.tasks import Task, task_of
 
 WNID = re.compile(r"n\d{8}")
 OFFICIAL, ON_THE_FLY = "official", "on-the-fly"
+SAMPLED_CELLS = 16  # of a stored set, whose contents are looked at
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,13 @@ class EvaluationData:
     def pictures(self) -> Any:
         """The source itself, or the first cell of a stored set, to learn what its images are like; opened once."""
         return self.source if self.stored is None else self.stored.open(self.stored.cells[0])
+
+    @property
+    def content(self) -> str:
+        """A digest of the files, see :mod:`holdfast.records.contents`; of stored sets a sample of some cells."""
+        if self.stored is None:
+            return content_of_files(self.source)
+        return content_of_sample([self.stored.open(cell) for cell in spread(self.stored.cells, SAMPLED_CELLS)])
 
     @property
     def task(self) -> Task:

@@ -13,6 +13,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.errand import Errand, Request, begun, fitted
 from holdfast.evaluation.keeping import FINGERPRINTED
 from holdfast.evaluation.runner import Key, Watcher, Work, finished_unit, run_units, tell
+from holdfast.models.probe import same_answers
 from holdfast.records.cells import CellSpec
 from holdfast.records.header import HEADER
 from holdfast.records.units import DamagedUnit, write_content
@@ -136,18 +137,20 @@ def _prepared(order: Order, work: Work) -> Work:
                 f"{str(order.folder)!r} is not there on {platform.node()}: --out must be a folder that all nodes "
                 "see, or --gather brings the results home"
             )
-        return replace(work, folder=order.folder)
+        return replace(work, folder=order.folder, fingerprint=order.header["fingerprint"])
     work.folder.mkdir(parents=True, exist_ok=True)
     for name, content in order.files.items():
         (work.folder / name).write_bytes(content)
-    return work
+    return replace(work, fingerprint=order.header["fingerprint"])
 
 
 def _check_same(order: Order, errand: Errand) -> None:
-    """Another version of a library, or other images, would be another measurement."""
-    if errand.header["fingerprint"] == order.header["fingerprint"]:
-        return
+    """Another version of a library, other images or other answers would be another measurement."""
     other = [name for name in FINGERPRINTED if errand.header.get(name) != order.header.get(name)]
+    if not same_answers(order.header["probe"], errand.header["probe"], tolerance=errand.judge.tolerance):
+        other.append("answers to the probe images")
+    if not other:
+        return
     raise HoldfastError(
         f"{platform.node()} would measure something else than was asked for: {', '.join(other)} differ from home"
     )

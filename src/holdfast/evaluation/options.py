@@ -49,7 +49,8 @@ class Compute:
     """How many images are worked on together, in which precision, and what is kept to be looked at.
 
     Attributes:
-        batch_size: images per forward pass; does not change results.
+        batch_size: images per forward pass; does not change results, but of models with int8 layers, whose records name
+            it.
         attack_batch_size: images that are attacked together; attacks are exact for a fixed one.
         shard_size: images per unit of work; None for 256, or fewer where they are large.
         amp: run the model in half precision (bfloat16 where there is, else float16); attacks stay in single.

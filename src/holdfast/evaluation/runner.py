@@ -61,7 +61,7 @@ class Work:
         fingerprint: of the record set; every unit carries it.
         seed: of corruptions and attacks.
         shard_size: images per unit.
-        batch_size: images per forward pass; does not change results.
+        batch_size: images per forward pass; does not change results, but of models with int8 layers.
         attack_batch_size: images per attack.
         workers: processes that make images.
     """
@@ -133,7 +133,7 @@ def _look_at_all(loader: Iterable[Chunk | Failure], desk: "Desk") -> None:
     work, batch = desk.work, list[Chunk]()
     batch_size = work.batch_size if work.plan.task.together else 1
     for chunk in _safely(loader):
-        if work.plan.cells[chunk.cell].attack is not None or chunk.images is None:
+        if desk.waits(work.plan.cells[chunk.cell]) or chunk.images is None:
             desk.keep(chunk)
             continue
         if batch and frames(batch) + frames([chunk]) > batch_size:
@@ -160,7 +160,7 @@ class _Open:
     rows: list[int] = field(default_factory=list)
     unreadable: list[int] = field(default_factory=list)
     parts: list[dict[str, Field]] = field(default_factory=list)
-    images: list[Tensor] = field(default_factory=list)  # of attacks, which wait for the whole shard
+    images: list[Tensor] = field(default_factory=list)  # of those that wait for the whole shard
     targets: list[Any] = field(default_factory=list)  # theirs
 
 
@@ -184,13 +184,18 @@ class Desk:
             repeats = counts[number] // len(chunk.rows) if cell.make.repeated else None
             self._add(chunk, self.task.keep(mine, chunk.targets, cell=cell, repeats=repeats))
 
+    def waits(self, cell: Cell) -> bool:
+        """Whether images wait for the whole shard: answers then depend on which are in a batch with them."""
+        return cell.attack is not None or (self.judge.by_batch and self.task.together)
+
     def keep(self, chunk: Chunk) -> None:
-        """A chunk without images, or one to be attacked: at once, or when its shard is complete."""
+        """A chunk without images, or one that waits: at once, or when its shard is complete."""
         alone = chunk.images is not None and not self.task.together
         self._add(chunk, self._attacked(chunk.cell, chunk.rows, chunk.images, chunk.targets) if alone else None)
 
     def _answers(self, images: Tensor) -> Mapping[str, Any]:
-        parts = [self.judge.look(part) for part in images.split(self.work.batch_size)]
+        look = self.judge.look_padded if self.task.together else self.judge.look
+        parts = [look(part) for part in images.split(self.work.batch_size)]
         return parts[0] if len(parts) == 1 else {view: _concatenated([p[view] for p in parts]) for view in parts[0]}
 
     def _add(self, chunk: Chunk, part: dict[str, Field] | None) -> None:
@@ -213,7 +218,7 @@ class Desk:
         rows = np.array(found.rows, dtype=np.int64)[order]
         cell = self.work.plan.cells[number]
         if found.images:
-            found.parts = self._attacked_in_batches(number, found, order)
+            found.parts = self._in_batches(number, found, order)
             order = np.arange(len(rows))
         arrays = _joined(found.parts, order, self.judge.views, fields=self.task.fields)
         header = {
@@ -233,14 +238,26 @@ class Desk:
             ) from error
         tell(self.watcher, self.work, key, unit)
 
-    def _attacked_in_batches(self, number: int, found: _Open, order: np.ndarray) -> list[dict[str, Field]]:
-        """A shard's images in their order, in batches of a fixed size: an attack's rounding depends on it."""
-        images, size = torch.cat(found.images), self.work.attack_batch_size
+    def _in_batches(self, number: int, found: _Open, order: np.ndarray) -> list[dict[str, Field]]:
+        """A shard's images in their order, in batches of a fixed size: attacks and int8 layers round by it."""
+        images, attacks = torch.cat(found.images), self.work.plan.cells[number].attack is not None
+        frames = images.shape[1:-3].numel()
+        size = self.work.attack_batch_size if attacks else max(1, self.work.batch_size // frames)
         batches = [order[start : start + size].tolist() for start in range(0, len(order), size)]
+        look = self._attacked if attacks else self._seen
         return [
-            self._attacked(number, [found.rows[i] for i in batch], images[batch], [found.targets[i] for i in batch])
+            look(number, [found.rows[i] for i in batch], images[batch], [found.targets[i] for i in batch])
             for batch in batches
         ]
+
+    def _seen(
+        self, number: int, rows: Sequence[int], images: Tensor | None, targets: Sequence[Any]
+    ) -> dict[str, Field]:
+        assert images is not None
+        cell = self.work.plan.cells[number]
+        flat = images.flatten(0, -4)  # n·F 3 H W
+        repeats = len(flat) // len(rows) if cell.make.repeated else None
+        return self.task.keep(self._answers(flat), targets, cell=cell, repeats=repeats)
 
     def _attacked(
         self, number: int, rows: Sequence[int], images: Tensor | None, targets: Sequence[Any]

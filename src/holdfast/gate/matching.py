@@ -18,6 +18,7 @@ PIXEL_MAKERS = ("holdfast", "numpy", "scipy", "pillow", "opencv")  # torch and t
 _WORDS = {
     "task": "task",
     "data_fingerprint": "data",
+    "data_content": "data",
     "label": "protocol",
     "preset": "protocol",
     "frost": "protocol",
@@ -76,6 +77,8 @@ def differing(new: Side, old: Side) -> dict[str, tuple[Any, Any]]:
     """What keeps two sides apart, with the values of both."""
     attacked = [name for name in new.cells if name in old.cells and old.cells[name].get("family", "attack") == "attack"]
     ours, theirs = (_identity(side, attacked=bool(attacked)) for side in (new, old))
+    if None in (ours["data_content"], theirs["data_content"]):  # records of before knew names and sizes only
+        ours["data_content"] = theirs["data_content"] = None
     return {key: (ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]}
 
 
@@ -85,7 +88,8 @@ def _identity(side: Side, *, attacked: bool) -> dict[str, Any]:
     made = header.get("versions") or {}
     return {
         "task": side.task,
-        **{key: header.get(key) for key in ("data_fingerprint", "label", "preset", "seed", "frost", "exif")},
+        **{key: header.get(key) for key in ("data_fingerprint", "data_content", "label", "preset")},
+        **{key: header.get(key) for key in ("seed", "frost", "exif")},
         "steps": [steps.get("protocol"), steps.get("after_corruption")],
         "attack_batch_size": header.get("attack_batch_size") if attacked else None,
         **{f"version of {name}": made.get(name) for name in PIXEL_MAKERS},

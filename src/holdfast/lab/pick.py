@@ -10,7 +10,6 @@ from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.lab import pictures
 from holdfast.lab.lens import Lens
-from holdfast.models.fingerprint import model_fingerprint
 from holdfast.records.records import CellRecord, Records, load_records
 
 PAGE = 12
@@ -32,7 +31,7 @@ def fitting_records(lens: Lens) -> Records | None:
     """The run's records of these images, model and steps, those with the most cells; None if there are none."""
     if lens.folder is None or not (all_records := load_records(lens.folder)):
         return None
-    same = {"model_fingerprint": model_fingerprint(lens.model, lens.judge.views), "preprocessing": lens.steps.record()}
+    same = {"model_fingerprint": lens.judge.identify(lens.model)[0], "preprocessing": lens.steps.record()}
     known = {lens.source.id(number) for number in range(len(lens.source))}
     fitting = [
         records

@@ -75,17 +75,12 @@ def interval_of_difference(
     apart = np.broadcast_to(left[0] - left[1], groups.count)
     if same_model and value == 0 and not apart.any():
         return Interval(0.0, 0.0, 0.0, 0.95)
-    if percent and not np.ptp(apart):  # no answer differs: the next one that did would count in one of the cells
-        return difference_interval(
-            np.concatenate([[value], apart]),
-            images=groups.independent,
-            binary=True,
-            whole=100 / max(1, len(formula.cells)),
-        )
     binary = percent and all(_binary(side.columns.get(formula.answers)) for side in sides)
-    return difference_interval(
-        np.concatenate([[value], apart]), images=groups.independent, binary=binary, whole=100 if percent else 1
-    )
+    whole = 100.0 if percent else 1.0
+    if percent and not np.ptp(apart):  # no answer differs: the next one that did would count in one of the cells
+        binary, whole = True, 100 / max(1, len(formula.cells))
+    replicates = np.concatenate([[value], apart])
+    return difference_interval(replicates, images=groups.independent, binary=binary, whole=whole)
 
 
 def is_same_model(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:

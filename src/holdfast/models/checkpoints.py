@@ -58,6 +58,11 @@ def load_checkpoint(model: nn.Module, path: str | Path, *, ema: bool | None = No
     return _load(model, state, file=file)
 
 
+def fill_exactly(model: nn.Module, path: str | Path) -> None:
+    """Load a file that must hold exactly the model's weights: no tensor is left out, no weight keeps its start."""
+    _load(model, read_weights(path), file=Path(path).name, exactly=True)
+
+
 def _load_encoder(encoder: nn.Module, state: State, *, file: str) -> Loaded:
     """A classifier's weights into the encoder of a detector, which has neither its head nor its last norm."""
     own = encoder.state_dict()
@@ -68,7 +73,7 @@ def _load_encoder(encoder: nn.Module, state: State, *, file: str) -> Loaded:
     return _load(encoder, kept, file=file)
 
 
-def _load(model: nn.Module, state: State, *, file: str) -> Loaded:
+def _load(model: nn.Module, state: State, *, file: str, exactly: bool = False) -> Loaded:
     undo: list[tuple[nn.Module, str, Any]] = []
     try:
         if isinstance(model, Segmenter):
@@ -81,7 +86,12 @@ def _load(model: nn.Module, state: State, *, file: str) -> Loaded:
             state, undo = follow(model, state)
         state, left_out = _leave_out(state, model)
         added = _poolings_to_learn(state, model)
-        _check_fit(state, model, file=file, may_miss={*left_out, *added, *fresh_head(state, model)})
+        may_miss = {*left_out, *added, *fresh_head(state, model)}
+        if exactly and may_miss:
+            key = min(may_miss)
+            why = left_out.get(key, "the file has none")
+            raise HoldfastError(f"{file} must hold all weights of the run's model, but {key} does not fit ({why})")
+        _check_fit(state, model, file=file, may_miss=may_miss)
     except HoldfastError:
         for owner, name, old in reversed(undo):
             setattr(owner, name, old)

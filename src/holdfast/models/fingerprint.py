@@ -1,10 +1,15 @@
 """The one hash of weights: to keep models apart in records, and to compare them across processes and runs."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import importlib.metadata
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import torch
 from torch import Tensor, nn
+
+from holdfast.models.described import Parts, tensor_bytes, tensor_text
+
+VERSIONED = ("torch", "timm", "holdfast", "builtins")  # every record names them, see records.fingerprints.versions
 
 
 def weights_fingerprint(*states: Mapping[str, Tensor]) -> str:
@@ -13,28 +18,68 @@ def weights_fingerprint(*states: Mapping[str, Tensor]) -> str:
     for state in states:
         for key, value in sorted(state.items()):
             digest.update(key.encode())
-            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+            digest.update(tensor_bytes(value) if _is_bytes(value) else Parts().text(value).encode())
     return digest.hexdigest()
 
 
-def model_fingerprint(model: nn.Module, views: Sequence[str]) -> str:
-    """A hash of the weights, the classes and plain settings of all modules, and the names of the predictions."""
+def model_fingerprint(model: nn.Module, views: Sequence[str], *, exercise: Callable[[], object]) -> str:
+    """A hash of all tensors and settings of a model, of its own code, and of the names of its predictions.
+
+    Args:
+        model: registered or not, persistent or not, all its tensors count, and settings by their content.
+        views: the names of its predictions.
+        exercise: shows it some images. What that changes (kept activations, counters) is no part of what it is.
+    """
+    before = _parts(model)
+    exercise()
+    after = _parts(model)
+    lasting = {key: text for key, text in after.items() if before.get(key) == text}
+    parameters = {key: tensor_text(value) for key, value in model.named_parameters(remove_duplicate=False)}
+    packages = {name: _version(name) for name in after.packages if name not in VERSIONED}
+    told = [sorted(each.items()) for each in (lasting, parameters, packages)]
+    return hashlib.blake2b(repr([told, list(views)]).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+def has_own_code(model: nn.Module) -> bool:
+    """Whether a model runs code that comes from no installed package."""
+    return _parts(model).own_code
+
+
+def first_fingerprint(model: nn.Module, views: Sequence[str]) -> str:
+    """The hash of records from before November 2026: weights, classes and the plainest settings."""
     digest = hashlib.blake2b(weights_fingerprint(model.state_dict()).encode(), digest_size=16)
     for name, module in model.named_modules():
-        settings = {k: v for k, v in sorted(vars(module).items()) if _is_setting(k, v)}
+        settings = {k: v for k, v in sorted(vars(module).items()) if _is_first_setting(k, v)}
         digest.update(f"{name}\0{type(module).__qualname__}\0{settings}\0".encode())
     for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        if isinstance(tensor, Tensor):
+            digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
     digest.update("\0".join(views).encode())
     return digest.hexdigest()
 
 
-def _is_setting(name: str, value: object) -> bool:
-    return not name.startswith("_") and name != "training" and _is_plain(value)
+def _parts(model: nn.Module) -> Parts:
+    parts = Parts()
+    parts.add_model(model)
+    return parts
 
 
-def _is_plain(value: object) -> bool:
-    """What looks the same in every process, unlike functions and objects."""
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, Tensor) and not value.is_quantized
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""  # of the standard library, or installed under another name
+
+
+def _is_first_setting(name: str, value: object) -> bool:
+    return not name.startswith("_") and name != "training" and _is_first_plain(value)
+
+
+def _is_first_plain(value: object) -> bool:
     if isinstance(value, tuple):
-        return all(map(_is_plain, value))
+        return all(map(_is_first_plain, value))
     return isinstance(value, bool | int | float | str)

@@ -84,6 +84,11 @@ def file_digest(path: Path, model: Any) -> str:
     return digest.hexdigest()
 
 
+def operators(model: Any) -> frozenset[str]:
+    """What the graph and its functions compute with, by the names of ONNX."""
+    return frozenset(node.op_type for part in (model.graph, *model.functions) for node in part.node)
+
+
 def described(model: Any, *, path: Path) -> Described:
     """What our exporter wrote into the file; of other files nothing is known."""
     texts = [entry.value for entry in model.metadata_props if entry.key == METADATA]

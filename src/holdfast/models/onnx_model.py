@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from holdfast.errors import HoldfastError
-from holdfast.models.onnx_files import Described, described, file_digest, read_onnx
+from holdfast.models.onnx_files import Described, described, file_digest, operators, read_onnx
 from holdfast.models.windows import Windowed
 
 logger = logging.getLogger(__name__)
@@ -27,9 +27,9 @@ class OnnxModel(nn.Module):
 
     differentiable = False
 
-    def __init__(self, session: Any, told: Described, *, digest: str) -> None:
+    def __init__(self, session: Any, told: Described, *, digest: str, operators: frozenset[str] = frozenset()) -> None:
         super().__init__()
-        self._session, self.digest = session, digest
+        self._session, self.digest, self._operators = session, digest, operators
         self.fills_up = False
         given = session.get_inputs()[0]
         self.input_name, self.kind = given.name, given.type
@@ -38,6 +38,16 @@ class OnnxModel(nn.Module):
         known = {"size": size, "mean": told.mean, "std": told.std}
         self.untold = tuple(name for name, value in known.items() if value is None)
         self.pretrained_cfg: dict[str, Any] = _configuration(told, size)
+
+    @property
+    def coarse(self) -> bool:
+        """Whether it computes with fewer than 32 bits, so that rounding shows in its answers."""
+        return "float16" in self.kind or any("Quantize" in name or "Integer" in name for name in self._operators)
+
+    @property
+    def scales_by_batch(self) -> bool:
+        """Whether it quantises activations by what is in a batch."""
+        return "DynamicQuantizeLinear" in self._operators
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
@@ -92,7 +102,7 @@ def load_onnx(path: Path) -> tuple[nn.Module, Described]:
     except Exception as error:  # onnxruntime has a class for every kind of failure
         raise HoldfastError(f"onnxruntime cannot open {path} ({_line(error)})") from error
     _check_ends(session, path)
-    model = OnnxModel(session, told, digest=file_digest(path, proto))
+    model = OnnxModel(session, told, digest=file_digest(path, proto), operators=operators(proto))
     if told.task == "segmentation" and told.size is not None:
         return Windowed(model, told.size, told.stride), told
     return (FromProbabilities(model) if told.output == "probabilities" else model), told
@@ -111,8 +121,11 @@ def check_told(model: nn.Module, given: Mapping[str, Any]) -> None:
 
 
 def has_gradient(model: nn.Module) -> bool:
-    """Whether an attack can climb on a model: not on a file of another runtime."""
-    return all(getattr(module, "differentiable", True) for module in model.modules())
+    """Whether an attack can climb on a model: not on a file of another runtime, nor through int8 layers."""
+    return all(
+        getattr(module, "differentiable", True) and ".quantized." not in type(module).__module__
+        for module in model.modules()
+    )
 
 
 class FromProbabilities(nn.Module):

@@ -16,8 +16,9 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.model_names import FORMS, ModelSpec, model_spec
 from holdfast.models import create_model, model_names
 from holdfast.models.adapting import BACKBONE, adapter_of
-from holdfast.models.checkpoints import architecture_arguments, load_checkpoint, read_weights
+from holdfast.models.checkpoints import architecture_arguments, fill_exactly, load_checkpoint, read_weights
 from holdfast.models.hub import quick_hub
+from holdfast.models.model_folder import load_folder
 from holdfast.models.segmenter import segmenter
 from holdfast.models.segmenter_files import segmenter_arguments
 from holdfast.models.wrappers import without_wrappers
@@ -73,7 +74,7 @@ def _of_run(rest: str) -> LoadedModel:
     model = _of_folder(folder, what="a finished run's folder")
     if not spec.checkpoint:
         return LoadedModel(model, f"run:{folder}", folder, _class_names(folder))
-    _load_exactly(model, _checkpoint_file(folder, spec.checkpoint))
+    fill_exactly(model, _checkpoint_file(folder, spec.checkpoint))
     return LoadedModel(model, f"run:{folder}@{spec.checkpoint}", folder, _class_names(folder))
 
 
@@ -89,14 +90,6 @@ def _checkpoint_file(folder: Path, asked: str) -> Path:
     if not found:
         raise HoldfastError(f"checkpoint {asked!r} is not there: {str(home)!r} holds no weights")
     return found[0]
-
-
-def _load_exactly(model: nn.Module, path: Path) -> None:
-    loaded = load_checkpoint(model, path)
-    if loaded.left_out:
-        raise HoldfastError(
-            f"{str(path)!r} must hold all weights of the run's model, but {loaded.left_out[0]} does not fit"
-        )
 
 
 def _of_local_dir(rest: str) -> LoadedModel:
@@ -120,7 +113,7 @@ def _of_folder(folder: Path, *, what: str) -> nn.Module:
     if missing:
         raise HoldfastError(f"model must be {what}, but {' and '.join(missing)} is missing in {str(folder)!r}")
     try:
-        return create_model(f"local-dir:{folder}", pretrained=True)
+        return load_folder(folder)
     except HoldfastError:
         raise
     except Exception as error:  # a damaged file fails in json, safetensors, timm or torch

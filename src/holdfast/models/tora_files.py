@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
@@ -18,6 +17,7 @@ from holdfast import atomic
 from holdfast.errors import HoldfastError
 from holdfast.models.cost import count_model
 from holdfast.models.fingerprint import weights_fingerprint
+from holdfast.models.model_folder import load_folder
 from holdfast.models.tora import ToraViT, describe, tora
 
 WEIGHTS, DESCRIPTION, BACKBONE = "tora.safetensors", "tora.json", "backbone"
@@ -78,7 +78,7 @@ def load_tora(folder: str | Path) -> ToraViT:
         raise HoldfastError(
             f"{str(folder)!r} must hold {BACKBONE}/ with the pretrained model; without it use attach_tora(model, …)"
         )
-    return attach_tora(timm.create_model(f"local-dir:{folder / BACKBONE}", pretrained=True), folder).eval()
+    return attach_tora(load_folder(folder / BACKBONE), folder).eval()
 
 
 def load_added(model: ToraViT, folder: str | Path) -> None:

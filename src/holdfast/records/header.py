@@ -15,11 +15,12 @@ from holdfast.errors import HoldfastError
 HEADER, IMAGES, FOLDER = "evaluation.json", "images.safetensors", "records"
 FORMAT = 2  # of what is written; another number never mixes with this one. Format 1 is read
 KINDS: dict[str, type] = {
-    **dict.fromkeys(("format", "shard_size", "images", "classes", "limit", "seed", "attack_batch_size"), int),
+    **dict.fromkeys(("format", "shard_size", "images", "classes", "limit", "seed"), int),
+    **dict.fromkeys(("attack_batch_size", "batch_size"), int),
     **dict.fromkeys(("fingerprint", "task", "model", "architecture", "model_fingerprint", "data", "data_label"), str),
-    **dict.fromkeys(("data_fingerprint", "label", "preset", "frost", "amp", "exif"), str),
+    **dict.fromkeys(("data_fingerprint", "data_content", "label", "preset", "frost", "amp", "exif"), str),
     **dict.fromkeys(("views", "partial", "class_names"), list),
-    **dict.fromkeys(("preprocessing", "versions"), dict),
+    **dict.fromkeys(("preprocessing", "versions", "probe"), dict),
 }
 MAY_BE_NONE = ("limit", "architecture")
 CLASSIFICATION = "classification"  # what records without a task are of

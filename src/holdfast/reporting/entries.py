@@ -118,10 +118,14 @@ class DataSet:
 def data_sets(runs: Sequence[Run]) -> list[DataSet]:
     """All data sets of the runs, in the order in which they first appear."""
     groups: dict[tuple[str, ...], list[tuple[Run, Records]]] = {}
+    contents: dict[str, set[str]] = {}
+    for records in (records for run in runs for records in run.records if "data_content" in records.header):
+        contents.setdefault(_fingerprint(records), set()).add(str(records.header["data_content"]))
     for run in runs:
         for records in run.records:
             if records.cells:
-                groups.setdefault(_key(records), []).append((run, records))
+                key = _key(records, changed=len(contents.get(_fingerprint(records), ())) > 1)
+                groups.setdefault(key, []).append((run, records))
     groups = {key: _by_one_definition(held) for key, held in groups.items()}
     return [_data_set(key, [e for pair in told_apart(held) for e in _entries(*pair)]) for key, held in groups.items()]
 
@@ -159,10 +163,19 @@ def comparisons(data: DataSet) -> list[tuple[Entry, Comparison]]:
     return found
 
 
-def _key(records: Records) -> tuple[str, ...]:
-    """What must agree before two record sets may be compared; of one set in two places the images agree."""
+def _fingerprint(records: Records) -> str:
+    return str(records.header.get("data_fingerprint", ""))
+
+
+def _key(records: Records, *, changed: bool) -> tuple[str, ...]:
+    """What must agree before two record sets may be compared; of one set in two places the images agree.
+
+    ``changed`` says that files of the same names and sizes were seen with several contents.
+    """
     header = records.header
-    content = str(header.get("data_fingerprint", ""))
+    content = _fingerprint(records)
+    if changed:
+        content = str(header.get("data_content", content)).rpartition(" ")[2]
     spec = str(header.get("data", "data"))
     stored = header.get("label") != "on-the-fly"  # the fingerprint of stored sets knows names and classes only
     return (

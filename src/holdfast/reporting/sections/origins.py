@@ -119,7 +119,8 @@ def own_command(runs: Sequence[Run], out: Path | None, **options: str) -> str:
 
 def _record_facts(header: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = [("model", header.get("model")), ("weights", header.get("model_fingerprint")), ("data", header.get("data"))]
-    found += [("images", header.get("data_fingerprint")), ("seed of corruptions", header.get("seed"))]
+    found += [("images", header.get("data_fingerprint")), ("contents", header.get("data_content"))]
+    found.append(("seed of corruptions", header.get("seed")))
     steps = header.get("preprocessing")
     if isinstance(steps, Mapping):
         found.append(("preprocessing", ", ".join(f"{key} {_short(value)}" for key, value in steps.items())))

@@ -1,0 +1,348 @@
+"""What a model is made of, as text that is the same in every process: values by content, own code by its source.
+
+Code of installed packages (torch, timm, Holdfast itself) is named; their versions stand in the records beside it. All
+other code counts by its source: a class, what it inherits, and what it names in its module or imports from elsewhere.
+Addresses, absolute paths, times and the order of sets never get into it.
+"""
+
+import ast
+import enum
+import functools
+import hashlib
+import inspect
+import os
+import sys
+import sysconfig
+import textwrap
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import holdfast
+
+PACKAGES = ("site-packages", "dist-packages")
+OWN_FOLDERS = tuple(
+    os.path.realpath(place) + os.sep
+    for place in (*map(sysconfig.get_path, ("stdlib", "platstdlib")), os.path.dirname(holdfast.__file__))
+)
+OF_EVERY_MODULE = {*vars(nn.Module()), "training", "pretrained_cfg", "default_cfg"}  # those describe, they do nothing
+DEEPEST = 100  # values within values
+_PLAIN = (bool, int, float, complex, bytes, type(None))
+
+
+class Parts(dict[str, str]):
+    """Everything that tells a model from another, by name; filled by :meth:`add_model`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: dict[int, Any] = {}  # what was described, alive, so that no other thing gets its id
+        self._open: set[int] = set()
+        self._numbers: dict[int, int] = {}  # of objects that were described, in their order
+        self.packages: set[str] = set()
+        self.own_code = False
+
+    def add_model(self, model: nn.Module, name: str = "") -> None:
+        """Classes, hooks, settings, buffers and tensors of all modules, but for the parameters."""
+        self._kept |= {id(module): module for module in model.modules()}
+        for path, module in model.named_modules(prefix=name):
+            self[f"{path} class"] = type(module).__qualname__
+            self._add_class(type(module))
+            if isinstance(module, torch.jit.ScriptModule):
+                self[f"{path} code"] = str(getattr(module, "code", "")) if hasattr(module, "forward") else ""
+                continue
+            for key, buffer in module._buffers.items():
+                self[f"{path} buffer {key}"] = self.text(buffer)
+            self._add_settings(path, module)
+        for key, value in model.state_dict().items():
+            if not isinstance(value, Tensor):  # packed weights of int8 layers, and what modules keep beside tensors
+                self[f"{name} state {key}"] = self.text(value)
+
+    def _add_settings(self, path: str, module: nn.Module) -> None:
+        own = is_own(type(module))
+        for key, value in vars(module).items():
+            if key in OF_EVERY_MODULE or (not own and (key.startswith("_") or _caches(value))):
+                continue
+            self[f"{path}.{key}"] = self.text(value)
+        for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):
+            if is_own(hook):
+                self[f"{path} hook {getattr(hook, '__qualname__', type(hook).__qualname__)}"] = self.text(hook)
+
+    # ------------------------------------------------------------------ values
+
+    def text(self, value: Any) -> str:
+        """A value by its content; what has none that we know, by its kind."""
+        if id(value) in self._open:
+            return "itself"
+        if len(self._open) > DEEPEST:
+            return "deeper"
+        self._open.add(id(value))
+        try:
+            return self._plain(value) or self._container(value) or self._callable(value) or self._object(value)
+        finally:
+            self._open.discard(id(value))
+
+    def _plain(self, value: Any) -> str:
+        if isinstance(value, enum.Enum):
+            return f"{type(value).__qualname__}.{value.name}"
+        if isinstance(value, _PLAIN):
+            return repr(value)
+        if isinstance(value, str | Path):  # where a file lies says nothing
+            return repr(os.path.basename(value) if os.path.isabs(value) else str(value))
+        if isinstance(value, Tensor):
+            return tensor_text(value)
+        if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
+            return f"array {value.dtype} {value.shape} {digest(np.ascontiguousarray(value).tobytes())}"
+        return "device" if isinstance(value, torch.device) else ""
+
+    def _container(self, value: Any) -> str:
+        if isinstance(value, list | tuple | deque):
+            return f"{type(value).__name__}[{', '.join(map(self.text, value))}]"
+        if isinstance(value, set | frozenset):
+            return f"set[{', '.join(sorted(map(self.text, value)))}]"
+        if isinstance(value, Mapping):
+            return f"dict[{', '.join(sorted(f'{self.text(k)}: {self.text(v)}' for k, v in value.items()))}]"
+        return ""
+
+    def _callable(self, value: Any) -> str:
+        if isinstance(value, functools.partial):
+            return f"partial {self.text(value.func)} {self.text(value.args)} {self.text(value.keywords)}"
+        if isinstance(value, MethodType):
+            return f"method {self.text(value.__func__)} of {self.text(value.__self__)}"
+        if isinstance(value, FunctionType):
+            return self._function(value)
+        if isinstance(value, type):
+            self._add_class(value)
+        if isinstance(value, type | BuiltinFunctionType):
+            return f"{value.__module__}.{value.__qualname__}" if not is_own(value) else value.__qualname__
+        return ""
+
+    def _function(self, function: FunctionType) -> str:
+        if not is_own(function):
+            return f"{function.__module__}.{function.__qualname__}"
+        self._add_code(function)
+        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+        held = self.text([cells, function.__defaults__, function.__kwdefaults__])
+        return f"function {function.__qualname__} {digest(_source(function)[0].encode())} {held}"
+
+    def _object(self, value: Any) -> str:
+        kind = type(value)
+        if isinstance(value, ModuleType):
+            return f"module {value.__name__}"
+        if isinstance(value, nn.Module):  # not registered, as in a plain list
+            return "network" if id(value) in self._kept else self._network(value)
+        if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
+            return str(value)
+        self._add_class(kind)
+        if is_own(kind) or is_dataclass(kind) or isinstance(value, SimpleNamespace):
+            if id(value) in self._numbers:  # told once, however many share it
+                return f"{kind.__qualname__} no. {self._numbers[id(value)]}"
+            self._kept[id(value)], self._numbers[id(value)] = value, len(self._numbers)
+            held = {key: each for key, each in getattr(value, "__dict__", {}).items() if key not in OF_EVERY_MODULE}
+            return f"{kind.__qualname__} {self.text(held)}"
+        return f"{kind.__module__}.{kind.__qualname__}"
+
+    def _network(self, network: nn.Module) -> str:
+        inner = Parts()
+        inner.add_model(network)
+        self._kept[id(network)] = network
+        self.own_code |= inner.own_code
+        parameters = {name: tensor_text(value) for name, value in network.named_parameters()}
+        return f"network {digest(repr(sorted({**inner, **parameters}.items())).encode())}"
+
+    # ------------------------------------------------------------------ code
+
+    def _add_class(self, kind: type) -> None:
+        """The class with what it inherits; of packages, what somebody has put into their classes."""
+        for each in kind.__mro__:
+            if id(each) in self._kept:
+                continue
+            if is_own(each):
+                self._add_code(each)
+                continue
+            self._kept[id(each)] = each
+            self.packages.add(each.__module__.partition(".")[0])
+            for member in list(vars(each).values()):
+                if isinstance(member, FunctionType) and is_own(member):
+                    self[f"{each.__qualname__}.{member.__name__}"] = self.text(member)
+
+    def _add_code(self, thing: Any) -> None:
+        if id(thing) in self._kept:
+            return
+        self._kept[id(thing)] = thing
+        self.own_code = True
+        source, names, imports = _source(thing)
+        self[f"code {thing.__qualname__} {digest(source.encode())}"] = ""
+        space = getattr(thing, "__globals__", None) or vars(sys.modules.get(thing.__module__, ModuleType("")))
+        for name in sorted(names & space.keys()):
+            self._add_global(f"{thing.__qualname__} names {name}", space[name], names)
+        for module in filter(None, map(sys.modules.get, sorted(imports))):
+            self._add_file(module)
+        for name, member in list(vars(thing).items()) if isinstance(thing, type) else ():
+            self._add_member(thing, name, member)
+
+    def _add_global(self, name: str, value: Any, names: set[str]) -> None:
+        if not isinstance(value, ModuleType):
+            self[name] = self.text(value)
+        elif not is_own(value):
+            self[name] = value.__name__
+        else:
+            self._add_file(value)
+            for attribute in sorted(names & vars(value).keys()):
+                self[f"{name}.{attribute}"] = self.text(vars(value)[attribute])
+
+    def _add_member(self, owner: type, name: str, member: Any) -> None:
+        """What stands in a class: methods that came from elsewhere, and values as they are now."""
+        plain = inspect.unwrap(getattr(member, "__func__", member))
+        if isinstance(plain, FunctionType):
+            if is_own(plain) and not plain.__qualname__.startswith(f"{owner.__qualname__}."):
+                self[f"{owner.__qualname__}.{name}"] = self.text(plain)
+        elif not name.startswith("__") and name != "_abc_impl" and not isinstance(plain, property):
+            self[f"{owner.__qualname__}.{name}"] = self.text(plain)
+
+    def _add_file(self, module: ModuleType) -> None:
+        """A whole module of one's own, and those that it imports."""
+        if id(module) in self._kept or not is_own(module):
+            return
+        self._kept[id(module)] = module
+        self.own_code = True
+        try:
+            text = Path(module.__file__ or "").read_text(encoding="utf-8")
+            tree = ast.parse(text)
+        except (OSError, ValueError, SyntaxError):
+            return
+        self[f"file {module.__name__} {digest(ast.dump(tree).encode())}"] = ""
+        for each in sorted(_imported(tree, package=module.__package__ or "")):
+            if (other := sys.modules.get(each)) is not None:
+                self._add_file(other)
+
+
+def is_own(thing: Any) -> bool:
+    """Whether code comes from outside the installed packages, the standard library and Holdfast."""
+    if isinstance(thing, ModuleType):
+        return _is_own_module(thing)
+    plain = thing if isinstance(thing, type | FunctionType | BuiltinFunctionType) else getattr(thing, "func", thing)
+    plain = getattr(plain, "__func__", plain)
+    name = getattr(plain, "__module__", None) or getattr(type(plain), "__module__", None)
+    if name is None or (isinstance(plain, FunctionType) and name not in sys.modules):
+        return isinstance(plain, FunctionType)  # made on the way, as torch.fx does
+    module = sys.modules.get(name)
+    return module is not None and _is_own_module(module)
+
+
+def _is_own_module(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return module.__name__ == "__main__"  # a console
+    return _is_own_file(file)
+
+
+@functools.cache
+def _is_own_file(file: str) -> bool:
+    place = os.path.realpath(file)
+    return not place.startswith(OWN_FOLDERS) and not any(name in PACKAGES for name in Path(place).parts)
+
+
+def _caches(value: Any) -> bool:
+    """Whether a package's module keeps tensors by device or size there, which is no setting."""
+    return isinstance(value, Mapping) and any(isinstance(each, Tensor) for each in value.values())
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - asking is the only way to know
+    except ValueError:
+        return False
+    return True
+
+
+def tensor_text(tensor: Tensor) -> str:
+    """A tensor by its type, shape and content, wherever it lies."""
+    told = f"tensor {tensor.dtype} {tuple(tensor.shape)}"
+    if tensor.is_meta:
+        return told
+    values = tensor.detach()
+    if values.is_quantized:
+        told += f" {tensor_text(values.dequantize())}"  # which tells the scales
+        values = values.int_repr()
+    if values.layout != torch.strided:
+        values = values.to_dense()
+    return f"{told} {digest(tensor_bytes(values))}"
+
+
+def tensor_bytes(tensor: Tensor) -> bytes:
+    """The bytes of a tensor, wherever it lies."""
+    values = tensor.detach().cpu().contiguous().resolve_conj().resolve_neg()
+    return values.reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def digest(content: bytes) -> str:
+    """A short digest."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _source(thing: Any) -> tuple[str, set[str], set[str]]:
+    """What a class or function says without comments and layout, the names in it and the modules it imports.
+
+    What was compiled of it counts, too: a file may have been edited since it was imported.
+    """
+    codes = [thing.__code__] if isinstance(thing, FunctionType) else list(_codes(thing))
+    compiled, names = "".join(map(_compiled, codes)), {name for code in codes for name in _code_names(code)}
+    if thing.__name__ == "<lambda>":  # whose lines hold more than itself
+        return compiled, names, set()
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
+    except (OSError, TypeError, SyntaxError, IndexError):  # typed into a console
+        return compiled, names, set()
+    package = getattr(sys.modules.get(thing.__module__), "__package__", None) or ""
+    return ast.dump(tree) + compiled, names | set(_names(tree)), _imported(tree, package=package)
+
+
+def _names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+
+
+def _imported(tree: ast.AST, *, package: str) -> set[str]:
+    """The names of the modules that code imports; of ``from a import b`` both that could be one."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            found |= {base, *(f"{base}.{each.name}" for each in node.names)}
+    return found
+
+
+def _codes(kind: type) -> Iterator[CodeType]:
+    for _, member in sorted(vars(kind).items()):
+        plain = inspect.unwrap(getattr(member, "__func__", getattr(member, "fget", member)))
+        if isinstance(plain, FunctionType):
+            yield plain.__code__
+
+
+def _code_names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _code_names(inner)
+
+
+def _compiled(code: CodeType) -> str:
+    inner = [_compiled(each) if isinstance(each, CodeType) else _constant(each) for each in code.co_consts]
+    return f"{code.co_name}{code.co_code.hex()}{code.co_names}{inner}"
+
+
+def _constant(value: Any) -> str:
+    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
