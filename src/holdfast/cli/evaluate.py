@@ -159,10 +159,13 @@ def _own_data(model: str, console: Console) -> str:
 
 
 def _show(records: "list[Records]", console: Console) -> None:
+    from holdfast.data.class_labels import RULES
     from holdfast.reporting.export.tables import export
 
     console.print(export(records, width=console.width if console.is_terminal else 120), markup=False)
     for found in records:
+        if rule := found.header.get("labels"):
+            console.print(f"labels of {found.header['data']} by {rule}: {RULES.get(rule, rule)}", markup=False)
         if found.header["partial"]:
             console.print(f"partial: {found.header['data']} lacks {', '.join(found.header['partial'])}", markup=False)
         if found.excluded:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
+from holdfast.data.class_order import in_label_order
 from holdfast.data.source import UnreadableImage
 from holdfast.decoding import UnreadableFile, check_exif, decode
 from holdfast.errors import HoldfastError
@@ -19,11 +20,11 @@ EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif",
 
 
 class FolderSource:
-    """One folder per class, sorted by name; the id of an image is its path below the root."""
+    """One folder per class, integers in the order of their values, else by name; an image's id is its path below."""
 
     def __init__(self, root: Path, *, exif: str = "ignore") -> None:
         self.root, self.exif = root, check_exif(exif)
-        self.classes = tuple(sorted(entry.name for entry in _entries(root) if entry.is_dir()))
+        self.classes = in_label_order(entry.name for entry in _entries(root) if entry.is_dir())
         if not self.classes:
             raise HoldfastError(f"folder:{root} must hold one folder per class, got no folder at all")
         self._paths, self.targets = _images(root, self.classes)
@@ -79,11 +80,10 @@ def _images(root: Path, classes: tuple[str, ...]) -> tuple[Names, np.ndarray]:
     names = listed(root, EXTENSIONS, links=True).names
     labels = {name: label for label, name in enumerate(classes)}
     targets = np.fromiter((labels.get(name.split("/", 1)[0], -1) if "/" in name else -1 for name in names), np.int64)
-    if (targets >= 0).all() and (np.diff(targets) >= 0).all():
+    if (targets >= 0).all():
         return names, targets
-    order = np.argsort(targets, kind="stable")
-    kept = order[targets[order] >= 0]
-    return Names.of([names[place] for place in kept]), targets[kept]
+    kept = np.flatnonzero(targets >= 0)
+    return Names.of([names[int(place)] for place in kept]), targets[kept]
 
 
 def _shared_bytes(count: int) -> "Tensor":

@@ -16,7 +16,7 @@ from holdfast.corruptions.catalog import own_kinds
 from holdfast.data import check_known_classes
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.errand import adapted, as_asked, asked_steps
-from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
+from holdfast.evaluation.evaluation_data import EvaluationData, labelled, open_evaluation_data
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.options import Protocol
@@ -145,6 +145,8 @@ def open_lens(
     steps = asked_steps(loaded.model, opened, asked)
     where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
     judge = Judge(adapted(loaded.model, opened).eval(), steps=steps, device=where, amp="no")
+    opened = labelled(opened, loaded.classes, judge.probe, match_names=not asked.classes_differ)
+    assert opened.source is not None
     if not asked.classes_differ:
         check_known_classes(loaded.classes, opened.source, data=opened.spec)
     opened.task.check_model(judge.probe, classes=len(opened.source.classes), restricted=False, data=opened.spec)

@@ -17,7 +17,7 @@ FORMAT = 2  # of what is written; another number never mixes with this one. Form
 KINDS: dict[str, type] = {
     **dict.fromkeys(("format", "shard_size", "images", "classes", "limit", "seed", "attack_batch_size"), int),
     **dict.fromkeys(("fingerprint", "task", "model", "architecture", "model_fingerprint", "data", "data_label"), str),
-    **dict.fromkeys(("data_fingerprint", "label", "preset", "frost", "amp", "exif"), str),
+    **dict.fromkeys(("data_fingerprint", "label", "labels", "preset", "frost", "amp", "exif"), str),
     **dict.fromkeys(("views", "partial", "class_names"), list),
     **dict.fromkeys(("preprocessing", "versions"), dict),
 }
