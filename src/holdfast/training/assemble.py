@@ -1,5 +1,6 @@
 """From a recipe to everything that the loop moves. What is wrong with a recipe is said here, before the first step."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -18,12 +19,15 @@ from holdfast.errors import HoldfastError
 from holdfast.methods import Objective, Player, build_objective
 from holdfast.tasks import Task, task_of
 from holdfast.training.augment import ImageFormat
+from holdfast.training.cautions import cautions
 from holdfast.training.checkpoint import Moving
 from holdfast.training.loading import Order, Stretch, TransformedImages, training_loader, validation_loader
 from holdfast.training.phases import adapted, phase_context
 from holdfast.training.poly import poly_schedule, segmentation_groups
 from holdfast.training.randomness import For, seeded
 from holdfast.training.recipe import DataRecipe, OptimizerRecipe, Recipe, ScheduleRecipe
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Stage:
     classes: tuple[str, ...]
     steps_per_epoch: int
     epochs: int
+    peak_lr: float  # the highest one of all groups
     player_starts: Mapping[str, Mapping[str, Tensor]]  # the objective's own modules before the first step
 
     @property
@@ -106,8 +111,13 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
     steps_per_epoch = order.batches_per_epoch // recipe.train.accumulate
     global_batch = order.global_batch * recipe.train.accumulate
     inner = build_optimizer(bare, recipe.optimizer, global_batch=global_batch)
+    peak_lr = max(group["lr"] * group.get("lr_scale", 1.0) for group in inner.param_groups)
     length = recipe.train.steps
     epochs = recipe.train.epochs if length is None else -(-length // steps_per_epoch)
+    if accelerator.is_main_process:
+        known = {"steps": length or epochs * steps_per_epoch, "steps_per_epoch": steps_per_epoch}
+        for sentence in cautions(recipe, train, val, **known):
+            logger.warning(sentence)
     schedule, epochs = build_schedule(inner, recipe.schedule, epochs=epochs, steps=steps_per_epoch, length=length)
     if recipe.train.compile:  # after the average was copied: it stays as it is
         bare.compile()
@@ -134,6 +144,7 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
         classes=train.classes,
         steps_per_epoch=steps_per_epoch,
         epochs=epochs,
+        peak_lr=peak_lr,
         player_starts=player_starts(objective),
     )
 

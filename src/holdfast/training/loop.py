@@ -121,7 +121,8 @@ def _header(stage: Stage) -> str:
     recipe = stage.recipe
     epochs = f"{stage.epochs} epoch{'' if stage.epochs == 1 else 's'}"
     counts = f"{len(stage.train_images)} images, {epochs}, {stage.steps} steps of {stage.images_per_step}"
-    return f"training {recipe.model.name} on {recipe.data.train}: {counts}, on {stage.accelerator.device}"
+    rate = f"peak learning rate {stage.peak_lr:.3g}"
+    return f"training {recipe.model.name} on {recipe.data.train}: {counts}, {rate}, on {stage.accelerator.device}"
 
 
 @contextmanager

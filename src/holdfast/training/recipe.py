@@ -223,7 +223,8 @@ class TrainRecipe:
 
     Args:
         epochs: length of the cosine in epochs; cooldown_epochs come on top.
-        steps: length of the run in optimizer steps instead, where it is published so; null for epochs.
+        steps: length of the run in optimizer steps instead, where it is published so; null for epochs. Epochs that are given
+            as an option count all the same.
         batch_size: images per process and forward pass; the global batch is this × processes × accumulate.
         accumulate: forward passes per optimizer step.
         ema: decay of the averaged weights; null for none.
