@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.data.class_order import are_integers, are_ranks
+from holdfast.data.class_order import are_integers, are_ranks, places_by_name
 from holdfast.data.combine import Joined, Subset
 from holdfast.data.folders import FolderSource
 from holdfast.data.source import Source
@@ -28,7 +28,7 @@ RULES = {
 class Relabelled(Subset):
     """All images of a source, labelled by another list of classes; ``labels`` has the new label of every old one."""
 
-    def __init__(self, source: Source, classes: tuple[str, ...], labels: Sequence[int]) -> None:
+    def __init__(self, source: Source, classes: tuple[str, ...], labels: Sequence[int] | np.ndarray) -> None:
         super().__init__(source, np.arange(len(source)))
         self.classes, self.labels = classes, np.asarray(labels, dtype=np.int64)
 
@@ -46,12 +46,18 @@ class Relabelled(Subset):
 
 def by_name(source: Any, known: Sequence[str]) -> Any:
     """The source with the labels of the classes that a model knows; None where not every name is among them."""
-    names, places = _keys(source.classes), {name: place for place, name in enumerate(_keys(known))}
-    if len(places) < len(known) or len(set(names)) < len(names) or not set(names) <= places.keys():
-        return None
-    if list(places) == names:
-        return source
-    return Relabelled(source, tuple(known), [places[name] for name in names])
+    places = places_by_name(source.classes, known)
+    if places is None or (places == list(range(len(known)))):
+        return source if places else None
+    return Relabelled(source, tuple(known), places)
+
+
+def same_order(train: Source, val: Source, classes: Sequence[str]) -> tuple[Source, Source]:
+    """Two sources of the same classes in the order of ``classes``, where these are the first one's."""
+    found = by_name(train, classes)
+    if not isinstance(found, Relabelled) or found is train:
+        return train, val
+    return found, Relabelled(val, found.classes, found.labels)  # its names may be numbers, in the first one's order
 
 
 def by_index(source: Source, known: Sequence[str] | None, *, outputs: int) -> Source | None:
@@ -70,8 +76,3 @@ def of_folders(source: Any) -> bool:
     if isinstance(source, Joined):
         return all(map(of_folders, source.parts))
     return of_folders(source.source) if isinstance(source, Subset) else isinstance(source, FolderSource)
-
-
-def _keys(names: Sequence[str]) -> list[str]:
-    """What names are compared by: 07 is 7."""
-    return [str(int(name)) for name in names] if are_integers(names) else list(names)

@@ -22,3 +22,16 @@ def are_integers(names: Sequence[str]) -> bool:
 def are_ranks(names: Sequence[str]) -> bool:
     """Whether names are 0, 1, 2 … in this order, also written 00, 01, 02 …: such names say nothing but the rank."""
     return are_integers(names) and [int(name) for name in names] == list(range(len(names)))
+
+
+def places_by_name(names: Sequence[str], known: Sequence[str]) -> list[int] | None:
+    """The place of every name among those that a model knows; None where one is not there or is there twice."""
+    ours, places = _keys(names), {name: place for place, name in enumerate(_keys(known))}
+    if len(places) < len(known) or len({*ours}) < len(ours) or not {*ours} <= places.keys():
+        return None
+    return [places[name] for name in ours]
+
+
+def _keys(names: Sequence[str]) -> list[str]:
+    """What names are compared by: 07 is 7."""
+    return [str(int(name)) for name in names] if are_integers(names) else list(names)

@@ -85,7 +85,10 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _images(root: Path, classes: tuple[str, ...]) -> tuple[Names, np.ndarray, list[str]]:
-    """The images of all classes, their labels, and the GIF files that are left out; what lies beside the class folders, or is hidden, is none of them."""
+    """The images of all classes, their labels, and the GIF files among them, which are left out.
+
+    What lies beside the class folders, or is hidden, is none of them.
+    """
     names = listed(root, EXTENSIONS | {GIF}, links=True).names
     labels = {name: label for label, name in enumerate(classes)}
     targets = np.fromiter((labels.get(name.split("/", 1)[0], -1) if "/" in name else -1 for name in names), np.int64)

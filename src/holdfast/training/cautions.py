@@ -14,9 +14,11 @@ def cautions(recipe: Recipe, train: Source, val: Source, *, steps: int, steps_pe
     """Sentences about a recipe and its images; ``steps`` is the length of the run without its cool-down."""
     if same_images(_whole(train, recipe.data.train_subset), _whole(val, recipe.data.val_subset)):
         yield (
-            f"data.train and data.val hold the same images: the validation score says how well they were "
+            "data.train and data.val hold the same images: the validation score says how well they were "
             "learnt by heart, not how good the model is"
         )
+    if recipe.model.needs_init and recipe.model.init is None:
+        yield "the recipe is meant to start from weights, but this run starts from random ones; --init names them"
     if too_long := _warmup(recipe, steps=steps, steps_per_epoch=steps_per_epoch):
         yield too_long
 

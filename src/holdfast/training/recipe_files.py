@@ -25,6 +25,7 @@ MAY_CHANGE = frozenset(
     {
         "data.workers",
         "data.download",
+        "model.needs_init",
         "train.log_steps",
         "train.trackers",
         "train.checkpoint_steps",
