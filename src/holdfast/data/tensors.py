@@ -196,11 +196,15 @@ def _class_names(
     return names
 
 
-def check_counted(source: Any, *, outputs: int) -> None:
-    """Refuse tensors whose classes were counted by their labels where a model has more: the last ones are absent."""
+def check_counted(source: Any, answers: Mapping[str, Any]) -> None:
+    """Refuse tensors whose classes were counted by their labels where a model has more: the last ones are absent.
+
+    ``answers`` are the model's to one image, by view.
+    """
     inner = source.source if isinstance(source, Subset) else source
-    counted = isinstance(inner, TensorSource) and inner.counted
-    if counted and len(inner.classes) < outputs:
+    logits = next(iter(answers.values()))
+    outputs = logits.shape[1] if getattr(logits, "ndim", 0) == 2 else 0
+    if isinstance(inner, TensorSource) and inner.counted and len(inner.classes) < outputs:
         raise HoldfastError(
             f"the labels of {inner.name!r} end at {len(inner.classes) - 1}, but the model has {outputs} classes; if "
             f"the others are absent, say so: holdfast.data.from_torch(data, classes={outputs})"

@@ -12,6 +12,7 @@ from torch import nn
 from holdfast import atomic
 from holdfast.attacks import Occlusion
 from holdfast.data import check_known_classes
+from holdfast.data.tensors import check_counted
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attacking import fitted_corruptors
 from holdfast.evaluation.cells import Plan
@@ -149,6 +150,7 @@ def asked_steps(model: nn.Module, data: EvaluationData, protocol: Protocol) -> S
 def _check_model(loaded: LoadedModel, judge: Judge, data: EvaluationData, plan: Plan, *, classes_differ: bool) -> None:
     if not classes_differ:
         check_known_classes(loaded.classes, data.pictures, data=data.spec)
+    check_counted(data.pictures, judge.probe)
     restricted = any(cell.restricted_to for cell in plan.cells)
     plan.task.check_model(judge.probe, classes=plan.classes, restricted=restricted, data=data.spec)
 

@@ -11,7 +11,7 @@ from holdfast.data import Source, Subset, open_data
 from holdfast.data.class_labels import Relabelled, by_index, by_name, of_folders
 from holdfast.data.class_order import are_integers
 from holdfast.data.stored import OfficialSet, check_imagenet_order, is_official, open_official
-from holdfast.data.tensors import as_source, check_counted
+from holdfast.data.tensors import as_source
 from holdfast.evaluation.cells import limited
 from holdfast.names import file_name
 from holdfast.records.header import CLASSIFICATION
@@ -101,7 +101,6 @@ def labelled(
         return _stored_by_name(data, data.stored, known if match_names else None)
     assert data.source is not None
     source = data.source.source if isinstance(data.source, Relabelled) else data.source  # another model's labels
-    check_counted(source, outputs=first.shape[1])
     source, rule = _labelled(source, known, outputs=first.shape[1], match_names=match_names)
     return replace(data, source=source, labels=rule)
 

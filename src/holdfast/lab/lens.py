@@ -14,6 +14,7 @@ from holdfast.attacks.pixels import backbone
 from holdfast.attention import can_watch
 from holdfast.corruptions.catalog import own_kinds
 from holdfast.data import check_known_classes
+from holdfast.data.tensors import check_counted
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.errand import adapted, as_asked, asked_steps
 from holdfast.evaluation.evaluation_data import EvaluationData, labelled, open_evaluation_data
@@ -149,6 +150,7 @@ def open_lens(
     assert opened.source is not None
     if not asked.classes_differ:
         check_known_classes(loaded.classes, opened.source, data=opened.spec)
+    check_counted(opened.source, judge.probe)
     opened.task.check_model(judge.probe, classes=len(opened.source.classes), restricted=False, data=opened.spec)
     chooser = find_corruptor(Path(corruptor) if corruptor is not None else None, loaded.folder)
     if chooser is not None:
