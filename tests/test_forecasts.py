@@ -33,6 +33,26 @@ def photos(tmp_path):
     return folder
 
 
+@pytest.mark.parametrize("suite", ["occlusion-learned", "occlusion-learned:epochs=1"])
+def test_an_attack_that_is_fitted_first_is_forecast_too(tmp_path, capsys, monkeypatch, suite):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "fitted_toy.py").write_text(
+        "from tests.evaluation.toys import ByLevel\n\n\ndef make():\n    return ByLevel(10, 20)\n"
+    )
+    words = [
+        "evaluate",
+        "--model=python:fitted_toy:make",
+        "--data=digits:test",
+        "--limit=20",
+        "--workers=0",
+        "--out=out",
+    ]
+    assert main([*words, "--suite", suite, "--dry-run"]) == 0
+    assert "20 images, " in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_evaluation_is_forecast_without_being_done_and_compared_when_it_is(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

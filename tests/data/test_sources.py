@@ -217,3 +217,31 @@ def test_class_folders_that_differ_are_listed(tmp_path, val_classes, sentence):
     train, val = write_folder(tmp_path / "train"), write_folder(tmp_path / "val", classes=val_classes)
     with pytest.raises(HoldfastError, match=sentence):
         check_same_classes(open_data(f"folder:{train}"), open_data(f"folder:{val}"))
+
+
+def write_image(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8)).save(path)
+
+
+def test_what_a_mac_packs_into_an_archive_is_no_class(tmp_path):
+    root = write_folder(tmp_path / "set")
+    write_image(root / "__MACOSX" / "cat" / "0.png")
+    source = open_data(f"folder:{root}")
+    assert source.classes == ("cat", "dog")
+    assert len(source) == 6
+
+
+def test_skipped_gifs_and_empty_classes_are_said_once(tmp_path, caplog):
+    root = write_folder(tmp_path / "set")
+    write_image(root / "cat" / "a.gif")
+    write_image(root / "dog" / "B.GIF")
+    (root / "fox").mkdir()
+    for _ in range(2):
+        source = open_data(f"folder:{root}")
+    assert len(source) == 6
+    assert source.classes == ("cat", "dog", "fox")
+    assert caplog.messages == [
+        f"folder:{root}: 2 GIF files are left out, such as 'cat/a.gif'; convert them to PNG to use them",
+        f"folder:{root}: 1 of 3 classes has no image: 'fox'",
+    ]

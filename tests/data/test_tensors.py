@@ -166,3 +166,12 @@ def test_own_data_are_trained_on_analysed_and_resumed(pixels, tmp_path):
         holdfast.train(tmp_path / "run" / "recipe.yaml", out=tmp_path / "run", resume=True, show=False)
     with pytest.raises(HoldfastError, match="data must be two, to train and to validate on"):
         holdfast.train(RECIPE, out=tmp_path / "other", data=train, show=False)
+
+
+def test_a_model_with_more_classes_than_labels_is_refused_with_the_argument_that_helps(pixels):
+    images, labels = pixels
+    some = labels < 2
+    data = (images[some], labels[some])
+    with pytest.raises(HoldfastError, match=r"end at 1, but the model has 3 classes; .*from_torch\(data, classes=3\)"):
+        holdfast.evaluate(Brightest(), data, **QUICK)
+    assert holdfast.evaluate(Brightest(), from_torch(data, classes=3), **QUICK).header["classes"] == 3

@@ -1,6 +1,7 @@
 """Distillation: the published formulas, a teacher that is left alone, and one recipe from teacher to log."""
 
 import copy
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from holdfast.errors import HoldfastError
-from holdfast.methods import Distillation, FeatureAlignment, RobustObjective, corruptor_for
+from holdfast.methods import Distillation, FeatureAlignment, RobustObjective, build_objective, corruptor_for
 from holdfast.methods.distillation import hard_distillation, soft_distillation
 from holdfast.training.loop import train
 from tests.training.helpers import log_of, run, tiny
@@ -99,3 +100,17 @@ def test_a_teacher_of_other_classes_or_none_is_refused_before_the_first_step(tmp
         with pytest.raises(HoldfastError, match=sentence):
             train_robust(tmp_path / "run", {"distillation": told})
     assert not (tmp_path / "run").exists()
+
+
+def test_a_teacher_whose_classes_stand_in_another_order_is_matched_by_their_names(tmp_path):
+    run(tmp_path / "teacher", train={"epochs": 1})
+    path = tmp_path / "teacher" / "config.json"
+    options = {"distillation": {"teacher": f"run:{tmp_path / 'teacher'}"}}
+    context = {"model": timm.create_model("vit_nano", num_classes=10), "size": (32, 32), "mean": MEAN, "std": STD}
+    images, mean, std = torch.rand(2, 3, 32, 32), torch.tensor(MEAN).view(3, 1, 1), torch.tensor(STD).view(3, 1, 1)
+    answers = []
+    for names in ("0123456789", "9876543210"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"label_names": list(names)}))
+        (term,) = build_objective("robust", options, context | {"classes": tuple("0123456789")}).terms
+        answers.append(term.answers(images, mean=mean, std=std))
+    assert torch.equal(answers[1], answers[0].flip(1))

@@ -22,7 +22,7 @@ from holdfast.attacks.undisturbed import undisturbed
 from holdfast.corruptions import recorded_name
 from holdfast.data import Source
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
+from holdfast.evaluation.evaluation_data import EvaluationData, labelled, open_evaluation_data
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.protocol import check_side, choose_preset, largest_size, model_input, preprocessing
@@ -123,6 +123,8 @@ def analyze(
     where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
     with undisturbed(loaded.model) as quiet, torch.no_grad():
         judge = Judge(quiet, steps=steps, device=where, amp="no")
+        opened = labelled(opened, loaded.classes, judge.probe)
+        source = opened.source or source
         answers = _answers(judge, source)
         file = Path(corruptor) if corruptor is not None else None
         patches_by = find_corruptor(file, loaded.folder) if answers or file is not None else None

@@ -47,7 +47,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of corruptions and attacks")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     parser.add_argument("--amp", action="store_true", help="run the model in half precision (not the attacks)")
-    parser.add_argument("--batch-size", type=int, default=64, help="images per forward pass; changes results of int8 models only")
+    parser.add_argument(
+        "--batch-size", type=int, default=64, help="images per forward pass; changes results of int8 models only"
+    )
     parser.add_argument("--attack-batch-size", type=int, default=64, help="images per attack; records name it")
     parser.add_argument(
         "--shard-size", type=int, help="images per unit, a file (default: 256, fewer of large ones); records name it"
@@ -159,10 +161,13 @@ def _own_data(model: str, console: Console) -> str:
 
 
 def _show(records: "list[Records]", console: Console) -> None:
+    from holdfast.data.class_labels import RULES
     from holdfast.reporting.export.tables import export
 
     console.print(export(records, width=console.width if console.is_terminal else 120), markup=False)
     for found in records:
+        if rule := found.header.get("labels"):
+            console.print(f"labels of {found.header['data']} by {rule}: {RULES.get(rule, rule)}", markup=False)
         if found.header["partial"]:
             console.print(f"partial: {found.header['data']} lacks {', '.join(found.header['partial'])}", markup=False)
         if found.excluded:

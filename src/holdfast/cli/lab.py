@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.run_folders import own_data, run_folder
+from holdfast.cli.run_folders import own_data, run_folder, with_checkpoint
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--data", help="images, such as folder:DIR; `holdfast list data` lists all forms (default: the run's own)"
     )
+    parser.add_argument("--checkpoint", help="of runs: best, last or a file of weights (default: what they exported)")
     parser.add_argument("--limit", type=int, help="so many images only, every class in its share; 0 for all")
     parser.add_argument("--seed", type=int, help="of the draws (default: that of the run's records, else 0)")
     parser.add_argument(
@@ -116,7 +117,8 @@ def _asked(arguments: Namespace) -> tuple[list[str], str]:
         return [str((arguments.out or Path("demo-lab")) / name) for name in DEMO], DEMO_DATA
     if not 1 <= len(arguments.models) <= 2:
         raise HoldfastError(f"holdfast lab needs one model or two, or --demo, got {len(arguments.models)} models")
-    return list(arguments.models), arguments.data or own_data(arguments.models[0], command="lab")
+    models = [with_checkpoint(model, arguments.checkpoint) for model in arguments.models]
+    return models, arguments.data or own_data(models[0], command="lab")
 
 
 def _train(recipes: dict[str, str], console: Console) -> None:

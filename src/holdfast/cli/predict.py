@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 
+from holdfast.cli.run_folders import with_checkpoint
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast predict``."""
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="image files, or folders of them")
     parser.add_argument("--model", required=True, help="a run's folder, timm:NAME[@FILE], local-dir:DIR, python:…")
+    parser.add_argument("--checkpoint", help="of a run: best, last or a file of weights (default: what it exported)")
     parser.add_argument("--top", type=int, default=5, help="how many answers to list for every image")
     parser.add_argument("--format", default="table", help="table, json or csv")
     parser.add_argument("--out", type=Path, help="the file to write (default: printed)")
@@ -50,7 +52,7 @@ def run(arguments: Namespace) -> None:
     protocol = Protocol(exif=arguments.exif)
     drawn = {"overlays": arguments.overlays, "film": arguments.film, "fps": arguments.fps}
     options = {"top": arguments.top, "device": arguments.device, "protocol": protocol}
-    found = predict(arguments.model, arguments.images, **options, **drawn)
+    found = predict(with_checkpoint(arguments.model, arguments.checkpoint), arguments.images, **options, **drawn)
     text = {"table": _table, "json": _json, "csv": _csv}[arguments.format](found)
     if arguments.out is None:
         print(text.rstrip("\n"))

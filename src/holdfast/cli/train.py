@@ -33,6 +33,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out, if there is one")
     parser.add_argument("--init", help="fine-tune: timm:NAME, a weight file, or run:DIR (short for --model.init)")
     parser.add_argument(
+        "--init-weights",
+        metavar="ema|raw",
+        help="which weights of an --init that has both (default: ema; short for --model.init_weights)",
+    )
+    parser.add_argument(
         "--method",
         help="a comma list of robust terms with their defaults, such as afat,adl (`holdfast list methods`): short for "
         "--objective.name=robust --objective.options",
@@ -136,6 +141,7 @@ def _overrides(arguments: Namespace) -> dict[str, Any]:
         given["objective"] = _method(arguments.method, given.get("objective", {}))
     for flag, section, key in (
         ("init", "model", "init"),
+        ("init_weights", "model", "init_weights"),
         ("compile", "train", "compile"),
         ("skip_bad", "data", "skip_bad"),
     ):

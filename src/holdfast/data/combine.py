@@ -7,18 +7,25 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from holdfast.data.class_order import are_ranks
 from holdfast.data.source import Source, check_same_classes
 from holdfast.errors import HoldfastError
 
 
 class Joined:
-    """Several sources of the same classes, one after the other (AFAT's CIFAR recipes: clean + two augmented copies)."""
+    """Several sources of the same classes, one after the other (AFAT's CIFAR recipes: clean + two augmented copies).
 
-    def __init__(self, parts: Sequence[Source]) -> None:
-        for part in parts[1:]:
-            check_same_classes(parts[0], part)
+    Folders of one part may be called by the numbers of the classes, 0…9 or 00…99, where those of another have names.
+    ``names`` say what a sentence calls the parts.
+    """
+
+    def __init__(self, parts: Sequence[Source], *, names: Sequence[str] = ()) -> None:
+        called = [repr(name) for name in names] or [f"part {number}" for number in range(len(parts))]
+        named = next((number for number, part in enumerate(parts) if not are_ranks(part.classes)), 0)
+        for number, part in enumerate(parts):
+            check_same_classes(parts[named], part, names=(called[named], called[number]))
         self.parts = tuple(parts)
-        self.classes = parts[0].classes
+        self.classes = parts[named].classes
         self._ends = np.cumsum([len(part) for part in parts])
 
     def __len__(self) -> int:

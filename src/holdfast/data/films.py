@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.corruptions.sequences import frame_count
+from holdfast.data.class_order import in_label_order
 from holdfast.data.folders import EXTENSIONS, decoded
 from holdfast.data.official import CIFAR_CLASSES, array, existing
 from holdfast.data.source import UnreadableImage
@@ -32,7 +33,7 @@ class FilmSource:
     def __init__(self, root: Path, *, frames: int) -> None:
         self.root = root
         self.frame_count = frames
-        self.classes = tuple(entry.name for entry in _listed(root) if entry.is_dir())
+        self.classes = in_label_order(entry.name for entry in _listed(root) if entry.is_dir())
         if not self.classes:
             raise HoldfastError(f"ImageNet-P in {str(root)!r} must hold one folder per class, got no folder at all")
         found = [

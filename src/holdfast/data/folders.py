@@ -1,12 +1,16 @@
 """Images in class folders, as torchvision's ImageFolder reads them: ``DIR/<class>/**/<image>``."""
 
+import logging
 import os
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
+from holdfast.data.class_order import in_label_order
 from holdfast.data.source import UnreadableImage
 from holdfast.decoding import UnreadableFile, check_exif, decode
 from holdfast.errors import HoldfastError
@@ -16,17 +20,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"})
+GIF = ".gif"  # several images in one file: left out, and said
+NO_CLASS = "__MACOSX"  # what a Mac adds to archives
+logger = logging.getLogger(__name__)
 
 
 class FolderSource:
-    """One folder per class, sorted by name; the id of an image is its path below the root."""
+    """One folder per class, integers in the order of their values, else by name; an image's id is its path below."""
 
     def __init__(self, root: Path, *, exif: str = "ignore") -> None:
         self.root, self.exif = root, check_exif(exif)
-        self.classes = tuple(sorted(entry.name for entry in _entries(root) if entry.is_dir()))
+        self.classes = in_label_order(entry.name for entry in _entries(root) if entry.is_dir())
         if not self.classes:
             raise HoldfastError(f"folder:{root} must hold one folder per class, got no folder at all")
-        self._paths, self.targets = _images(root, self.classes)
+        self._paths, self.targets, self.gifs = _images(root, self.classes)
         self._turned = _shared_bytes(len(self.targets))  # workers note it, others read it
 
     @property
@@ -63,27 +70,55 @@ def decoded(path: Path, *, id: str) -> Image.Image:
 
 def open_folder(rest: str, *, split: str, exif: str = "ignore") -> FolderSource:
     """``folder:DIR``. The split is the folder's business: name another folder for validation."""
-    return FolderSource(Path(rest).expanduser(), exif=exif)
+    source = FolderSource(Path(rest).expanduser(), exif=exif)
+    for sentence in _cautions(source):
+        _warn_once(sentence)
+    return source
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return [entry for entry in entries if not entry.name.startswith(".")]
+            return [entry for entry in entries if not entry.name.startswith(".") and entry.name != NO_CLASS]
     except OSError as error:
         raise HoldfastError(f"folder:{folder} must be a folder of class folders ({error.strerror})") from error
 
 
-def _images(root: Path, classes: tuple[str, ...]) -> tuple[Names, np.ndarray]:
-    """The images of all classes and their labels; what lies beside the class folders, or is hidden, is none of them."""
-    names = listed(root, EXTENSIONS, links=True).names
+def _images(root: Path, classes: tuple[str, ...]) -> tuple[Names, np.ndarray, list[str]]:
+    """The images of all classes, their labels, and the GIF files among them, which are left out.
+
+    What lies beside the class folders, or is hidden, is none of them.
+    """
+    names = listed(root, EXTENSIONS | {GIF}, links=True).names
     labels = {name: label for label, name in enumerate(classes)}
     targets = np.fromiter((labels.get(name.split("/", 1)[0], -1) if "/" in name else -1 for name in names), np.int64)
-    if (targets >= 0).all() and (np.diff(targets) >= 0).all():
-        return names, targets
-    order = np.argsort(targets, kind="stable")
-    kept = order[targets[order] >= 0]
-    return Names.of([names[place] for place in kept]), targets[kept]
+    gifs: list[int] = []
+    if GIF.encode() in names.text.tobytes().lower():  # a quick look at a million names
+        gifs = [place for place, name in enumerate(names) if targets[place] >= 0 and name.lower().endswith(GIF)]
+    targets[gifs] = -1
+    if (targets >= 0).all():
+        return names, targets, []
+    kept = np.flatnonzero(targets >= 0)
+    return Names.of([names[int(place)] for place in kept]), targets[kept], [names[place] for place in gifs]
+
+
+def _cautions(source: FolderSource) -> Iterator[str]:
+    """What a user should know of a folder that is read all the same."""
+    where, gifs = f"folder:{source.root}", source.gifs
+    if gifs:
+        are = "files are" if len(gifs) > 1 else "file is"
+        yield f"{where}: {len(gifs)} GIF {are} left out, such as {gifs[0]!r}; convert them to PNG to use them"
+    counts = np.bincount(source.targets, minlength=len(source.classes))
+    empty = [source.classes[label] for label in np.flatnonzero(counts == 0)]
+    if empty and len(source):
+        shown = ", ".join(map(repr, empty[:5])) + (" …" if len(empty) > 5 else "")
+        have = "has" if len(empty) == 1 else "have"
+        yield f"{where}: {len(empty)} of {len(source.classes)} classes {have} no image: {shown}"
+
+
+@cache
+def _warn_once(sentence: str) -> None:
+    logger.warning(sentence)
 
 
 def _shared_bytes(count: int) -> "Tensor":

@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 from PIL import Image
 
+from holdfast.data.class_order import are_integers, are_ranks
 from holdfast.errors import HoldfastError
 
 
@@ -75,7 +76,7 @@ def check_not_empty(source: Source, *, spec: str) -> None:
 
 def check_known_classes(known: tuple[str, ...] | None, source: Source, *, data: str) -> None:
     """Refuse data with as many classes as a model knows but other names; numbers name nothing and fit everything."""
-    named = [names for names in (known, source.classes) if names and names != tuple(map(str, range(len(names))))]
+    named = [names for names in (known, source.classes) if names and not are_ranks(names)]
     if len(named) < 2 or len(named[0]) != len(named[1]) or named[0] == named[1]:
         return
     first = next(number for number, (ours, theirs) in enumerate(zip(*named, strict=True)) if ours != theirs)
@@ -85,18 +86,20 @@ def check_known_classes(known: tuple[str, ...] | None, source: Source, *, data: 
     )
 
 
-def check_same_classes(train: Source, val: Source) -> None:
-    """Refuse a validation source whose classes are not those of the training source."""
-    if train.classes == val.classes:
+def check_same_classes(first: Source, second: Source, *, names: tuple[str, str] = ("train", "val")) -> None:
+    """Refuse two sources of other classes; as many numbers from 0 on name nothing and fit."""
+    ours, theirs = first.classes, second.classes
+    if ours == theirs or (len(ours) == len(theirs) and (are_ranks(ours) or are_ranks(theirs))):
         return
-    missing = [name for name in train.classes if name not in val.classes]
-    extra = [name for name in val.classes if name not in train.classes]
+    missing = [name for name in ours if name not in theirs]
+    extra = [name for name in theirs if name not in ours]
     differences = [
-        f"{what} {', '.join(map(repr, names[:5]))}{' …' if len(names) > 5 else ''}"
-        for what, names in (("val lacks", missing), ("val adds", extra))
-        if names
+        f"{names[1]} {what} {', '.join(map(repr, found[:5]))}{' …' if len(found) > 5 else ''}"
+        for what, found in (("lacks", missing), ("adds", extra))
+        if found
     ]
+    numbers = f"; folders called by their numbers must be 0 to {len(ours) - 1}" if are_integers(theirs) else ""
     raise HoldfastError(
-        f"train and val must have the same classes in the same order, got {len(train.classes)} and "
-        f"{len(val.classes)}: {'; '.join(differences) or 'the order differs'}"
+        f"{names[0]} and {names[1]} must have the same classes in the same order, got {len(ours)} and "
+        f"{len(theirs)}: {'; '.join(differences) or 'the order differs'}{numbers}"
     )

@@ -93,8 +93,9 @@ def open_data(spec: str, *, split: str = "val", download: bool = False, exif: st
         download: let torchvision fetch what is missing.
         exif: ``ignore`` rotations that the EXIF data of a folder's images ask for, or ``apply`` them.
     """
-    parts = [_open_one(part, split=split, download=download, exif=exif) for part in _JOINT.split(spec)]
-    return parts[0] if len(parts) == 1 else Joined(parts)
+    names = _JOINT.split(spec)
+    parts = [_open_one(part, split=split, download=download, exif=exif) for part in names]
+    return parts[0] if len(parts) == 1 else Joined(parts, names=names)
 
 
 def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:

@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler, default_collate
 
+from holdfast.data.combine import Subset
 from holdfast.data.source import Source
 from holdfast.errors import HoldfastError
 
@@ -193,6 +194,21 @@ def _class_names(
     if int(targets.max()) >= len(names):
         raise HoldfastError(f"classes of {name!r} must be below {len(names)}, got {int(targets.max())}")
     return names
+
+
+def check_counted(source: Any, answers: Mapping[str, Any]) -> None:
+    """Refuse tensors whose classes were counted by their labels where a model has more: the last ones are absent.
+
+    ``answers`` are the model's to one image, by view.
+    """
+    inner = source.source if isinstance(source, Subset) else source
+    logits = next(iter(answers.values()))
+    outputs = logits.shape[1] if getattr(logits, "ndim", 0) == 2 else 0
+    if isinstance(inner, TensorSource) and inner.counted and len(inner.classes) < outputs:
+        raise HoldfastError(
+            f"the labels of {inner.name!r} end at {len(inner.classes) - 1}, but the model has {outputs} classes; if "
+            f"the others are absent, say so: holdfast.data.from_torch(data, classes={outputs})"
+        )
 
 
 def _triple(values: Triple, name: str) -> np.ndarray:

@@ -12,10 +12,11 @@ from torch import nn
 from holdfast import atomic
 from holdfast.attacks import Occlusion
 from holdfast.data import check_known_classes
+from holdfast.data.tensors import check_counted
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attacking import fitted_corruptors
 from holdfast.evaluation.cells import Plan
-from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
+from holdfast.evaluation.evaluation_data import EvaluationData, labelled, open_evaluation_data
 from holdfast.evaluation.examples import check_examples
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.keeping import make_header, record_folder
@@ -78,11 +79,12 @@ def begun(request: Request) -> Iterator[Errand]:
     loaded = replace(loaded, model=as_asked(loaded.model, protocol))
     asked = adapted(loaded.model, opened)
     steps = asked_steps(loaded.model, opened, protocol)
-    plan = make_plan(names, opened, steps=steps, extra=protocol.extra, limit=limit)
-    _check_gradients(loaded.model, plan)
     where = choose_device(request.device, loaded.model, fixed=not isinstance(request.model, nn.Module))
     with together() as processes, _evaluation_mode(asked):
         judge = Judge(asked, steps=steps, device=where, amp=choose_precision(compute.amp, where))
+        opened = labelled(opened, loaded.classes, judge.probe, match_names=not protocol.classes_differ)
+        plan = make_plan(names, opened, steps=steps, extra=protocol.extra, limit=limit)
+        _check_gradients(loaded.model, plan)
         _check_model(loaded, judge, opened, plan, classes_differ=protocol.classes_differ)
         settings = {"seed": request.seed, "limit": limit, **_settings(protocol, compute, steps, opened, where)}
         settings |= {"batch_size": compute.batch_size} if depends_on_batch(asked) else {}
@@ -150,6 +152,7 @@ def asked_steps(model: nn.Module, data: EvaluationData, protocol: Protocol) -> S
 def _check_model(loaded: LoadedModel, judge: Judge, data: EvaluationData, plan: Plan, *, classes_differ: bool) -> None:
     if not classes_differ:
         check_known_classes(loaded.classes, data.pictures, data=data.spec)
+    check_counted(data.pictures, judge.probe)
     restricted = any(cell.restricted_to for cell in plan.cells)
     plan.task.check_model(judge.probe, classes=plan.classes, restricted=restricted, data=data.spec)
 

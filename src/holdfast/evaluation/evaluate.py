@@ -85,7 +85,7 @@ def _measure(errand: Errand, *, fresh: bool, show: bool | None) -> Records:
         prepare_folder(work.folder, errand.header, plan, tolerance=errand.judge.tolerance, fresh=fresh)
     processes.meet()
     total = sum(len(plan.rows(shard, work.shard_size)) for shard, _ in mine)
-    imagenet = plan.classes == 1000 and errand.steps.preset == "imagenet"
+    imagenet = errand.header["classes"] == 1000 and errand.steps.preset == "imagenet"
     suites = {cell.name: str(cell.definition.get("suite", cell.name)) for cell in plan.cells}
     pending = Counter(suites[plan.cells[cell].name] for _, cell in keys) if processes.count == 1 else {}
     with Live(

@@ -143,7 +143,7 @@ def _keep_all(desk: Desk, chunks: Sequence[Chunk]) -> None:
 def _fitted(errand: Errand, work: Work, number: int) -> dict:
     return fitted_corruptors(
         errand.work.plan,
-        [work.plan.cells[number]],
+        [errand.work.plan.cells[number]],  # with all its images
         errand.judge,
         steps=errand.steps,
         seed=work.seed,

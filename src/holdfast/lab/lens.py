@@ -14,9 +14,10 @@ from holdfast.attacks.pixels import backbone
 from holdfast.attention import can_watch
 from holdfast.corruptions.catalog import own_kinds
 from holdfast.data import check_known_classes
+from holdfast.data.tensors import check_counted
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.errand import adapted, as_asked, asked_steps
-from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
+from holdfast.evaluation.evaluation_data import EvaluationData, labelled, open_evaluation_data
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.options import Protocol
@@ -145,8 +146,11 @@ def open_lens(
     steps = asked_steps(loaded.model, opened, asked)
     where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
     judge = Judge(adapted(loaded.model, opened).eval(), steps=steps, device=where, amp="no")
+    opened = labelled(opened, loaded.classes, judge.probe, match_names=not asked.classes_differ)
+    assert opened.source is not None
     if not asked.classes_differ:
         check_known_classes(loaded.classes, opened.source, data=opened.spec)
+    check_counted(opened.source, judge.probe)
     opened.task.check_model(judge.probe, classes=len(opened.source.classes), restricted=False, data=opened.spec)
     chooser = find_corruptor(Path(corruptor) if corruptor is not None else None, loaded.folder)
     if chooser is not None:

@@ -4,6 +4,7 @@ After DeiT (Touvron et al., ICML 2021, Sec. 3), the form behind FAN's Table 2. O
 one head learns from both, so that it suits every backbone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from timm.data import resolve_data_config
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from holdfast.data.class_order import places_by_name
 from holdfast.errors import HoldfastError
 from holdfast.methods.objective import Loss
 from holdfast.methods.terms import Context, Pass, Term, from_options
@@ -41,12 +43,14 @@ class Distillation(Term):
         kind: ``hard`` or ``soft``.
         weight: α; None for the published one, 0.5 hard and 0.1 soft.
         temperature: τ of the soft form.
+        order: the teacher's number of each of the model's classes; None where they stand in the same order.
     """
 
     teacher: nn.Module
     kind: Kind = "hard"
     weight: float | None = None
     temperature: float = 3.0
+    order: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in WEIGHTS:
@@ -87,7 +91,8 @@ class Distillation(Term):
             size = list(wanted["input_size"][-2:])
             pixels = F.interpolate(pixels, size, mode="bicubic", antialias=True, align_corners=False)
         own_mean, own_std = (pixels.new_tensor(wanted[name]).view(-1, 1, 1) for name in ("mean", "std"))
-        return self.teacher.to(images.device)((pixels - own_mean) / own_std)
+        logits = self.teacher.to(images.device)((pixels - own_mean) / own_std)
+        return logits if self.order is None else logits[:, list(self.order)]
 
 
 def check_classes(*, teacher: int, student: int) -> None:
@@ -105,9 +110,17 @@ def distillation_term(options: Any, context: Context) -> Distillation:
         raise HoldfastError(
             f"distillation.teacher must name a model (timm:NAME, timm:NAME@FILE, run:DIR), got {teacher}"
         )
-    loaded = load_model(teacher).model
-    term = from_options(Distillation, "distillation", {**options, "teacher": loaded})
-    known: list[Any] = [getattr(model, "num_classes", None) for model in (loaded, context.model)]
+    loaded = load_model(teacher)
+    order = _order(loaded.classes, context.classes)
+    term = from_options(Distillation, "distillation", {**options, "teacher": loaded.model}, order=order)
+    known: list[Any] = [getattr(model, "num_classes", None) for model in (loaded.model, context.model)]
     if None not in known:
         check_classes(teacher=known[0], student=known[1])
     return term
+
+
+def _order(theirs: Sequence[str] | None, ours: Sequence[str]) -> list[int] | None:
+    """Where our classes stand among the teacher's, if both have the same names in another order."""
+    if not theirs or len(theirs) != len(ours):
+        return None
+    return places_by_name(ours, theirs)

@@ -75,7 +75,7 @@ def build_objective(name: str, options: Mapping[str, Any], context: Mapping[str,
     """The registered objective of that name.
 
     ``context`` is what only the loop knows (``model``, ``size``, ``mean``, ``std``, the task's ``task_loss`` and
-    ``goal``); an objective that names one of these as an argument is given it.
+    ``goal``, the names of the ``classes``); an objective that names one of these as an argument is given it.
     """
     context = context or {}
     if name not in OBJECTIVES:

@@ -160,6 +160,7 @@ def robust_objective(
     task_loss: TaskLoss = F.cross_entropy,
     goal: Goal = ONE_CLASS,
     class_weights: Sequence[float] | None = None,
+    classes: Sequence[str] = (),
     **options: Any,
 ) -> RobustObjective:
     """A robust objective from a recipe's options, one per term; null leaves a term out.
@@ -172,7 +173,7 @@ def robust_objective(
             raise HoldfastError(f"unknown option {name!r} of objective 'robust'{hint}")
     if class_weights is not None:
         task_loss = partial(pixel_cross_entropy, class_weights=class_weights)
-    context = Context(model, size, mean, std)
+    context = Context(model, size, mean, std, classes)
     asked = [name for name in TERMS if options.get(name) is not None]
     if isinstance(model, GeneralizedRCNN):
         check_terms(asked)

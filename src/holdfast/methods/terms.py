@@ -182,6 +182,7 @@ class Context:
     size: tuple[int, int] | None  # height and width; None where images differ
     mean: Sequence[float]
     std: Sequence[float]
+    classes: Sequence[str] = ()  # the names of the model's classes, if anybody knows them
 
 
 def from_options(kind: type[Any], name: str, options: Any, **known: Any) -> Any:

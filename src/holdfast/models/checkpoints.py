@@ -27,7 +27,7 @@ from holdfast.models.spellings import State, beside, head_keys, rename_published
 
 logger = logging.getLogger(__name__)
 
-EMA_CONTAINERS = ("state_dict_ema", "model_ema")
+EMA_CONTAINERS, RAW_CONTAINERS = ("state_dict_ema", "model_ema"), ("state_dict", "model")
 ARGUMENTS_FROM_KEYS = {"rvt": rvt.arguments_from_keys}  # by what the names of the models of a file have in common
 DERIVED = ("attn_mask", "relative_position_index")  # follow from the architecture, and from the image size
 
@@ -53,6 +53,8 @@ def load_checkpoint(model: nn.Module, path: str | Path, *, ema: bool | None = No
             first.
     """
     state, file = read_weights(path, ema=ema), Path(path).name
+    if ema is None and holds_ema(path, beside_raw=True):
+        logger.warning("%s: holds raw and averaged (EMA) weights; the averaged ones are loaded", file)
     if isinstance(model, Detector) and not any(key.startswith("roi_heads.") for key in state):
         return _load_encoder(model.encoder, state, file=file)
     return _load(model, state, file=file)
@@ -132,7 +134,7 @@ def read_weights(path: str | Path, *, ema: bool | None = None) -> State:
     if not path.is_file():
         raise HoldfastError(f"no checkpoint file at {str(path)!r}")
     try:
-        if ema and not _has_ema(path):
+        if ema and not _containers(path) & {*EMA_CONTAINERS}:
             raise HoldfastError(f"{path.name} holds no averaged (EMA) weights; leave out ema=True or --ema")
         state = load_state_dict(str(path), use_ema=ema is not False)
     except HoldfastError:
@@ -154,12 +156,21 @@ def read_weights(path: str | Path, *, ema: bool | None = None) -> State:
     return tensors
 
 
-def _has_ema(path: Path) -> bool:
-    if path.suffix == ".safetensors":
+def holds_ema(path: str | Path, *, beside_raw: bool = False) -> bool:
+    """Whether a file holds averaged weights; with ``beside_raw`` only where it holds others as well."""
+    try:
+        there = _containers(Path(path))
+    except Exception:  # a broken file can raise anything, and read_weights says it in a sentence
         return False
+    return bool(there & {*EMA_CONTAINERS}) and (not beside_raw or bool(there & {*RAW_CONTAINERS}))
+
+
+def _containers(path: Path) -> set[str]:
+    if path.suffix == ".safetensors":
+        return set()
     with torch.serialization.safe_globals([Namespace]):  # the arguments that timm's saver adds, as timm's loader does
         content = torch.load(path, map_location="meta", weights_only=True)
-    return isinstance(content, dict) and any(content.get(name) is not None for name in EMA_CONTAINERS)
+    return {name for name in content if content[name] is not None} if isinstance(content, dict) else set()
 
 
 # ---------------------------------------------------------------------- what the keys tell

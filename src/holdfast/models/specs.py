@@ -4,6 +4,7 @@ import importlib
 import json
 import logging
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,11 +72,33 @@ def _of_run(rest: str) -> LoadedModel:
         if spec.checkpoint:
             raise HoldfastError(f"checkpoint must not be given for a run of adapters, got {spec.checkpoint!r}")
         return LoadedModel(adapter.load(folder), f"run:{folder}", folder, _class_names(folder / BACKBONE))
+    if not (folder / "config.json").is_file() and (folder / "checkpoints" / "last").is_dir():
+        return _of_stopped_run(folder, spec.checkpoint)
     model = _of_folder(folder, what="a finished run's folder")
     if not spec.checkpoint:
         return LoadedModel(model, f"run:{folder}", folder, _class_names(folder))
     fill_exactly(model, _checkpoint_file(folder, spec.checkpoint))
     return LoadedModel(model, f"run:{folder}@{spec.checkpoint}", folder, _class_names(folder))
+
+
+def _of_stopped_run(folder: Path, checkpoint: str) -> LoadedModel:
+    """The model of a run that has checkpoints and no end yet."""
+    checkpoints, on = folder / "checkpoints", f"holdfast train --out {folder} --resume goes on"
+    if not checkpoint:
+        raise HoldfastError(f"the run in {str(folder)!r} has not finished: --checkpoint last or best looks at it, {on}")
+    if not (checkpoints / "config.json").is_file():
+        raise HoldfastError(
+            f"the run in {str(folder)!r} has not finished and does not say how its model is built: it adapts a model, "
+            f"or was begun by an earlier Holdfast; {on}"
+        )
+    chosen = _checkpoint_file(folder, checkpoint if checkpoint in ("best", "last") else "last")
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as temporary:  # a folder as timm reads it
+        for name, file in (("config.json", checkpoints / "config.json"), ("model.safetensors", chosen)):
+            (Path(temporary) / name).symlink_to(file.resolve())
+        model = _of_folder(Path(temporary), what="a run's folder")
+    if checkpoint not in ("best", "last"):
+        _load_exactly(model, _checkpoint_file(folder, checkpoint))
+    return LoadedModel(model, f"run:{folder}@{checkpoint}", folder, _class_names(checkpoints))
 
 
 def _checkpoint_file(folder: Path, asked: str) -> Path:

@@ -18,7 +18,7 @@ KINDS: dict[str, type] = {
     **dict.fromkeys(("format", "shard_size", "images", "classes", "limit", "seed"), int),
     **dict.fromkeys(("attack_batch_size", "batch_size"), int),
     **dict.fromkeys(("fingerprint", "task", "model", "architecture", "model_fingerprint", "data", "data_label"), str),
-    **dict.fromkeys(("data_fingerprint", "data_content", "label", "preset", "frost", "amp", "exif"), str),
+    **dict.fromkeys(("data_fingerprint", "data_content", "label", "labels", "preset", "frost", "amp", "exif"), str),
     **dict.fromkeys(("views", "partial", "class_names"), list),
     **dict.fromkeys(("preprocessing", "versions", "probe"), dict),
 }

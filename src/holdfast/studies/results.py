@@ -74,6 +74,7 @@ def fingerprint(study: Study, row: str, seed: int) -> str:
     recipe = former(as_values(study.recipe_of(row, seed)))
     for harmless in ("workers", "download"):
         recipe["data"].pop(harmless)
+    recipe["model"].pop("needs_init")  # only a warning depends on it
     _drop_defaults_of_later_values(recipe)
     measured: list[Any] = [study.test, study.limit, study.suites, study.analyses]
     if study.shifts:  # the first studies had none

@@ -1,7 +1,9 @@
 """From a recipe to everything that the loop moves. What is wrong with a recipe is said here, before the first step."""
 
+import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -14,16 +16,22 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from holdfast.data import Source, check_same_classes, open_data, stratified_subset
+from holdfast.data.class_labels import same_order
 from holdfast.errors import HoldfastError
 from holdfast.methods import Objective, Player, build_objective
+from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import Task, task_of
 from holdfast.training.augment import ImageFormat
+from holdfast.training.cautions import cautions
 from holdfast.training.checkpoint import Moving
 from holdfast.training.loading import Order, Stretch, TransformedImages, training_loader, validation_loader
 from holdfast.training.phases import adapted, phase_context
 from holdfast.training.poly import poly_schedule, segmentation_groups
 from holdfast.training.randomness import For, seeded
 from holdfast.training.recipe import DataRecipe, OptimizerRecipe, Recipe, ScheduleRecipe
+from holdfast.training.starting import Begun, as_begun, class_order, named_model
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,7 @@ class Stage:
     classes: tuple[str, ...]
     steps_per_epoch: int
     epochs: int
+    peak_lr: float  # the highest one of all groups
     player_starts: Mapping[str, Mapping[str, Tensor]]  # the objective's own modules before the first step
 
     @property
@@ -83,10 +92,17 @@ class Stage:
         return Moving(modules, optimizers, scaler=self.accelerator.scaler)
 
 
-def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective | None = None) -> Stage:
-    """Open the data, build the model, its optimizer and its objective."""
-    train, val = open_sources(recipe.data, seed=recipe.seed)
+def assemble(
+    recipe: Recipe, accelerator: Accelerator, *, objective: Objective | None = None, begun: Begun | None = None
+) -> Stage:
+    """Open the data, build the model, its optimizer and its objective; ``begun`` is the run that goes on."""
+    begun = begun or Begun()
+    train, val = open_sources(recipe.data, seed=recipe.seed, order=partial(class_order, begun, recipe.model))
     task = task_of(train)
+    if recipe.model.name is None:
+        recipe = replace(recipe, model=named_model(recipe.model))
+    if task.name == CLASSIFICATION and not begun.earlier_version:
+        recipe = as_begun(recipe)
     order = build_order(recipe, accelerator, length=len(train))
     with seeded(For.WEIGHTS, recipe.seed):
         bare = task.build(recipe.model, classes=len(train.classes), size=recipe.data.size)
@@ -95,7 +111,7 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
         if objective is None:
             context: dict[str, Any] = {"model": bare, "size": shown_size(task, recipe, image=image, model=bare)}
             context |= {"mean": image.mean, "std": image.std}
-            context |= {"task_loss": task.loss, "goal": task.goal}
+            context |= {"task_loss": task.loss, "goal": task.goal, "classes": train.classes}
             context |= phase_context(recipe)
             objective = build_objective(recipe.objective.name, recipe.objective.options, context)
     check_model(bare, image, task=task, classes=len(train.classes), data=recipe.data.train)
@@ -106,8 +122,13 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
     steps_per_epoch = order.batches_per_epoch // recipe.train.accumulate
     global_batch = order.global_batch * recipe.train.accumulate
     inner = build_optimizer(bare, recipe.optimizer, global_batch=global_batch)
+    peak_lr = max(group["lr"] * group.get("lr_scale", 1.0) for group in inner.param_groups)
     length = recipe.train.steps
     epochs = recipe.train.epochs if length is None else -(-length // steps_per_epoch)
+    if accelerator.is_main_process:
+        known = {"steps": length or epochs * steps_per_epoch, "steps_per_epoch": steps_per_epoch}
+        for sentence in cautions(recipe, train, val, **known):
+            logger.warning(sentence)
     schedule, epochs = build_schedule(inner, recipe.schedule, epochs=epochs, steps=steps_per_epoch, length=length)
     if recipe.train.compile:  # after the average was copied: it stays as it is
         bare.compile()
@@ -134,6 +155,7 @@ def assemble(recipe: Recipe, accelerator: Accelerator, *, objective: Objective |
         classes=train.classes,
         steps_per_epoch=steps_per_epoch,
         epochs=epochs,
+        peak_lr=peak_lr,
         player_starts=player_starts(objective),
     )
 
@@ -166,14 +188,19 @@ def check_model(model: nn.Module, image: ImageFormat, *, task: Task, classes: in
     task.check_model({"": answer}, classes=classes, restricted=False, data=data)
 
 
-def open_sources(recipe: DataRecipe, *, seed: int) -> tuple[Source, Source]:
-    """The training and validation images of a recipe, of the same classes."""
+def open_sources(
+    recipe: DataRecipe, *, seed: int, order: Callable[[Source], tuple[str, ...] | None] | None = None
+) -> tuple[Source, Source]:
+    """The training and validation images of a recipe, of the same classes; ``order`` says in which, if it knows."""
     train = open_data(recipe.train, split="train", download=recipe.download, exif=recipe.exif)
     val = open_data(recipe.val, split="val", download=recipe.download, exif=recipe.exif)
     if task_of(train) is not task_of(val):
         names = f"{task_of(train).name} and {task_of(val).name}"
         raise HoldfastError(f"data.train and data.val must be of one task, got {names}")
     check_same_classes(train, val)
+    classes = order(train) if order is not None and task_of(train).name == CLASSIFICATION else None
+    if classes is not None and len(classes) == len(train.classes):
+        train, val = same_order(train, val, classes)
     if recipe.train_subset is not None:
         train = stratified_subset(train, recipe.train_subset, seed=seed)
     if recipe.val_subset is not None:

@@ -45,7 +45,7 @@ def forecast(
         RunFolder(part.folder).check(part.recipe, resume=resume)
     begin = time.perf_counter()
     with seeded(For.WEIGHTS, recipe.seed), engine(recipe.train, folder=out) as accelerator:
-        stage = assemble(parts[0].recipe, accelerator)
+        stage = assemble(parts[0].recipe, accelerator, begun=RunFolder(parts[0].folder).begun)
         start = Seconds(spent(), time.perf_counter() - begin)
         before = last_intact(RunFolder(parts[0].folder).checkpoints)
         done = before[1]["position"]["step"] if before else 0

@@ -33,9 +33,9 @@ from holdfast.training.phases import Part, parts_of
 from holdfast.training.randomness import For, reseed, seeded
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import flat_values, load_recipe, merge, to_yaml
-from holdfast.training.run_folder import RunFolder, export_model
+from holdfast.training.run_folder import RunFolder, export_model, write_config
 from holdfast.training.sharing import shared_out
-from holdfast.training.starting import train_mode
+from holdfast.training.starting import described_start, train_mode
 from holdfast.training.stopping import StopRequest
 
 logger = logging.getLogger(__name__)
@@ -92,12 +92,14 @@ def train(
         if accelerator.is_main_process:
             check_free(run.path)
         shared = shared_out(recipe, run.checkpoints, accelerator.num_processes) if resume else recipe
-        stage = assemble(shared, accelerator, objective=objective)
+        stage = assemble(shared, accelerator, objective=objective, begun=run.begun if resume else None)
         accelerator.wait_for_everyone()  # all have checked the folder before one writes into it
         if accelerator.is_main_process:
             for_the_run.enter_context(run.held(recipe, resume=resume))
             for path in repair(run.checkpoints):
                 logger.warning("a damaged checkpoint is kept as %s; the run goes on from the one before", path)
+            if recipe.model.adapt is None:  # by which a checkpoint is looked at before the run has finished
+                write_config(stage.bare, run.checkpoints, recipe=stage.recipe, image=stage.image, classes=stage.classes)
         accelerator.wait_for_everyone()
         position = restore_checkpoint(run.checkpoints, stage.moving()) if resume else Position()
         position = replace(position, images_per_step=stage.images_per_step)
@@ -113,6 +115,8 @@ def train(
             peer_deaths(accelerator.num_processes, way_on=LEFT_BEHIND),
         ):
             journal.continue_from(position.step)
+            if recipe.model.init is not None and not position.step:
+                journal.say(described_start(recipe.model))
             return run_steps(stage, run, position, journal=journal, stop=stop)
 
 
@@ -121,7 +125,8 @@ def _header(stage: Stage) -> str:
     recipe = stage.recipe
     epochs = f"{stage.epochs} epoch{'' if stage.epochs == 1 else 's'}"
     counts = f"{len(stage.train_images)} images, {epochs}, {stage.steps} steps of {stage.images_per_step}"
-    return f"training {recipe.model.name} on {recipe.data.train}: {counts}, on {stage.accelerator.device}"
+    rate = f"peak learning rate {stage.peak_lr:.3g}"
+    return f"training {recipe.model.name} on {recipe.data.train}: {counts}, {rate}, on {stage.accelerator.device}"
 
 
 @contextmanager

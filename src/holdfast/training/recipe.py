@@ -63,6 +63,8 @@ class ModelRecipe:
         name: a model of Holdfast or timm; null if init names it.
         kwargs: further arguments of the model, such as drop_path_rate.
         init: start from timm:NAME (pretrained), a weight file, or run:DIR; null for random weights.
+        init_weights: which weights of a file or run that has both: ema (averaged), raw, or auto for ema.
+        needs_init: the recipe is meant to start from weights, so a run without init is warned of.
         head: new gives a fresh head, keep insists on the initial one, auto keeps it if the number of classes fits.
         frozen: modules or parameters that stay as they are, by name (blocks.0, patch_embed).
         adapt: see AdaptRecipe; null trains the model itself.
@@ -71,6 +73,8 @@ class ModelRecipe:
     name: str | None = None
     kwargs: dict[str, Any] = field(default_factory=dict)
     init: str | None = None
+    init_weights: Literal["auto", "ema", "raw"] = "auto"
+    needs_init: bool = False
     head: Literal["auto", "new", "keep"] = "auto"
     frozen: list[str] = field(default_factory=list)
     adapt: AdaptRecipe | None = None
@@ -223,7 +227,8 @@ class TrainRecipe:
 
     Args:
         epochs: length of the cosine in epochs; cooldown_epochs come on top.
-        steps: length of the run in optimizer steps instead, where it is published so; null for epochs.
+        steps: length of the run in optimizer steps instead, where it is published so; null for epochs. An option
+            --train.epochs replaces it.
         batch_size: images per process and forward pass; the global batch is this × processes × accumulate.
         accumulate: forward passes per optimizer step.
         ema: decay of the averaged weights; null for none.

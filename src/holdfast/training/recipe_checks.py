@@ -96,6 +96,11 @@ def check_values(recipe: Recipe) -> None:
             "objective.name detection and model.name detector belong together (robust does as well), "
             "got one without the other"
         )
+    if recipe.model.init_weights != "auto" and (recipe.model.init or "timm:").startswith("timm:"):
+        raise HoldfastError(
+            f"model.init_weights chooses among the weights of a file or run (--init FILE or run:DIR), got "
+            f"{recipe.model.init_weights!r} with init {recipe.model.init}"
+        )
     if recipe.model.adapt is not None and recipe.model.init is None:
         raise HoldfastError("model.init must say which pretrained model is adapted (--init), got null")
     if recipe.train.phases is not None and recipe.model.adapt is None:

@@ -25,6 +25,7 @@ MAY_CHANGE = frozenset(
     {
         "data.workers",
         "data.download",
+        "model.needs_init",
         "train.log_steps",
         "train.trackers",
         "train.checkpoint_steps",
@@ -48,12 +49,26 @@ def load_recipe(recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
     else:
         values = _read(find_recipe(recipe))
     older = any(isinstance(given.get(older_recipes.SECTION), Mapping) for given in (values, overrides or {}))
-    values = merge(older_recipes.modern(values), older_recipes.modern(overrides or {}))
+    told = older_recipes.modern(overrides or {})
+    values = _one_length(merge(older_recipes.modern(values), told), told)
     values = older_recipes.named(values) if older else values
     check_keys(values)
     typed = _typed(values)
     check_values(typed)
     return typed
+
+
+def _one_length(values: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with the length that was told: epochs in place of a recipe's steps, or the other way round."""
+    asked = told.get("train")
+    asked = asked if isinstance(asked, Mapping) else {}
+    given = [name for name in ("epochs", "steps") if asked.get(name) is not None]
+    if len(given) == 2:
+        raise HoldfastError(
+            f"train.epochs and train.steps both say how long to train, got {asked['epochs']} and {asked['steps']}; "
+            "give one of them"
+        )
+    return merge(values, {"train": {"steps": None}}) if given == ["epochs"] else values
 
 
 def find_recipe(name: str | Path) -> Path:

@@ -3,6 +3,7 @@
 Of an adapted model the end is what was added (models/adapting.py), and the frozen model's two files in backbone/.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +23,9 @@ from holdfast.training.lock import locked
 from holdfast.training.phases import phase_notes
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import differences, load_recipe, to_yaml
-from holdfast.training.starting import named_model, size_argument
+from holdfast.training.starting import Begun, named_model, size_argument
+
+CONFIG = "config.json"
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,16 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         """Whether the run has written its model."""
-        return (self.path / "config.json").is_file() or adapter_of(self.path) is not None  # what is written last
+        return (self.path / CONFIG).is_file() or adapter_of(self.path) is not None  # what is written last
+
+    @property
+    def begun(self) -> Begun:
+        """What is known of the run that goes on here."""
+        try:
+            names = json.loads((self.checkpoints / CONFIG).read_text(encoding="utf-8"))["label_names"]
+            return Begun(tuple(map(str, names)))
+        except (OSError, ValueError, KeyError, TypeError):
+            return Begun(earlier_version=any(self.checkpoints.glob("step-*")))
 
     def check(self, recipe: Recipe, *, resume: bool) -> None:
         """Refuse a folder that holds a run, unless it is to be continued and is of the same recipe."""
@@ -88,6 +100,19 @@ def export_model(
         export_model(frozen, folder / BACKBONE, recipe=plain, image=image, classes=classes)
         adapter_named(recipe.model.adapt.name).save(model, folder, phase_notes(recipe))
         return
+    write_config(model, folder, recipe=recipe, image=image, classes=classes, weights=True)
+
+
+def write_config(
+    model: nn.Module,
+    folder: Path,
+    *,
+    recipe: Recipe,
+    image: ImageFormat,
+    classes: tuple[str, ...],
+    weights: bool = False,
+) -> None:
+    """Write ``config.json``, by which the model is built again, after its weights if these are wanted, too."""
     encoder = named_model(recipe.model).name or ""
     dense = isinstance(model, Segmenter)
     name = "segmenter" if dense else encoder
@@ -98,13 +123,14 @@ def export_model(
     own = {"encoder": encoder.split(".", maxsplit=1)[0]} if dense else size_argument(name, recipe.data.size)
     arguments = {**recipe.model.kwargs, **own}
     try:
-        with atomic.replacing(folder / "model.safetensors") as temporary:
-            save_weights(model, temporary)
-        with atomic.replacing(folder / "config.json") as temporary:
+        if weights:
+            with atomic.replacing(folder / "model.safetensors") as temporary:
+                save_weights(model, temporary)
+        with atomic.replacing(folder / CONFIG) as temporary:
             path: Any = temporary  # annotated as text, used as a path
             save_config_for_hf(model, path, model_config={"label_names": list(classes)}, model_args=arguments)
     except OSError as error:
-        raise HoldfastError(f"the final model cannot be written into {str(folder)!r} ({error.strerror})") from error
+        raise HoldfastError(f"the model cannot be written into {str(folder)!r} ({error.strerror})") from error
 
 
 def describe(model: nn.Module, *, image: ImageFormat, **more: Any) -> None:

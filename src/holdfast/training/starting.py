@@ -1,20 +1,22 @@
 """What a run starts from: a model with random, pretrained or earlier weights, a fitting head, and frozen parts."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import timm
 from torch import nn
 
+from holdfast.data import Source
+from holdfast.data.class_labels import of_folders
 from holdfast.errors import HoldfastError, nearest
 from holdfast.model_names import model_spec
 from holdfast.models import create_model, model_names
-from holdfast.models.checkpoints import load_checkpoint, read_weights
+from holdfast.models.checkpoints import holds_ema, load_checkpoint, read_weights
 from holdfast.models.hub import quick_hub
 from holdfast.models.segmenter import segmenter
-from holdfast.training.recipe import ModelRecipe
+from holdfast.training.recipe import ModelRecipe, Recipe
 
 
 def named_model(recipe: ModelRecipe) -> ModelRecipe:
@@ -33,6 +35,54 @@ def named_model(recipe: ModelRecipe) -> ModelRecipe:
     if recipe.name and _plain(recipe.name) != _plain(told):
         raise HoldfastError(f"model.name and init must agree, got {recipe.name!r} and {recipe.init!r} ({told})")
     return replace(recipe, name=told)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What is known of a run that goes on: its classes in their order; or that it is of an earlier version."""
+
+    classes: tuple[str, ...] | None = None
+    earlier_version: bool = False
+
+
+def as_begun(recipe: Recipe) -> Recipe:
+    """A classifier's recipe with what ``--init run:DIR`` tells and it leaves open: size, normalisation, crop."""
+    start = model_spec(recipe.model.init or "")
+    if start.kind != "run":
+        return recipe
+    told = _run_config(Path(start.rest)).get("pretrained_cfg") or {}
+    found = {name: told.get(name) for name in ("mean", "std", "crop_pct")}
+    found["size"] = (told.get("input_size") or [None])[-1]
+    missing = {name: value for name, value in found.items() if value and getattr(recipe.data, name) is None}
+    return replace(recipe, data=replace(recipe.data, **missing))
+
+
+def class_order(begun: Begun, recipe: ModelRecipe, train: Source) -> tuple[str, ...] | None:
+    """In which order the classes of a run stand: as it began, or as the run does whose head it starts with."""
+    if begun.classes is not None:
+        return begun.classes
+    if begun.earlier_version:  # class folders stood in the order of their names as text
+        return tuple(sorted(train.classes)) if of_folders(train) else None
+    start = model_spec(recipe.init or "")
+    if start.kind != "run" or recipe.head == "new":
+        return None
+    names = _run_config(Path(start.rest)).get("label_names")
+    return tuple(map(str, names)) if isinstance(names, list) and names else None
+
+
+def described_start(recipe: ModelRecipe) -> str:
+    """Which weights a run starts from, for people."""
+    start = model_spec(recipe.init or "")
+    if recipe.init is None:
+        return "starts from random weights"
+    if start.kind == "timm":
+        return f"starts from the pretrained weights of {recipe.init}"
+    path, ema = _init_file(recipe)
+    if ema:
+        others = "; --init-weights raw takes the others" if recipe.init_weights == "auto" else ""
+        return f"starts from the averaged (EMA) weights of {recipe.init}{others}"
+    raw = recipe.init_weights == "raw" and (path.parent.name == "last" or holds_ema(path))
+    return f"starts from the {'raw ' if raw else ''}weights of {recipe.init}"
 
 
 def start_model(recipe: ModelRecipe, *, classes: int, size: int | None) -> nn.Module:
@@ -128,12 +178,8 @@ def _pretrained(recipe: ModelRecipe, kwargs: dict[str, Any]) -> nn.Module:
 
 def _load(model: nn.Module, recipe: ModelRecipe, *, classes: int) -> None:
     """Load a file; positions and PAAS masks are interpolated to the model's resolution on the way."""
-    init = recipe.init or ""
-    start = model_spec(init)
-    path = Path(start.rest) / "model.safetensors" if start.kind == "run" else Path(init)
-    if not path.is_file():
-        raise HoldfastError(f"init must be timm:NAME, run:DIR or a weight file; {init!r} does not exist")
-    loaded = load_checkpoint(model, path)
+    path, ema = _init_file(recipe)
+    loaded = load_checkpoint(model, path, ema=ema if holds_ema(path) else None)
     head = next((key for key in loaded.left_out if key.endswith(".weight")), None)
     if recipe.head == "keep" and head is not None:
         weights = read_weights(path)
@@ -141,6 +187,33 @@ def _load(model: nn.Module, recipe: ModelRecipe, *, classes: int) -> None:
         raise _other_classes(str(path), has=has, wanted=classes)
     if recipe.head == "new":
         model.reset_classifier(classes)
+
+
+def _init_file(recipe: ModelRecipe) -> tuple[Path, bool]:
+    """The file that a run starts from, and whether its averaged weights are taken, as ``init_weights`` asks."""
+    init = recipe.init or ""
+    start = model_spec(init)
+    if start.kind == "run":
+        path, ema = _file_of_run(Path(start.rest), recipe.init_weights)
+    else:
+        path = Path(init)
+        if not path.is_file():
+            raise HoldfastError(f"init must be timm:NAME, run:DIR or a weight file; {init!r} does not exist")
+        ema = recipe.init_weights != "raw" and holds_ema(path)
+    if not path.is_file():
+        raise HoldfastError(f"init must be timm:NAME, run:DIR or a weight file; {str(path)!r} does not exist")
+    if recipe.init_weights == "ema" and not ema:
+        raise HoldfastError(f"init {init!r} holds no averaged (EMA) weights; leave out --init-weights ema")
+    return path, ema
+
+
+def _file_of_run(run: Path, asked: str) -> tuple[Path, bool]:
+    """What a run has exported, which is the average where it has one; its last checkpoint has the raw weights."""
+    last = run / "checkpoints" / "last"
+    averaged = (last / "ema.safetensors").is_file()
+    if averaged and asked == "raw":
+        return last / "model.safetensors", False
+    return run / "model.safetensors", averaged
 
 
 def _run_config(run: Path) -> dict[str, Any]:
