@@ -97,7 +97,7 @@ def _of_stopped_run(folder: Path, checkpoint: str) -> LoadedModel:
             (Path(temporary) / name).symlink_to(file.resolve())
         model = _of_folder(Path(temporary), what="a run's folder")
     if checkpoint not in ("best", "last"):
-        _load_exactly(model, _checkpoint_file(folder, checkpoint))
+        fill_exactly(model, _checkpoint_file(folder, checkpoint))
     return LoadedModel(model, f"run:{folder}@{checkpoint}", folder, _class_names(checkpoints))
 
 
