@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 
+from holdfast.cli.preprocessing import add_preprocessing, protocol_of
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--fps", type=float, default=8.0, help="frames per second of the film")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
+    add_preprocessing(parser)
 
 
 def run(arguments: Namespace) -> None:
@@ -44,10 +46,9 @@ def run(arguments: Namespace) -> None:
     if arguments.format not in FORMATS:
         raise HoldfastError(f"--format must be one of {', '.join(FORMATS)}, got {arguments.format!r}")
     from holdfast import atomic
-    from holdfast.evaluation.options import Protocol
     from holdfast.evaluation.predict import predict
 
-    protocol = Protocol(exif=arguments.exif)
+    protocol = protocol_of(arguments)
     drawn = {"overlays": arguments.overlays, "film": arguments.film, "fps": arguments.fps}
     options = {"top": arguments.top, "device": arguments.device, "protocol": protocol}
     found = predict(arguments.model, arguments.images, **options, **drawn)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from holdfast.attacks.pixels import PixelModel
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.protocol import Steps
+from holdfast.models.outputs import logits_of
 from holdfast.models.wrappers import without_wrappers
 
 PROBE = (224, 224)  # a size to try where every image keeps its own
@@ -47,7 +48,8 @@ class Judge:
 
     def _seen(self, normalised: Tensor) -> Mapping[str, Any]:
         inner: Any = without_wrappers(self.pixels.model)
-        return inner.views(normalised) if has_views(inner) else {"": inner(normalised)}
+        answers = inner.views(normalised) if has_views(inner) else {"": inner(normalised)}
+        return {view: logits_of(answer) for view, answer in answers.items()}
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, dtype=self._amp) if self._amp is not None else nullcontext()

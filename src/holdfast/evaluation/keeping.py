@@ -45,17 +45,23 @@ FINGERPRINTED = (
 
 
 def _say_if_begun_before(folder: Path, header: dict[str, Any]) -> None:
-    """Records of an earlier format stay readable, but are not continued: the one sentence about it."""
+    """Records of an earlier format or another preparation stay readable, but are not continued: a sentence about it."""
     same = ("model", "data", "seed", "limit", "preset")
     for path in sorted(folder.parent.glob(f"*/{HEADER}")):
         with suppress(HoldfastError):
             before = read_header(path.parent)
-            if before.get("format", 0) < FORMAT and all(before.get(key) == header[key] for key in same):
-                logger.warning(
-                    "%s was measured by an earlier Holdfast: it stays readable, and this evaluation starts anew in %s",
-                    path.parent.name,
-                    folder.name,
-                )
+            if not all(before.get(key) == header[key] for key in same):
+                continue
+            if before.get("format", 0) < FORMAT:
+                why = "by an earlier Holdfast"
+            elif before.get("preprocessing") != header["preprocessing"]:
+                why = "on images that were prepared otherwise"
+            else:
+                continue
+            logger.warning(
+                "%s was measured %s: it stays readable, and this evaluation starts anew in %s",
+                *(path.parent.name, why, folder.name),
+            )
 
 
 def prepare_folder(folder: Path, header: dict[str, Any], plan: Plan, *, fresh: bool) -> None:
