@@ -41,6 +41,9 @@ from holdfast.tasks import task_of
 
 logger = logging.getLogger(__name__)
 
+# of the steps: analyses prepare clean images as corrupted ones, to compare the two place by place
+ONLY_OF_CELLS = ("clean", "preparation")
+
 
 @dataclass(frozen=True, eq=False)
 class Analysed:
@@ -240,7 +243,7 @@ def _described(subject: Subject) -> dict[str, Any]:
         "answers": subject.answers,
         "seed": subject.seed,
         "preset": steps.preset,
-        "preprocessing": steps.record(),
+        "preprocessing": {key: value for key, value in steps.record().items() if key not in ONLY_OF_CELLS},
         "size": list(steps.size),
         "frost": recorded_name("frost"),
         "cost": {"parameters": cost.parameters, "gmacs": cost.gmacs},

@@ -136,7 +136,8 @@ class Detection:
         """The model itself, or one that answers with COCO's gapped category ids behind their ranks."""
         from holdfast.models.foreign_detectors import ranked_labels
 
-        return ranked_labels(model, source.category_ids)
+        known = getattr(source, "category_ids", None)  # files without annotations have none
+        return model if known is None else ranked_labels(model, known)
 
     # a model's answers
 
