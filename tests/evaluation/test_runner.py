@@ -251,19 +251,36 @@ def test_what_a_worker_cannot_do_is_one_sentence(workers):
 
 
 def test_the_progress_line_runs_along():
-    tally = Tally()
+    accuracy = task_named("classification").running
+    tally = Tally(accuracy)
     assert tally.line(imagenet=False) == ""
-    tally.add(CLEAN, right=3, count=4)
+    tally.add(CLEAN, np.array([3, 4]))
     for severity, right in enumerate((4, 3, 2, 1, 0), start=1):
-        tally.add(corruption_cell("fog", severity), right=right, count=4)
+        tally.add(corruption_cell("fog", severity), np.array([right, 4]))
     assert tally.line(imagenet=False) == "clean 75.0 %, corrupted 50.0 % (1 of 15 kinds)"
     assert tally.line(imagenet=True) == f"clean 75.0 %, mCE {50 / 0.819324:.1f} (1 of 15 kinds)"
-    tally.add(CLEAN, right=0, count=4)
-    assert tally.accuracy(CLEAN) == 0.375
-    of_label_maps = Tally(kinds_of(task_named("segmentation")))
-    for severity in range(1, 6):
-        of_label_maps.add(corruption_cell("gaussian_blur", severity), right=1, count=2)
-    assert of_label_maps.line(imagenet=False) == "corrupted 50.0 % (1 of 16 kinds)"
+    tally.add(CLEAN, np.array([0, 4]))
+    assert tally.score(CLEAN) == 0.375
+
+
+def test_the_progress_line_of_label_maps_says_miou_of_all_pixels_so_far():
+    segmentation = task_named("segmentation")
+    tally = Tally(segmentation.running, kinds_of(segmentation))
+    shards = [np.array([[4, 0], [3, 1], [3, 0]]), np.array([[0, 4], [2, 2], [0, 2]])]  # true, predicted, both
+    for counts in shards:
+        tally.add(CLEAN, counts)
+        for severity in range(1, 6):
+            tally.add(corruption_cell("gaussian_blur", severity), counts)
+    miou = 100 * (3 / (4 + 5 - 3) + 2 / (4 + 3 - 2)) / 2
+    assert tally.line(imagenet=False) == f"clean mIoU {miou:.1f} %, corrupted mIoU {miou:.1f} % (1 of 16 kinds)"
+
+
+def test_the_progress_line_of_boxes_shows_no_score():
+    """Average precision is of a whole set: nothing is shown under its name that it is not."""
+    assert getattr(task_named("detection"), "running", None) is None
+    tally = Tally(None)
+    tally.add(CLEAN, None)
+    assert tally.line(imagenet=False) == ""
 
 
 # ---------------------------------------------------------------------- bad input

@@ -15,12 +15,13 @@ from holdfast.corruptions import corrupt_batch
 from holdfast.data import open_data
 from holdfast.data.combine import Subset
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.options import Compute
+from holdfast.evaluation.options import Compute, Protocol
 from holdfast.lab import look, open_lens, probabilities, right
 from holdfast.lab.look import focus_of
 from holdfast.lab.shown import answers, verdict
 from holdfast.models import create_model
 from holdfast.models.corruptor import Corruptor
+from tests.evaluation.toys import colours
 
 IMAGES = 3
 SUITES = "clean,corruptions,fgsm,pgd5,pgd5-rspc,occlusion-random"
@@ -75,6 +76,24 @@ def test_an_occlusion_is_the_first_mask_of_the_records(lens, records):
     for number in range(IMAGES):
         chances = probabilities(look(lens, number, "occlude/0.1").after.answers[""][0])
         assert chances.max() == pytest.approx(recorded.confidences[number, 0], abs=1e-5)
+
+
+def test_before_is_the_clean_cell_and_attention_is_compared_in_one_crop():
+    """A model that crops clean images otherwise than the benchmark: both numbers stay those of evaluate and analyze."""
+    torch.manual_seed(0)
+    model = create_model("fan_nano", num_classes=3).eval()
+    model.pretrained_cfg = {**model.pretrained_cfg, "crop_pct": 0.6}
+    source, asked = colours(2, size=64), Protocol(preset="cifar")
+    lens = open_lens(model, source, protocol=asked)
+    seen = look(lens, 0, "fog/3")
+    records = holdfast.evaluate(model, source, "clean", workers=0, show=False, protocol=asked)
+    wanted = records.cells["clean"].confidences[0]
+    assert probabilities(seen.before.answers[""][0]).max() == pytest.approx(wanted, abs=1e-5)
+    settings = Settings(cells=("fog/3",))
+    found = holdfast.analyze(model, source, "stability", settings=settings, show=False, protocol=asked).results
+    assert seen.stability == pytest.approx(np.nanmean(found["stability"].arrays["flattened"][0, 0]), abs=1e-5)
+    assert seen.aligned is not seen.before
+    assert look(lens, 0, "fgsm/1").aligned is not seen.aligned
 
 
 def test_stability_and_overfocusing_are_those_of_the_analysis(lens, model, data):

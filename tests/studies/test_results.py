@@ -115,3 +115,20 @@ def test_any_row_name_gives_a_file_name_without_a_folder(name):
     assert row_file_name(name)
     assert "/" not in row_file_name(name)
     assert "\0" not in row_file_name(name)
+
+
+def test_how_clean_images_are_prepared_enters_the_key_unless_it_is_as_in_the_first_studies():
+    shipped = [load_study(name) for name in ("cifar10/main", "cifar10/select", "imagenette/tora", "camvid/main")]
+    assert {study.preparation for study in shipped} == {"benchmark"}
+    study = shipped[0]
+    row, seed = next(iter(study.rows)), study.seeds[0]
+    assert fingerprint(study, row, seed) != fingerprint(replace(study, preparation="model"), row, seed)
+
+
+def test_a_study_of_ones_own_prepares_clean_images_as_the_model_does(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("recipe: digits/fan_nano\ntest: digits\nrows: {plain: {}}\n")
+    assert load_study(path).preparation == "model"
+    path.write_text(path.read_text() + "preparation: mine\n")
+    with pytest.raises(HoldfastError, match=r"preparation of study .* must be one of model, benchmark, got 'mine'"):
+        load_study(path)

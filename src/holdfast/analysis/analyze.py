@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,18 @@ from holdfast.analysis.results import Result, load_result, result_folder, save_r
 from holdfast.analysis.settings import Settings
 from holdfast.analysis.subject import NotApplicable, Subject, find_corruptor, parse_cell
 from holdfast.analysis.summary import headlines
-from holdfast.attacks.undisturbed import undisturbed
 from holdfast.corruptions import recorded_name
 from holdfast.data import Source
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluation_data import EvaluationData, labelled, open_evaluation_data
 from holdfast.evaluation.judge import Judge
-from holdfast.evaluation.machine import choose_device
-from holdfast.evaluation.protocol import check_side, choose_preset, largest_size, model_input, preprocessing
+from holdfast.evaluation.options import BENCHMARK, Protocol
+from holdfast.evaluation.predictor import Predictor, asked_input, told_normalisation
+from holdfast.evaluation.protocol import Preprocessing, check_side, choose_preset, largest_size, preprocessing
 from holdfast.model_names import model_spec
 from holdfast.models.cost import count_model
 from holdfast.models.specs import LoadedModel, load_torch_model
+from holdfast.models.wrappers import without_wrappers
 from holdfast.names import chosen_names
 from holdfast.own_code import plugins_told
 from holdfast.progress_line import ProgressLine
@@ -38,6 +39,9 @@ from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import task_of
 
 logger = logging.getLogger(__name__)
+
+# of the steps: analyses prepare clean images as corrupted ones, to compare the two place by place
+ONLY_OF_CELLS = ("clean", "preparation")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +75,7 @@ def analyze(
     limit: int | None = 256,
     size: int | tuple[int, int] | None = None,
     preset: str | None = None,
+    protocol: Protocol | None = None,
     corruptor: Path | str | None = None,
     seed: int = 0,
     batch_size: int = 32,
@@ -94,6 +99,8 @@ def analyze(
         size: the model's image size; from its configuration unless given, of label maps the images' own. Grouping at
             448 px: ``size=448``; a segmenter's encoder at 1024×2048: ``size=(1024, 2048)``.
         preset: the corruptions' protocol, see `holdfast.evaluate`; ``any`` if a size is given.
+        protocol: mean, std, interpolation and what else `holdfast.evaluate` takes. Clean images are prepared as those
+            that are corrupted, since the two are compared place by place.
         corruptor: a corruption model's file for ``patches``; an AFAT run has its own.
         seed: of corruptions, masks and noise.
         batch_size: images per forward pass, of large images fewer; does not change results.
@@ -107,22 +114,19 @@ def analyze(
         parse_cell(cell)
     if batch_size < 1:
         raise HoldfastError(f"batch_size must be at least 1, got {batch_size}")
-    opened, source = _open(data, limit)
+    asked = protocol or Protocol()
+    asked = replace(asked, size=size if size is not None else asked.size, preset=preset or asked.preset)
+    opened, source = _open(data, limit, asked)
     loaded = load_torch_model(model, what="holdfast analyze")
-    if size is not None:
-        check_side(size)
-    if size is not None and not isinstance(model, nn.Module):
-        _set_size(loaded.model, size)
-    dense = task_of(source).name != CLASSIFICATION
-    wanted = model_input(loaded.model, size=largest_size(source) if dense and size is None else size)
-    steps = preprocessing(
-        preset or ("any" if size or dense else choose_preset(source, wanted)),
-        wanted,
-        prepared=getattr(source, "prepared", None),
-    )
-    where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
-    with undisturbed(loaded.model) as quiet, torch.no_grad():
-        judge = Judge(quiet, steps=steps, device=where, amp="no")
+    loaded = replace(loaded, model=without_wrappers(loaded.model))
+    if asked.size is not None:
+        check_side(asked.size)
+        if not loaded.given:
+            _set_size(loaded.model, asked.size)
+    options: dict[str, Any] = {"device": device, "steps": lambda model: _steps(model, source, asked)}
+    with torch.inference_mode(False), torch.no_grad(), Predictor.open(loaded, opened, asked, **options) as predictor:
+        steps: Any = predictor.steps  # those of _steps
+        judge, quiet = predictor.judge, predictor.loaded.model
         opened = labelled(opened, loaded.classes, judge.probe)
         source = opened.source or source
         answers = _answers(judge, source)
@@ -140,6 +144,17 @@ def analyze(
         folder = _folder(Path(out).expanduser() if out is not None else loaded.folder, opened.label, header)
         with atomic.leaving_nothing(folder, unless=lambda: False) if folder is not None else nullcontext():
             return _run_all(names, subject, settings, header=header, folder=folder, fresh=fresh, show=show)
+
+
+def _steps(model: nn.Module, source: Source, asked: Protocol) -> Preprocessing:
+    """The way of a classifier's images; of label maps at the images' own size."""
+    dense = task_of(source).name != CLASSIFICATION
+    if not dense:
+        wanted = asked_input(model, asked)
+    else:
+        wanted = asked_input(model, asked, size=asked.size or largest_size(source), preparation=BENCHMARK)
+    preset = asked.preset or ("any" if asked.size or dense else choose_preset(source, wanted))
+    return preprocessing(preset, wanted, prepared=getattr(source, "prepared", None), images=source)
 
 
 def _answers(judge: Judge, source: Source) -> bool:
@@ -211,8 +226,8 @@ def _progress(name: str, total: int, *, show: bool | None) -> Iterator[Tick]:
         yield line.advance
 
 
-def _open(data: Any, limit: int | None) -> tuple[EvaluationData, Source]:
-    opened = open_evaluation_data(data, limit=limit)
+def _open(data: Any, limit: int | None, asked: Protocol) -> tuple[EvaluationData, Source]:
+    opened = open_evaluation_data(data, limit=limit, exif=asked.exif, **told_normalisation(asked))
     if opened.source is None:
         raise HoldfastError(f"data must be pictures that can be corrupted, got the stored set {opened.spec!r}")
     if not len(opened.source):
@@ -231,7 +246,7 @@ def _described(subject: Subject) -> dict[str, Any]:
         "answers": subject.answers,
         "seed": subject.seed,
         "preset": steps.preset,
-        "preprocessing": steps.record(),
+        "preprocessing": {key: value for key, value in steps.record().items() if key not in ONLY_OF_CELLS},
         "size": list(steps.size),
         "frost": recorded_name("frost"),
         "cost": {"parameters": cost.parameters, "gmacs": cost.gmacs},

@@ -8,6 +8,7 @@ from timm.data import resolve_model_data_config
 from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError
+from holdfast.models.outputs import logits_of
 from holdfast.models.wrappers import without_wrappers
 
 TOLERANCE = 1e-6  # image + (1 − image) may round to a little above 1
@@ -34,7 +35,7 @@ class PixelModel(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Logits of images in [0,1]."""
         check_images(images)
-        return self.model(self.normalise(images))
+        return logits_of(self.model(self.normalise(images)))
 
     def normalise(self, images: Tensor) -> Tensor:
         """[0,1] to the values the inner model was trained on."""

@@ -12,6 +12,7 @@ from rich.markup import escape
 from holdfast.analysis.registry import ANALYSES, all_settings
 from holdfast.analysis.results import Result, load_results
 from holdfast.analysis.settings import Settings
+from holdfast.cli.preprocessing import add_preprocessing, protocol_of
 from holdfast.cli.run_folders import model_file_name, own_data, run_folder, with_checkpoint
 from holdfast.errors import HoldfastError
 from holdfast.figure_files import parse_formats
@@ -43,9 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser.add_argument(
             setting.flag, dest=setting.name, type=setting.kind, default=setting.written, help=setting.line
         )
-    parser.add_argument(
-        "--size", help="image size, such as 448 or 1024x2048 (default: the model's own; of label maps the images')"
-    )
+    add_preprocessing(parser)
     parser.add_argument("--corruptor", type=Path, help="a corruption model's file (default: the run's own, if any)")
     parser.add_argument("--seed", type=int, default=0, help="of corruptions, masks and noise")
     parser.add_argument("--batch-size", type=int, default=32, help="images per forward pass; does not change results")
@@ -110,7 +109,7 @@ def _analyses(arguments: Namespace, console: "Console") -> Iterator[Stored]:
             out=(arguments.out if alone else None) or own_folder,
             label=label,
             limit=arguments.limit or None,
-            size=_size(arguments.size),
+            protocol=protocol_of(arguments),
             corruptor=arguments.corruptor,
             seed=arguments.seed,
             batch_size=arguments.batch_size,
@@ -122,16 +121,6 @@ def _analyses(arguments: Namespace, console: "Console") -> Iterator[Stored]:
             console.print(f"{label}: {name} is left out: {why}", markup=False)
         assert analysis.folder is not None
         yield analysis.folder, list(analysis.results.values())
-
-
-def _size(given: str | None) -> int | tuple[int, int] | None:
-    """``448``, or ``1024x2048`` (height first)."""
-    if given is None:
-        return None
-    sides = str(given).split("x")
-    if len(sides) > 2 or not all(side.isdigit() for side in sides):
-        raise HoldfastError(f"--size must be a number of pixels, or HEIGHTxWIDTH such as 1024x2048, got {given!r}")
-    return int(sides[0]) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
 
 
 def _settings(arguments: Namespace) -> Settings:

@@ -2,7 +2,7 @@
 
 import os
 from argparse import Namespace
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from rich.console import Console
 
 from holdfast.cli.clusters import add_cluster, cluster_of
 from holdfast.cli.planning import add_dry_run, dry_run, told_how_far_off
+from holdfast.cli.preprocessing import add_preprocessing, protocol_of
 from holdfast.cli.run_folders import model_file_name, own_data, run_folder, with_checkpoint
 from holdfast.errors import HoldfastError
 
@@ -66,12 +67,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--classes-differ", action="store_true", help="measure although the data's classes have other names"
     )
-    parser.add_argument("--size", type=int, help="side of the model's images, if it does not say")
-    parser.add_argument("--mean", type=float, nargs=3, help="subtracted from pixels from 0 to 1, if it does not say")
-    parser.add_argument("--std", type=float, nargs=3, help="divides them then")
-    parser.add_argument("--probabilities", action="store_true", help="the model answers with them, not with logits")
-    parser.add_argument("--window", type=int, help="look at large images by windows of this side (segmentation)")
-    parser.add_argument("--stride", type=int, help="pixels from one window to the next (default: 3/4 of the window)")
+    add_preprocessing(parser)
     parser.add_argument(
         "--predictions", type=Path, metavar="DIR", help="write predicted label maps as PNG files instead of measuring"
     )
@@ -93,7 +89,7 @@ def run(arguments: Namespace) -> int:
     from holdfast.evaluation.errand import Request
     from holdfast.evaluation.evaluate import evaluate
     from holdfast.evaluation.forecast import forecast
-    from holdfast.evaluation.options import Compute, Protocol
+    from holdfast.evaluation.options import Compute
     from holdfast.evaluation.suites import assign
 
     first = os.environ.get("RANK", "0") == "0"
@@ -102,8 +98,8 @@ def run(arguments: Namespace) -> int:
     data = arguments.data or [_own_data(model, console)]
     given: dict[str, Any] = {name: getattr(arguments, name) for name in ("seed", "device", "workers")}
     given["limit"] = arguments.limit or None
-    compute = replace(_options(Compute, arguments), cluster=cluster_of(arguments))
-    given |= {"protocol": _options(Protocol, arguments), "compute": compute}
+    known = {each.name: getattr(arguments, each.name) for each in fields(Compute) if each.name in vars(arguments)}
+    given |= {"protocol": protocol_of(arguments), "compute": Compute(**{**known, "cluster": cluster_of(arguments)})}
     if arguments.predictions is not None:
         return _predict(model, data, arguments, console)
     out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
@@ -131,16 +127,10 @@ def _suites(arguments: Namespace) -> "tuple[Suite, ...]":
     return parse_suites([arguments.suite or ("clean" if attacks else "clean,corruptions"), *attacks])
 
 
-def _options(kind: Any, arguments: Namespace) -> Any:
-    """An object of options from the arguments that are called like its fields."""
-    given = vars(arguments)
-    return kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
-
-
 def _predict(model: str, data: list[str], arguments: Namespace, console: Console) -> int:
     from holdfast.evaluation.predictions import export_predictions
 
-    options = {name: getattr(arguments, name) for name in ("window", "stride", "device")}
+    options = {"device": arguments.device, "protocol": protocol_of(arguments)}
     for spec in data:
         count = export_predictions(model, spec, arguments.predictions, **options)
         console.print(f"{count} label maps of {spec}: {arguments.predictions}", markup=False)

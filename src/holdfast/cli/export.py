@@ -6,6 +6,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.preprocessing import add_preprocessing, protocol_of
 from holdfast.cli.run_folders import own_data, run_folder
 from holdfast.errors import HoldfastError
 
@@ -16,9 +17,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--to", default="onnx", help="onnx, which `holdfast evaluate` reads again, or pt2")
     parser.add_argument("--out", type=Path, help="the file to write (default: model.onnx in the run's folder)")
     parser.add_argument("--data", help="images to check the file with (default: the run's own)")
-    parser.add_argument(
-        "--size", type=int, help="side of the images, or of a segmenter's windows, that it will take (default: its own)"
-    )
+    add_preprocessing(parser)
 
 
 def run(arguments: Namespace) -> None:
@@ -33,7 +32,7 @@ def run(arguments: Namespace) -> None:
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise HoldfastError(f"--out must be a file in a folder that is there, got {str(out)!r}")
     data = arguments.data or own_data(arguments.model, command="export")
-    difference = export(arguments.model, out, data, to=arguments.to, size=arguments.size)
+    difference = export(arguments.model, out, data, to=arguments.to, protocol=protocol_of(arguments))
     console = Console(soft_wrap=True, highlight=False)
     size = out.stat().st_size / 1e6
     console.print(f"written: {out}, {size:.1f} MB; logits differ by at most {difference:.1g}", markup=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.preprocessing import add_preprocessing, protocol_of
 from holdfast.cli.run_folders import own_data, run_folder, with_checkpoint
 from holdfast.errors import HoldfastError
 
@@ -46,10 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--no-browser", action="store_true", help="only print the link")
     parser.add_argument("--demo", action="store_true", help="train two small models on digits first, in about a minute")
     parser.add_argument("--out", type=Path, help="folder of the demo's runs (default: demo-lab)")
-    parser.add_argument("--size", type=int, help="side of the model's images, if it does not say")
-    parser.add_argument("--mean", type=float, nargs=3, help="subtracted from pixels from 0 to 1, if it does not say")
-    parser.add_argument("--std", type=float, nargs=3, help="divides them then")
-    parser.add_argument("--probabilities", action="store_true", help="the model answers with them, not with logits")
+    add_preprocessing(parser)
 
 
 def run(arguments: Namespace) -> None:
@@ -58,7 +56,6 @@ def run(arguments: Namespace) -> None:
     models, data = _asked(arguments)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: threads that spin would slow the page
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    from holdfast.evaluation.options import Protocol
     from holdfast.lab.desk import Desk
     from holdfast.lab.pick import as_recorded
     from holdfast.lab.server import bound_socket, serve
@@ -68,7 +65,7 @@ def run(arguments: Namespace) -> None:
         _train(dict(zip(models, DEMO.values(), strict=True)), console)
     console.print(f"opening {' and '.join(models)} on {data}", markup=False)
     chooser = arguments.corruptor or next(filter(Path.is_file, map(_own_corruptor, models)), None)
-    protocol = Protocol(**{name: getattr(arguments, name) for name in ("size", "mean", "std", "probabilities")})
+    protocol = protocol_of(arguments)
     options = {"limit": arguments.limit or None, "device": arguments.device, "corruptor": chooser, "protocol": protocol}
     lenses = _opened(models, data, seed=arguments.seed or 0, **options)
     serve(

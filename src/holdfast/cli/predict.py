@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 
+from holdfast.cli.preprocessing import add_preprocessing, protocol_of
 from holdfast.cli.run_folders import with_checkpoint
 from holdfast.errors import HoldfastError
 
@@ -39,6 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--fps", type=float, default=8.0, help="frames per second of the film")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
+    add_preprocessing(parser)
 
 
 def run(arguments: Namespace) -> None:
@@ -46,10 +48,9 @@ def run(arguments: Namespace) -> None:
     if arguments.format not in FORMATS:
         raise HoldfastError(f"--format must be one of {', '.join(FORMATS)}, got {arguments.format!r}")
     from holdfast import atomic
-    from holdfast.evaluation.options import Protocol
     from holdfast.evaluation.predict import predict
 
-    protocol = Protocol(exif=arguments.exif)
+    protocol = protocol_of(arguments)
     drawn = {"overlays": arguments.overlays, "film": arguments.film, "fps": arguments.fps}
     options = {"top": arguments.top, "device": arguments.device, "protocol": protocol}
     found = predict(with_checkpoint(arguments.model, arguments.checkpoint), arguments.images, **options, **drawn)

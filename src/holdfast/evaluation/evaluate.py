@@ -92,6 +92,7 @@ def _measure(errand: Errand, *, fresh: bool, show: bool | None) -> Records:
         total=total,
         imagenet=imagenet,
         show=show if processes.first else False,
+        running=getattr(plan.task, "running", None),
         kinds=kinds_of(plan.task),
         header=_told(errand),
         suites=suites,

@@ -9,6 +9,7 @@ import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,12 @@ from holdfast import atomic
 from holdfast.data import Source
 from holdfast.errors import HoldfastError, nearest
 from holdfast.evaluation.evaluation_data import EvaluationData, open_evaluation_data
-from holdfast.evaluation.protocol import largest_size, model_input
+from holdfast.evaluation.options import Protocol
+from holdfast.evaluation.predictor import Predictor, as_asked, asked_input
+from holdfast.evaluation.protocol import largest_size
 from holdfast.models.onnx_files import METADATA, Described
 from holdfast.models.onnx_model import has_gradient
+from holdfast.models.outputs import Logits
 from holdfast.models.segmenter import Segmenter
 from holdfast.models.specs import LoadedModel, architecture_of, load_model
 from holdfast.models.wrappers import without_wrappers
@@ -42,6 +46,7 @@ def export(
     *,
     to: str = "onnx",
     size: int | tuple[int, int] | None = None,
+    protocol: Protocol | None = None,
 ) -> float:
     """Write a model as a file for another runtime, with a batch of any size; returns its largest difference.
 
@@ -55,25 +60,61 @@ def export(
         to: ``onnx``, which :func:`holdfast.evaluate` reads again by ``onnx:FILE``, or ``pt2``.
         size: height and width of its images; the model's own unless given, of segmenters that of their windows, or of
             the images where these are smaller.
+        protocol: mean, std, crop_pct and what else the file shall say of the model, as in :func:`holdfast.evaluate`.
     """
     if to not in FORMATS:
         raise HoldfastError(f"to must be one of {', '.join(FORMATS)}, got {to!r}{nearest(to, FORMATS)}")
-    loaded, opened = load_model(model), open_evaluation_data(data, limit=CHECKED)
-    if not has_gradient(loaded.model):
-        raise HoldfastError(
-            f"model must be one of PyTorch to be exported, got {loaded.name!r}, which is a file already"
-        )
-    told = _described(loaded, opened, size=size)
-    plain = _plain(loaded.model)
-    images = _images(opened, loaded, told)
+    found = prepare_export(model, data, size=size, protocol=protocol)
     with _quiet(), torch.no_grad():
-        wanted = plain(images)
-        answer, content = _WRITERS[to](plain, images[:2], told)
-        difference = _checked(answer, images, wanted)
+        answer, content = _WRITERS[to](found.model, found.images[:2], found.told)
+        difference = _checked(answer, found.images, found.answers)
     path = Path(out).expanduser()
     with atomic.replacing(path) as temporary:
         temporary.write_bytes(content)
     return difference
+
+
+@dataclass(frozen=True, eq=False)
+class Exportable:
+    """What is written, and what a file is checked by.
+
+    Attributes:
+        model: the network itself, on the CPU.
+        told: what the file will say of it.
+        ids: of the images that it is checked with.
+        images: these, as the model gets them, normalised, (n, 3, H, W).
+        answers: what the model says of them.
+    """
+
+    model: nn.Module
+    told: Described
+    ids: tuple[str, ...]
+    images: Tensor
+    answers: Tensor
+
+
+def prepare_export(
+    model: nn.Module | str | Path,
+    data: Source | str,
+    *,
+    size: int | tuple[int, int] | None = None,
+    protocol: Protocol | None = None,
+) -> Exportable:
+    """The model as it is exported, and its own answers to some images, asked as an evaluation asks it."""
+    asked = protocol or Protocol()
+    asked = replace(asked, size=size if size is not None else asked.size)
+    loaded, opened = load_model(model), open_evaluation_data(data, limit=CHECKED, exif=asked.exif)
+    if not has_gradient(loaded.model):
+        raise HoldfastError(
+            f"model must be one of PyTorch to be exported, got {loaded.name!r}, which is a file already"
+        )
+    told = _described(loaded, opened, asked)
+    with Predictor.open(loaded, opened, asked) as predictor:
+        plain, images = _plain(loaded.model), _images(opened, predictor, told)
+        with _quiet(), torch.no_grad():
+            answers = plain(images)
+    ids = tuple(opened.pictures.id(index) for index in range(len(images)))
+    return Exportable(plain, told, ids, images, answers)
 
 
 def _plain(model: nn.Module) -> nn.Module:
@@ -81,15 +122,15 @@ def _plain(model: nn.Module) -> nn.Module:
     inner = copy.deepcopy(without_wrappers(model)).cpu().eval()
     if isinstance(inner, Segmenter):
         inner.window = None
-    return inner
+    return Logits(inner).eval()
 
 
-def _described(loaded: LoadedModel, data: EvaluationData, *, size: int | tuple[int, int] | None) -> Described:
-    task, model = data.task.name, loaded.model
+def _described(loaded: LoadedModel, data: EvaluationData, protocol: Protocol) -> Described:
+    task, size = data.task.name, protocol.size
     if task not in ("classification", "segmentation"):
         raise HoldfastError(f"holdfast export writes classifiers and segmenters, got data of {task}")
-    wanted = model_input(model, size=size)
-    own: Any = without_wrappers(model)
+    wanted = asked_input(as_asked(loaded.model, replace(protocol, probabilities=None)), protocol)
+    own: Any = without_wrappers(loaded.model)
     side = wanted.size
     if task == "segmentation":
         side = (size, size) if isinstance(size, int) else size or _window(data, wanted.window or WHOLE)
@@ -102,9 +143,12 @@ def _described(loaded: LoadedModel, data: EvaluationData, *, size: int | tuple[i
         wanted.mean,
         wanted.std,
         wanted.interpolation,
+        output="probabilities" if protocol.probabilities else "logits",
         classes=classes if len(classes) == getattr(own, "num_classes", len(classes)) else None,
-        architecture=architecture_of(model),
+        architecture=architecture_of(loaded.model),
         stride=min(wanted.stride, *side) if wanted.stride else None,
+        crop_pct=wanted.crop_pct if task == "classification" else None,
+        crop_mode=wanted.crop_mode,
     )
 
 
@@ -114,23 +158,18 @@ def _window(data: EvaluationData, window: tuple[int, int]) -> tuple[int, int]:
     return min(window[0], largest[0]), min(window[1], largest[1])
 
 
-def _images(data: EvaluationData, loaded: LoadedModel, told: Described) -> Tensor:
+def _images(data: EvaluationData, predictor: Predictor, told: Described) -> Tensor:
     """Real images as the model gets them, normalised, (n, 3, H, W)."""
-    assert told.size is not None
-    assert told.mean is not None
-    assert told.std is not None
     pictures = [data.pictures.image(index) for index in range(min(CHECKED, len(data.pictures)))]
     if told.task == "classification":
-        wanted = model_input(loaded.model, size=told.size)
-        steps = data.task.steps(data.pictures, wanted, preset=None, stored_jpeg=False)
-        pixels = [steps.after(steps.before(picture), corrupted=False) for picture in pictures]
+        pixels = [predictor.steps.clean(picture) for picture in pictures]
     else:
+        assert told.size is not None
         height, width = told.size
         scaled = [picture.convert("RGB").resize((width, height), Image.Resampling.BILINEAR) for picture in pictures]
         pixels = [np.array(picture) for picture in scaled]
-    images = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2).float() / 255
-    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (told.mean, told.std))
-    return (images - mean) / std
+    images = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
+    return predictor.judge.pixels.normalise(predictor.judge.on_device(images)).cpu()
 
 
 def _checked(answer: Callable[[Tensor], Tensor], images: Tensor, wanted: Tensor) -> float:

@@ -12,6 +12,7 @@ from holdfast.attacks.pixels import PixelModel
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.protocol import Steps
 from holdfast.models.fingerprint import model_fingerprint
+from holdfast.models.outputs import logits_of
 from holdfast.models.probe import depends_on_batch, probe_answers, tolerance_of
 from holdfast.models.wrappers import without_wrappers
 
@@ -79,7 +80,8 @@ class Judge:
 
     def _seen(self, normalised: Tensor) -> Mapping[str, Any]:
         inner: Any = without_wrappers(self.pixels.model)
-        return inner.views(normalised) if has_views(inner) else {"": inner(normalised)}
+        answers = inner.views(normalised) if has_views(inner) else {"": inner(normalised)}
+        return {view: logits_of(answer) for view, answer in answers.items()}
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, dtype=self._amp) if self._amp is not None else nullcontext()

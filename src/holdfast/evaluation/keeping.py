@@ -106,7 +106,7 @@ def _set_aside(folder: Path) -> Path:
 def _say_if_begun_before(folder: Path, header: dict[str, Any]) -> None:
     """Records that are not continued, though they have the names of what is measured now, in a sentence."""
     same = ("model", "data", "seed", "limit", "preset")
-    earlier, other, images = [], [], []
+    earlier, other, images, prepared = [], [], [], []
     for path, before in _beside(folder.parent):
         if not all(before.get(key) == header[key] for key in same):
             continue
@@ -116,6 +116,8 @@ def _say_if_begun_before(folder: Path, header: dict[str, Any]) -> None:
             other.append(path.name)
         elif before.get("data_content") != header.get("data_content"):
             images.append(path.name)
+        elif before.get("preprocessing") != header["preprocessing"]:
+            prepared.append(path.name)
     if earlier:
         logger.warning(
             "%s was measured by an earlier Holdfast: it stays readable, and this evaluation starts anew in %s",
@@ -132,6 +134,13 @@ def _say_if_begun_before(folder: Path, header: dict[str, Any]) -> None:
         logger.warning(
             "%s was measured on other contents of these files: they are measured again, in %s",
             ", ".join(images),
+            folder.name,
+        )
+    if prepared:
+        logger.warning(
+            "%s was measured on images that were prepared otherwise: it stays readable, and this evaluation starts "
+            "anew in %s",
+            ", ".join(prepared),
             folder.name,
         )
 

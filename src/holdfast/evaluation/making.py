@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 
 class Making(Protocol):
-    """How the images of a cell are made."""
+    """How the images of a cell are made; ``way``, if it has one, says which steps they take, see ``Steps.named``."""
 
     @property
     def repeated(self) -> bool:
@@ -99,12 +99,16 @@ class Bench:
 
 @dataclass(frozen=True)
 class AsTheyAre:
-    """The pictures as the protocol prepares them: clean images, and what attacks start from."""
+    """The pictures as the model wants them: clean images, and what attacks start from."""
 
     repeated: bool = False
+    way: str = "clean"
 
     def pieces(self, cell: "Cell", rows: Sequence[int], bench: Bench) -> Iterator[Piece]:
         """One piece."""
+        if not bench.steps.same_for_clean:
+            yield bench.pictures(cell, rows, form="clean", prepare=bench.steps.clean)
+            return
         piece = bench.pictures(cell, rows, form="image", prepare=bench.steps.before)
         yield piece._replace(images=[bench.steps.after(image, corrupted=False) for image in piece.images])
 
@@ -116,6 +120,7 @@ class Corrupted:
     kind: str
     severity: int
     repeated: bool = False
+    way: str = "corrupted"
 
     def pieces(self, cell: "Cell", rows: Sequence[int], bench: Bench) -> Iterator[Piece]:
         """One piece."""
@@ -145,6 +150,7 @@ class Perturbed:
 
     kind: str
     repeated: bool = True
+    way: str = "frames"
 
     def pieces(self, cell: "Cell", rows: Sequence[int], bench: Bench) -> Iterator[Piece]:
         """A piece per film, and one for what could not be read."""
@@ -168,6 +174,7 @@ class Stored:
     """Images of a stored set, taken as they are."""
 
     repeated: bool = False
+    way: str = "stored"
 
     def pieces(self, cell: "Cell", rows: Sequence[int], bench: Bench) -> Iterator[Piece]:
         """One piece."""
@@ -180,6 +187,7 @@ class Film:
     """Films of a stored set, taken as they are."""
 
     repeated: bool = True
+    way: str = "stored"
 
     def pieces(self, cell: "Cell", rows: Sequence[int], bench: Bench) -> Iterator[Piece]:
         """A piece per film."""

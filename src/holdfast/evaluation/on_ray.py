@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from holdfast.cluster import Cluster, tasks_on
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.errand import Errand, Request, begun, fitted
@@ -42,15 +44,15 @@ class Order:
 class Measured:
     """What a worker says of its units: a watcher that keeps what it is told."""
 
-    told: list[tuple[str, float, int]] = field(default_factory=list)  # cell, right, count
+    told: list[tuple[str, np.ndarray | None]] = field(default_factory=list)  # cell, what its images add up to
     files: dict[str, bytes] = field(default_factory=dict)
 
     def looked_at(self, count: int) -> None:
         """Nobody watches here."""
 
-    def measured(self, cell: CellSpec, *, right: float, count: int) -> None:
+    def measured(self, cell: CellSpec, sums: np.ndarray | None) -> None:
         """A unit is on disk."""
-        self.told.append((cell.name, right, count))
+        self.told.append((cell.name, sums))
 
 
 def run_on_ray(errand: Errand, keys: Sequence[Key], *, watcher: Watcher) -> None:
@@ -65,8 +67,8 @@ def run_on_ray(errand: Errand, keys: Sequence[Key], *, watcher: Watcher) -> None
         for part, found in tasks.finished():
             for name, content in found.files.items():
                 write_content(work.folder / name, content)
-            for name, right, count in found.told:
-                watcher.measured(specs[name], right=right, count=count)
+            for name, sums in found.told:
+                watcher.measured(specs[name], sums)
             watcher.looked_at(sum(len(work.plan.rows(shard, work.shard_size)) for shard, _ in part))
 
 

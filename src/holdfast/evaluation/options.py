@@ -7,6 +7,8 @@ from holdfast.cluster import Cluster
 from holdfast.decoding import check_exif
 from holdfast.errors import HoldfastError
 
+MODEL, BENCHMARK = PREPARATIONS = ("model", "benchmark")
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -17,13 +19,20 @@ class Protocol:
         size: height and width the model wants; from its timm configuration unless given.
         mean: subtracted from [0,1] pixels; likewise. A module without configuration gets the pixels themselves.
         std: divides them then.
-        interpolation: brings protocol images to ``size``.
+        pixel_range: 255 if ``mean`` and ``std`` are of pixels from 0 to 255, or the model takes these.
+        interpolation: of the resize to ``size``; the model's own unless given.
+        crop_pct: share of the resized image that the centre crop keeps; the model's own unless given. Images are not
+            cropped by it after an ImageNet-C corruption.
+        preparation: ``model`` prepares images that are not corrupted as the model's configuration says (``crop_pct``,
+            ``interpolation``, ``crop_mode``); ``benchmark`` prepares all images as the corruption benchmark does, and
+            brings them to ``size`` whole, as the shipped studies do.
         window: height and width of sliding windows, for models of label maps; the model's own unless given.
         stride: pixels from one window to the next; three quarters of the window unless given.
         extra: with the four extra corruptions, or perturbations.
         stored_jpeg: pass corrupted images through a JPEG of quality 85, as the stored ImageNet-C was.
         exif: ``ignore`` rotations that EXIF data of a folder's images ask for, or ``apply`` them.
-        probabilities: the model answers with probabilities instead of logits.
+        probabilities: whether the model answers with probabilities instead of logits; must be said where its answers
+            look like them.
         classes_differ: measure a run also on data whose classes have other names than those it was trained on.
     """
 
@@ -31,17 +40,26 @@ class Protocol:
     size: int | tuple[int, int] | None = None
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
+    pixel_range: int = 1
     interpolation: str | None = None
+    crop_pct: float | None = None
+    preparation: str = MODEL
     window: int | tuple[int, int] | None = None
     stride: int | None = None
     extra: bool = False
     stored_jpeg: bool = False
     exif: str = "ignore"
-    probabilities: bool = False
+    probabilities: bool | None = None
     classes_differ: bool = False
 
     def __post_init__(self) -> None:
         check_exif(self.exif)
+        if self.pixel_range not in (1, 255):
+            raise HoldfastError(f"pixel_range must be 1 or 255, got {self.pixel_range}")
+        if self.preparation not in PREPARATIONS:
+            raise HoldfastError(f"preparation must be one of {', '.join(PREPARATIONS)}, got {self.preparation!r}")
+        if self.crop_pct is not None and not 0 < self.crop_pct <= 1:
+            raise HoldfastError(f"crop_pct must be above 0 and at most 1, got {self.crop_pct}")
 
 
 @dataclass(frozen=True)

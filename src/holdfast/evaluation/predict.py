@@ -7,17 +7,17 @@ from typing import Any
 
 import torch
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 from torchvision.models.detection.generalized_rcnn import GeneralizedRCNN
 
 from holdfast.corruptions.folders import find_images
+from holdfast.data.tensors import as_source
 from holdfast.decoding import UnreadableFile, decode
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.judge import Judge
-from holdfast.evaluation.machine import choose_device
+from holdfast.evaluation.evaluation_data import EvaluationData
 from holdfast.evaluation.options import Protocol
 from holdfast.evaluation.overlays import check_film, film_frame, overlay_paths, write_film, write_overlay
-from holdfast.evaluation.protocol import model_input
+from holdfast.evaluation.predictor import Predictor, told_normalisation
 from holdfast.models.specs import LoadedModel, load_model
 from holdfast.models.wrappers import without_wrappers
 from holdfast.records.header import CLASSIFICATION
@@ -35,15 +35,19 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class _Pictures:
+class _Files:
     """Files as a source without targets."""
 
+    task: str
     paths: tuple[Path, ...]
-    classes: tuple[str, ...]
     exif: str
+    classes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    def id(self, index: int) -> str:
+        return str(self.paths[index])
 
     def image(self, index: int) -> Image.Image:
         try:
@@ -52,9 +56,30 @@ class _Pictures:
             raise HoldfastError(f"image {str(self.paths[index])!r} cannot be read ({error})") from error
 
 
+class _Tensors:
+    """A batch of images as a source without targets, which stay as they are where they have the model's size."""
+
+    def __init__(self, task: str, images: Tensor, protocol: Protocol) -> None:
+        batch = images if images.ndim == 4 else images[None]
+        if batch.ndim != 4 or not len(batch):
+            raise HoldfastError(f"images must be (3, H, W) or (n, 3, H, W), got {tuple(images.shape)}")
+        unlabelled = (batch, torch.zeros(len(batch), dtype=torch.int64))
+        self._source: Any = as_source(unlabelled, **told_normalisation(protocol))
+        self.task, self.prepared, self.classes = task, getattr(self._source, "prepared", None), ()
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def id(self, index: int) -> str:
+        return self._source.id(index)
+
+    def image(self, index: int) -> Image.Image:
+        return self._source.image(index)
+
+
 def predict(
     model: nn.Module | str | Path,
-    images: str | Path | Sequence[str | Path],
+    images: str | Path | Sequence[str | Path] | Tensor,
     *,
     top: int = 5,
     device: str = "auto",
@@ -63,14 +88,15 @@ def predict(
     film: str | Path | None = None,
     fps: float = 8.0,
 ) -> list[Prediction]:
-    """What a model answers to some image files, or to all in a folder.
+    """What a model answers to some image files, to all in a folder, or to a tensor of images.
 
     A model says its task by an attribute ``task``; without one it is a classifier. The task's ``answer(output, classes,
     top)`` makes rows of what the model returned for one image.
 
     Args:
         model: as in ``holdfast.evaluate``.
-        images: files, or folders.
+        images: files, or folders; or a tensor (3, H, W) or (n, 3, H, W), uint8 or from 0 to 1, or normalised by the
+            ``mean`` and ``std`` of the protocol.
         top: how many answers to list.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``.
         protocol: size, normalisation, preset, as in ``holdfast.evaluate``.
@@ -81,39 +107,49 @@ def predict(
     """
     if top < 1:
         raise HoldfastError(f"top must be at least 1, got {top}")
-    protocol = protocol or Protocol(exif="apply")
-    given = [images] if isinstance(images, str | Path) else list(images)
-    paths = _files(given)
-    targets = overlay_paths(paths, given, Path(overlays).expanduser()) if overlays is not None else None
-    moving = Path(film).expanduser() if film is not None else None
     if not 0 < fps <= 100:
         raise HoldfastError(f"fps must be above 0 and at most 100 frames per second, got {fps}")
+    protocol = protocol or Protocol(exif="apply")
+    folder, moving = (Path(path).expanduser() if path is not None else None for path in (overlays, film))
+    given = [] if isinstance(images, Tensor) else [images] if isinstance(images, str | Path) else list(images)
+    paths = () if isinstance(images, Tensor) else _files(given)
+    targets = overlay_paths(paths, given, folder) if folder is not None else None
     if moving is not None:
         check_film(moving)
     loaded = load_model(model)
-    task = _task(loaded, drawn=targets is not None or moving is not None)
-    wanted = model_input(loaded.model, size=protocol.size, mean=protocol.mean, std=protocol.std)
-    pictures = _Pictures(paths, loaded.classes or (), protocol.exif)
-    steps = task.steps(pictures, wanted, preset=protocol.preset, stored_jpeg=False)
-    where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
-    judge = Judge(loaded.model.eval(), steps=steps, device=where, amp="no")
-    answer: Any = getattr(task, "answer")  # noqa: B009 - a seam that not every task has; _task has looked
-    found, frames = [], []
-    for index, path in enumerate(paths):
-        picture = pictures.image(index).convert("RGB")
-        pixels = steps.after(steps.before(picture), corrupted=False)
-        answers = judge.look(torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None])
-        output = next(iter(answers.values()))[0]
-        found.append(Prediction(str(path), tuple(answer(output, classes=loaded.classes, top=top))))
-        if targets is None and moving is None:
+    task = _task(loaded, drawn=folder is not None or moving is not None)
+    source: Any = _Files(task.name, paths, protocol.exif)
+    if isinstance(images, Tensor):
+        source = _Tensors(task.name, images, protocol)
+        targets = [folder / f"{source.id(index)}.png" for index in range(len(source))] if folder is not None else None
+    with Predictor.open(loaded, EvaluationData("images", "images", source), protocol, device=device) as predictor:
+        return _predictions(predictor, task, source, top=top, targets=targets, film=moving, fps=fps)
+
+
+def _predictions(
+    predictor: Predictor,
+    task: Any,  # a task with ``answer``, and ``overlay`` where something is drawn: _task has looked
+    source: Any,
+    *,
+    top: int,
+    targets: Sequence[Path] | None,
+    film: Path | None,
+    fps: float,
+) -> list[Prediction]:
+    found, frames, classes = [], [], predictor.loaded.classes
+    for index in range(len(source)):
+        picture = source.image(index).convert("RGB")
+        output = predictor.predict(picture)
+        found.append(Prediction(source.id(index), tuple(task.answer(output, classes=classes, top=top))))
+        if targets is None and film is None:
             continue
-        overlay = task.overlay(picture, output, classes=loaded.classes)  # type: ignore[attr-defined]  # _task has looked
+        overlay = task.overlay(picture, output, classes=classes)
         if targets is not None:
             write_overlay(targets[index], overlay)
-        if moving is not None:
+        if film is not None:
             frames.append(film_frame(picture, overlay))
-    if moving is not None:
-        write_film(moving, frames, fps=fps)
+    if film is not None:
+        write_film(film, frames, fps=fps)
     return found
 
 

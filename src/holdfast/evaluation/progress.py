@@ -1,55 +1,61 @@
 """What a person at a terminal sees while an evaluation runs: how far it is, how long it will take, how it looks."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
+
+import numpy as np
 
 from holdfast.corruptions.catalog import SEVERITIES, STANDARD
 from holdfast.metrics.corruption import Values, corruption_errors, mean_corruption_accuracy, mean_corruption_error
 from holdfast.progress_line import ProgressLine
 from holdfast.records.cells import CLEAN, CellSpec, corruption_cell
+from holdfast.tasks.running import RunningScore
 
 REFRESH = 0.1  # seconds between two lines of scores
 
 
 class Tally:
-    """Right answers so far, per cell; of corruptions over these kinds."""
+    """The score of a task so far, per cell, where it has one that adds up; of corruptions over these kinds."""
 
-    def __init__(self, kinds: Sequence[str] = STANDARD) -> None:
-        self.kinds = kinds
-        self.right: dict[CellSpec, float] = {}
-        self.count: dict[CellSpec, int] = {}
+    def __init__(self, running: RunningScore | None, kinds: Sequence[str] = STANDARD) -> None:
+        self.running, self.kinds = running, kinds
+        self.sums: dict[CellSpec, np.ndarray] = {}
 
-    def add(self, cell: CellSpec, *, right: float, count: int) -> None:
+    def add(self, cell: CellSpec, sums: np.ndarray | None) -> None:
         """Some more images of a cell."""
-        self.right[cell] = self.right.get(cell, 0.0) + right
-        self.count[cell] = self.count.get(cell, 0) + count
+        if sums is not None:
+            self.sums[cell] = self.sums[cell] + sums if cell in self.sums else sums
 
-    def accuracy(self, cell: CellSpec) -> float | None:
-        """The share of right answers so far, if there is any."""
-        return self.right[cell] / self.count[cell] if self.count.get(cell) else None
+    def score(self, cell: CellSpec) -> float | None:
+        """The score so far, from 0 to 1, if there is any."""
+        if self.running is None or cell not in self.sums:
+            return None
+        value = float(self.running.score(self.sums[cell]))
+        return None if math.isnan(value) else value
 
     def line(self, *, imagenet: bool) -> str:
-        """The clean accuracy and the running mCE; for other data than ImageNet the mean corruption accuracy."""
-        words = []
-        if (clean := self.accuracy(CLEAN)) is not None:
-            words.append(f"clean {100 * clean:.1f} %")
+        """The clean score and the running mCE; for other data than ImageNet the mean score under corruption."""
+        words, name = [], f" {self.running.word}" if self.running is not None and self.running.word else ""
+        if (clean := self.score(CLEAN)) is not None:
+            words.append(f"clean{name} {100 * clean:.1f} %")
         errors = self._errors()
         if errors and imagenet:
             mce = mean_corruption_error(corruption_errors(errors, kinds=tuple(errors)), kinds=tuple(errors))
             words.append(f"mCE {mce:.1f}{self._of(errors)}")
         elif errors:
             accuracy = 100 * mean_corruption_accuracy(errors, kinds=tuple(errors))
-            words.append(f"corrupted {accuracy:.1f} %{self._of(errors)}")
+            words.append(f"corrupted{name} {accuracy:.1f} %{self._of(errors)}")
         return ", ".join(words)
 
     def _errors(self) -> dict[str, list[Values]]:
         """The errors so far of the kinds that have all severities."""
         found: dict[str, list[Values]] = {}
         for kind in self.kinds:
-            accuracies = [self.accuracy(corruption_cell(kind, severity)) for severity in SEVERITIES]
-            if all(accuracy is not None for accuracy in accuracies):
-                found[kind] = [1 - accuracy for accuracy in accuracies if accuracy is not None]
+            scores = [self.score(corruption_cell(kind, severity)) for severity in SEVERITIES]
+            if all(score is not None for score in scores):
+                found[kind] = [1 - score for score in scores if score is not None]
         return found
 
     def _of(self, errors: dict[str, list[Values]]) -> str:
@@ -68,12 +74,13 @@ class Live:
         total: int,
         imagenet: bool,
         show: bool | None,
+        running: RunningScore | None = None,
         kinds: Sequence[str] = STANDARD,
         header: str = "",
         suites: Mapping[str, str] | None = None,
         pending: Mapping[str, int] | None = None,
     ) -> None:
-        self.tally, self._imagenet = Tally(kinds), imagenet
+        self.tally, self._imagenet = Tally(running, kinds), imagenet
         self._line = ProgressLine("evaluating", total=total, unit="images", show=show, header=header)
         self._suites, self._pending, self._told = suites or {}, dict(pending or {}), 0.0
         self._begun = False
@@ -96,9 +103,9 @@ class Live:
         """So many more images were looked at."""
         self._line.advance(count)
 
-    def measured(self, cell: CellSpec, *, right: float, count: int) -> None:
+    def measured(self, cell: CellSpec, sums: np.ndarray | None) -> None:
         """A unit of a cell is on disk."""
-        self.tally.add(cell, right=right, count=count)
+        self.tally.add(cell, sums)
         if self._line.shown and time.monotonic() - self._told > REFRESH:  # a finished evaluation tells of thousands
             self._show(cell)
         suite = self._suites.get(cell.name, "")

@@ -1,13 +1,14 @@
 """From a file's picture to what the model sees, in the steps of the published protocols.
 
 ImageNet-C, Hendrycks & Dietterich 2019: short side to 256 (bilinear), centre crop 224, then corrupt; stored sets add a
-JPEG of quality 85. Only then comes the model's own size. Every step is kept in the records.
+JPEG of quality 85. Only then comes the model's own size. Images that are not corrupted are prepared as the model itself
+wants it, by its ``crop_pct`` and interpolation. Every step is kept in the records.
 """
 
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,18 +21,27 @@ from holdfast.corruptions import prepare
 from holdfast.corruptions.catalog import preset_of
 from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.eval_transform import EvalTransform, check_interpolation
+from holdfast.evaluation.options import BENCHMARK, MODEL
 from holdfast.image_sizes import check_resized
 from holdfast.models.wrappers import without_wrappers
 
 STORED_QUALITY = 85
 SEQUENCE_SIDE = 256  # ImageNet-P moves the uncropped image, so that real borders come in
 
+CORRUPTION = "corruption"  # the step of a cell that is not preparation
+WHOLE_IMAGES = ("cifar", "tiny")  # small images, which a model resizes and crops also when they are corrupted
+
 Pixels = np.ndarray  # H W 3, uint8
 
 
 @dataclass(frozen=True)
 class ModelInput:
-    """What the model wants to see; ``size`` None means the protocol's own size, ``window`` None whole images."""
+    """What the model wants to see.
+
+    ``size`` None means the protocol's own size, ``window`` None whole images, ``crop_pct`` None a model that does not
+    say how it prepares images: the benchmark's preparation then serves clean images too.
+    """
 
     size: tuple[int, int] | None
     mean: tuple[float, ...]
@@ -39,6 +49,9 @@ class ModelInput:
     interpolation: str
     window: tuple[int, int] | None = None
     stride: int | None = None
+    crop_pct: float | None = None
+    crop_mode: str = "center"
+    preparation: str = MODEL
 
 
 class Steps(Protocol):
@@ -64,8 +77,24 @@ class Steps(Protocol):
         """Divides them then."""
         ...
 
+    @property
+    def same_for_clean(self) -> bool:
+        """Whether clean images take the way of those that are corrupted, ``after(before(picture))``."""
+        ...
+
     def record(self) -> dict[str, Any]:
         """The steps as plain data."""
+        ...
+
+    def named(self, way: str) -> list[str]:
+        """The steps of one cell's images, which its definition names; none where the record set's header says all.
+
+        ``way`` is ``clean``, ``corrupted``, ``frames`` or ``stored``, see :mod:`holdfast.evaluation.making`.
+        """
+        ...
+
+    def clean(self, picture: Image.Image) -> Pixels:
+        """What the model gets of a picture that nothing is done to."""
         ...
 
     def before(self, picture: Image.Image) -> Pixels:
@@ -92,6 +121,10 @@ class Preprocessing:
         std: divides them then.
         interpolation: how the protocol's image is brought to that size, if it differs.
         stored_jpeg: whether corrupted images pass through a JPEG of quality 85, as those of ImageNet-C did.
+        preparation: ``model``, or ``benchmark`` for the benchmark's own preparation also of clean images.
+        own: how the model itself prepares images; None for ``benchmark``, where the model does not say it, and where
+            images come prepared.
+        whole: whether pictures have the protocol's size already.
     """
 
     preset: str
@@ -100,26 +133,74 @@ class Preprocessing:
     std: tuple[float, ...]
     interpolation: str
     stored_jpeg: bool = False
+    preparation: str = BENCHMARK
+    own: EvalTransform | None = None
+    whole: bool = False
 
     def record(self) -> dict[str, Any]:
         """The steps as plain data."""
-        side = preset_of(self.preset).side
         before = {
             "imagenet": "short side 256 bilinear, centre crop 224; 224×224 files as they are",
             "inception": "centre crop 87.5 %, 299×299 bilinear",
             "tiny": "64×64 bilinear",
             "cifar": "32×32 files as they are; others short side 32 bilinear, centre crop 32",
-            "any": f"short side {min(self.size)} bilinear, centre crop {self.size[0]}×{self.size[1]}",
+            "any": self._at_any_size(),
         }[self.preset]
-        unchanged = (side or self.size[0], side or self.size[1]) == self.size
-        after = "as it is" if unchanged else f"{self.size[0]}×{self.size[1]} {self.interpolation}"
+        policy = {"preparation": self.preparation} if self.preparation != BENCHMARK else {}
         return {
             "protocol": before,
             "after_corruption": f"JPEG quality {STORED_QUALITY}" if self.stored_jpeg else "nothing",
-            "model_size": after,
+            "model_size": self._to_model() or "as it is",
+            **({"clean": self.own.words()} if self.own is not None else {}),
+            **policy,
             "mean": list(self.mean),
             "std": list(self.std),
         }
+
+    def named(self, way: str) -> list[str]:
+        """The steps of a cell's images in their order, such as ``corruption`` between two sizes."""
+        if self.preparation == BENCHMARK:
+            return []
+        if way == "clean":
+            return [self.own.words()] if self.own is not None else [*self._prepared(), *_some(self._to_model())]
+        stored = way == "stored" and self.preset not in ("imagenet", "inception")
+        jpeg = [f"JPEG quality {STORED_QUALITY}"] if self.stored_jpeg and way == "corrupted" else []
+        return [*([] if stored else self._prepared()), CORRUPTION, *jpeg, *_some(self._to_model())]
+
+    def _prepared(self) -> list[str]:
+        """The benchmark's own steps, which images of its size do not need."""
+        words = {
+            "imagenet": "short side 256 bilinear, centre crop 224×224",
+            "inception": "centre crop 87.5 %, 299×299 bilinear",
+            "tiny": "64×64 bilinear",
+            "cifar": "short side 32 bilinear, centre crop 32×32",
+            "any": self._at_any_size(),
+        }
+        return [] if self.whole else [words[self.preset]]
+
+    def _at_any_size(self) -> str:
+        if self.own is not None:
+            return self.own.words()
+        return f"short side {min(self.size)} bilinear, centre crop {self.size[0]}×{self.size[1]}"
+
+    def _to_model(self) -> str:
+        """What brings a corrupted image to the model; nothing where it has its size."""
+        if self.own is not None and self.preset in WHOLE_IMAGES:
+            return self.own.words()
+        side = preset_of(self.preset).side
+        unchanged = (side or self.size[0], side or self.size[1]) == self.size
+        return "" if unchanged else f"{self.size[0]}×{self.size[1]} {self.interpolation}"
+
+    @property
+    def same_for_clean(self) -> bool:
+        """Where the model has no way of its own, or images are corrupted at its size."""
+        return self.own is None or self.preset == "any"
+
+    def clean(self, picture: Image.Image) -> Pixels:
+        """As the model itself prepares it."""
+        if self.own is not None:
+            return self.own(picture)
+        return self.after(self.before(picture), corrupted=False)
 
     def before(self, picture: Image.Image) -> Pixels:
         """See :func:`protocol_image`."""
@@ -134,6 +215,10 @@ class Preprocessing:
         return at_model_size(image, self, corrupted=corrupted)
 
 
+def _some(words: str) -> list[str]:
+    return [words] if words else []
+
+
 LARGEST_SIDE = 4096
 
 
@@ -144,25 +229,62 @@ def model_input(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     interpolation: str | None = None,
+    crop_pct: float | None = None,
+    pixel_range: int = 1,
+    preparation: str = MODEL,
 ) -> ModelInput:
     """What was asked for, else what the model's timm configuration says, else [0,1] pixels of the protocol's size."""
     inner: Any = without_wrappers(model)
-    known = dict(resolve_model_data_config(inner)) if getattr(inner, "pretrained_cfg", None) else {}
+    told: Any = getattr(inner, "pretrained_cfg", None) or {}
+    known = dict(resolve_model_data_config(inner)) if told else {}
     side = (size, size) if isinstance(size, int) else size
     side = side or (tuple(known["input_size"][1:]) if known else None)
+    mean, std = normalisation(
+        mean if mean is not None else known.get("mean", (0.0, 0.0, 0.0)),
+        std if std is not None else known.get("std", (1.0, 1.0, 1.0)),
+        pixel_range=pixel_range,
+    )
     chosen = ModelInput(
         side,
-        tuple(mean if mean is not None else known.get("mean", (0.0, 0.0, 0.0))),
-        tuple(std if std is not None else known.get("std", (1.0, 1.0, 1.0))),
+        mean,
+        std,
         interpolation or str(known.get("interpolation", "bilinear")),
         window=getattr(inner, "window", None),
         stride=getattr(inner, "stride", None),
+        crop_pct=crop_pct if crop_pct is not None else known["crop_pct"] if _says_crop(told) else None,
+        crop_mode=str(known.get("crop_mode", "center")),
+        preparation=preparation,
     )
-    if len(chosen.mean) != 3 or len(chosen.std) != 3 or min(chosen.std) <= 0:
-        raise HoldfastError(f"mean and std must be three values, std positive, got {chosen.mean} and {chosen.std}")
     if chosen.size is not None:
         check_side(chosen.size)
+    if interpolation is not None:
+        check_interpolation(interpolation)
     return chosen
+
+
+def _says_crop(told: Any) -> bool:
+    """Whether a configuration says it; timm assumes 0.875 of one that does not, such as a foreign file's."""
+    return (told.get("crop_pct") if isinstance(told, dict) else getattr(told, "crop_pct", None)) is not None
+
+
+def normalisation(
+    mean: Sequence[float], std: Sequence[float], *, pixel_range: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and std of [0,1] pixels, from those of pixels up to ``pixel_range``; refuses what cannot be right."""
+    mean, std = tuple(map(float, mean)), tuple(map(float, std))
+    if len(mean) != 3 or len(std) != 3 or min(std) <= 0:
+        raise HoldfastError(f"mean and std must be three values, std positive, got {mean} and {std}")
+    if pixel_range == 1 and max(*mean, *std) > 1:
+        raise HoldfastError(
+            f"mean and std must be those of pixels from 0 to 1, got {mean} and {std}: give --pixel-range 255 "
+            "(Protocol(pixel_range=255)) if they are of pixels from 0 to 255"
+        )
+    if pixel_range != 1 and 0 < max(mean) <= 1:
+        raise HoldfastError(
+            f"mean and std must be those of pixels from 0 to 255, got {mean} and {std}: leave --pixel-range 255 "
+            "away, or give --mean and --std in its units"
+        )
+    return tuple(value / pixel_range for value in mean), tuple(value / pixel_range for value in std)
 
 
 def check_side(size: int | tuple[int, ...]) -> None:
@@ -196,12 +318,30 @@ def preprocessing(
     *,
     stored_jpeg: bool = False,
     prepared: tuple[int, int] | None = None,
+    images: Any = None,
 ) -> Preprocessing:
-    """All steps for a protocol and a model; ``prepared`` is the size of images where the model does not say its own."""
-    side = preset_of(preset).side or 224
-    return Preprocessing(
-        preset, wanted.size or prepared or (side, side), wanted.mean, wanted.std, wanted.interpolation, stored_jpeg
+    """All steps for a protocol and a model.
+
+    Args:
+        preset: whose protocol.
+        wanted: what the model wants to see.
+        stored_jpeg: as the stored ImageNet-C was.
+        prepared: the size of images that come prepared: where it is the model's they stay as they are, and where the
+            model does not say its own it is taken for it.
+        images: the pictures, whose first few tell whether they have the protocol's size already.
+    """
+    side = preset_of(preset).side
+    size = wanted.size or prepared or (side or 224, side or 224)
+    steps = Preprocessing(
+        preset, size, wanted.mean, wanted.std, wanted.interpolation, stored_jpeg, preparation=wanted.preparation
     )
+    if wanted.preparation == BENCHMARK:
+        return steps
+    whole = images is not None and _first_sizes(images) == {(side, side)}
+    if wanted.crop_pct is None or size == prepared:
+        return replace(steps, whole=whole)
+    own = EvalTransform(size, wanted.crop_pct, wanted.crop_mode, wanted.interpolation, wanted.mean)
+    return replace(steps, own=own, whole=whole)
 
 
 def protocol_image(picture: Image.Image, steps: Preprocessing) -> Pixels:
@@ -209,7 +349,7 @@ def protocol_image(picture: Image.Image, steps: Preprocessing) -> Pixels:
     if steps.preset == "cifar":
         return np.array(_short_side_crop(picture, (32, 32)))
     if steps.preset == "any":
-        return np.array(_short_side_crop(picture, steps.size))
+        return steps.own(picture) if steps.own is not None else np.array(_short_side_crop(picture, steps.size))
     return prepare(picture, steps.preset)
 
 
@@ -226,11 +366,19 @@ def sequence_image(picture: Image.Image, steps: Preprocessing, kind: str) -> Pix
 
 
 def at_model_size(image: Pixels, steps: Preprocessing, *, corrupted: bool) -> Pixels:
-    """The image as the model gets it, still bytes: re-encoded if stored sets did so, and at the model's size."""
+    """The image as the model gets it, still bytes: re-encoded if stored sets did so, and at the model's size.
+
+    ImageNet-C's images are resized only where the model's size differs: its crop is done. CIFAR's whole images go
+    through the model's own resize and crop, and so do stored ones of any other size.
+    """
     if steps.stored_jpeg and corrupted:
         image = _through_jpeg(image)
+    if steps.own is not None and steps.preset in WHOLE_IMAGES:
+        return steps.own(Image.fromarray(image))
     if image.shape[:2] == steps.size:
         return image
+    if steps.own is not None and steps.preset == "any":
+        return steps.own(Image.fromarray(image))
     height, width = steps.size
     method: Any = str_to_pil_interp(steps.interpolation)
     return np.array(Image.fromarray(image).resize((width, height), method))

@@ -47,8 +47,8 @@ class Watcher(Protocol):
     def looked_at(self, count: int) -> None:
         """So many more images were looked at."""
 
-    def measured(self, cell: CellSpec, *, right: float, count: int) -> None:
-        """A unit of a cell is on disk: how many of its images are right."""
+    def measured(self, cell: CellSpec, sums: np.ndarray | None) -> None:
+        """A unit of a cell is on disk: what its images add up to, of a task with a running score."""
 
 
 @dataclass(frozen=True)
@@ -309,17 +309,15 @@ def tell(watcher: Watcher, work: Work, key: Key, unit: Unit) -> None:
     """How well the first view did, for the line that people watch."""
     plan, view = work.plan, unit.header["views"][0]
     cell: Cell = plan.cells[key[1]]
+    running = getattr(plan.task, "running", None)
+    if running is None or not len(unit.rows):
+        watcher.measured(cell.spec, None)
+        return
     fields = {name: unit.arrays[field_name(view, name)] for name in fields_of(unit, view)}
-    right = plan.task.right(
-        CellRecord(
-            unit.rows,  # nobody asks for names here
-            plan.truth[unit.rows],
-            fields,
-            header={"cell": cell.name, **cell.described},
-            task=plan.task.name,
-        )
-    )
-    watcher.measured(cell.spec, right=float(right.sum()), count=len(right))
+    header = {"cell": cell.name, **cell.described}
+    # nobody asks for names here
+    record = CellRecord(unit.rows, plan.truth[unit.rows], fields, header=header, task=plan.task.name)
+    watcher.measured(cell.spec, running.sums(record))
 
 
 def frames(chunks: Sequence[Chunk]) -> int:

@@ -101,17 +101,23 @@ def make_plan(names: Sequence[Suite], data: EvaluationData, *, steps: Steps, ext
     """All images and cells of these suites on these data."""
     check_suites(names, data)
     if data.stored is not None:
-        return _stored_plan(data.stored, extra=extra, limit=limit)
+        return _stored_plan(data.stored, steps=steps, extra=extra, limit=limit)
 
     def cells(source: Any) -> list[Cell]:
         made: dict[str, tuple[Suite, Cell]] = {}  # suites may share cells
         for name in names:
             for cell in _cells_of(name)(name, source, steps, extra):
                 made.setdefault(cell.name, (name, cell))
-        told = [(cell, {"suite": str(name), **cell.definition}) for name, cell in made.values()]
+        told = [(cell, {"suite": str(name), **_definition(cell, steps)}) for name, cell in made.values()]
         return [replace(cell, definition=revised(said, cell.spec, preset=steps.preset)) for cell, said in told]
 
     return shared_plan(data.source, cells)
+
+
+def _definition(cell: Cell, steps: Steps) -> dict[str, Any]:
+    """What the cell is, with the steps that its images take."""
+    taken = steps.named(way) if (way := getattr(cell.make, "way", None)) is not None else []
+    return {**cell.definition, **({"preprocessing": taken} if taken else {})}
 
 
 def _clean(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
@@ -245,9 +251,11 @@ def _check_new(name: str) -> None:
         raise HoldfastError(f"suite {name!r} is registered already; choose another name")
 
 
-def _stored_plan(stored: OfficialSet, *, extra: bool, limit: int | None) -> Plan:
-    cells = [cell for cell in stored.cells if extra or stored.extras or not _is_extra(cell)]
-    return stored_plan([_stored_cell(stored, cell) for cell in cells], limit=limit, missing=stored.missing)
+def _stored_plan(stored: OfficialSet, *, steps: Steps, extra: bool, limit: int | None) -> Plan:
+    specs = [cell for cell in stored.cells if extra or stored.extras or not _is_extra(cell)]
+    cells = [_stored_cell(stored, spec) for spec in specs]
+    cells = [replace(cell, definition=_definition(cell, steps)) for cell in cells]
+    return stored_plan(cells, limit=limit, missing=stored.missing)
 
 
 def _stored_cell(stored: OfficialSet, spec: CellSpec) -> Cell:

@@ -90,7 +90,7 @@ def _identity(side: Side, *, attacked: bool) -> dict[str, Any]:
         "task": side.task,
         **{key: header.get(key) for key in ("data_fingerprint", "data_content", "label", "preset")},
         **{key: header.get(key) for key in ("seed", "frost", "exif")},
-        "steps": [steps.get("protocol"), steps.get("after_corruption")],
+        "steps": [steps.get("protocol"), steps.get("after_corruption"), steps.get("preparation", "benchmark")],
         "attack_batch_size": header.get("attack_batch_size") if attacked else None,
         **{f"version of {name}": made.get(name) for name in PIXEL_MAKERS},
     }
@@ -145,8 +145,8 @@ def _ids(old: Side, new: Side) -> NDArray[np.str_]:
 
 
 def _definition(header: Mapping[str, Any]) -> dict[str, Any]:
-    """What a cell is; of JSON, so that tuples and lists are alike."""
-    return {key: _listed(value) for key, value in header.items()}
+    """What a cell is, without the model's own part; of JSON, so that tuples and lists are alike."""
+    return {key: _listed(value) for key, value in header.items() if key != "preprocessing"}
 
 
 def _listed(value: Any) -> Any:

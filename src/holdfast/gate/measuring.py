@@ -70,11 +70,13 @@ def _options(side: Side) -> "tuple[Compute, Protocol]":
     from holdfast.evaluation.options import Compute, Protocol
 
     header = side.header
+    steps = header.get("preprocessing") or {}
     extra = {"corruption": EXTRA, "sequence": EXTRA_SEQUENCES}
     protocol = Protocol(
         preset=str(header["preset"]) if "preset" in header else None,
         extra=any(spec.kind in extra.get(spec.family, ()) for spec in side.specs(list(side.cells))),
-        stored_jpeg=str((header.get("preprocessing") or {}).get("after_corruption", "")).startswith("JPEG"),
+        stored_jpeg=str(steps.get("after_corruption", "")).startswith("JPEG"),
+        preparation=str(steps.get("preparation", "benchmark")),
         exif=str(header.get("exif", "ignore")),
     )
     return Compute(attack_batch_size=int(header.get("attack_batch_size", 64))), protocol

@@ -27,13 +27,30 @@ def broken(lens: Lens, picture: Image.Image, steps: Sequence[Damage], *, name: s
     Corruptions in front act on the protocol's image, as in the records; those behind a patch or an attack on what the
     model sees. An attack climbs away from ``target``, or from the model's own answer if that is None.
     """
-    image, ahead = lens.steps.before(picture), _corruptions_ahead(steps)
-    for step in steps[:ahead]:
-        image = _corrupted(image, step, name=name, seed=_seed(lens, step), preset=lens.steps.preset)
-    pixels = _pixels(lens, lens.steps.after(image, corrupted=ahead > 0))
+    ahead = _corruptions_ahead(steps)
+    first = _corrupted_first(lens, picture, steps[:ahead], name=name) if ahead else lens.steps.clean(picture)
+    pixels = _pixels(lens, first)
     for step in steps[ahead:]:
         pixels = _ACTS[step.family](lens, pixels, step, name=name, target=target)
     return pixels
+
+
+def _corrupted_first(lens: Lens, picture: Image.Image, steps: Sequence[Damage], *, name: str) -> Pixels:
+    """The protocol's image under some corruptions, as the model gets it."""
+    image = lens.steps.before(picture)
+    for step in steps:
+        image = _corrupted(image, step, name=name, seed=_seed(lens, step), preset=lens.steps.preset)
+    return lens.steps.after(image, corrupted=True)
+
+
+def uncorrupted(lens: Lens, picture: Image.Image) -> Tensor:
+    """The picture prepared as those that are corrupted, without the corruption, to be compared with them by pixel."""
+    return _pixels(lens, lens.steps.after(lens.steps.before(picture), corrupted=False))
+
+
+def is_corrupted(steps: Sequence[Damage]) -> bool:
+    """Whether the damage begins with a corruption, and so with the benchmark's preparation."""
+    return _corruptions_ahead(steps) > 0
 
 
 def _corruptions_ahead(steps: Sequence[Damage]) -> int:

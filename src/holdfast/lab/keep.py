@@ -87,7 +87,7 @@ def png(looks: Sequence[Look], *, layer: int, head: int, names: Sequence[str]) -
 
 
 def _row(look: Look, *, layer: int, head: int) -> list[tuple[str, np.ndarray]]:
-    changed, gain = pictures.difference(look.before.bytes, look.after.bytes)
+    changed, gain = pictures.difference(look.aligned.bytes, look.after.bytes)
     row = [
         (f"before{_answer(look, look.before)}", look.before.bytes),
         (f"after{_answer(look, look.after)}", look.after.bytes),
@@ -97,7 +97,7 @@ def _row(look: Look, *, layer: int, head: int) -> list[tuple[str, np.ndarray]]:
     if not look.after.attention:
         return row
     number, one = shown.chosen(look, layer, head)
-    maps = [shown.received(seen.attention[number], one) for seen in (look.before, look.after)]
+    maps = [shown.received(seen.attention[number], one) for seen in (look.aligned, look.after)]
     low, high = shown.bounds(maps)
     said = [f"attention {when}, layer {number + 1}" for when in ("before", "after")]
     return [*row, *((title, pictures.heat(each, low=low, high=high)) for title, each in zip(said, maps, strict=True))]

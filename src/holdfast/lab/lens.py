@@ -1,11 +1,10 @@
 """A model and its data, opened as ``evaluate`` opens them, ready to look at one image."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from holdfast.analysis.subject import find_corruptor
@@ -16,16 +15,14 @@ from holdfast.corruptions.catalog import own_kinds
 from holdfast.data import check_known_classes
 from holdfast.data.tensors import check_counted
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.errand import adapted, as_asked, asked_steps
 from holdfast.evaluation.evaluation_data import EvaluationData, labelled, open_evaluation_data
 from holdfast.evaluation.judge import Judge
-from holdfast.evaluation.machine import choose_device
 from holdfast.evaluation.options import Protocol
+from holdfast.evaluation.predictor import Predictor
 from holdfast.evaluation.protocol import Steps
 from holdfast.evaluation.suites import kinds_of
 from holdfast.models.corruptor import Corruptor
 from holdfast.models.onnx_model import has_gradient
-from holdfast.models.specs import load_model
 from holdfast.models.tora import ToraViT
 from holdfast.tasks import Task
 
@@ -141,11 +138,8 @@ def open_lens(
     if opened.source is None or not len(opened.source):
         what = "none" if opened.source is not None else f"the stored set {opened.spec!r}"
         raise HoldfastError(f"data must be at least one picture that can be corrupted, got {what}")
-    loaded = load_model(model)
-    loaded = replace(loaded, model=as_asked(loaded.model, asked))
-    steps = asked_steps(loaded.model, opened, asked)
-    where = choose_device(device, loaded.model, fixed=not isinstance(model, nn.Module))
-    judge = Judge(adapted(loaded.model, opened).eval(), steps=steps, device=where, amp="no")
+    predictor = Predictor.open(model, opened, asked, device=device)
+    loaded, judge, steps = predictor.loaded, predictor.judge, predictor.steps
     opened = labelled(opened, loaded.classes, judge.probe, match_names=not asked.classes_differ)
     assert opened.source is not None
     if not asked.classes_differ:
@@ -154,7 +148,7 @@ def open_lens(
     opened.task.check_model(judge.probe, classes=len(opened.source.classes), restricted=False, data=opened.spec)
     chooser = find_corruptor(Path(corruptor) if corruptor is not None else None, loaded.folder)
     if chooser is not None:
-        chooser = chooser.to(torch.device(where)).eval()
+        chooser = chooser.to(judge.device).eval()
     given = str(corruptor) if corruptor is not None else None
     return Lens(loaded.name, opened, judge, steps, loaded.model, seed, loaded.folder, chooser, given, limit, asked)
 

@@ -20,7 +20,7 @@ from holdfast.attention import AttentionHandle, watch
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cells import Cell
 from holdfast.evaluation.making import AsTheyAre
-from holdfast.lab.breaking import broken
+from holdfast.lab.breaking import broken, is_corrupted, uncorrupted
 from holdfast.lab.damage import Damage, parse_damage
 from holdfast.lab.lens import Lens
 from holdfast.models.tora import gate_maps
@@ -78,11 +78,21 @@ class Look:
     after: Glance
 
     @cached_property
+    def aligned(self) -> Glance:
+        """What ``after`` is compared with place by place: the same image, prepared alike.
+
+        That is ``before``, unless the benchmark prepares images that it corrupts otherwise than the model its own.
+        """
+        if self.lens.steps.same_for_clean or not is_corrupted(self.steps):
+            return self.before
+        return _seen(self.lens, uncorrupted(self.lens, self.picture.image), self.picture.target)
+
+    @cached_property
     def cosines(self) -> list[HeadCosines]:
         """Stability of attention per layer and head, (1, h) each; none where there is no attention to compare."""
         if not self.comparable:
             return []
-        return layer_cosines(self.before.attention, self.after.attention)
+        return layer_cosines(self.aligned.attention, self.after.attention)
 
     @cached_property
     def comparable(self) -> bool:
@@ -98,14 +108,14 @@ class Look:
         """The cosine of every head of one layer, (h,), without reading the others."""
         if "cosines" in self.__dict__:
             return self.cosines[layer].flattened[0]
-        return head_cosines(self.before.attention[layer], self.after.attention[layer]).flattened[0]
+        return head_cosines(self.aligned.attention[layer], self.after.attention[layer]).flattened[0]
 
     @cached_property
     def gates(self) -> tuple[Tensor, Tensor] | None:
         """The robustness adapter's share of TORA's gate before and after, (blocks, rows, columns) each."""
         if self.lens.tora is None:
             return None
-        return gate_shares(self.lens, self.before), gate_shares(self.lens, self.after)
+        return gate_shares(self.lens, self.aligned), gate_shares(self.lens, self.after)
 
 
 def look(
@@ -134,14 +144,17 @@ def picture_of(lens: Lens, number: int) -> Picture:
 
 def glance(lens: Lens, picture: Picture, steps: Sequence[Damage]) -> Glance:
     """One forward pass over one image after some damage."""
-    pixels = broken(lens, picture.image, steps, name=picture.name, target=picture.target)
+    return _seen(lens, broken(lens, picture.image, steps, name=picture.name, target=picture.target), picture.target)
+
+
+def _seen(lens: Lens, pixels: Tensor, target: Any) -> Glance:
     if not lens.has_attention:
         answers = lens.judge.answers(pixels)
-        return Glance(pixels, answers, (), list, kept(lens, answers, picture.target))
+        return Glance(pixels, answers, (), list, kept(lens, answers, target))
     with watch(lens.inner) as seen:
         answers = lens.judge.answers(pixels)
     one_pass = tuple(seen.attention) if not _in_windows(lens) else ()
-    return Glance(pixels, answers, one_pass, seen.channel_gates, kept(lens, answers, picture.target))
+    return Glance(pixels, answers, one_pass, seen.channel_gates, kept(lens, answers, target))
 
 
 def _in_windows(lens: Lens) -> bool:

@@ -19,7 +19,7 @@ TOP = 5
 def shots(look: Look) -> dict[str, Any]:
     """Before, after and their difference."""
     before, after = (pictures.shrunk(seen.bytes) for seen in (look.before, look.after))
-    changed, gain = pictures.difference(before, after)
+    changed, gain = pictures.difference(pictures.shrunk(look.aligned.bytes), after)
     return {
         "before": pictures.data_url(before),
         "after": pictures.data_url(after),
@@ -157,9 +157,9 @@ def attention(look: Look, *, layer: int, head: int) -> dict[str, Any] | None:
     if not look.after.attention:
         return None
     number, one = chosen(look, layer, head)
-    handles = [seen.attention[number] for seen in (look.before, look.after)]
+    handles = [seen.attention[number] for seen in (look.aligned, look.after)]
     maps = [received(handle, one) for handle in handles]
-    focus = [focus_of(seen, number) for seen in (look.before, look.after)]
+    focus = [focus_of(seen, number) for seen in (look.aligned, look.after)]
     return {
         **_heats(maps),
         "grid": _grid(handles[1]),
@@ -179,7 +179,7 @@ def token_row(look: Look, *, layer: int, head: int, row: float, column: float) -
     if not look.after.attention:
         return None
     number, one = chosen(look, layer, head)
-    handles = [seen.attention[number] for seen in (look.before, look.after)]
+    handles = [seen.attention[number] for seen in (look.aligned, look.after)]
     if _grid(handles[1]) is None:
         return None
     places = [place_of(handle, (min(max(row, 0), 1), min(max(column, 0), 1))) for handle in handles]
@@ -234,7 +234,7 @@ def _floor(values: Sequence[float]) -> float:
 
 
 def _channel_gates(look: Look, layer: int) -> list[dict[str, str]]:
-    before, after = look.before.channel_gates(), look.after.channel_gates()
+    before, after = look.aligned.channel_gates(), look.after.channel_gates()
     if not before:
         return []
     number = min(layer, len(before) - 1)

@@ -22,6 +22,9 @@ from holdfast.records.records import CellRecord, Records
 from holdfast.records.revisions import like
 from holdfast.tasks import task_named
 
+RATIOS = ("retention", "retention_partial", "fan_retention", "relative_mce")  # of clean and corrupted images
+NOT_PREPARATION = ("corruption", "JPEG quality 85")  # of the steps that a cell names
+
 
 @dataclass(frozen=True)
 class Score:
@@ -241,7 +244,7 @@ def score_of(
         label=formula.label,
         definition=formula.definition,
         better=formula.better,
-        note=formula.note or _remark(formula, cells),
+        note="; ".join(filter(None, (formula.note, _remark(formula, cells)))),
         missing=formula.missing,
         family=formula.family,
         table=formula.table,
@@ -251,11 +254,26 @@ def score_of(
 
 
 def _remark(formula: Formula, cells: Mapping[str, CellRecord]) -> str:
-    """What the task says beside an attack's number."""
+    """What the task says beside an attack's number; and that a ratio is of images prepared in two ways."""
+    if formula.name in RATIOS:
+        return _two_preparations(cells)
     if formula.family != "attack":
         return ""
     cell = cells[formula.cells[0]]
     return task_named(cell.task).remark(cell)
+
+
+def _two_preparations(cells: Mapping[str, CellRecord]) -> str:
+    """How clean and corrupted images were prepared, where that differs; cells that do not say it take one way."""
+    ways: dict[str, tuple[str, ...]] = {}
+    for cell in cells.values():
+        steps = cell.header.get("preprocessing") or ()
+        ways.setdefault(cell.spec.family, tuple(step for step in steps if step not in NOT_PREPARATION))
+    clean, corrupted = ways.get("clean", ()), ways.get("corruption", ())
+    if not clean or not corrupted or clean == corrupted:
+        return ""
+    told = "; ".join(", then ".join(steps) for steps in (clean, corrupted))
+    return f"clean and corrupted images are prepared differently: {told}"
 
 
 def reference_for(records: Records, baseline: Records | None) -> Reference | None:

@@ -5,6 +5,7 @@ Only weights in safetensors are read and no code of the repository is run.
 
 import contextlib
 import logging
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -89,6 +90,7 @@ def preprocessing_of(processor: Any, *, name: str) -> dict[str, Any]:
         "mean": tuple((value + shift) / scale for value in mean),
         "std": tuple(value / scale for value in std),
         "interpolation": _WORDS.get(resample, "bilinear"),
+        **_crop(processor),
     }
 
 
@@ -101,6 +103,25 @@ def _side(processor: Any, name: str) -> tuple[int, int]:
     if not height or not width:
         raise HoldfastError(f"hf:{name} must say the size of its images, got {size}")
     return int(height), int(width)
+
+
+def _crop(processor: Any) -> dict[str, Any]:
+    """How a processor resizes and crops, in timm's words; nothing where it does not resize."""
+    if not getattr(processor, "do_resize", True):
+        return {}
+    size = getattr(processor, "size", None) or {}
+    size = dict(size) if not isinstance(size, int) else {"shortest_edge": size}
+    short = size.get("shortest_edge")
+    if short and getattr(processor, "crop_pct", None):  # ConvNeXt's; large images it squashes
+        squashed = short >= 384
+        return {"crop_pct": 1.0 if squashed else processor.crop_pct, "crop_mode": "squash" if squashed else "center"}
+    resized = short or size.get("height")
+    cropped = getattr(processor, "crop_size", None) if getattr(processor, "do_center_crop", False) else None
+    side = dict(cropped).get("height") if cropped is not None and not isinstance(cropped, int) else cropped
+    share = side / resized if side and side < resized else 1.0
+    if side and math.floor(side / share) < resized:  # timm divides again, and floors
+        share = side / (resized + 0.5)
+    return {"crop_pct": share, "crop_mode": "center" if short else "squash"}
 
 
 def _three(values: Any) -> tuple[float, ...]:

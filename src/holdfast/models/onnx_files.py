@@ -32,6 +32,8 @@ class Described:
         classes: the names of the classes, where they are known.
         architecture: what it was made from.
         stride: pixels from one window to the next, of models of label maps.
+        crop_pct: share of the resized image that the centre crop keeps, of classifiers; None where nobody says.
+        crop_mode: as timm names it.
     """
 
     task: str = "classification"
@@ -43,6 +45,8 @@ class Described:
     classes: tuple[str, ...] | None = None
     architecture: str = "onnx"
     stride: int | None = None
+    crop_pct: float | None = None
+    crop_mode: str = "center"
 
     def text(self) -> str:
         """As it is written into a file."""
@@ -112,9 +116,13 @@ def _described(told: Mapping[str, Any]) -> Described:
         None if names is None else tuple(map(str, names)),
         str(told["architecture"]),
         None if told["stride"] is None else int(told["stride"]),
+        None if told.get("crop_pct") is None else float(told["crop_pct"]),  # files of before do not say it
+        str(told.get("crop_mode", "center")),
     )
     if values.output not in OUTPUTS or (values.std is not None and min(values.std) <= 0):
         raise ValueError("output or std")
+    if values.crop_pct is not None and not 0 < values.crop_pct <= 1:
+        raise ValueError("crop_pct")
     return values
 
 

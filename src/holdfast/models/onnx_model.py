@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 
 from holdfast.errors import HoldfastError
 from holdfast.models.onnx_files import Described, described, file_digest, operators, read_onnx
+from holdfast.models.outputs import logits_of
 from holdfast.models.windows import Windowed
 
 logger = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ class FromProbabilities(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, of which the softmax is what the model said."""
-        return self.model(images).clamp_min(1e-30).log()
+        return logits_of(self.model(images)).clamp_min(1e-30).log()
 
 
 def _check_ends(session: Any, path: Path) -> None:
@@ -161,6 +162,7 @@ def _configuration(told: Described, size: tuple[int, int] | None) -> dict[str, A
         "mean": told.mean or (0.0, 0.0, 0.0),
         "std": told.std or (1.0, 1.0, 1.0),
         "interpolation": told.interpolation,
+        **({"crop_pct": told.crop_pct, "crop_mode": told.crop_mode} if told.crop_pct is not None else {}),
     }
 
 

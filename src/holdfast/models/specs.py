@@ -34,18 +34,20 @@ class LoadedModel:
         name: how records name it.
         folder: the run it comes from, where its records belong; None for all other models.
         classes: what its answers mean, where its files tell.
+        given: whether a module was handed over, which stays on its device.
     """
 
     model: nn.Module
     name: str
     folder: Path | None = None
     classes: tuple[str, ...] | None = None
+    given: bool = False
 
 
 def load_model(model: nn.Module | str | Path) -> LoadedModel:
     """The model itself, or the one that a spec names; a bare path is a run's folder."""
     if isinstance(model, nn.Module):
-        return LoadedModel(model, architecture_of(model))
+        return LoadedModel(model, architecture_of(model), given=True)
     text, spec = str(model), model_spec(str(model))
     if spec.kind:
         return SPECS[spec.kind](spec.rest)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from holdfast.errors import HoldfastError
+from holdfast.models.outputs import logits_of
 
 WINDOW, STRIDE = 1024, 768  # Cityscapes, FAN and TAP+ADL
 
@@ -41,7 +42,7 @@ def slide(
     total: Tensor | None = None
     counts = images.new_zeros(images.shape[-2:])
     for rows, columns in _windows(images.shape[-2:], (height, width), stride):
-        logits = model(images[..., rows, columns])
+        logits = logits_of(model(images[..., rows, columns]))
         if total is None:
             total = logits.new_zeros(*logits.shape[:2], *images.shape[-2:])
         total[..., rows, columns] += logits

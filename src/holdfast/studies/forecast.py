@@ -10,6 +10,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.errand import Request
 from holdfast.evaluation.forecast import forecast as forecast_evaluation
 from holdfast.evaluation.machine import cores
+from holdfast.evaluation.options import Protocol
 from holdfast.forecasts import NOTHING, Forecast, Seconds, spent, timed
 from holdfast.studies.checks import check_study
 from holdfast.studies.measures import ANALYSED, SETTINGS, compute_of
@@ -106,16 +107,17 @@ def _tried(study: Study, name: str, seed: int) -> Cost:
         shown: Any = stage.bare if recipe.model.adapt is None else stage.bare.backbone
         describe(shown, image=stage.image)
         data = [(study.test, study.suites, study.limit), *((other, "clean", None) for other in study.shifts.values())]
-        found = [_evaluated(stage, *each) for each in data]
+        protocol = Protocol(preparation=study.preparation)
+        found = [_evaluated(stage, *each, protocol=protocol) for each in data]
         measured = Seconds(sum(f.spent.processor for f in found), sum(f.spent.wall for f in found))
         size = trained.size + sum(each.size for each in found)
         return Cost(trained.spent, measured, _analysed(study, stage), size, any(each.at_least for each in found))
 
 
-def _evaluated(stage: Stage, data: str, suites: object, limit: int | None) -> Forecast:
+def _evaluated(stage: Stage, data: str, suites: object, limit: int | None, *, protocol: Protocol) -> Forecast:
     before = spent()
     found = forecast_evaluation(
-        Request(stage.bare, data, suites, limit=limit, workers=0, compute=compute_of(stage.recipe))
+        Request(stage.bare, data, suites, limit=limit, workers=0, protocol=protocol, compute=compute_of(stage.recipe))
     )
     started = Seconds(max(found.parts["starting"] - before, 0.0), 0.0)  # not what this process did before
     work = Seconds(sum(value for name, value in found.parts.items() if name != "starting"), found.spent.wall)
@@ -127,5 +129,6 @@ def _analysed(study: Study, stage: Stage) -> Seconds:
         return NOTHING
     count = min(study.limit or ANALYSED, ANALYSED)
     few = min(TRIED, count)
-    took, _ = timed(lambda: analyze(stage.bare, study.test, study.analyses, settings=SETTINGS, limit=few, show=False))
+    options: dict[str, Any] = {"settings": SETTINGS, "protocol": Protocol(preparation=study.preparation)}
+    took, _ = timed(lambda: analyze(stage.bare, study.test, study.analyses, limit=few, show=False, **options))
     return took.times(count / few)

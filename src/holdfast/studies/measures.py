@@ -13,7 +13,7 @@ from holdfast.analysis.results import Result
 from holdfast.analysis.settings import Settings
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import evaluate
-from holdfast.evaluation.options import Compute
+from holdfast.evaluation.options import Compute, Protocol
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import Records
 from holdfast.studies.plan import Study
@@ -59,7 +59,8 @@ def compute_of(recipe: Recipe) -> Compute:
 def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -> Measured:
     """Evaluate and analyse one run: scores of every image, or of sets with their draws, and facts for the header."""
     spec = f"run:{folder}"
-    options: dict[str, Any] = {"workers": 0, "show": show, "compute": compute_of(recipe)}
+    protocol = Protocol(preparation=study.preparation)
+    options: dict[str, Any] = {"workers": 0, "show": show, "protocol": protocol, "compute": compute_of(recipe)}
     records = evaluate(spec, study.test, study.suites, limit=study.limit, **options)
     shifted = {name: evaluate(spec, data, "clean", **options) for name, data in study.shifts.items()}
     of_sets = getattr(task_named(records.task), "set_scores", None)
@@ -69,7 +70,8 @@ def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -
     limit = min(study.limit or ANALYSED, ANALYSED)
     analysed: Mapping[str, Result] = {}
     if study.analyses:
-        analysed = analyze(spec, study.test, study.analyses, settings=SETTINGS, limit=limit, show=show).results
+        options = {"settings": SETTINGS, "limit": limit, "protocol": protocol, "show": show}
+        analysed = analyze(spec, study.test, study.analyses, **options).results
     measures = {
         column.name: column.per_image(found) for name, found in analysed.items() for column in ANALYSES[name].columns
     }

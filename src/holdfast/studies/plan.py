@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import HoldfastError, nearest
+from holdfast.evaluation.options import PREPARATIONS
 from holdfast.names import file_name
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import load_recipe, merge
@@ -37,6 +38,7 @@ SHAPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "shifts": (Mapping, "data specs by name"),
     "claims": (list, "a list of claims"),
     "limit": (int, "a whole number"),
+    "preparation": (str, "model or benchmark"),
 }
 REFERENCE = re.compile(r"\{([^{}]+)\}")  # {row}: the folder of that row's run with the same seed
 
@@ -74,6 +76,7 @@ class Study:
         analyses: what is analysed, as for ``holdfast analyze``.
         shifts: further data that runs are measured on as they are, by name: the natural shifts of a task.
         claims: what the table is to judge.
+        preparation: how clean images are prepared, ``model`` or ``benchmark``, as of :class:`holdfast.Protocol`.
     """
 
     name: str
@@ -89,6 +92,7 @@ class Study:
     analyses: tuple[str, ...] = ()
     shifts: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
+    preparation: str = PREPARATIONS[0]
 
     def recipe_of(self, name: str, seed: int, *, folders: Mapping[str, Path] | None = None) -> Recipe:
         """The complete recipe of one run of a row or step.
@@ -167,6 +171,10 @@ def load_study(
     )
     if study.limit is not None and (not _is_count(study.limit) or study.limit < 1):
         raise HoldfastError(f"limit of a study must be at least 1 test image, got {study.limit}")
+    if study.preparation not in PREPARATIONS:
+        raise HoldfastError(
+            f"preparation of study {str(path)!r} must be one of {', '.join(PREPARATIONS)}, got {study.preparation!r}"
+        )
     for run in (*study.steps, *study.rows):
         study.recipe_of(run, study.seeds[0])  # a misspelt key is found before the first run
     return study

@@ -15,6 +15,7 @@ from safetensors.numpy import save
 from holdfast import atomic
 from holdfast.corruptions.catalog import ALL, SEVERITIES
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.options import BENCHMARK
 from holdfast.older_recipes import former
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, spec_of
 from holdfast.records.header import CLASSIFICATION
@@ -79,6 +80,8 @@ def fingerprint(study: Study, row: str, seed: int) -> str:
     measured: list[Any] = [study.test, study.limit, study.suites, study.analyses]
     if study.shifts:  # the first studies had none
         measured.append({"shifts": study.shifts})
+    if study.preparation != BENCHMARK:  # the first studies knew no other
+        measured.append({"preparation": study.preparation})
     starts = [[fingerprint(study, other, seed) for other in needed]] if (needed := study.needs(row)) else []
     return hashlib.sha256(json.dumps([recipe, measured, *starts], sort_keys=True).encode()).hexdigest()[:16]
 

@@ -28,6 +28,7 @@ from holdfast.records.records import CellRecord
 from holdfast.records.units import Field, field_name
 from holdfast.tasks.class_examples import ClassExamples
 from holdfast.tasks.examples import Examples
+from holdfast.tasks.running import RunningScore
 from holdfast.tasks.task import Answers
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
@@ -65,6 +66,9 @@ class Classification:
     per_image = "Percent of the images classified correctly"
     headline = ("clean", "mean_corruption_accuracy", "retention", "mce", "mfr")
     examples: Examples = ClassExamples()
+    running = RunningScore(
+        "", lambda cell: np.array([cell.right.sum(), len(cell)]), lambda sums: sums[0] / sums[1]
+    )  # accuracy
 
     # data
 
@@ -86,7 +90,11 @@ class Classification:
 
         prepared = getattr(source, "prepared", None)
         return preprocessing(
-            preset or choose_preset(source, wanted), wanted, stored_jpeg=stored_jpeg, prepared=prepared
+            preset or choose_preset(source, wanted),
+            wanted,
+            stored_jpeg=stored_jpeg,
+            prepared=prepared,
+            images=source,
         )
 
     # a model's answers

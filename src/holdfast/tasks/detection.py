@@ -49,10 +49,19 @@ class NativeSteps:
     size: None = None
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
+    same_for_clean: bool = True
 
     def record(self) -> dict[str, Any]:
         """The steps as plain data."""
         return {"protocol": "native size, corrupted in RGB", "after_corruption": "nothing", "model_size": "as it is"}
+
+    def named(self, way: str) -> list[str]:
+        """None: all cells take the one way that the header names."""
+        return []
+
+    def clean(self, picture: "Image.Image") -> np.ndarray:
+        """The picture itself."""
+        return self.before(picture)
 
     def before(self, picture: "Image.Image") -> np.ndarray:
         """The picture itself."""
@@ -127,7 +136,8 @@ class Detection:
         """The model itself, or one that answers with COCO's gapped category ids behind their ranks."""
         from holdfast.models.foreign_detectors import ranked_labels
 
-        return ranked_labels(model, source.category_ids)
+        known = getattr(source, "category_ids", None)  # files without annotations have none
+        return model if known is None else ranked_labels(model, known)
 
     # a model's answers
 

@@ -26,6 +26,7 @@ from holdfast.records.records import CellRecord
 from holdfast.records.units import Field, field_name
 from holdfast.tasks.examples import Examples, class_name
 from holdfast.tasks.map_examples import MapExamples, over
+from holdfast.tasks.running import RunningScore
 from holdfast.tasks.task import Answers
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
@@ -53,6 +54,7 @@ class Segmentation:
     per_image = "Percent of the labelled pixels that are right, mean over the images"
     headline = ("clean", "mean_corruption_miou", "retention", "cityscapes_c", "cityscapes_c_retention")
     examples: Examples = MapExamples()
+    running = RunningScore("mIoU", lambda cell: cell.counts.sum(axis=0, dtype=np.int64), mean_iou)
 
     def corruption_kinds(self, extra: bool) -> tuple[str, ...]:
         """The 16 kinds of Cityscapes-C: those that move pixels would part them from their labels."""

@@ -3,7 +3,8 @@
 Nothing else knows that an image has one label. The methods stand in the order in which an image passes them; those of
 the last part need no torch and must be importable without it, because reports read records alone. A task may also have
 ``adapted(model, source)``: the model as these data must ask it (detectors that answer with COCO's category ids), and
-``examples``: how single images are kept and drawn, see :mod:`holdfast.tasks.examples`.
+``examples``: how single images are kept and drawn, see :mod:`holdfast.tasks.examples`, and ``running``: the score that
+the progress line shows, see :mod:`holdfast.tasks.running`; none is shown without.
 """
 
 from collections.abc import Mapping, Sequence

@@ -11,6 +11,7 @@ import yaml
 from holdfast.analysis.plugin import plain
 from holdfast.analysis.registry import all_settings
 from holdfast.corruptions.catalog import EXTRA
+from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import Records
 from holdfast.reporting.figures.drawing import page_colour
 from holdfast.reporting.runs import Run
@@ -74,7 +75,10 @@ def evaluate_command(run: Run, records: Records) -> str:
     words += ["--seed", str(header["seed"])] if header.get("seed") else []
     words += ["--amp"] if header.get("amp") not in (None, "no") else []
     words += ["--extra"] if any(cell.spec.kind in EXTRA for cell in records.cells.values()) else []
-    words += ["--stored-jpeg"] if "JPEG" in str((header.get("preprocessing") or {}).get("after_corruption")) else []
+    steps = header.get("preprocessing") or {}
+    words += ["--stored-jpeg"] if "JPEG" in str(steps.get("after_corruption")) else []
+    known = records.task == CLASSIFICATION and "protocol" in steps
+    words += ["--preparation", "benchmark"] if known and "preparation" not in steps else []
     return _line(*words)
 
 
