@@ -129,14 +129,13 @@ def test_a_replicate_without_a_score_leaves_no_interval_instead_of_a_wrong_one()
 
 
 def simulated(rng, *, rows, seeds, images=400, seed_sd=2.0, image_se=0.5):
-    """A study whose rows are all equal in truth; of a difference ``seed_sd`` between seeds, ``image_se`` over images."""
-    hard = (
-        rng.normal(size=(rows, 1, images)) * image_se * np.sqrt(images / 2)
-    )  # what an image is to a row, in all seeds
+    """A study of rows that are equal in truth; a difference has ``seed_sd`` between seeds, ``image_se`` over images."""
+    hard = rng.normal(size=(rows, 1, images)) * image_se * np.sqrt(images / 2)  # alike in all seeds
     level = rng.normal(size=(rows, seeds, 1)) * seed_sd / np.sqrt(2)
-    values = level + hard
     return {
-        f"row {row}": [RunResult("", s, {}, {"stability": values[row, s]}, {}) for s in range(seeds)]
+        f"row {row}": [
+            RunResult("", seed, {}, {"stability": hard[row, 0] + level[row, seed]}, {}) for seed in range(seeds)
+        ]
         for row in range(rows)
     }
 

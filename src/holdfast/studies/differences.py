@@ -1,9 +1,9 @@
 """Differences between the rows of a study, with 95 % intervals over images and seeds.
 
 A difference is the mean over the seeds that both rows have. Its variance is that of the choice of images (jackknife of
-the mean over seeds) plus the variance between seeds divided by their number; the degrees of freedom are Satterthwaite's.
-Two or three seeds hardly tell their own variance, so it is pooled over all rows of the study, which takes for granted
-that rows vary about equally from seed to seed.
+the mean over seeds) plus the variance between seeds divided by their number, with Satterthwaite's degrees of freedom.
+Two or three seeds hardly tell their own variance, so it is pooled over all rows of the study. That takes for granted
+that rows vary about equally from seed to seed; close relatives vary less, and their intervals are then too wide.
 """
 
 import math
@@ -31,6 +31,7 @@ from holdfast.studies.set_scores import has_draws_only, set_estimate, set_scores
 UNDEFINED = Interval(math.nan, math.nan, math.nan, 0.95)
 CONSTANT = 1e-9  # replicates that differ by less are the same, rounding aside
 Runs = tuple[RunResult, ...]
+Pair = tuple[RunResult, RunResult]
 
 
 def difference(column: Column, results: Mapping[str, Sequence[RunResult]], row: str, against: str) -> Interval:
@@ -62,15 +63,13 @@ def variance_of_differences(scores: Sequence[Mapping[int, float]]) -> SeedVarian
     """
     rows = [row for row in scores if len(row) > 1 and all(map(math.isfinite, row.values()))]
     seeds = sorted({seed for row in rows for seed in row})
-    told = [
-        (place, len(rows) + seeds.index(seed), value) for place, row in enumerate(rows) for seed, value in row.items()
-    ]
+    told = [(row, seed, value) for row, values in enumerate(rows) for seed, value in values.items()]
     if not told:
         return SeedVariance(0.0, 0)
     values = np.array([value for *_, value in told])
     design = np.zeros((len(told), len(rows) + len(seeds)))
     for line, (row, seed, _) in enumerate(told):
-        design[line, [row, seed]] = 1
+        design[line, [row, len(rows) + seeds.index(seed)]] = 1
     fit, _, rank, _ = np.linalg.lstsq(design, values - values.mean(), rcond=None)
     left, freedom = values - values.mean() - design @ fit, len(told) - int(rank)
     return SeedVariance(2 * float(np.square(left).sum()) / freedom if freedom else 0.0, freedom)
@@ -95,9 +94,7 @@ def _difference(column: Column, runs: Runs, against: Runs, seeds: SeedVariance) 
     return interval_of(found, scale="plain", images=0)
 
 
-def _over_images(
-    column: Column, pairs: Sequence[tuple[RunResult, RunResult]], value: float, seeds: SeedVariance
-) -> Estimate:
+def _over_images(column: Column, pairs: Sequence[Pair], value: float, seeds: SeedVariance) -> Estimate:
     """The mean over seeds with its error over the choice of images; the error is NaN where nothing tells it."""
     sides = [_replicates(column, run) for pair in pairs for run in pair]
     drawn = {has_draws_only(run) for pair in pairs for run in pair}

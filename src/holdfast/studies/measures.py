@@ -113,14 +113,12 @@ Arrays = Mapping[str, np.ndarray]
 def _with_shift(draws: Arrays, more: Arrays) -> Arrays:
     """A row more: the clean images of other data, which have groups of their own; short rows end with NaN."""
     width = 1 + max(_groups(draws), _groups(more))
-    filled = [
-        {
-            name: np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=np.nan)
-            for name, rows in side.items()
-        }
-        for side in (draws, more)
-    ]
-    return _joined(*filled)
+    return _joined(_widened(draws, width), _widened(more, width))
+
+
+def _widened(draws: Arrays, width: int) -> Arrays:
+    missing = ((0, 0), (0, width - 1 - _groups(draws)))
+    return {name: np.pad(rows, missing, constant_values=np.nan) for name, rows in draws.items()}
 
 
 def _joined(first: Arrays, second: Arrays) -> Arrays:

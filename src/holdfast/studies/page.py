@@ -130,9 +130,8 @@ def judged_claims(study: Study, results: Results) -> list[Claim]:
     def judged(claim: Claim) -> bool:
         pair = results.get(claim.row, ()), results.get(claim.against, ())
         known = claim.column in columns and shared_seeds(*pair)
-        return bool(known) and not math.isnan(
-            difference(columns[claim.column], results, claim.row, claim.against).value
-        )
+        rows = claim.row, claim.against
+        return bool(known) and not math.isnan(difference(columns[claim.column], results, *rows).value)
 
     return [claim for claim in study.claims if judged(claim)]
 
