@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from holdfast.cli.main import main
+from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.metrics.average_precision import record_scores
 from holdfast.metrics.intervals import t_quantile
@@ -141,6 +142,14 @@ def test_draws_survive_being_written_and_runs_of_other_draws_have_no_interval(tm
         found = difference(columns()["box_ap"], {"a": [again], "b": [other]}, "a", "b")
         assert np.isfinite(found.value)
         assert np.isnan([found.low, found.high]).all()
+
+
+@pytest.mark.parametrize("told", [3, {}, {"groups": 2}, {"groups": "many", "shifts": {}}, {"groups": 2, "shifts": 7}])
+def test_a_result_that_does_not_say_its_groups_is_refused_in_words(tmp_path, told):
+    path = tmp_path / "results" / "r-seed0.safetensors"
+    write_result(path, result(0, drawn(1), replicates=told))
+    with pytest.raises(HoldfastError, match="cannot be read as a result of a study"):
+        read_result(path)
 
 
 def test_shifts_belong_to_what_a_run_is_known_by(tmp_path):

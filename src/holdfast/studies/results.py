@@ -141,6 +141,9 @@ def _result(header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> RunResu
         {name.removeprefix(kind): values for name, values in arrays.items() if name.startswith(kind)}
         for kind in ("measure/", "trace/", "draws/", "figure/")
     )
+    if (told := header.get("replicates")) is not None:
+        shifts = {name: int(groups) for name, groups in told["shifts"].items()}
+        header["replicates"] = {"groups": int(told["groups"]), "shifts": shifts}
     return RunResult(str(header.pop("row")), int(header.pop("seed")), right, measures, header, traces, draws, figures)
 
 
