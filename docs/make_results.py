@@ -11,13 +11,17 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from holdfast.data.camvid import CLASSES
+from holdfast.studies.columns import available, ingredients, shared_seeds
 from holdfast.studies.dense_tables import alive_table, breaks_table, classes_table, cost_table, kinds_table
 from holdfast.studies.figures import Results
 from holdfast.studies.page import (
     Verdict,
     claims_table,
     difference_table,
+    interval_note,
     judged_claims,
     markdown_table,
     verdict_of,
@@ -26,6 +30,7 @@ from holdfast.studies.page import (
 )
 from holdfast.studies.plan import Claim, Study, load_study, study_names
 from holdfast.studies.results import all_results
+from holdfast.studies.set_scores import set_scores
 
 HERE = Path(__file__).parent
 PAGE, IMAGES, STUDIES = HERE / "results" / "cifar10.md", HERE / "images" / "results", HERE.parent / "studies"
@@ -42,10 +47,11 @@ TRAIN, HELD_OUT, TEST = (
 )
 PICTURES = "*Pictures are not kept here: `holdfast study` with `--table-only` draws them from `results/`.*"
 PAPERS = ("FAN", "AFAT", "TAP_ADL", "TORA", "ours")
+DECIDING_SEEDS = 3  # fewer decide nothing, whatever their interval
 MANY = 20  # times as many seeds and images that somebody might still spend
 PARTS: dict[str, Callable[[Study, Results], str]] = {
     "table": lambda study, results: markdown_table(results),
-    "differences": lambda study, results: difference_table(results),
+    "differences": lambda study, results: f"{difference_table(results)}\n\n*{interval_note(results)}*",
     "claims": lambda study, results: claims_table(judged_claims(study, results), results),
     "kinds": lambda study, results: kinds_table(results),
     "breaks": lambda study, results: breaks_table(results),
@@ -79,8 +85,10 @@ def claims_of(paper: str) -> str:
             if paper_of(claim) == paper:
                 page = page_of(name)
                 place = f"[`{name}`]({page.name})" if page else f"`{name}`"
-                found = verdict_of(claim, results) if claim in judged else None
-                lines.append(f"| {claim.says} | {place} | {_found(found)} |")
+                told = _found(None)
+                if claim in judged:
+                    told = _found(verdict_of(claim, results), alike=answer_alike(claim, results))
+                lines.append(f"| {claim.says} | {place} | {told} |")
     return "\n".join(lines)
 
 
@@ -90,14 +98,25 @@ def paper_of(claim: Claim) -> str:
     return {"TAP+ADL": "TAP_ADL"}.get(named[1], named[1]) if named else "ours"
 
 
-def _found(found: Verdict | None) -> str:
+def answer_alike(claim: Claim, results: Results) -> bool:
+    """Whether both rows give the same answers to all images of the claim's column, so that nothing can be seen."""
+    column, seeds = available(results)[claim.column], shared_seeds(results[claim.row], results[claim.against])
+    if any(column.shows in set_scores(run) for run in results[claim.row]):
+        return False
+    first, second = (
+        [ingredients(run, column) for run in results[row] if run.seed in seeds] for row in (claim.row, claim.against)
+    )
+    return all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+def _found(found: Verdict | None, *, alike: bool = False) -> str:
     if found is None:
         return "– | not run yet | the study"
     value, low, high = found.interval.value, found.interval.low, found.interval.high
     times = math.inf if value == 0 else ((high - low) / 2 / value) ** 2
-    if low == high == 0:
+    if alike:
         needed = "a gentler test: both rows answer alike"
-    elif found.seeds == 1:
+    elif found.seeds < DECIDING_SEEDS:
         needed = "more seeds"
     elif found.verdict != "not resolved":
         needed = "decided at this size"

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from holdfast.metrics.intervals import Interval, paired_over_seeds
-from holdfast.studies.columns import COLUMNS, available, columns, difference, formulas, scores, verdict
+from holdfast.metrics.intervals import Interval
+from holdfast.studies.columns import COLUMNS, available, formulas, scores, verdict
 from holdfast.studies.results import RunResult
 
 
@@ -54,36 +54,6 @@ def test_every_attack_of_a_study_is_a_column_of_its_name():
     assert list(found) == ["clean", "corrupted", "retention", "pgd5", "pgd:eps=2/255"]
     assert scores(found["pgd:eps=2/255"], [attacked]).mean == pytest.approx(50)
     assert "pgd:eps=2/255" not in available({"a": [attacked], "b": [plain]})
-
-
-def test_rows_are_compared_on_the_seeds_they_share():
-    a = [run(0, [1, 1], [[1, 1]]), run(1, [1, 0], [[1, 1]])]
-    b = [run(1, [0, 0], [[1, 1]]), run(2, [1, 1], [[1, 1]])]
-    assert difference(COLUMNS["clean"], a, b).value == pytest.approx(50)
-
-
-def test_one_value_for_all_images_can_stand_beside_values_of_every_image():
-    a, b = [run(0, [1, 0], [[1, 1]], stability=[0.8])], [run(0, [1, 0], [[1, 1]], stability=[0.5])]
-    assert difference(columns()["stability"], a, b).value == pytest.approx(0.3)
-
-
-def test_the_interval_over_seeds_and_images_equals_a_plain_loop():
-    rng = np.random.default_rng(3)
-    first, second = rng.random((3, 40, 2)), rng.random((3, 40, 2))
-
-    def ratio(means):
-        return means[..., 0] / means[..., 1]
-
-    ours = paired_over_seeds(first, second, rng=np.random.default_rng(0), statistics=ratio, resamples=3000)
-    loop, draw = [], np.random.default_rng(1)
-    for _ in range(3000):
-        images, seeds = draw.integers(40, size=40), draw.integers(3, size=3)
-        loop.append(
-            np.mean([ratio(first[s][images].mean(axis=0)) - ratio(second[s][images].mean(axis=0)) for s in seeds])
-        )
-    exact = np.mean([ratio(first[s].mean(axis=0)) - ratio(second[s].mean(axis=0)) for s in range(3)])
-    assert ours.value == pytest.approx(exact)
-    assert [ours.low, ours.high] == pytest.approx(np.quantile(loop, [0.025, 0.975]), abs=0.02)
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,19 @@ import pytest
 from rich.console import Console
 
 from holdfast.errors import HoldfastError
-from holdfast.studies.columns import COLUMNS, available, difference, scores
+from holdfast.studies.columns import COLUMNS, available, scores
+from holdfast.studies.differences import difference
 from holdfast.studies.figures import differences_figure, traced, trade_off_figure, traded, training_figure
 from holdfast.studies.page import (
     claims_table,
     csv_table,
     difference_table,
+    interval_note,
     judged_claims,
     markdown_table,
     page,
     terminal_tables,
+    verdict_of,
     views_table,
     write_page,
 )
@@ -94,7 +97,32 @@ def test_points_of_a_hundred_have_one_decimal_and_shares_three_however_small():
 def test_a_claim_is_judged_with_its_difference():
     claim = Claim("rows are equal", "A|B, \n<x>", "baseline", "clean")
     table = claims_table([claim], results())
-    assert "+0.0 [+0.0, +0.0] | **not resolved** (2 seeds)" in table
+    assert "+0.0 [-4.6, +4.6] | **not resolved** (two seeds)" in table  # of 60 images, with two pseudo-pairs
+
+
+def test_a_verdict_says_how_few_seeds_it_has():
+    def told(seeds, others=(0, 1, 2)):
+        rows = {"baseline": [result("baseline", seed) for seed in others], "B": [result("B", s) for s in others]}
+        rows["A"] = [result("A", seed) for seed in seeds]
+        return verdict_of(Claim("", "A", "baseline", "clean"), rows).told
+
+    assert told((0, 1, 2)) == "**not resolved** (3 seeds)"
+    assert told((0, 1)) == "**not resolved** (two seeds)"
+    assert told((0,)) == "**not resolved** (one seed)"
+    assert told((0,), others=(0,)) == "**not resolved** (one seed: images only)"
+
+
+def test_the_page_says_what_its_intervals_are_made_of():
+    rows = {row: [result(row, seed, images=60) for seed in (0, 1, 2)] for row in ("baseline", "A", "B<", "C")}
+    rows |= {"B<": rows["B<"][:2], "C": rows["C"][:1]}
+    study = load_study("cifar10/main")
+    assert (
+        "*95 % intervals: jackknife over the images, seed variance pooled over 3 rows. One seed: C. Two seeds: B&lt;.*"
+    ) in page(study, rows)
+    alone = {row: runs[:1] for row, runs in rows.items()}
+    assert "*95 % intervals: jackknife over the images; one seed: images only.*" in page(study, alone)
+    few = {row: [result(row, 0, images=20)] for row in ("a", "b")}
+    assert interval_note(few).endswith("Few images: 20.")
 
 
 def test_the_page_and_its_plots_are_written_and_repeatable(tmp_path):
@@ -110,7 +138,7 @@ def test_the_page_and_its_plots_are_written_and_repeatable(tmp_path):
 def test_the_plot_of_differences_says_how_many_seeds_a_row_shares_with_the_first():
     runs = {"plain": [result("plain", seed) for seed in (0, 1)], "A": [result("A", 1)], "B": [result("B", 2)]}
     labels = [label.get_text() for label in differences_figure(runs).axes[0].get_yticklabels()]
-    assert labels == ["A (1 seed)", "B (0 seeds)"]
+    assert labels == ["A (one seed)", "B (no shared seed)"]
 
 
 def test_the_plot_of_the_trade_off_puts_clean_accuracy_against_every_way_to_go_bad(tmp_path):
@@ -122,7 +150,7 @@ def test_the_plot_of_the_trade_off_puts_clean_accuracy_against_every_way_to_go_b
     for axis, bad in zip(axes, ("corrupted", "occluded", "pgd5"), strict=True):
         dots = [line.get_xydata().tolist() for line in axis.lines if line.get_marker() == "o" and len(line.get_xdata())]
         at = ("clean", bad)
-        assert dots == [[[difference(columns[c], runs[row], runs["plain"]).value for c in at]] for row in ("A", "B")]
+        assert dots == [[[difference(columns[c], runs, row, "plain").value for c in at]] for row in ("A", "B")]
     study = load_study("cifar10/main")
     assert "(trade_off.png)" in write_page(study, runs, out=tmp_path).read_text(encoding="utf-8")
     assert (tmp_path / "trade_off.png").stat().st_size > 100

@@ -1,11 +1,13 @@
 """What docs/results says is what the results in the repository say, and the shipped studies still know them."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from holdfast.metrics.intervals import Interval
 from holdfast.studies.plan import study_names
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +75,7 @@ WITH_FEWER_SEEDS = [  # what a page tells as a warning: the study, the claim, ho
     ("imagenette/pretrained", "AFAT raises accuracy under corruption (AFAT, Table 1)", 2),
     ("imagenette/pretrained", "ADL raises accuracy under corruption (TAP+ADL, Table 2)", 2),
     ("imagenette/pretrained", "TAP+ADL raises accuracy under corruption (TAP+ADL, Table 2)", 2),
+    ("imagenette/pretrained", "Patches by attention beat plain training of equal cost under corruption (ours)", 1),
 ]
 
 
@@ -87,10 +90,10 @@ def test_every_interval_in_the_text_of_the_documentation_is_one_of_the_results(m
 
 
 def with_fewer_seeds(maker, name, says, seeds):
-    """The difference that a claim had when its rows had so many seeds."""
+    """The difference that a claim has when all rows of its study have their first seeds alone."""
     study, results = maker.finished_study(name)
     claim = next(claim for claim in study.claims if claim.says == says)
-    few = {row: results[row][:seeds] for row in (claim.row, claim.against)}
+    few = {row: runs[:seeds] for row, runs in results.items()}
     return maker.verdict_of(claim, few).text.replace("*", "")
 
 
@@ -108,3 +111,24 @@ def test_every_claim_of_every_study_is_in_the_table_of_its_paper(maker):
         for claim in study.claims:
             assert maker.paper_of(claim) in maker.PAPERS
             assert f"| {claim.says} | [`{name}`](" in text or f"| {claim.says} | `{name}` |" in text
+
+
+def test_nothing_is_called_decided_of_fewer_than_three_seeds(maker):
+    text = (ROOT / "docs" / "results" / "claims.md").read_text(encoding="utf-8")
+    decided = [line for line in text.splitlines() if line.endswith("| decided at this size |")]
+    assert decided
+    assert all(re.search(r"\((\d+) seeds\)", line) for line in decided)
+    assert not [line for line in decided if int(re.search(r"\((\d+) seeds\)", line)[1]) < 3]
+    two = maker.Verdict("holds", Interval(1.0, 0.5, 1.5, 0.95), "", 2)
+    assert maker._found(two).endswith("| more seeds")
+
+
+def test_what_the_page_on_studies_says_of_coverage_is_what_was_simulated():
+    stored = json.loads((ROOT / "benchmarks" / "results" / "interval_coverage_seeds.json").read_text(encoding="utf-8"))
+    covers = {(row["rows"], row["seeds"]): round(row["coverage"]) for row in stored["seeds"]}
+    assert stored["simulations"] >= 2000
+    assert all(row["coverage"] >= 92 for row in stored["seeds"] if row["seeds"] >= 3)
+    text = " ".join((ROOT / "docs" / "studies.md").read_text(encoding="utf-8").split())
+    assert {covers[6, seeds] for seeds in (2, 3, 5)} == {95}
+    assert "seeds cover 95 % each when six rows tell the seed variance" in text
+    assert "and {}, {} and {} % when the two compared rows are alone".format(*(covers[2, s] for s in (2, 3, 5))) in text

@@ -9,11 +9,14 @@ from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.metrics.average_precision import record_scores
-from holdfast.studies.columns import available, difference, scores
+from holdfast.metrics.intervals import t_quantile
+from holdfast.studies.columns import available, columns, scores
 from holdfast.studies.dense_tables import breaks_table, classes_table, cost_table, kinds_table
+from holdfast.studies.differences import difference, seed_variance
+from holdfast.studies.page import interval_note
 from holdfast.studies.plan import load_study
 from holdfast.studies.results import RunResult, all_results, fingerprint, read_result, write_result
-from holdfast.studies.set_scores import set_difference, set_scores
+from holdfast.studies.set_scores import set_scores
 
 CELLS = {
     "clean": {"family": "clean"},
@@ -47,8 +50,8 @@ claims:
 """
 
 
-def result(seed: int, values: np.ndarray) -> RunResult:
-    header = {"task": "detection", "cells": CELLS, "cell_order": list(CELLS), "measured_images": 7}
+def result(seed: int, values: np.ndarray, **header) -> RunResult:
+    header = {"task": "detection", "cells": CELLS, "cell_order": list(CELLS), "measured_images": 40, **header}
     return RunResult("r", seed, {}, {}, header, draws={"box_ap": values})
 
 
@@ -66,26 +69,87 @@ def test_means_over_kinds_shifts_and_what_is_kept_are_counted_by_hand():
     assert found["box_ap_dusk"] == pytest.approx(100 * values[5])
 
 
-def test_a_difference_is_drawn_over_images_and_seeds_together():
-    runs, against = ([result(s, drawn(10 * side + s)) for s in (0, 1, 2)] for side in (0, 1))
-    found = set_difference("box_ap", runs, against)
-    apart = np.stack([100 * (a.draws["box_ap"][0] - b.draws["box_ap"][0]) for a, b in zip(runs, against, strict=True)])
+def test_what_is_kept_of_nothing_is_no_number_in_scores_and_replicates():
+    values = drawn(0)
+    values[0, [0, 3]] = 0.0
+    found = set_scores(result(0, values))["box_ap_kept"]
+    assert np.isnan(found[[0, 3]]).all()
+    assert np.isfinite(np.delete(found, [0, 3])).all()
+    rows = {"a": [result(0, drawn(0))], "b": [result(0, drawn(1))], "none": [result(0, values)]}
+    assert np.isnan(difference(columns()["box_ap_kept"], rows, "none", "a").value)
+    values[0, 0] = 0.5
+    once = difference(columns()["box_ap_kept"], rows | {"none": [result(0, values)]}, "none", "a")
+    assert np.isfinite(once.value)
+    assert np.isnan([once.low, once.high]).all()  # one draw has none, so nothing tells the error
+
+
+REPLICATES = {"replicates": {"groups": 50, "shifts": {"dusk": 12}}}
+
+
+def both_rows(**header):
+    return {row: [result(s, drawn(10 * side + s), **header) for s in (0, 1, 2)] for side, row in enumerate(("a", "b"))}
+
+
+def test_a_difference_of_replicates_has_the_jackknifes_error_over_images():
+    one = {row: runs[:1] for row, runs in both_rows(**REPLICATES).items()}
+    for name, row, groups in (("box_ap", 0, 50), ("box_ap_dusk", 5, 12)):  # other data have groups of their own
+        found = difference(columns(["dusk"])[name], one, "a", "b")
+        apart = 100 * (drawn(0) - drawn(10))[row, : 1 + groups]
+        error = np.sqrt((groups - 1) / groups * np.square(apart[1:] - apart[1:].mean()).sum())
+        assert found.value == pytest.approx(apart[0])
+        assert found.high - found.value == pytest.approx(t_quantile(groups - 1) * error)
+    assert "jackknife over the images" in interval_note(one)
+
+
+def test_a_difference_of_stored_draws_has_their_deviation_and_the_page_says_so():
+    one = {row: runs[:1] for row, runs in both_rows().items()}
+    found = difference(columns()["box_ap"], one, "a", "b")
+    apart = 100 * (drawn(0) - drawn(10))[0]
+    assert found.value == pytest.approx(apart[0])
+    assert found.high - found.value == pytest.approx(t_quantile(39) * np.std(apart[1:], ddof=1))  # of 40 images
+    assert "standard deviation of stored draws" in interval_note(one)
+    assert "Jackknife replicates need a new run." in interval_note(one)
+
+
+def test_stored_draws_of_a_film_know_as_much_as_there_are_blocks_of_frames():
+    one = {row: runs[:1] for row, runs in both_rows(test="camvid:data", shifts={"dusk": 120}).items()}
+    for name, row, blocks in (("box_ap", 0, 4), ("box_ap_dusk", 5, 12)):
+        found = difference(columns(["dusk"])[name], one, "a", "b")
+        error = np.std(100 * (drawn(0) - drawn(10))[row, 1:], ddof=1)
+        assert found.high - found.value == pytest.approx(t_quantile(blocks - 1) * error)
+
+
+def test_several_seeds_of_sets_have_both_variances():
+    rows = both_rows(**REPLICATES)
+    apart = np.stack([100 * (drawn(s) - drawn(10 + s))[0] for s in (0, 1, 2)])
+    column = columns()["box_ap"]
+    assert seed_variance(column, rows).variance == pytest.approx(np.var(apart[:, 0], ddof=1))
+    found, mean = difference(column, rows, "a", "b"), apart.mean(axis=0)
+    images = 49 / 50 * np.square(mean[1:] - mean[1:].mean()).sum()
+    seeds = np.var(apart[:, 0], ddof=1) / 3
+    freedom = (images + seeds) ** 2 / (images**2 / 49 + seeds**2 / 2)
     assert found.value == pytest.approx(apart[:, 0].mean())
-    rng = np.random.default_rng(9)
-    loop = [apart[rng.integers(3, size=3), 1 + draw].mean() for draw in range(50) for _ in range(200)]
-    assert [found.low, found.high] == pytest.approx(np.quantile(loop, [0.025, 0.975]), abs=4)
-    alone = set_difference("box_ap", runs[:1], against[:1])  # one seed: the images alone
-    assert [alone.low, alone.high] == pytest.approx(np.quantile(np.repeat(apart[0, 1:], 20), [0.025, 0.975]))
+    assert found.high - found.value == pytest.approx(t_quantile(freedom) * np.sqrt(images + seeds))
 
 
-def test_draws_survive_being_written_and_runs_of_other_draws_are_not_compared(tmp_path):
+def test_draws_survive_being_written_and_runs_of_other_draws_have_no_interval(tmp_path):
     path = tmp_path / "results" / "r-seed0.safetensors"
     write_result(path, result(0, drawn(1)))
     again = read_result(path)
     assert again.draws["box_ap"] == pytest.approx(drawn(1), abs=1e-6)
     assert [cell.name for cell in again.cells] == list(CELLS)
-    with pytest.raises(HoldfastError, match="equally many draws"):
-        set_difference("box_ap", [again], [result(0, drawn(2)[:, :20])])
+    for other in (result(0, drawn(2)[:, :20]), result(0, drawn(2), **REPLICATES)):
+        found = difference(columns()["box_ap"], {"a": [again], "b": [other]}, "a", "b")
+        assert np.isfinite(found.value)
+        assert np.isnan([found.low, found.high]).all()
+
+
+@pytest.mark.parametrize("told", [3, {}, {"groups": 2}, {"groups": "many", "shifts": {}}, {"groups": 2, "shifts": 7}])
+def test_a_result_that_does_not_say_its_groups_is_refused_in_words(tmp_path, told):
+    path = tmp_path / "results" / "r-seed0.safetensors"
+    write_result(path, result(0, drawn(1), replicates=told))
+    with pytest.raises(HoldfastError, match="cannot be read as a result of a study"):
+        read_result(path)
 
 
 def test_shifts_belong_to_what_a_run_is_known_by(tmp_path):
@@ -100,10 +164,7 @@ def test_shifts_belong_to_what_a_run_is_known_by(tmp_path):
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     (folder / "s.yaml").write_text(STUDY)
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr("holdfast.studies.measures.RESAMPLES", 5)
     assert main(["study", str(folder / "s.yaml"), "--out", str(folder / "out")]) == 0
-    monkeypatch.undo()
     study = load_study(folder / "s.yaml")
     return folder / "out", all_results(folder / "out", study)
 
@@ -116,7 +177,18 @@ def test_a_study_of_detectors_shows_precision_and_judges_claims(finished):
     page = (out / "summary.md").read_text()
     assert "| it holds elsewhere | AFAT − baseline, mask AP busy |" in page
     assert "Measured on 2 test images." in page
-    assert difference(columns["box_ap_c"], results["AFAT"], results["baseline"]).level == 0.95
+    assert difference(columns["box_ap_c"], results, "AFAT", "baseline").level == 0.95
+    assert "jackknife over the images; one seed: images only. Few images: 2." in page
+
+
+def test_a_run_keeps_the_replicates_of_every_cell_and_says_how_many(finished):
+    _, results = finished
+    (run,) = results["AFAT"]
+    assert run.header["replicates"] == {"groups": 2, "shifts": {"busy": 3}}
+    assert run.draws["box_ap"].shape == (47, 4)
+    assert "resamples" not in run.header
+    found = set_scores(run)
+    assert [len(found[name]) for name in ("box_ap", "box_ap_c", "box_ap_busy")] == [3, 3, 4]
 
 
 def test_what_a_study_keeps_is_what_the_records_say(finished):

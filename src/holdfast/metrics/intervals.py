@@ -241,11 +241,16 @@ def estimate_over_seeds(
     chosen = jackknife_estimate(array.mean(axis=0))
     if binary:
         chosen = with_pseudo_pairs(chosen, images=images, whole=whole)
-    between, within = seeds.variance / len(array), chosen.error**2
+    return with_seed_variance(chosen, seeds, count=len(array))
+
+
+def with_seed_variance(images: Estimate, seeds: SeedVariance, *, count: int) -> Estimate:
+    """The mean over ``count`` seeds with both variances; ``images`` has that of the choice of images alone."""
+    between, within = seeds.variance / count, images.error**2
     if not seeds.freedom or not between or not isfinite(within):
-        return chosen
-    freedom = (between + within) ** 2 / (between**2 / seeds.freedom + within**2 / max(chosen.freedom, 1))
-    return Estimate(chosen.value, sqrt(between + within), freedom)
+        return images
+    freedom = (between + within) ** 2 / (between**2 / seeds.freedom + within**2 / max(images.freedom, 1))
+    return Estimate(images.value, sqrt(between + within), freedom)
 
 
 def over_seeds(scores: ArrayLike) -> Spread:

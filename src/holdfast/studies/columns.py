@@ -1,6 +1,5 @@
-"""The columns of a study's table, as functions of the images' means; so one bootstrap serves them all."""
+"""The columns of a study's table, as functions of the images' means; so one jackknife serves them all."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -9,17 +8,14 @@ import numpy as np
 
 from holdfast.analysis.registry import ANALYSES
 from holdfast.corruptions.catalog import SEVERITIES
-from holdfast.errors import HoldfastError
 from holdfast.metrics.corruption import Values, mean_of, retention
 from holdfast.metrics.formulas import Compute, Formula, Means
 from holdfast.metrics.formulas import column as column_key
-from holdfast.metrics.intervals import Interval, Spread, over_seeds, paired_over_seeds
+from holdfast.metrics.intervals import Interval, Spread, over_seeds
 from holdfast.studies.results import RunResult
-from holdfast.studies.set_scores import set_difference, set_scores
+from holdfast.studies.set_scores import set_scores
 from holdfast.tasks import task_named
 
-RESAMPLES = 4000
-UNDEFINED = Interval(math.nan, math.nan, math.nan, 0.95)
 RIGHT = "right"  # what a study keeps of every image in every cell
 
 
@@ -147,42 +143,16 @@ def available(results: Mapping[str, Sequence[RunResult]]) -> dict[str, Column]:
 
 def scores(column: Column, runs: Sequence[RunResult]) -> Spread:
     """A column's mean and deviation over the seeds of a row; NaN where a score is undefined."""
-    values = [_score(column, run) for run in runs]
+    values = [run_score(column, run) for run in runs]
     if not np.isfinite(values).all():
         return Spread(float("nan"), float("nan"), len(values))
     return over_seeds(values)
 
 
-def difference(column: Column, runs: Sequence[RunResult], against: Sequence[RunResult]) -> Interval:
-    """How far a row is above another: paired bootstrap over images × seeds, on the seeds that both have.
-
-    NaN where one of them has no such score.
-    """
-    return _difference(column, tuple(runs), tuple(against))
-
-
-@lru_cache(maxsize=1024)  # tables, verdicts and plots ask for the same ones
-def _difference(column: Column, runs: tuple[RunResult, ...], against: tuple[RunResult, ...]) -> Interval:
-    first, second = _by_seed(runs), _by_seed(against)
-    seeds = shared_seeds(runs, against)
-    if not seeds:
-        raise HoldfastError("two rows can be compared only where they share a seed, got none")
-    if column.shows in set_scores(first[seeds[0]]):
-        return set_difference(column.shows, [first[seed] for seed in seeds], [second[seed] for seed in seeds])
-    pair = [np.stack([_matrix(by_seed[seed], column) for seed in seeds]) for by_seed in (first, second)]
-    if not all(np.isfinite(values).all() for values in pair):  # how alike the heads of a single head are
-        return UNDEFINED
-    return paired_over_seeds(
-        *pair,
-        rng=np.random.default_rng(0),
-        statistics=_statistics(column, first[seeds[0]]),
-        resamples=RESAMPLES,
-    )
-
-
-def _score(column: Column, run: RunResult) -> float:
+def run_score(column: Column, run: RunResult) -> float:
+    """A column's value of one run; NaN where it is undefined."""
     of_set = set_scores(run).get(column.shows)
-    return float(_statistics(column, run)(_means(run, column))) if of_set is None else float(of_set[0])
+    return float(statistics(column, run)(_means(run, column))) if of_set is None else float(of_set[0])
 
 
 def _asked(results: Mapping[str, Sequence[RunResult]]) -> tuple[list[str], list[str]]:
@@ -194,7 +164,7 @@ def _asked(results: Mapping[str, Sequence[RunResult]]) -> tuple[list[str], list[
 
 def shared_seeds(runs: Sequence[RunResult], against: Sequence[RunResult]) -> list[int]:
     """The seeds that two rows can be compared on."""
-    return sorted(set(_by_seed(runs)) & set(_by_seed(against)))
+    return sorted({run.seed for run in runs} & {run.seed for run in against})
 
 
 def verdict(interval: Interval, expects: str) -> str:
@@ -204,8 +174,8 @@ def verdict(interval: Interval, expects: str) -> str:
     return "holds" if (interval.value > 0) == (expects == "higher") else "does not hold"
 
 
-def _statistics(column: Column, run: RunResult) -> Callable[[np.ndarray], np.ndarray]:
-    """A column's value from the means of what :func:`_matrix` holds, (…, ingredients) → (…)."""
+def statistics(column: Column, run: RunResult) -> Callable[[np.ndarray], np.ndarray]:
+    """A column's value from the means of what :func:`ingredients` holds, (…, ingredients) → (…)."""
     formula = formulas(run).get(column.shows)
     if formula is None:
         return lambda means: means[..., 0]
@@ -214,10 +184,10 @@ def _statistics(column: Column, run: RunResult) -> Callable[[np.ndarray], np.nda
 
 
 def _means(run: RunResult, column: Column) -> np.ndarray:
-    return np.array([np.ascontiguousarray(values).mean() for values in _matrix(run, column).T], dtype=np.float64)
+    return np.array([np.ascontiguousarray(values).mean() for values in ingredients(run, column).T], dtype=np.float64)
 
 
-def _matrix(run: RunResult, column: Column) -> np.ndarray:
+def ingredients(run: RunResult, column: Column) -> np.ndarray:
     """Images × ingredients: the cells of a score, or what an analysis kept of every image."""
     formula = formulas(run).get(column.shows)
     if formula is not None:
@@ -225,7 +195,3 @@ def _matrix(run: RunResult, column: Column) -> np.ndarray:
     images = max(map(len, run.right.values()), default=1)
     kept = run.measures[column.shows]
     return np.broadcast_to(kept, images)[:, None] if len(kept) == 1 else kept[:, None]
-
-
-def _by_seed(runs: Sequence[RunResult]) -> dict[int, RunResult]:
-    return {run.seed: run for run in runs}

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from holdfast.figure_parts import legend_above, note
-from holdfast.studies.columns import Column, available, difference, scores, shared_seeds
+from holdfast.studies.columns import Column, available, scores, shared_seeds
+from holdfast.studies.differences import difference
 from holdfast.studies.results import RunResult
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def differences_figure(results: Results) -> "Figure":
         for place, row in enumerate(others):
             if not shared_seeds(results[row], results[first]):
                 continue
-            interval = difference(column, results[row], results[first])
+            interval = difference(column, results, row, first)
             good = (interval.value > 0) == (column.better == "higher")
             colour = ("#2e7d32" if good else "#c62828") if interval.excludes_zero else "#757575"
             axis.plot([interval.low, interval.high], [place, place], color=colour, linewidth=2)
@@ -101,7 +102,7 @@ def trade_off_figure(results: Results) -> "Figure":
     for axis, (clean, bad) in zip(axes, pairs, strict=True):
         for row in others:
             if shared_seeds(results[row], results[first]):
-                x, y = (difference(column, results[row], results[first]) for column in (clean, bad))
+                x, y = (difference(column, results, row, first) for column in (clean, bad))
                 axis.plot([x.low, x.high], [y.value, y.value], color=colours[row], linewidth=1, alpha=0.45)
                 axis.plot([x.value, x.value], [y.low, y.high], color=colours[row], linewidth=1, alpha=0.45)
                 axis.plot([x.value], [y.value], "o", color=colours[row], markersize=6, label=row)
@@ -117,8 +118,8 @@ def trade_off_figure(results: Results) -> "Figure":
 
 
 def counted_seeds(count: int) -> str:
-    """``1 seed``, ``3 seeds``."""
-    return f"{count} {'seed' if count == 1 else 'seeds'}"
+    """``3 seeds``; fewer are written out, since they tell little."""
+    return {0: "no shared seed", 1: "one seed", 2: "two seeds"}.get(count, f"{count} seeds")
 
 
 def traced(results: Results) -> list[str]:

@@ -17,7 +17,6 @@ from holdfast.evaluation.options import Compute, Protocol
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import Records
 from holdfast.studies.plan import Study
-from holdfast.studies.set_scores import RESAMPLES, SEED
 from holdfast.tasks import task_named
 from holdfast.training.journal import read_log
 from holdfast.training.recipe import Recipe
@@ -57,7 +56,7 @@ def compute_of(recipe: Recipe) -> Compute:
 
 
 def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -> Measured:
-    """Evaluate and analyse one run: scores of every image, or of sets with their draws, and facts for the header."""
+    """Evaluate and analyse one run: scores of every image, or of sets with replicates, and facts for the header."""
     spec = f"run:{folder}"
     protocol = Protocol(preparation=study.preparation)
     options: dict[str, Any] = {"workers": 0, "show": show, "protocol": protocol, "compute": compute_of(recipe)}
@@ -85,12 +84,16 @@ def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -
     }
     if of_sets is None:
         return Measured(right, measures, facts)
-    draws, figures = of_sets(records.cells, resamples=RESAMPLES, seed=SEED)
+    draws, figures = of_sets(records.cells)
+    groups = {"": _groups(draws)}
     for name, other in shifted.items():
-        draws, figures = _with_shift(draws, figures, *of_sets(other.cells, resamples=RESAMPLES, seed=SEED))
+        more, further = of_sets(other.cells)
+        groups[name] = _groups(more)
+        draws, figures = _with_shift(draws, more), _joined(figures, further)
         facts["cells"][name] = CellSpec(name, "condition", name).plain()
     order = [*records.cells, *shifted]
-    facts |= {"cell_order": order, "measured_images": _images(records), "resamples": RESAMPLES}
+    facts |= {"cell_order": order, "measured_images": _images(records)}
+    facts["replicates"] = {"groups": groups.pop(""), "shifts": groups}  # draws are replicates of the jackknife
     facts["shifts"] = {name: _images(other) for name, other in shifted.items()}
     return Measured(right, measures, facts, draws, figures)
 
@@ -109,10 +112,23 @@ def of_other_views(records: Records) -> dict[str, np.ndarray]:
 Arrays = Mapping[str, np.ndarray]
 
 
-def _with_shift(draws: Arrays, figures: Arrays, more: Arrays, other: Arrays) -> tuple[Arrays, Arrays]:
-    """A row more: the clean images of other data."""
-    joined = [{name: np.concatenate([a[name], b[name]]) for name in a} for a, b in ((draws, more), (figures, other))]
-    return joined[0], joined[1]
+def _with_shift(draws: Arrays, more: Arrays) -> Arrays:
+    """A row more: the clean images of other data, which have groups of their own; short rows end with NaN."""
+    width = 1 + max(_groups(draws), _groups(more))
+    return _joined(_widened(draws, width), _widened(more, width))
+
+
+def _widened(draws: Arrays, width: int) -> Arrays:
+    missing = ((0, 0), (0, width - 1 - _groups(draws)))
+    return {name: np.pad(rows, missing, constant_values=np.nan) for name, rows in draws.items()}
+
+
+def _joined(first: Arrays, second: Arrays) -> Arrays:
+    return {name: np.concatenate([first[name], second[name]]) for name in first}
+
+
+def _groups(draws: Arrays) -> int:
+    return int(next(iter(draws.values())).shape[1]) - 1
 
 
 def _images(records: Records) -> int:

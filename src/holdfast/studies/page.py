@@ -11,11 +11,13 @@ from rich.table import Table
 
 from holdfast import atomic
 from holdfast.errors import HoldfastError
-from holdfast.metrics.intervals import Interval, Spread, over_seeds
-from holdfast.studies.columns import Column, available, difference, scores, shared_seeds, verdict
+from holdfast.metrics.intervals import FEW_IMAGES, Interval, Spread, over_seeds
+from holdfast.studies.columns import Column, available, scores, shared_seeds, verdict
+from holdfast.studies.differences import difference, pooled_rows
 from holdfast.studies.figures import Results, counted_seeds, figures, traced, traded
 from holdfast.studies.plan import Claim, Study
 from holdfast.studies.results import RunResult
+from holdfast.studies.set_scores import has_draws_only
 
 
 def write_page(study: Study, results: Results, *, out: Path) -> Path:
@@ -44,7 +46,8 @@ def page(study: Study, results: Results) -> str:
     ]
     if len(results) > 1:
         first = next(iter(results))
-        parts += [f"## Against {_plain(first)}", difference_table(results), "![differences](differences.png)"]
+        parts += [f"## Against {_plain(first)}", difference_table(results), f"*{interval_note(results)}*"]
+        parts += ["![differences](differences.png)"]
     if traded(results):
         parts += ["![clean against robust](trade_off.png)"]
     if any("/" in name for runs in results.values() for name in runs[0].measures):
@@ -68,17 +71,35 @@ def markdown_table(results: Results) -> str:
 
 
 def difference_table(results: Results) -> str:
-    """Every row minus the first one, with the 95 % interval over images × seeds."""
+    """Every row minus the first one, with the 95 % interval over images and seeds."""
     columns, (first, *others) = available(results), results
     body = []
     for row in others:
-        pair = (results[row], results[first])
+        compared = bool(shared_seeds(results[row], results[first]))
         cells = [
-            _signed(difference(column, *pair), percent=column.in_percent) if shared_seeds(*pair) else "–"
+            _signed(difference(column, results, row, first), percent=column.in_percent) if compared else "–"
             for column in columns.values()
         ]
         body.append([_plain(row), *cells])
     return _markdown(["", *(column.title for column in columns.values())], body)
+
+
+def interval_note(results: Results) -> str:
+    """What the intervals of :func:`difference_table` are made of, and which rows have few seeds."""
+    first, *others = results
+    pooled, drawn = pooled_rows(results), any(has_draws_only(run) for runs in results.values() for run in runs)
+    how = "standard deviation of stored draws of the images" if drawn else "jackknife over the images"
+    seeds = f", seed variance pooled over {pooled} rows." if pooled else "; one seed: images only."
+    said = [f"95 % intervals: {how}{seeds}"]
+    for count, words in ((1, "One seed"), (2, "Two seeds")):
+        few = [_plain(row) for row in others if len(shared_seeds(results[row], results[first])) == count]
+        if few and pooled:
+            said.append(f"{words}: {', '.join(few)}.")
+    if drawn:
+        said.append("Jackknife replicates need a new run.")
+    if (fewest := min(_counts(results), default=FEW_IMAGES)) < FEW_IMAGES:
+        said.append(f"Few images: {fewest}.")
+    return " ".join(said)
 
 
 def views_table(results: Results) -> str:
@@ -109,33 +130,39 @@ def judged_claims(study: Study, results: Results) -> list[Claim]:
     def judged(claim: Claim) -> bool:
         pair = results.get(claim.row, ()), results.get(claim.against, ())
         known = claim.column in columns and shared_seeds(*pair)
-        return bool(known) and not math.isnan(difference(columns[claim.column], *pair).value)
+        rows = claim.row, claim.against
+        return bool(known) and not math.isnan(difference(columns[claim.column], results, *rows).value)
 
     return [claim for claim in study.claims if judged(claim)]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the finished runs say about a claim: the difference, as text too, over how many seeds."""
+    """What the finished runs say about a claim: the difference, as text too, over how many seeds.
+
+    ``images_only`` says that the interval knows nothing of seeds, because no two rows of the study share two of them.
+    """
 
     verdict: str
     interval: Interval
     text: str
     seeds: int
+    images_only: bool = False
 
     @property
     def told(self) -> str:
         """The verdict as tables show it."""
-        return f"**{self.verdict}** ({counted_seeds(self.seeds)})"
+        return f"**{self.verdict}** ({counted_seeds(self.seeds)}{': images only' if self.images_only else ''})"
 
 
 def verdict_of(claim: Claim, results: Results) -> Verdict:
     """Judge one of :func:`judged_claims`."""
     pair = results[claim.row], results[claim.against]
     column = available(results)[claim.column]
-    interval = difference(column, *pair)
+    interval = difference(column, results, claim.row, claim.against)
     text = _signed(interval, percent=column.in_percent)
-    return Verdict(verdict(interval, claim.expects), interval, text, len(shared_seeds(*pair)))
+    images_only = not pooled_rows(results)
+    return Verdict(verdict(interval, claim.expects), interval, text, len(shared_seeds(*pair)), images_only)
 
 
 def claims_table(claims: Sequence[Claim], results: Results) -> str:
@@ -208,8 +235,10 @@ def _spread(spread: Spread, *, percent: bool) -> str:
 def _signed(interval: Interval, *, percent: bool) -> str:
     if math.isnan(interval.value):
         return "–"
-    small = max(abs(interval.low), abs(interval.high)) < 0.5
-    digits = 3 if small and not percent else 1
+    known = [abs(bound) for bound in (interval.value, interval.low, interval.high) if not math.isnan(bound)]
+    digits = 3 if max(known) < 0.5 and not percent else 1
+    if len(known) == 1:  # nothing tells how sure it is
+        return f"{interval.value:+.{digits}f} [–, –]"
     bold = "**" if interval.excludes_zero else ""
     return f"{bold}{interval.value:+.{digits}f}{bold} [{interval.low:+.{digits}f}, {interval.high:+.{digits}f}]"
 
@@ -220,10 +249,15 @@ def _minutes(runs: Sequence[RunResult]) -> str:
     return f"{np.mean(known) / 60:.1f}" if known else "–"
 
 
-def _images(results: Results) -> str:
+def _counts(results: Results) -> set[int]:
+    """On how many images runs were measured."""
     every = [run for runs in results.values() for run in runs]
     counts = {len(values) for run in every for values in run.right.values()}
-    counts |= {run.header["measured_images"] for run in every if "measured_images" in run.header}
+    return counts | {run.header["measured_images"] for run in every if "measured_images" in run.header}
+
+
+def _images(results: Results) -> str:
+    counts = _counts(results)
     return f"Measured on {'–'.join(map(str, sorted(counts)))} test images." if counts else ""
 
 

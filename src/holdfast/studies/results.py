@@ -36,8 +36,9 @@ class RunResult:
         measures: per analysis measure one value of every image, (N,), or one value for all, (1,).
         header: plain data: fingerprint, test data, number of parameters, processor hours, versions.
         traces: what the training logged, step and value, (T, 2), by its name in the log.
-        draws: of tasks whose scores belong to a whole set, per quantity a row for every cell: its score and those of
-            images drawn with replacement, (cells, 1 + draws); see :mod:`holdfast.studies.set_scores`.
+        draws: of tasks whose scores belong to a whole set, per quantity a row for every cell: its score and its
+            jackknife replicates, (cells, 1 + groups), where the header has ``replicates``; else, before, scores of
+            images drawn with replacement. See :mod:`holdfast.studies.set_scores`.
         figures: what else a page shows of every cell, (cells, …).
     """
 
@@ -144,6 +145,9 @@ def _result(header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> RunResu
         {name.removeprefix(kind): values for name, values in arrays.items() if name.startswith(kind)}
         for kind in ("measure/", "trace/", "draws/", "figure/")
     )
+    if (told := header.get("replicates")) is not None:
+        shifts = {name: int(groups) for name, groups in told["shifts"].items()}
+        header["replicates"] = {"groups": int(told["groups"]), "shifts": shifts}
     return RunResult(str(header.pop("row")), int(header.pop("seed")), right, measures, header, traces, draws, figures)
 
 

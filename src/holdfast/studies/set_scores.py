@@ -1,26 +1,25 @@
-"""Scores of whole sets (average precision, mIoU) in a study: each with its draws, so that differences have intervals.
+"""Scores of whole sets (average precision, mIoU) in a study: each with what its interval is made of.
 
-Such a score is no mean over images. A run keeps, for every cell, the score itself and the scores of images drawn with
-replacement; the draws are the same for all runs of a study. So the difference of two runs, draw by draw, is a paired
-bootstrap, and any mean over cells or seeds follows.
+Such a score is no mean over images. A run keeps, for every cell, the score itself and its jackknife replicates: the
+scores without each group of images. The groups are the same for all runs of a study, so differences are paired and any
+mean over cells or seeds follows. Results of before hold scores of images drawn with replacement instead; of these the
+standard deviation is used.
 """
-
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.errors import HoldfastError
-from holdfast.metrics.intervals import Interval, interval_of
+from holdfast.metrics.groups import GROUPINGS
+from holdfast.metrics.intervals import Estimate, jackknife_estimate
 from holdfast.studies.results import RunResult
 
-RESAMPLES, SEED = 200, 0
-SEEDS_PER_DRAW = 20  # choices of seeds for every draw of images: they cost nothing
 CORRUPTED, KEPT = "_c", "_kept"  # behind a quantity's name: its mean under corruption, and what that is of clean
+FILM = "camvid:"  # data whose frames were drawn in blocks
+BLOCK = max(grouping.block for grouping in GROUPINGS)
 
 
 def set_scores(result: RunResult) -> dict[str, NDArray[np.float64]]:
-    """Every score of a run in percent with its draws, (1 + draws,): the score itself comes first."""
+    """Every score of a run in percent with its replicates, (1 + groups,), or draws: the score itself comes first."""
     found: dict[str, NDArray[np.float64]] = {}
     for quantity, values in result.draws.items():
         found |= _of_quantity(result, quantity, 100 * np.asarray(values, dtype=np.float64))
@@ -28,7 +27,7 @@ def set_scores(result: RunResult) -> dict[str, NDArray[np.float64]]:
 
 
 def _of_quantity(result: RunResult, name: str, values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    rows = dict(zip(result.cells, values, strict=True))
+    rows = {cell: row[: _kept(result, cell.name)] for cell, row in zip(result.cells, values, strict=True)}
     scores = {}
     for cell, row in rows.items():
         if cell.family == "clean":
@@ -40,18 +39,33 @@ def _of_quantity(result: RunResult, name: str, values: NDArray[np.float64]) -> d
         of_kind = [np.mean([row for cell, row in rows.items() if cell.kind == kind], axis=0) for kind in kinds]
         scores[name + CORRUPTED] = np.mean(of_kind, axis=0)
     if kinds and name in scores:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scores[name + KEPT] = 100 * scores[name + CORRUPTED] / scores[name]
+        clean = np.where(scores[name] > 0, scores[name], np.nan)  # what is kept of nothing is no number
+        scores[name + KEPT] = 100 * scores[name + CORRUPTED] / clean
     return scores
 
 
-def set_difference(name: str, runs: Sequence[RunResult], against: Sequence[RunResult]) -> Interval:
-    """How far a row is above another, over images × seeds; both hold the same seeds in the same order."""
-    pairs = [(set_scores(one)[name], set_scores(other)[name]) for one, other in zip(runs, against, strict=True)]
-    if len({len(side) for pair in pairs for side in pair}) > 1:
-        raise HoldfastError(f"runs must hold equally many draws of {name} to be compared; measure them again")
-    with np.errstate(invalid="ignore"):  # what is kept of nothing is no number
-        apart = np.stack([one - other for one, other in pairs])  # seeds × (1 + draws)
-    drawn, rng = np.repeat(apart[:, 1:].T, SEEDS_PER_DRAW, axis=0), np.random.default_rng(SEED)
-    chosen = rng.integers(len(pairs), size=(len(drawn), len(pairs)))
-    return interval_of(float(apart[:, 0].mean()), np.take_along_axis(drawn, chosen, axis=1).mean(axis=1))
+def _kept(result: RunResult, cell: str) -> int | None:
+    """How many values a cell has: other data have other groups, and the shorter rows are filled up."""
+    told = result.header.get("replicates")
+    return None if told is None else 1 + int(told["shifts"].get(cell, told["groups"]))
+
+
+def has_draws_only(result: RunResult) -> bool:
+    """Whether a run measured sets before there were replicates."""
+    return bool(result.draws) and "replicates" not in result.header
+
+
+def set_estimate(name: str, apart: NDArray[np.float64], run: RunResult) -> Estimate:
+    """A difference of sets and its error over the images, from (1 + groups) replicates or (1 + draws).
+
+    Of draws the error is their standard deviation. Its degrees of freedom are those of the images, or of the blocks of
+    frames, that were drawn; there may be more draws than that.
+    """
+    if not has_draws_only(run):
+        return jackknife_estimate(apart)
+    images = int(run.header.get("measured_images", 0))
+    shift = next((size for other, size in run.header.get("shifts", {}).items() if name.endswith(f"_{other}")), images)
+    independent = shift // BLOCK if str(run.header.get("test", "")).startswith(FILM) else shift
+    drawn = apart[1:]
+    error = float(np.std(drawn, ddof=1)) if len(drawn) > 1 else float("nan")
+    return Estimate(float(apart[0]), error, max(0, min(independent, len(drawn)) - 1))
