@@ -123,12 +123,22 @@ def test_nothing_is_called_decided_of_fewer_than_three_seeds(maker):
     assert maker._found(two).endswith("| more seeds")
 
 
+COVERED = {
+    "6 rows": "six rows tell the seed variance",
+    "the two rows alone": "the two compared rows are alone",
+    "6 rows, the others calmer": "the two vary twice as much as the other four",
+}
+
+
 def test_what_the_page_on_studies_says_of_coverage_is_what_was_simulated():
     stored = json.loads((ROOT / "benchmarks" / "results" / "interval_coverage_seeds.json").read_text(encoding="utf-8"))
-    covers = {(row["rows"], row["seeds"]): round(row["coverage"]) for row in stored["seeds"]}
+    covers = {told: [row for row in stored["seeds"] if row["seed_variance_from"] == told] for told in COVERED}
     assert stored["simulations"] >= 2000
-    assert all(row["coverage"] >= 92 for row in stored["seeds"] if row["seeds"] >= 3)
+    noise = 200 * (0.92 * 0.08 / stored["simulations"]) ** 0.5  # three seeds alone lie at the bar of 92 %
+    even = [row for told in ("6 rows", "the two rows alone") for row in covers[told] if row["seeds"] >= 3]
+    assert all(row["coverage"] >= 92 - noise for row in even)
+    assert all(row["coverage"] >= 92 for row in covers["6 rows"])
     text = " ".join((ROOT / "docs" / "studies.md").read_text(encoding="utf-8").split())
-    assert {covers[6, seeds] for seeds in (2, 3, 5)} == {95}
-    assert "seeds cover 95 % each when six rows tell the seed variance" in text
-    assert "and {}, {} and {} % when the two compared rows are alone".format(*(covers[2, s] for s in (2, 3, 5))) in text
+    for told, words in COVERED.items():
+        shown = "{:.0f}, {:.0f} and {:.0f} %".format(*(row["coverage"] for row in covers[told]))
+        assert f"{shown} when {words}" in text
