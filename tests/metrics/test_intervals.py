@@ -18,12 +18,12 @@ from holdfast.metrics import (
 )
 from holdfast.metrics.intervals import (
     Estimate,
+    SeedVariance,
     difference_interval,
-    estimate_over_seeds,
     interval_of,
     score_interval,
-    seed_variance,
     with_pseudo_pairs,
+    with_seed_variance,
 )
 
 
@@ -194,27 +194,13 @@ def test_mean_and_deviation_over_seeds():
     assert np.isnan(over_seeds([80.0]).std)
 
 
-def test_seed_variance_is_pooled_over_rows_and_rows_with_one_seed_say_nothing():
-    pooled = seed_variance([[1.0, 3.0], [10.0, 11.0, 12.0], [5.0]])
-    assert pooled.freedom == 3
-    assert pooled.variance == pytest.approx((2 + 2) / 3)
-    assert seed_variance([[5.0]]).freedom == 0
-
-
-def test_an_estimate_over_seeds_adds_both_variances_with_satterthwaites_freedom():
-    replicates = np.array([[1.0, 0.9, 1.1, 1.0], [3.0, 2.8, 3.2, 3.0]])
-    seeds = seed_variance([[1.0, 3.0]])
-    images = np.sqrt(2 / 3 * 2 * 0.15**2)  # (G − 1)/G · Σ(θ − mean)², of the mean over the seeds
-    found = estimate_over_seeds(replicates, seeds=seeds, images=3)
-    between, within = 2.0 / 2, images**2
+def test_the_variance_between_seeds_adds_with_satterthwaites_freedom():
+    images, between = Estimate(2.0, 0.2, 10), 2.0 / 2
+    found = with_seed_variance(images, SeedVariance(2.0, 1), count=2)
     assert found.value == 2
-    assert found.error == pytest.approx(np.sqrt(between + within))
-    assert found.freedom == pytest.approx((between + within) ** 2 / (between**2 / 1 + within**2 / 2))
-
-
-def test_without_any_repeated_seed_only_images_count():
-    found = estimate_over_seeds([[1.0, 0.9, 1.1, 1.0]], seeds=seed_variance([[1.0]]), images=3)
-    assert found.freedom == 2
+    assert found.error == pytest.approx(np.sqrt(between + 0.04))
+    assert found.freedom == pytest.approx((between + 0.04) ** 2 / (between**2 / 1 + 0.04**2 / 10))
+    assert with_seed_variance(images, SeedVariance(0.0, 0), count=1) == images
 
 
 @pytest.mark.parametrize(

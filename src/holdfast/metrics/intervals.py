@@ -5,7 +5,7 @@ the score is. Proportions get Wilson's interval (1927) with an effective number 
 logarithm, differences a t interval, with the pseudo-pairs of Bonett and Price (2012) where an image scores 0 or 1.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, inf, isfinite, nan, sqrt
 from typing import Literal
@@ -218,30 +218,6 @@ def t_quantile(freedom: float, level: float = 0.95) -> float:
     if not 0 < level < 1:
         raise HoldfastError(f"level must be between 0 and 1, got {level}")
     return float(stdtrit(freedom, (1 + level) / 2)) if freedom > 0 else inf
-
-
-def seed_variance(rows: Sequence[ArrayLike]) -> SeedVariance:
-    """The variance between seeds, pooled over rows of a study: each row has a value per seed."""
-    arrays = [np.asarray(row, dtype=np.float64) for row in rows]
-    usable = [row for row in arrays if len(row) > 1 and np.isfinite(row).all()]
-    freedom = sum(len(row) - 1 for row in usable)
-    squares = sum(float(np.square(row - row.mean()).sum()) for row in usable)
-    return SeedVariance(squares / freedom if freedom else 0.0, freedom)
-
-
-def estimate_over_seeds(
-    replicates: ArrayLike, *, seeds: SeedVariance, images: int, binary: bool = False, whole: float = 1.0
-) -> Estimate:
-    """The mean over seeds, with the variance of images and of seeds: (seeds, 1 + groups) replicates.
-
-    Variance = seed variance / seeds + image variance of the mean over seeds, with Satterthwaite's degrees of freedom
-    (1946). ``seeds`` is pooled over the rows of a study, since two or three seeds alone hardly tell their variance.
-    """
-    array = np.asarray(replicates, dtype=np.float64)
-    chosen = jackknife_estimate(array.mean(axis=0))
-    if binary:
-        chosen = with_pseudo_pairs(chosen, images=images, whole=whole)
-    return with_seed_variance(chosen, seeds, count=len(array))
 
 
 def with_seed_variance(images: Estimate, seeds: SeedVariance, *, count: int) -> Estimate:

@@ -16,6 +16,7 @@ from holdfast.records.records import CellRecord
 from holdfast.tasks import task_named
 
 Columns = Mapping[str, NDArray[np.float64]]
+CONSTANT = 1e-9  # replicates that differ by less are the same, rounding aside
 
 
 class Replicated:
@@ -73,11 +74,12 @@ def interval_of_difference(
     value, percent = values[0] - values[1], formula.unit.startswith("%")
     left = [np.asarray(formula.compute(side.replicates), dtype=np.float64) for side in sides]
     apart = np.broadcast_to(left[0] - left[1], groups.count)
-    if same_model and value == 0 and not apart.any():
+    constant = np.ptp(apart) < CONSTANT
+    if same_model and value == 0 and constant:
         return Interval(0.0, 0.0, 0.0, 0.95)
     binary = percent and all(_binary(side.columns.get(formula.answers)) for side in sides)
     whole = 100.0 if percent else 1.0
-    if percent and not np.ptp(apart):  # no answer differs: the next one that did would count in one of the cells
+    if percent and constant:  # no answer differs: the next one that did would count in one of the cells
         binary, whole = True, 100 / max(1, len(formula.cells))
     replicates = np.concatenate([[value], apart])
     return difference_interval(replicates, images=groups.independent, binary=binary, whole=whole)
