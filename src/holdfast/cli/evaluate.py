@@ -47,7 +47,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of corruptions and attacks")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     parser.add_argument("--amp", action="store_true", help="run the model in half precision (not the attacks)")
-    parser.add_argument("--batch-size", type=int, default=64, help="images per forward pass; changes results of int8 models only")
+    passed = "images per forward pass; changes results of int8 models only"
+    parser.add_argument("--batch-size", type=int, default=64, help=passed)
     parser.add_argument("--attack-batch-size", type=int, default=64, help="images per attack; records name it")
     parser.add_argument(
         "--shard-size", type=int, help="images per unit, a file (default: 256, fewer of large ones); records name it"
