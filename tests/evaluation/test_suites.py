@@ -346,7 +346,7 @@ def test_large_images_follow_the_imagenet_protocol(tmp_path):
     source = f"folder:{tmp_path}"
     records = evaluate(Watching(), source, "clean", device="cpu", **QUICK)
     assert records.header["preset"] == "imagenet"
-    assert seen[-1].shape == (1, 3, 224, 224)
+    assert seen[-1].shape == (2, 3, 224, 224)  # one image goes in twice
     assert seen[-1][0, 0, 112, 112] == pytest.approx(200 / 255)
     assert seen[-1][0, 2, 0, 112] > 0.5  # 4 px of the frame at the top
     assert seen[-1][0, 2, 6, 112] == 0
@@ -362,7 +362,7 @@ def test_the_models_size_mean_and_std_come_last():
 
     options = {"protocol": Protocol(size=48, mean=(0.5,) * 3, std=(0.25,) * 3), **QUICK}
     records = evaluate(Watching(), plain([0], margin=[155], level=0), "clean", **options)
-    assert seen[-1].shape == (1, 3, 48, 48)
+    assert seen[-1].shape == (2, 3, 48, 48)  # one image goes in twice
     assert seen[-1][0, 0, 0, 0] == pytest.approx((155 / 255 - 0.5) / 0.25)
     assert records.header["preprocessing"]["model_size"] == "48×48 bilinear"
     assert records.header["preset"] == "cifar"
