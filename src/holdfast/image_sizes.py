@@ -6,6 +6,7 @@ A file of a few kilobytes can hold an image of 1×3,000,000 pixels; at a short s
 from holdfast.errors import HoldfastError
 
 LARGEST_RESIZED = 2**26  # pixels: a short side of 256 and a thousand times as long
+LARGEST_MOVED = 2**21  # pixels of an image that is moved as a whole, frame by frame: 256 and 32 times as long
 LARGEST_BUFFER = 2**26  # values that a corruption works in, beside what is in proportion to the image
 IN_PROPORTION = 8  # values per pixel
 
@@ -14,11 +15,11 @@ class ImageSizeError(HoldfastError):
     """An image of a size or shape that cannot be worked with: one unreadable image, and no reason to stop."""
 
 
-def check_resized(before: tuple[int, int], after: tuple[int, int]) -> None:
+def check_resized(before: tuple[int, int], after: tuple[int, int], *, largest: int = LARGEST_RESIZED) -> None:
     """Refuse to make an image of so many pixels; sizes are width and height."""
-    if after[0] * after[1] > LARGEST_RESIZED:
+    if after[0] * after[1] > largest:
         raise ImageSizeError(
-            f"image: expected at most {LARGEST_RESIZED} pixels after resizing, "
+            f"image: expected at most {largest} pixels after resizing, "
             f"got {after[0]}×{after[1]} from {before[0]}×{before[1]}"
         )
 

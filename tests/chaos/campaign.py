@@ -1,7 +1,8 @@
 """The whole campaign: ``python -m tests.chaos.campaign --minutes 60`` prints the table of docs/reliability.md.
 
-Half of the time goes to kills, the rest to full disks, damaged files, images and command lines. Whatever goes wrong is
-printed as it happens and kept in the folder; the exit code is then 1.
+A third of the time goes to kills, the rest to full disks, damaged files, images of odd contents and odd shapes, altered
+inputs of the gate, and command lines. Every command is watched: one that hangs is a failure, and so is a refusal that
+takes more than ten seconds. Whatever goes wrong is printed as it happens and kept in the folder; the exit code is then 1.
 """
 
 import argparse
@@ -111,12 +112,33 @@ def command_lines(folder: Path, *, seconds: float, seed: int) -> list[Line]:
     ]
 
 
+def verdict_lines(folder: Path, *, seconds: float, seed: int) -> list[Line]:
+    """Altered baselines, records, configurations, code and data, and unaltered ones: all of them, whatever it takes."""
+    from tests.chaos.verdicts import all_verdicts
+
+    notes = {"unchanged": "passes with the same numbers"}
+    return [
+        Line(f"verdict: {kind}", tries, len(wrong), notes.get(kind, "no false pass, no other number"))
+        for kind, (tries, wrong) in all_verdicts(folder, seed=seed).items()
+    ]
+
+
+def shape_lines(folder: Path, *, seconds: float, seed: int) -> list[Line]:
+    """Images of extreme shapes: at least 500."""
+    from tests.chaos.shapes import all_shapes
+
+    found = all_shapes(folder, count=500, seed=seed)
+    return [Line(f"shapes: {name}", tries, len(wrong), note) for name, (tries, wrong, note) in found.items()]
+
+
 PARTS: dict[str, tuple[Callable[..., list[Line]], float]] = {
     "command lines": (command_lines, 0.1),
     "images": (image_lines, 0.05),
-    "files": (file_lines, 0.25),
+    "shapes": (shape_lines, 0.1),
+    "verdicts": (verdict_lines, 0.15),
+    "files": (file_lines, 0.15),
     "disks": (disk_lines, 0.1),
-    "kills": (kill_lines, 0.5),
+    "kills": (kill_lines, 0.35),
 }
 
 

@@ -5,6 +5,7 @@ import io
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from safetensors.numpy import save
 
 from holdfast.cli.main import COMMANDS, main
 from holdfast.training.recipe_checks import RULES
+from tests.chaos.processes import SLOWEST_REFUSAL
 from tests.training.helpers import run
 
 # values that break most rules; what a rule allows is left out below
@@ -46,6 +48,7 @@ def finished_run(folder: Path) -> str:
 def refused(argv: list[str], *, folder: Path) -> str:
     """What went wrong with a refusal; empty if nothing did. Runs in this process, in the folder."""
     before, told, said = _listed(folder), io.StringIO(), io.StringIO()
+    begin = time.process_time()
     with contextlib.chdir(folder), contextlib.redirect_stderr(told), contextlib.redirect_stdout(said):
         try:
             code = _within(SECONDS, argv)
@@ -61,6 +64,9 @@ def refused(argv: list[str], *, folder: Path) -> str:
     ):
         return f"no sentence: {sentence[-300:]!r}"
     left = _listed(folder) - before
+    took = time.process_time() - begin
+    if took > SLOWEST_REFUSAL:
+        return f"a refusal of {took:.1f} s"
     return f"left behind: {sorted(left)[:3]}" if left else ""
 
 

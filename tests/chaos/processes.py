@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -59,6 +59,39 @@ class Command:
                 if fields and int(fields[3]) == self.pid and fields[0] != "Z":
                     found.append(int(entry.name))
         return found
+
+
+SLOWEST_REFUSAL = 10  # seconds beyond the start
+LONGEST = 120  # seconds of a small command, on a machine that others use too; then it hangs
+
+
+@dataclass(frozen=True)
+class Said:
+    """What became of a command that was watched: its exit code (None if it had to be killed), and what it printed."""
+
+    code: int | None
+    text: str
+    seconds: float
+    processor: float
+    numbers: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def slow(self) -> bool:
+        """Whether it took longer than a refusal may; on a busy machine the processor's time tells."""
+        return min(self.seconds, max(self.processor, self.seconds / 4)) > SLOWEST_REFUSAL
+
+
+def said_by(work: Callable[[], int], *, folder: Path, seconds: float = LONGEST) -> Said:
+    """Run a function in a child process, and end it with all its children if it hangs."""
+    output = folder.parent / f".said-{os.getpid()}"
+    begin, before = time.monotonic(), os.times()
+    with fork(work, output=output, folder=folder) as command:
+        ended = until(lambda: not command.running(), seconds)
+        took, after = time.monotonic() - begin, os.times()
+        processor = after.children_user + after.children_system - before.children_user - before.children_system
+        text = command.told()
+    output.unlink(missing_ok=True)
+    return Said(command.code if ended else None, text, took, processor)
 
 
 def start(argv: Sequence[str], *, output: Path, folder: Path | None = None, **environment: str) -> Command:

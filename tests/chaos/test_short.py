@@ -10,6 +10,9 @@ from tests.chaos.disks import filled, why_not
 from tests.chaos.disks import scenarios as disk_scenarios
 from tests.chaos.fuzzing import FOREIGN, damage, fuzz_files, fuzz_images
 from tests.chaos.kills import disturbed, scenarios, undisturbed
+from tests.chaos.processes import said_by
+from tests.chaos.shapes import shapes
+from tests.chaos.verdicts import cases, numbers, tried, world
 
 
 @pytest.mark.parametrize("name", ["train", "corrupt"])
@@ -54,3 +57,33 @@ def test_the_campaign_finds_what_it_looks_for(tmp_path):
     content, rng = bytes(range(256)), random.Random(0)
     assert sum(damage(content, "", rng) != content for _ in range(50)) >= 48
     assert str(table([Line("x", 3, 1, "y")])).endswith("| x | 3 | 2 | y |")
+
+
+def test_the_campaign_alters_hundreds_of_inputs_and_has_hundreds_of_shapes():
+    kinds = [case.kind for case in cases(seed=0)]
+    assert sum(kind != "unchanged" for kind in kinds) >= 200
+    assert kinds.count("unchanged") >= 50
+    assert {"code", "configuration", "data in place", "records", "baseline, changed"} <= set(kinds)
+    assert len(shapes(500, seed=0)) >= 500
+    assert {(1, 3_000_000), (3_000_000, 1), (20_000, 32)} <= set(shapes(500, seed=0))
+
+
+def test_the_campaign_reads_the_numbers_of_a_gate():
+    head = "rule            baseline    now  difference  95 % interval  verdict"
+    row = "clean no worse     36.36  40.91       +4.55  0.00 to 9.00   no worse  ok"
+    assert numbers(f"{head}\n{row}") == {"clean no worse": ("36.36", "40.91")}
+
+
+def test_a_command_that_hangs_is_ended_and_found(tmp_path):
+    import time
+
+    said = said_by(lambda: time.sleep(600) or 0, folder=tmp_path, seconds=0.5)
+    assert said.code is None
+
+
+@pytest.mark.full
+def test_altered_inputs_are_refused_or_measured_again(tmp_path):
+    good = world(tmp_path / "good")
+    chosen = [case for case in cases(seed=0) if case.kind in ("baseline, sealed again", "unchanged")]
+    for case in random.Random(0).sample(chosen, 16):
+        assert tried(case, tmp_path / "try", good=good) == "", f"{case.kind}, {case.name}"

@@ -110,7 +110,12 @@ def test_files_that_are_not_what_was_written_are_refused(tmp_path):
     bomb = base64.b64encode(zlib.compress(bytes(10**7))).decode()
     column = {"one_of": [0, 1], "bits": bomb}
     with pytest.raises(HoldfastError, match="is damaged: a column holds"):
-        read_baseline(damaged({**content, "sets": [{**only, "columns": {"clean|right": column}}]}, path))
+        read_baseline(
+            damaged({**content, "sets": [{**only, "columns": {**only["columns"], "clean|right": column}}]}, path)
+        )
+    bare = {name: column for name, column in only["columns"].items() if not name.startswith("fog/1|")}
+    with pytest.raises(HoldfastError, match="nothing of 'fog/1'"):
+        read_baseline(damaged({**content, "sets": [{**only, "columns": bare}]}, path))
     for wrong in ({"count": 0}, {"count": "x"}, {"columns": {"clean|right": {}}}, {"order": ["nobody"]}):
         with pytest.raises(HoldfastError):
             read_baseline(damaged({**content, "sets": [{**only, **wrong}]}, path))

@@ -207,3 +207,13 @@ def test_records_can_be_made_in_memory():
 def test_a_folder_that_is_not_there_is_named():
     with pytest.raises(HoldfastError, match="'nowhere' is not there"):
         load_records("nowhere")
+
+
+def test_other_targets_than_were_measured_are_refused(folder):
+    """A header that is written after the images keeps a digest of them."""
+    write_header(folder, {"fingerprint": "f" * 8, "shard_size": 3, "views": [""], "data": "digits"})
+    whole_cell(folder, "fog/3")
+    assert list(load_records(folder)[0].cells) == ["fog/3"]
+    write_images(folder, IDS, TARGETS + 1)
+    with pytest.raises(HoldfastError, match="not those that were measured"):
+        load_records(folder)

@@ -23,7 +23,7 @@ from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.eval_transform import EvalTransform, check_interpolation
 from holdfast.evaluation.options import BENCHMARK, MODEL
-from holdfast.image_sizes import check_resized
+from holdfast.image_sizes import LARGEST_MOVED, check_resized
 from holdfast.models.wrappers import without_wrappers
 
 STORED_QUALITY = 85
@@ -358,7 +358,7 @@ def sequence_image(picture: Image.Image, steps: Preprocessing, kind: str) -> Pix
     if steps.preset == "imagenet":
         scale = SEQUENCE_SIDE / min(picture.size)
         width, height = (max(SEQUENCE_SIDE, int(length * scale)) for length in picture.size)
-        check_resized(picture.size, (width, height))
+        check_resized(picture.size, (width, height), largest=LARGEST_MOVED)
         return np.array(_rgb(picture).resize((width, height), Image.Resampling.BILINEAR))
     if steps.preset == "tiny" and kind == "motion_blur" and min(picture.size) >= preset_of("tiny").side:
         return np.array(_rgb(picture))

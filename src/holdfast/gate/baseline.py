@@ -86,6 +86,11 @@ def _side(told: Mapping[str, Any]) -> Side:
     count = int(told["count"])
     if not 0 < count <= MOST_IMAGES:
         raise HoldfastError(f"a baseline must hold 1 to {MOST_IMAGES} images, got {count}")
+    kept = {name.partition("|")[0] for name in (*told["columns"], *told["left_out"])}
+    if empty := [name for name in told["order"] if name not in kept]:
+        raise HoldfastError(
+            f"a baseline must keep something of every cell, but has nothing of {empty[0]!r}; save it again"
+        )
     return Side(
         dict(told["header"]),
         {name: told["cells"][name] for name in told["order"]},

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.errors import HoldfastError
+
 Rle = dict[str, Any]  # {"size": [height, width], "counts": bytes}
 
 # of every image: its height and width; boxes as x0 y0 x1 y1 in its pixels; classes counted from 0; the run lengths of
@@ -48,6 +50,8 @@ def unpacked_masks(values: np.ndarray, lengths: np.ndarray, size: Sequence[int])
 
 def has_masks(fields: Mapping[str, Any]) -> bool:
     """Whether both the data and the model have masks, in every image."""
+    if "masked" not in fields:
+        raise HoldfastError("records of a detector must keep 'masked', but these do not: they are of another task")
     return len(fields["masked"]) > 0 and bool(np.all(fields["masked"]))
 
 

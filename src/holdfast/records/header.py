@@ -1,5 +1,6 @@
 """The two files that every record set has once: what was measured, and on which images."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ KINDS: dict[str, type] = {
     **dict.fromkeys(("format", "shard_size", "images", "classes", "limit", "seed"), int),
     **dict.fromkeys(("attack_batch_size", "batch_size"), int),
     **dict.fromkeys(("fingerprint", "task", "model", "architecture", "model_fingerprint", "data", "data_label"), str),
+    "images_digest": str,
     **dict.fromkeys(("data_fingerprint", "data_content", "label", "labels", "preset", "frost", "amp", "exif"), str),
     **dict.fromkeys(("views", "partial", "class_names"), list),
     **dict.fromkeys(("preprocessing", "versions", "probe"), dict),
@@ -27,8 +29,9 @@ CLASSIFICATION = "classification"  # what records without a task are of
 
 
 def write_header(folder: Path, header: Mapping[str, Any]) -> None:
-    """Write ``evaluation.json``."""
-    atomic.write_text(folder / HEADER, json.dumps(dict(header), indent=2, sort_keys=True) + "\n")
+    """Write ``evaluation.json``; of images that were written before, it keeps a digest."""
+    told = {**header, "images_digest": images_digest(*read_images(folder))} if (folder / IMAGES).exists() else header
+    atomic.write_text(folder / HEADER, json.dumps(dict(told), indent=2, sort_keys=True) + "\n")
 
 
 def read_header(folder: Path) -> dict[str, Any]:
@@ -67,6 +70,22 @@ def write_images(folder: Path, ids: Sequence[str], targets: np.ndarray) -> None:
     text = np.frombuffer("\0".join(ids).encode("utf-8", "surrogateescape"), dtype=np.uint8)
     with atomic.replacing(folder / IMAGES) as temporary:
         temporary.write_bytes(save({"ids": text.copy(), "targets": np.ascontiguousarray(targets)}))
+
+
+def images_digest(ids: np.ndarray, targets: np.ndarray) -> str:
+    """What tells other names or other targets from those that were measured."""
+    digest = hashlib.blake2b("\0".join(ids.tolist()).encode("utf-8", "surrogateescape"), digest_size=16)
+    digest.update(f"{targets.dtype.str}\0{targets.shape}".encode())
+    digest.update(np.ascontiguousarray(targets).tobytes())
+    return digest.hexdigest()
+
+
+def check_images(header: Mapping[str, Any], ids: np.ndarray, targets: np.ndarray, *, folder: Path) -> None:
+    """Refuse images that are not those of the header; records of before keep no digest of theirs."""
+    if header.get("images_digest") not in (None, images_digest(ids, targets)):
+        raise HoldfastError(
+            f"{str(folder / IMAGES)!r} is damaged: its names or targets are not those that were measured"
+        )
 
 
 def read_images(folder: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from holdfast.errors import HoldfastError, nearest
 from holdfast.records.cells import CellSpec, in_order, spec_of
-from holdfast.records.header import CLASSIFICATION, HEADER, read_header, read_images
+from holdfast.records.header import CLASSIFICATION, HEADER, check_images, read_header, read_images
 from holdfast.records.units import DamagedUnit, Field, Unit, field_name, fields_of, is_named_for, read_unit, shard_paths
 
 if TYPE_CHECKING:
@@ -192,6 +192,7 @@ def load_records(folder: Path | str) -> list[Records]:
 def read_records(folder: Path, *, cells: Sequence[str] | None = None) -> Records:
     """One record set; ``cells`` limits what is read, and fixes the order."""
     header, (ids, targets) = read_header(folder), read_images(folder)
+    check_images(header, ids, targets, folder=folder)
     shards = -(-len(ids) // header["shard_size"])
     found: dict[str, list[Unit]] = {}
     unread: list[str] = []
