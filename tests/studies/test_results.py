@@ -130,5 +130,5 @@ def test_a_study_of_ones_own_prepares_clean_images_as_the_model_does(tmp_path):
     path.write_text("recipe: digits/fan_nano\ntest: digits\nrows: {plain: {}}\n")
     assert load_study(path).preparation == "model"
     path.write_text(path.read_text() + "preparation: mine\n")
-    with pytest.raises(HoldfastError, match="preparation of study .* must be one of model, benchmark, got 'mine'"):
+    with pytest.raises(HoldfastError, match=r"preparation of study .* must be one of model, benchmark, got 'mine'"):
         load_study(path)
