@@ -27,7 +27,7 @@ from holdfast.evaluation.predictor import Predictor, as_asked, asked_input
 from holdfast.evaluation.protocol import largest_size
 from holdfast.models.onnx_files import METADATA, Described
 from holdfast.models.onnx_model import has_gradient
-from holdfast.models.outputs import Logits
+from holdfast.models.outputs import Logits, logits_of
 from holdfast.models.segmenter import Segmenter
 from holdfast.models.specs import LoadedModel, architecture_of, load_model
 from holdfast.models.wrappers import without_wrappers
@@ -113,6 +113,8 @@ def prepare_export(
         plain, images = _plain(loaded.model), _images(opened, predictor, told)
         with _quiet(), torch.no_grad():
             answers = plain(images)
+            if not isinstance(answers, Tensor):
+                plain, answers = Logits(plain), logits_of(answers)
     ids = tuple(opened.pictures.id(index) for index in range(len(images)))
     return Exportable(plain, told, ids, images, answers)
 
@@ -122,7 +124,7 @@ def _plain(model: nn.Module) -> nn.Module:
     inner = copy.deepcopy(without_wrappers(model)).cpu().eval()
     if isinstance(inner, Segmenter):
         inner.window = None
-    return Logits(inner).eval()
+    return inner
 
 
 def _described(loaded: LoadedModel, data: EvaluationData, protocol: Protocol) -> Described:
