@@ -2,7 +2,8 @@
 
 A third of the time goes to kills, the rest to full disks, damaged files, images of odd contents and odd shapes, altered
 inputs of the gate, and command lines. Every command is watched: one that hangs is a failure, and so is a refusal that
-takes more than ten seconds. Whatever goes wrong is printed as it happens and kept in the folder; the exit code is then 1.
+takes more than ten seconds. Whatever goes wrong is printed as it happens and kept in the folder; the exit
+code is then 1.
 """
 
 import argparse

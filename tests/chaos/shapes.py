@@ -88,7 +88,7 @@ EVALUATE = ["evaluate", "--model", "python:tests.evaluation.toys:brightest", "--
 COMMANDS: dict[str, tuple[list[str], int]] = {  # with how many of the shapes it is tried
     "evaluate, clean": ([*EVALUATE, "--suite=clean", "--preset=imagenet", "--out=clean"], 100_000),
     "evaluate, no workers": ([*EVALUATE, "--suite=clean", "--preset=cifar", "--workers=0", "--out=none"], 150),
-    "evaluate, sequences": ([*EVALUATE, "--suite=perturbations", "--preset=imagenet", "--out=films"], 60),
+    "evaluate, sequences": ([*EVALUATE, "--suite=perturbations", "--preset=imagenet", "--out=films"], 25),
     "corrupt": (["corrupt", "images", "corrupted", "--severity=3", "--kinds=fog,frost,elastic_transform"], 40),
 }
 

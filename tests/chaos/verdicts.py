@@ -494,8 +494,8 @@ def _each_picture(change: Callable[[np.ndarray, int], np.ndarray], *, every: int
 
 
 def _exchanged(folder: Path) -> None:
-    for one, two in zip(sorted((folder / "images" / CLASSES[0]).iterdir()), sorted((folder / "images" / CLASSES[2]).iterdir()),
-                        strict=True):  # fmt: skip
+    reds, blues = (sorted((folder / "images" / name).iterdir()) for name in (CLASSES[0], CLASSES[2]))
+    for one, two in zip(reds, blues, strict=True):
         first = one.read_bytes()
         one.write_bytes(two.read_bytes())
         two.write_bytes(first)
@@ -526,30 +526,30 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 
 def _configurations() -> Iterator[Case]:
     for name, values in CONFIGURATIONS.items():
-        yield Case("configuration", name, _configured(values), [*RUN])
-    for name in ("num_classes", "architecture", "model", "kwargs"):
+        for where in ("", "model_args", "both"):
+            for spec in ("run", "local-dir") if "num_classes" in values else ("run",):
+                argv = [word.replace("run:run", f"{spec}:run") for word in RUN]
+                yield Case("configuration", f"{name}, {where or 'above'}, {spec}", _configured(values, where), argv)
+    for name in ("num_classes", "architecture", "model_args", "label_names"):
         yield Case("configuration", f"without {name}", _configured_without(name), [*RUN])
     yield Case("configuration", "weights of nothing", lambda folder: _weights(folder, None), [*RUN])
     yield Case("configuration", "a tensor less", lambda folder: _weights(folder, "less"), [*RUN])
     yield Case("configuration", "a tensor more", lambda folder: _weights(folder, "more"), [*RUN])
 
 
-def _configured(values: dict[str, Any]) -> Callable[[Path], None]:
-    """The arguments of the model, wherever a configuration keeps them."""
+def _configured(values: dict[str, Any], where: str) -> Callable[[Path], None]:
+    """Other arguments of the model: beside its name, where timm keeps them, or at both places."""
 
     def alter(folder: Path) -> None:
         path = folder / "run" / "config.json"
-        path.write_text(json.dumps(_changed(json.loads(path.read_text()), values)))
+        config = json.loads(path.read_text())
+        if where != "model_args":
+            config |= values
+        if where:
+            config["model_args"] |= values
+        path.write_text(json.dumps(config))
 
     return alter
-
-
-def _changed(config: Any, values: dict[str, Any]) -> Any:
-    if not isinstance(config, dict):
-        return config
-    changed = {key: _changed(value, values) for key, value in config.items()}
-    owns = "num_classes" in changed or "depth" in changed or "architecture" in changed
-    return {**changed, **values} if owns else changed
 
 
 def _configured_without(name: str) -> Callable[[Path], None]:
