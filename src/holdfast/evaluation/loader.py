@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import cv2
 import numpy as np
@@ -27,7 +27,6 @@ from holdfast.leaving import serve_the_parent
 LARGEST_CHUNK, LARGEST_BYTES = 64, 2_500_000
 # images of a shard, which are held in memory together: so many, but never more than these bytes of them
 LARGEST_SHARD, SHARD_BYTES = 256, 128 * 2**20
-PATIENCE = 2  # seconds for a worker to leave by itself
 
 
 @dataclass(frozen=True)
@@ -120,9 +119,9 @@ def ended_workers(loader: DataLoader[Chunk | Failure]) -> Iterator[Iterator[Chun
         yield chunks
     finally:
         processes = list(getattr(chunks, "_workers", ()))
-        del chunks
+        if processes:  # torch asks them to leave, waits for seconds, and no longer takes their death for a failure
+            cast(Any, chunks)._shutdown_workers()
         for process in processes:
-            process.join(PATIENCE)
             if process.is_alive():  # in the middle of an image; there is nothing to save
                 process.kill()
 
