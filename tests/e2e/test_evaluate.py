@@ -81,7 +81,7 @@ def test_a_run_is_evaluated_on_its_own_data_and_gets_its_records(tmp_path, capsy
     assert f"records: {records.folder}" in out
     assert list(records.cells) == ["clean", "pgd5"]
     assert records.header["architecture"] == "vit_nano"
-    assert records.header["preprocessing"]["model_size"] == "as it is"
+    assert records.header["preprocessing"]["model_size"] == "short side 32 bicubic, centre crop 32×32"
     assert main([*arguments, "--fresh"]) == 0
     assert len(load_records(tmp_path / "run")) == 1
 

@@ -42,7 +42,7 @@ class Constant(nn.Module):
 
     def forward(self, images):
         logits = images.new_zeros(len(images), self.classes, *images.shape[-2:])
-        logits[:, 0] = 1
+        logits[:, 0] = 2
         return logits + 0 * images.sum()
 
 

@@ -337,7 +337,7 @@ def preprocessing(
     )
     if wanted.preparation == BENCHMARK:
         return steps
-    whole = images is not None and _first_sizes(images) == {(side, side)}
+    whole = hasattr(images, "image") and _first_sizes(images) == {(side, side)}  # films of a stored set have none
     if wanted.crop_pct is None or size == prepared:
         return replace(steps, whole=whole)
     own = EvalTransform(size, wanted.crop_pct, wanted.crop_mode, wanted.interpolation, wanted.mean)
