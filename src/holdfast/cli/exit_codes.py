@@ -6,7 +6,6 @@ from holdfast.leaving import Terminated
 
 EXIT_OK, EXIT_SHUT, EXIT_BAD_INPUT = 0, 1, 2  # 1: the gate found the model worse
 EXIT_SIGNAL = 128  # plus the signal's number, as shells count
-EXIT_INTERRUPTED = EXIT_SIGNAL + signal.SIGINT
 
 
 def stopped_by(stop: KeyboardInterrupt) -> int:

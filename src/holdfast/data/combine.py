@@ -111,11 +111,6 @@ def stratified_subset(source: Source, size: float, *, seed: int) -> Subset:
     return Subset(source, np.sort(np.concatenate(chosen)))
 
 
-def _any(source: Any) -> Any:
-    """A source of any task; one that has not got what is asked for says so by AttributeError."""
-    return source
-
-
 def _shares(counts: np.ndarray, wanted: int) -> np.ndarray:
     """How many of each class, by the largest remainder: adds up to ``wanted`` and never exceeds a class."""
     exact = counts * (wanted / counts.sum())

@@ -1,9 +1,8 @@
-"""Label maps: the class of every pixel, what may stand in one, and what a source of them is."""
+"""Label maps: the class of every pixel, and what may stand in one."""
 
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from PIL import Image
@@ -15,32 +14,6 @@ from holdfast.errors import HoldfastError
 TASK = "segmentation"
 IGNORED = 255  # a pixel that counts neither in a loss nor in a metric
 EXIF_ORIENTATION = 274
-
-
-class LabelMapSource(Protocol):
-    """Images of one data set with the class of every pixel.
-
-    Like :class:`~holdfast.data.source.Source`, but the target of an image is a map, read when it is asked for.
-    """
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The class names, in the order of the labels."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def id(self, index: int) -> str:
-        """The stable name of one image."""
-        ...
-
-    def image(self, index: int) -> Image.Image:
-        """One image, RGB; raises :class:`~holdfast.data.source.UnreadableImage`."""
-        ...
-
-    def target(self, index: int) -> np.ndarray:
-        """The class of every pixel, uint8 (H, W); 255 is ignored."""
-        ...
 
 
 def read_label_file(path: Path) -> np.ndarray:

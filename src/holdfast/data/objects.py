@@ -1,11 +1,9 @@
-"""What can be found in an image: boxes, classes and masks, and what a source of them is."""
+"""What can be found in an image: boxes, classes and masks."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from faster_coco_eval.core import mask as coco_masks
-from PIL import Image
 
 from holdfast.records.detections import Rle, packed_masks
 
@@ -60,37 +58,6 @@ def recorded(objects: Objects) -> dict[str, np.ndarray]:
         "true_masks": masks,
         "true_mask_lengths": lengths,
     }
-
-
-class ObjectSource(Protocol):
-    """Images of one data set with the objects in them.
-
-    Like :class:`~holdfast.data.source.Source`, but the target of an image is what can be found in it.
-    """
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The class names, in the order of the labels."""
-        ...
-
-    @property
-    def category_ids(self) -> tuple[int, ...]:
-        """The number of every class in COCO's files, which have gaps; some models answer with these."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def id(self, index: int) -> str:
-        """The stable name of one image."""
-        ...
-
-    def image(self, index: int) -> Image.Image:
-        """One image, RGB; raises :class:`~holdfast.data.source.UnreadableImage`."""
-        ...
-
-    def target(self, index: int) -> Objects:
-        """What can be found in it."""
-        ...
 
 
 def run_lengths(masks: np.ndarray) -> tuple[Rle, ...]:

@@ -6,7 +6,7 @@ attack, ε in 255ths. ``@N`` behind a step draws with seed N instead of the reco
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from holdfast.corruptions.catalog import check_severity, kind_of
 from holdfast.errors import HoldfastError
@@ -110,11 +110,6 @@ def parse_damage(text: str) -> tuple[Damage, ...]:
 def damage_text(steps: tuple[Damage, ...]) -> str:
     """What `parse_damage` reads."""
     return ",".join(map(str, steps))
-
-
-def with_seed(steps: tuple[Damage, ...], seed: int | None) -> tuple[Damage, ...]:
-    """The same steps with another draw."""
-    return tuple(replace(step, seed=seed) for step in steps)
 
 
 def _parsed(word: str) -> Damage:

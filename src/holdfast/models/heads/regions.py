@@ -4,8 +4,6 @@ FAN's detectors are mmdetection 2.13's; torchvision rounds its anchors, derives 
 padded image (61 instead of 64 at 800×1344) and matches every object however badly it fits.
 """
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -15,7 +13,6 @@ from torchvision.models.detection.rpn import AnchorGenerator, RegionProposalNetw
 
 RATIOS = (0.5, 1.0, 2.0)  # height by width
 ANCHOR_SCALE = 8  # strides per anchor side
-LARGEST_GROWTH = math.log(1000 / 16)
 
 Boxes = list[Tensor]  # (N, 4) per image, x1 y1 x2 y2
 Target = dict[str, Tensor]
