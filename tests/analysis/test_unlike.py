@@ -17,6 +17,7 @@ from holdfast.analysis.settings import Settings
 from holdfast.attention import watch
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.options import Protocol
 from holdfast.reporting.runs import Run
 from holdfast.reporting.sections.analysis import analysis_pictures
 from tests.analysis.test_analyze import photographs
@@ -255,8 +256,8 @@ def test_noise_alone_is_the_norm_of_its_features_by_that_of_the_images():
     from holdfast.attacks import draws
 
     model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1, num_classes=2).eval()
-    source = photographs((32, 32), count=1)
-    found = analyze(model, source, "noise-decay", size=32, settings=Settings(noise="alone"))
+    source, whole = photographs((32, 32), count=1), Protocol(preparation="benchmark")  # nothing is cropped
+    found = analyze(model, source, "noise-decay", size=32, settings=Settings(noise="alone"), protocol=whole)
     images = (torch.from_numpy(source.images).permute(0, 3, 1, 2).float() / 255 - 0.5) / 0.5
     noise = draws.normal(images, seed=0, ids=[source.id(0)], purpose="noise-decay")
     with torch.no_grad(), outputs_of(model, ["blocks.0"]) as seen:

@@ -176,7 +176,7 @@ def test_every_cell_names_its_steps():
 def test_retention_across_two_preparations_says_so():
     def note(model, source, **asked):
         records = evaluate(model, source, "clean,corruptions", protocol=Protocol(**asked), limit=3, **ALONE)
-        return summarise(records, resamples=0)["retention"].note
+        return summarise(records, intervals=False)["retention"].note
 
     fan = {"input_size": (3, 48, 48), "interpolation": "bicubic", "crop_pct": 1.0}
     said = note(Configured(**fan), colours(3, size=64), preset="cifar")

@@ -80,9 +80,11 @@ def test_what_a_file_does_not_say_must_be_said(tmp_path):
         measured(brightest(tmp_path / "m.onnx", side=None, told=None))
 
 
-def test_classes_of_other_names_are_refused(tmp_path):
-    path = brightest(tmp_path / "m.onnx", told=replace(PLAIN, classes=("red", "blue", "green")))
-    with pytest.raises(HoldfastError, match="number 1 is 'blue' for the model"):
+def test_classes_are_matched_by_name_and_other_names_are_refused(tmp_path):
+    swapped = brightest(tmp_path / "swapped.onnx", told=replace(PLAIN, classes=("red", "blue", "green")))
+    assert measured(swapped).header["class_names"] == ["red", "blue", "green"]
+    path = brightest(tmp_path / "m.onnx", told=replace(PLAIN, classes=("red", "azure", "blue")))
+    with pytest.raises(HoldfastError, match="number 1 is 'azure' for the model"):
         measured(path)
 
 

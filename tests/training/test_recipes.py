@@ -8,6 +8,7 @@ import pytest
 import timm
 from safetensors.torch import save_file
 
+from holdfast.errors import HoldfastError
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_checks import RULES
@@ -166,3 +167,10 @@ def test_a_recipe_is_the_same_after_writing_and_reading():
 def test_every_rule_is_about_a_value_that_exists():
     paths = {path for path, _, _ in leaves(Recipe)}
     assert set(RULES) <= paths
+
+
+@pytest.mark.parametrize("path", ["model.kwargs", "augment.mixup", "train.batch_size"])
+def test_null_is_refused_where_a_value_must_be(path):
+    section, name = path.split(".")
+    with pytest.raises(HoldfastError, match=f"{path} must have a value, got null"):
+        load_recipe("digits/fan_nano", {section: {name: None}})

@@ -24,7 +24,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluation_data import EvaluationData, labelled, open_evaluation_data
 from holdfast.evaluation.judge import Judge
 from holdfast.evaluation.options import BENCHMARK, Protocol
-from holdfast.evaluation.predictor import Predictor, asked_input, told_normalisation
+from holdfast.evaluation.predictor import DETECTION, Predictor, asked_input, told_normalisation
 from holdfast.evaluation.protocol import Preprocessing, check_side, choose_preset, largest_size, preprocessing
 from holdfast.model_names import model_spec
 from holdfast.models.cost import count_model
@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 # of the steps: analyses prepare clean images as corrupted ones, to compare the two place by place
 ONLY_OF_CELLS = ("clean", "preparation")
+
+NOT_DETECTORS = "holdfast analyze looks at classifiers and at the encoders of segmenters, not at detectors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +119,8 @@ def analyze(
     asked = protocol or Protocol()
     asked = replace(asked, size=size if size is not None else asked.size, preset=preset or asked.preset)
     opened, source = _open(data, limit, asked)
+    if task_of(source).name == DETECTION:
+        raise HoldfastError(NOT_DETECTORS)
     loaded = load_torch_model(model, what="holdfast analyze")
     loaded = replace(loaded, model=without_wrappers(loaded.model))
     if asked.size is not None:
@@ -161,7 +165,7 @@ def _answers(judge: Judge, source: Source) -> bool:
     """Whether the model's classes are those of the data: never a segmenter's, which has no class for an image."""
     logits = judge.probe[judge.views[0]]
     if not isinstance(logits, torch.Tensor):
-        raise HoldfastError("holdfast analyze looks at classifiers and at the encoders of segmenters, not at detectors")
+        raise HoldfastError(NOT_DETECTORS)
     one_class = logits.ndim == 2 and task_of(source).name == CLASSIFICATION
     return one_class and logits.shape[-1] == len(source.classes)
 

@@ -184,7 +184,7 @@ def verdict_of(gain: Interval, *, margin: float, asked: str = NO_WORSE) -> str:
 
 def _how_to_resolve(gain: Interval, rule: Rule, margin: float) -> str:
     """An interval shrinks with the root of the number of images."""
-    wanted = margin if rule.what == BETTER else -margin
+    wanted = margin if rule.what == BETTER else 0 - margin  # not −0
     distance, half = abs(gain.value - wanted), (gain.high - gain.low) / 2
     times = (half / distance) ** 2 if distance else float("inf")
     more = f"about {np.ceil(10 * times) / 10:g} times as many images" if times < 1000 else "far more images"

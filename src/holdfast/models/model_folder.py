@@ -47,6 +47,8 @@ def load_folder(folder: Path) -> nn.Module:
 def _check_classes(config: Mapping[str, Any], model: Any, folder: Path) -> None:
     """Refuse a configuration that says the number of classes several times, and not always that of the weights."""
     held = getattr(model, "num_classes", None)
+    if held is None:  # somebody's own model does not say; all its weights came from the file
+        return
     for part in (config, config.get("pretrained_cfg"), config.get("model_args")):
         told = part.get("num_classes", held) if isinstance(part, Mapping) else held
         if told != held:

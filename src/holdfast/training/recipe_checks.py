@@ -3,7 +3,8 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from types import NoneType
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 from holdfast.errors import HoldfastError
 from holdfast.training.recipe import Recipe
@@ -82,6 +83,7 @@ COUNTS = ("depth", "embed_dim", "num_heads", "patch_size")
 
 def check_values(recipe: Recipe) -> None:
     """Refuse the first value that breaks a rule."""
+    _check_given(recipe)
     _check_finite("", dataclasses.asdict(recipe))
     _check_kwargs(recipe.model.kwargs)
     for path, rule in RULES.items():
@@ -108,6 +110,17 @@ def check_values(recipe: Recipe) -> None:
     mixes = recipe.augment.mixup > 0 or recipe.augment.cutmix > 0
     if mixes and recipe.train.batch_size % 2:
         raise HoldfastError(f"train.batch_size must be even for mixup and cutmix, got {recipe.train.batch_size}")
+
+
+def _check_given(part: Any, path: str = "") -> None:
+    """Refuse null where a value must be: the parser lets it pass."""
+    hints = get_type_hints(type(part))
+    for field in dataclasses.fields(part):
+        value, name = getattr(part, field.name), f"{path}{field.name}"
+        if dataclasses.is_dataclass(value):
+            _check_given(value, f"{name}.")
+        elif value is None and hints[field.name] is not Any and NoneType not in get_args(hints[field.name]):
+            raise HoldfastError(f"{name} must have a value, got null; leave it out for its default")
 
 
 def _check_finite(path: str, value: Any) -> None:
