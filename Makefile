@@ -26,7 +26,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
-	for script in $$(grep -l __main__ benchmarks/*.py); do $(BIN)/python $$script || exit 1; done
+	for script in $$(grep -l __main__ perf/*.py); do $(BIN)/python $$script || exit 1; done
 
 docs: $(READY)
 	$(BIN)/pip install --quiet --group docs

@@ -5,7 +5,7 @@ import torch
 
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
-from holdfast.methods.robust import RobustObjective
+from holdfast.methods.robust_training import RobustObjective
 
 model = timm.create_model("vit_nano", num_classes=10)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

@@ -32,7 +32,7 @@ def browser():
 @pytest.fixture(autouse=True)
 def without_plugins_of_before():
     """Plug-ins that a test has run do not stand in the headers of the next one's records."""
-    from holdfast.own_code import PLUGINS
+    from holdfast.runtime.plugins import PLUGINS
 
     before = dict(PLUGINS)
     yield

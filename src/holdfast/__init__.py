@@ -8,8 +8,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast._foreign import foreign_sentence
-from holdfast._registration import register_models
+from holdfast._deprecated import find_moved_modules, renamed
+from holdfast._name_clash import foreign_sentence
+from holdfast._timm_registration import register_models
 from holdfast._version import __version__
 from holdfast.errors import HoldfastError
 
@@ -17,26 +18,26 @@ if TYPE_CHECKING:
     from holdfast.analysis.analyze import analyze
     from holdfast.attention import watch
     from holdfast.corruptions import corrupt
+    from holdfast.deploy.export import export
+    from holdfast.evaluation.config import ComputeConfig, EvalProtocol
     from holdfast.evaluation.evaluate import evaluate
-    from holdfast.evaluation.exporting import export
-    from holdfast.evaluation.options import Compute, Protocol
-    from holdfast.evaluation.predict import predict
+    from holdfast.inference.predict import predict
     from holdfast.metrics import compare
-    from holdfast.model_names import list_models
     from holdfast.models import create_model
     from holdfast.models.checkpoints import load_checkpoint
     from holdfast.models.detector import detector
     from holdfast.models.segmenter import segmenter
+    from holdfast.models.sliding_window import slide
     from holdfast.models.tap import add_tap
     from holdfast.models.tora import tora
-    from holdfast.models.windows import slide
     from holdfast.records import load_records
+    from holdfast.registry import list_models
     from holdfast.reporting.page import report
     from holdfast.training.loop import train
 
 _HOME = {
-    "Compute": "holdfast.evaluation.options",
-    "Protocol": "holdfast.evaluation.options",
+    "ComputeConfig": "holdfast.evaluation.config",
+    "EvalProtocol": "holdfast.evaluation.config",
     "add_tap": "holdfast.models.tap",
     "analyze": "holdfast.analysis.analyze",
     "compare": "holdfast.metrics",
@@ -44,14 +45,14 @@ _HOME = {
     "create_model": "holdfast.models",
     "detector": "holdfast.models.detector",
     "evaluate": "holdfast.evaluation.evaluate",
-    "export": "holdfast.evaluation.exporting",
-    "list_models": "holdfast.model_names",
+    "export": "holdfast.deploy.export",
+    "list_models": "holdfast.registry",
     "load_checkpoint": "holdfast.models.checkpoints",
     "load_records": "holdfast.records",
-    "predict": "holdfast.evaluation.predict",
+    "predict": "holdfast.inference.predict",
     "report": "holdfast.reporting.page",
     "segmenter": "holdfast.models.segmenter",
-    "slide": "holdfast.models.windows",
+    "slide": "holdfast.models.sliding_window",
     "tora": "holdfast.models.tora",
     "train": "holdfast.training.loop",
     "watch": "holdfast.attention",
@@ -75,9 +76,9 @@ _PACKAGES = (
 )
 
 __all__ = [
-    "Compute",
+    "ComputeConfig",
+    "EvalProtocol",
     "HoldfastError",
-    "Protocol",
     "__version__",
     "add_tap",
     "analyze",
@@ -100,12 +101,15 @@ __all__ = [
 ]
 
 
+_name_of_before = renamed(__name__)
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in _PACKAGES:
         return importlib.import_module(f"holdfast.{name}")
-    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    return _name_of_before(name)
 
 
 def __dir__() -> list[str]:
@@ -113,5 +117,6 @@ def __dir__() -> list[str]:
 
 
 register_models()
+find_moved_modules()
 if (_foreign := foreign_sentence(Path(__file__).parents[1])) is not None:
     warnings.warn(_foreign, stacklevel=2)

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.gate import Judged, Rules, judge, passed, read_baseline, read_rules, sides_of
-from holdfast.gate.measuring import measured_like
+from holdfast.gate import Rules, RuleVerdict, all_passed, decide, paired_scores_of, read_baseline, read_rules
+from holdfast.gate.evaluate_candidate import measured_like
 from holdfast.gate.output import terminal
 from holdfast.gate.rules import parse_rule
 
@@ -29,7 +29,7 @@ def assert_no_worse(
     margin: float | None = None,
     allow_unreadable: int | None = None,
     **options: Any,
-) -> list[Judged]:
+) -> list[RuleVerdict]:
     """Measure a model as the baseline was measured and fail, with the table of verdicts, if it is worse.
 
     Args:
@@ -43,12 +43,12 @@ def assert_no_worse(
         options: ``out``, ``workers``, ``device`` and ``show`` of :func:`holdfast.evaluate`.
     """
     is_file = isinstance(baseline, Path | str) and Path(baseline).is_file()
-    old = read_baseline(Path(str(baseline))) if is_file else sides_of(baseline)
+    old = read_baseline(Path(str(baseline))) if is_file else paired_scores_of(baseline)
     asked = read_rules(Path(rules)) if isinstance(rules, Path | str) else Rules(tuple(map(parse_rule, rules)))
     told: dict[str, Any] = {"unresolved": unresolved, "margin": margin, "allow_unreadable": allow_unreadable}
     given = {name: value for name, value in told.items() if value is not None}
     places: Any = data if data is None or isinstance(data, list | tuple) else [data]
-    answers = judge(measured_like(old, model, data=places, **options), old, replace(asked, **given))
-    if not passed(answers):
+    answers = decide(measured_like(old, model, data=places, **options), old, replace(asked, **given))
+    if not all_passed(answers):
         raise AssertionError(f"the model is not as robust as the baseline\n{terminal(answers)}")
     return answers

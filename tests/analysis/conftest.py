@@ -8,7 +8,7 @@ import torch
 import holdfast  # noqa: F401 - registers our models
 from holdfast.analysis.settings import Settings
 from holdfast.data import ArraySource
-from holdfast.data.specs import open_data
+from holdfast.data.factory import open_data
 
 QUICK = Settings(cells=("gaussian_noise/5", "fog/3"), masks=3, occlusion_images=4, pictures=2, clusters=3)
 

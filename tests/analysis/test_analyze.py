@@ -10,17 +10,17 @@ from torch import nn
 
 import holdfast
 from holdfast.analysis.analyze import analyze
-from holdfast.analysis.dilation import mean_dilation
-from holdfast.analysis.queries import place_of, query_map, small_map
+from holdfast.analysis.query_maps import place_of, query_map, small_map
 from holdfast.analysis.registry import ANALYSES
-from holdfast.analysis.results import Result, load_result, load_results, save_result
+from holdfast.analysis.results import AnalysisResult, load_result, load_results, save_result
 from holdfast.analysis.settings import Settings
+from holdfast.analysis.tap_dilation import mean_dilation
 from holdfast.attacks import Occlusion, from_pixels
 from holdfast.attention import watch
 from holdfast.corruptions import corrupt, keyed
 from holdfast.data import ArraySource
 from holdfast.errors import HoldfastError
-from holdfast.models.corruptor import Corruptor, save_corruptor
+from holdfast.models.corruption_model import Corruptor, save_corruptor
 from tests.analysis.conftest import QUICK, sharpened
 
 ATTENTION = ("stability", "overfocus", "diversity", "maps")
@@ -104,10 +104,10 @@ def test_occlusion_uses_the_attacks_masks(everything, digits):
 
 
 def chosen_ids(digits, count):
-    from holdfast.evaluation.cells import limited
+    from holdfast.evaluation.plan import limit_rows
 
     ids = [digits.id(number) for number in range(len(digits))]
-    return [ids[number] for number in limited(ids, digits.targets, count)]
+    return [ids[number] for number in limit_rows(ids, digits.targets, count)]
 
 
 def test_overfocus_and_diversity_are_those_of_the_maps(everything, digits):
@@ -221,7 +221,7 @@ def test_a_damaged_result_is_computed_again(fan, digits, tmp_path):
     "damage", [{"settings": "../.."}, {"layers": [3]}, {"layers": {}}, {"cost": 0}, {"versions": []}]
 )
 def test_a_header_of_another_shape_is_a_damaged_result(damage, tmp_path):
-    path = save_result(tmp_path, Result("overfocus", damage, {"top_share": np.zeros((1, 1, 1))}))
+    path = save_result(tmp_path, AnalysisResult("overfocus", damage, {"top_share": np.zeros((1, 1, 1))}))
     with pytest.raises(HoldfastError, match="must be a result of holdfast analyze"):
         load_result(path)
 

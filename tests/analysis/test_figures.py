@@ -9,13 +9,13 @@ import torch
 from matplotlib.figure import Figure
 
 import holdfast
-from holdfast.analysis import grouping, maps, overfocus, patches, stability
-from holdfast.analysis.album import album
+from holdfast.analysis import attention_maps, attention_stability, corruption_model, overfocus, token_grouping
 from holdfast.analysis.analyze import analyze
-from holdfast.analysis.results import Result, load_results, save_result
+from holdfast.analysis.figure_groups import figure_pages
+from holdfast.analysis.results import AnalysisResult, load_results, save_result
 from holdfast.errors import HoldfastError
-from holdfast.figure_parts import save_png
-from holdfast.models.corruptor import Corruptor, save_corruptor
+from holdfast.models.corruption_model import Corruptor, save_corruptor
+from holdfast.plotting.style import save_png
 from tests.analysis.conftest import QUICK, sharpened
 
 
@@ -51,7 +51,7 @@ def texts(figure: Figure) -> str:
 
 
 def test_an_album_of_one_model_has_every_picture(runs, tmp_path):
-    pages = {name: draw() for name, draw in album(runs["fan"])}
+    pages = {name: draw() for name, draw in figure_pages(runs["fan"])}
     assert set(pages) == {
         *(
             "stability-histogram",
@@ -73,31 +73,33 @@ def test_an_album_of_one_model_has_every_picture(runs, tmp_path):
 
 def test_an_album_of_several_models_compares_them(runs):
     everything = [result for results in runs.values() for result in results]
-    names = {name for name, _ in album(everything)}
+    names = {name for name, _ in figure_pages(everything)}
     assert {"stability-boxes", "occlusion-spread", "maps-1", "query-1", "patches", "noise-decay"} <= names
     assert not any(name.startswith(("groups", "dilation", "gates")) for name in names)
-    figure = dict(album(everything))["query-1"]()
+    figure = dict(figure_pages(everything))["query-1"]()
     assert len(figure.axes) == 6 * 6 + 1  # three models, clean and corrupted; the image and five layers; a colour bar
     assert "vit\ngaussian noise 5" in texts(figure)
-    assert "gates-1" in {name for name, _ in album(runs["tora"])}
+    assert "gates-1" in {name for name, _ in figure_pages(runs["tora"])}
 
 
 def test_figures_do_not_touch_pyplot(runs):
     modules = set(sys.modules)
-    stability.histogram([of(runs["fan"], "stability")], "fog/3")
+    attention_stability.histogram([of(runs["fan"], "stability")], "fog/3")
     assert "matplotlib.pyplot" not in set(sys.modules) - modules
 
 
 def test_the_histogram_shows_the_images_scores(runs):
     result = of(runs["fan"], "stability")
-    figure = stability.histogram([result], "gaussian_noise/5")
+    figure = attention_stability.histogram([result], "gaussian_noise/5")
     heights = [patch.get_height() for patch in figure.axes[0].containers[0]]
     assert sum(heights) == pytest.approx(100)
-    scores = stability.scores(result, "gaussian_noise/5")
+    scores = attention_stability.scores(result, "gaussian_noise/5")
     assert scores == pytest.approx(result.arrays["flattened"][0].mean(axis=(1, 2)))
-    assert stability.scores(result, "fog/3", rows=True) == pytest.approx(result.arrays["row_wise"][1].mean((1, 2)))
+    assert attention_stability.scores(result, "fog/3", rows=True) == pytest.approx(
+        result.arrays["row_wise"][1].mean((1, 2))
+    )
     with pytest.raises(HoldfastError, match="cell must be one of gaussian_noise/5, fog/3, got 'fogg/3'"):
-        stability.histogram([result], "fogg/3")
+        attention_stability.histogram([result], "fogg/3")
 
 
 def test_layers_are_drawn_as_means_over_images(runs):
@@ -112,47 +114,52 @@ def test_layers_with_fewer_heads_do_not_count_as_zero():
     arrays = {"flattened": np.full((1, 2, 2, 4), 0.5, np.float32), "row_wise": np.ones((1, 2, 2, 4), np.float32)}
     arrays["flattened"][:, :, 0, 2:] = np.nan
     arrays["flattened"][:, :, 1] = 1
-    result = Result("stability", {"cells": ["fog/3"], "label": "x"}, arrays)
-    assert stability.scores(result, "fog/3") == pytest.approx([5 / 6, 5 / 6])  # two heads of 0.5, four of 1
-    assert isinstance(stability.heads_figure(result, "fog/3"), Figure)
+    result = AnalysisResult("stability", {"cells": ["fog/3"], "label": "x"}, arrays)
+    assert attention_stability.scores(result, "fog/3") == pytest.approx([5 / 6, 5 / 6])  # two heads of 0.5, four of 1
+    assert isinstance(attention_stability.heads_figure(result, "fog/3"), Figure)
 
 
 def test_retention_is_corrupted_by_clean_accuracy_and_only_where_answers_count():
     right = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 0, 0]], dtype=bool)
-    result = Result("stability", {"answers": True, "cost": {"gmacs": 2.0}, "label": "a"}, {"right": right})
-    assert stability.retention(result).value == pytest.approx(100 * (3 / 8) / (3 / 4))
-    stranger = Result("stability", {**result.header, "answers": False}, result.arrays)
-    assert [stability.counts(each) for each in (result, stranger)] == [True, False]
+    result = AnalysisResult("stability", {"answers": True, "cost": {"gmacs": 2.0}, "label": "a"}, {"right": right})
+    assert attention_stability.retention(result).value == pytest.approx(100 * (3 / 8) / (3 / 4))
+    stranger = AnalysisResult("stability", {**result.header, "answers": False}, result.arrays)
+    assert [attention_stability.has_counts(each) for each in (result, stranger)] == [True, False]
 
 
 def test_groups_keep_their_colours_under_corruption():
     reference = np.array([[0, 0, 1], [2, 2, 1]])
     renamed = np.array([[2, 2, 0], [1, 1, 0]])
-    assert grouping.same_names(renamed, reference).tolist() == reference.tolist()
-    assert grouping.same_names(reference, reference).tolist() == reference.tolist()
+    assert token_grouping.same_names(renamed, reference).tolist() == reference.tolist()
+    assert token_grouping.same_names(reference, reference).tolist() == reference.tolist()
 
 
 def test_confidence_drops_are_signed():
-    assert [patches.signed(value) for value in (-0.574, 0.02, -0.001, 0)] == ["−0.57", "+0.02", "0.00", "0.00"]
+    assert [corruption_model.signed_number(value) for value in (-0.574, 0.02, -0.001, 0)] == [
+        "−0.57",
+        "+0.02",
+        "0.00",
+        "0.00",
+    ]
 
 
 def test_patches_of_different_images_are_not_shown_together(runs):
     first, second = of(runs["fan"], "patches"), of(runs["vit"], "patches")
-    assert isinstance(patches.patches_figure([first, second]), Figure)
-    other = Result("patches", second.header, {**second.arrays, "occluded": second.arrays["occluded"][::-1]})
+    assert isinstance(corruption_model.patches_figure([first, second]), Figure)
+    other = AnalysisResult("patches", second.header, {**second.arrays, "occluded": second.arrays["occluded"][::-1]})
     with pytest.raises(HoldfastError, match="same occluded images"):
-        patches.patches_figure([first, other])
+        corruption_model.patches_figure([first, other])
 
 
 def test_window_and_channel_maps_are_labelled(digits):
     swin = timm.create_model("swin_tiny_patch4_window7_224", img_size=56, depths=(1,), num_heads=(3,), num_classes=10)
     (window,) = analyze(swin, digits, "maps", settings=QUICK, size=56).results.values()
-    assert "(one window)" in texts(maps.mean_maps([window]))
-    assert "(one window)" in texts(maps.query_overlays([window]))
+    assert "(one window)" in texts(attention_maps.mean_maps([window]))
+    assert "(one window)" in texts(attention_maps.query_overlays([window]))
     xcit = timm.create_model("xcit_nano_12_p16_224", img_size=32, depth=1, num_classes=10)
     (channel,) = analyze(xcit, digits, "maps", settings=QUICK, size=32).results.values()
-    assert "(channels)" in texts(maps.mean_maps([channel]))
-    assert not any(name.startswith("query") for name, _ in album([channel]))
+    assert "(channels)" in texts(attention_maps.mean_maps([channel]))
+    assert not any(name.startswith("query") for name, _ in figure_pages([channel]))
 
 
 def test_models_of_different_token_grids_stand_side_by_side(runs, digits):
@@ -160,15 +167,15 @@ def test_models_of_different_token_grids_stand_side_by_side(runs, digits):
     result = analyze(coarse, digits, "maps", settings=QUICK, label="coarse").results["maps"]
     assert result.arrays["query/clean/0"].shape[1:] == (4, 4)
     both = [of(runs["fan"], "maps"), result]
-    assert isinstance(maps.query_overlays(both), Figure)
-    assert isinstance(maps.mean_maps(both), Figure)
+    assert isinstance(attention_maps.query_overlays(both), Figure)
+    assert isinstance(attention_maps.mean_maps(both), Figure)
 
 
 def test_bad_requests_get_one_sentence(runs, tmp_path):
     with pytest.raises(HoldfastError, match="image must lie in 0…1 for this result of 2 images, got 7"):
-        grouping.groups_figure(of(runs["fan"], "grouping"), image=7)
+        token_grouping.groups_figure(of(runs["fan"], "grouping"), image=7)
     with pytest.raises(HoldfastError, match="a figure needs at least one stability result, got none"):
-        stability.boxes([])
+        attention_stability.boxes([])
     (tmp_path / "file").write_text("")
     with pytest.raises(HoldfastError, match="figures must go to a folder we can write to"):
         save_png(Figure(), tmp_path / "file" / "x.png")

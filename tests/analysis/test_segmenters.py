@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import holdfast
-from holdfast.analysis.grouping import MOST_TOKENS, group_tokens, groups_figure, sampled
 from holdfast.analysis.settings import Settings
+from holdfast.analysis.token_grouping import MOST_TOKENS, group_tokens, groups_figure, sample_grid
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from tests.tasks.detectors import plain_mask_rcnn
@@ -32,13 +32,13 @@ def test_the_encoder_is_seen_at_the_images_own_size(model):
 
 
 def test_of_a_large_grid_every_second_row_and_column_is_grouped_and_the_figure_says_so(model, monkeypatch):
-    step, places = sampled((64, 128))
+    step, places = sample_grid((64, 128))
     assert step == 2
     assert places.shape == (32, 64)
     assert places.size == MOST_TOKENS
     assert places[0].tolist()[:2] == [128 + 1, 128 + 3]
-    assert sampled((28, 28))[0] == 1
-    monkeypatch.setattr("holdfast.analysis.grouping.MOST_TOKENS", 8)
+    assert sample_grid((28, 28))[0] == 1
+    monkeypatch.setattr("holdfast.analysis.token_grouping.MOST_TOKENS", 8)
     result = holdfast.analyze(model, "scenes:test,64x128,1", "grouping", **ONE).results["grouping"]
     assert result.header["every"] == [2] * len(result.header["modules"])
     assert result.arrays["groups/clean/0"].shape == (1, 2, 4)
@@ -47,7 +47,7 @@ def test_of_a_large_grid_every_second_row_and_column_is_grouped_and_the_figure_s
 
 def test_sampled_tokens_are_grouped_as_they_are_alone():
     tokens = torch.randn(4 * 8, 6, generator=torch.Generator().manual_seed(0))
-    _, places = sampled((4, 8))
+    _, places = sample_grid((4, 8))
     np.testing.assert_array_equal(group_tokens(tokens[places.ravel()], clusters=2), group_tokens(tokens, clusters=2))
 
 

@@ -5,19 +5,19 @@ import pytest
 import timm
 import torch
 
-from holdfast.analysis import maps, overfocus, stability
-from holdfast.analysis.album import album, alike
+from holdfast.analysis import attention_maps, attention_stability, overfocus
 from holdfast.analysis.analyze import analyze
-from holdfast.analysis.features import default_modules, find_grid, layouts, outputs_of, told_layouts
-from holdfast.analysis.occlusion import default_patch
-from holdfast.analysis.queries import place_of, query_map
+from holdfast.analysis.figure_groups import figure_pages, group_alike
+from holdfast.analysis.occlusion_sensitivity import default_patch
+from holdfast.analysis.query_maps import place_of, query_map
 from holdfast.analysis.registry import ANALYSES
-from holdfast.analysis.results import Result, save_result
+from holdfast.analysis.results import AnalysisResult, save_result
 from holdfast.analysis.settings import Settings
+from holdfast.analysis.token_features import default_modules, find_grid, layouts, outputs_of, told_layouts
 from holdfast.attention import watch
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.options import Protocol
+from holdfast.evaluation.config import EvalProtocol
 from holdfast.reporting.runs import Run
 from holdfast.reporting.sections.analysis import analysis_pictures
 from tests.analysis.test_analyze import photographs
@@ -118,7 +118,7 @@ def test_class_tokens_are_what_the_model_says_and_never_guessed():
 def result(kind, label, *, settings=None, data="f", **arrays):
     header = {"label": label, "data": f"data-{data}", "data_fingerprint": data, "settings": settings or {}}
     header |= {key: value for key, value in (settings or {}).items() if key in ("top", "noise_std", "epsilon")}
-    return Result(kind, header, arrays)
+    return AnalysisResult(kind, header, arrays)
 
 
 def overfocus_of(label, top, data="f"):
@@ -150,7 +150,7 @@ def test_a_report_never_draws_other_settings_under_one_label():
 )
 def test_results_of_other_settings_are_not_alike(kind, one, other):
     mixed = [result(kind, "a", settings=one), result(kind, "b", settings=other), result(kind, "c", settings=one)]
-    groups = alike(ANALYSES[kind], mixed)
+    groups = group_alike(ANALYSES[kind], mixed)
     assert [[each.label for each in group] for group in groups] == [["a", "c"], ["b"]]
 
 
@@ -162,7 +162,7 @@ def maps_of(label, data, shade, query=(0.5, 0.5)):
         arrays[f"heads/{state}"] = np.ones((1, 2, 4, 4))
     arrays["cosine"] = np.ones((1, 1))
     found = result("maps", label, settings={"query": list(query)}, data=data, **arrays)
-    return Result("maps", {**found.header, "layers": [layer], "cell": "fog/3"}, arrays)
+    return AnalysisResult("maps", {**found.header, "layers": [layer], "cell": "fog/3"}, arrays)
 
 
 def test_redrawing_runs_on_other_data_puts_no_image_beside_anothers_map(tmp_path, capsys, monkeypatch):
@@ -190,7 +190,7 @@ def test_redrawn_runs_of_one_name_are_told_apart(tmp_path, capsys, monkeypatch):
 
 def test_a_second_group_of_alike_results_gets_figures_of_its_own():
     mixed = [overfocus_of("a", 5), overfocus_of("b", 5), overfocus_of("a", 9), overfocus_of("c", 9)]
-    assert [name for name, _ in album(mixed)] == ["overfocus-layers", "overfocus-layers-b"]
+    assert [name for name, _ in figure_pages(mixed)] == ["overfocus-layers", "overfocus-layers-b"]
 
 
 # ---------------------------------------------------------------------------------- 5: channels are channels
@@ -207,10 +207,10 @@ def test_channels_are_called_channels_on_every_picture_and_headline():
     channels = {"effective channels, last layer", "share of top 5 channels, last layer"}
     assert channels <= set(numbers)
     assert {"stability (channels), gaussian_noise/3", "cosine between heads (channels)"} <= set(numbers)
-    for _, draw in album(list(found.results.values())):
+    for _, draw in figure_pages(list(found.results.values())):
         assert "channels" in texts_and_legends(draw())
     vit = overfocus_of("vit", 5)
-    assert len(alike(ANALYSES["overfocus"], [found.results["overfocus"], vit])) == 2
+    assert len(group_alike(ANALYSES["overfocus"], [found.results["overfocus"], vit])) == 2
 
 
 def texts_and_legends(figure):
@@ -228,13 +228,15 @@ def test_stability_is_told_per_image_and_pooled():
     generator = np.random.default_rng(0)
     cosines = generator.uniform(0, 1, (1, 50, 6, 4)).astype(np.float32)
     cosines[:, :, 0, 2:] = np.nan
-    found = Result("stability", {"cells": ["fog/3"], "label": "a"}, {"flattened": cosines, "row_wise": cosines})
-    assert len(stability.scores(found, "fog/3")) == 50
-    assert len(stability.pooled(found, "fog/3")) == 50 * 22
-    assert stability.pooled(found, "fog/3").mean() == pytest.approx(np.nanmean(cosines))
-    assert stability.pooled(found, "fog/3").std() > 2 * stability.scores(found, "fog/3").std()
-    assert "% of images" in texts(stability.histogram([found], "fog/3"))
-    assert "% of maps" in texts(stability.pooled_histogram([found], "fog/3"))
+    found = AnalysisResult("stability", {"cells": ["fog/3"], "label": "a"}, {"flattened": cosines, "row_wise": cosines})
+    assert len(attention_stability.scores(found, "fog/3")) == 50
+    assert len(attention_stability.pooled_cosines(found, "fog/3")) == 50 * 22
+    assert attention_stability.pooled_cosines(found, "fog/3").mean() == pytest.approx(np.nanmean(cosines))
+    assert (
+        attention_stability.pooled_cosines(found, "fog/3").std() > 2 * attention_stability.scores(found, "fog/3").std()
+    )
+    assert "% of images" in texts(attention_stability.histogram([found], "fog/3"))
+    assert "% of maps" in texts(attention_stability.pooled_histogram([found], "fog/3"))
 
 
 def test_noise_is_added_or_alone_and_class_tokens_never_count():
@@ -253,13 +255,13 @@ def test_noise_is_added_or_alone_and_class_tokens_never_count():
 
 
 def test_noise_alone_is_the_norm_of_its_features_by_that_of_the_images():
-    from holdfast.attacks import draws
+    from holdfast.attacks import rng
 
     model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1, num_classes=2).eval()
-    source, whole = photographs((32, 32), count=1), Protocol(preparation="benchmark")  # nothing is cropped
+    source, whole = photographs((32, 32), count=1), EvalProtocol(preparation="benchmark")  # nothing is cropped
     found = analyze(model, source, "noise-decay", size=32, settings=Settings(noise="alone"), protocol=whole)
     images = (torch.from_numpy(source.images).permute(0, 3, 1, 2).float() / 255 - 0.5) / 0.5
-    noise = draws.normal(images, seed=0, ids=[source.id(0)], purpose="noise-decay")
+    noise = rng.normal(images, seed=0, ids=[source.id(0)], purpose="noise-decay")
     with torch.no_grad(), outputs_of(model, ["blocks.0"]) as seen:
         model(images)
         clean = seen["blocks.0"][:, 1:]
@@ -296,8 +298,8 @@ def test_the_cosine_below_a_picture_is_that_pictures():
     found = maps_of("a", "f", 100)
     found.arrays["query/corrupted/0"][0] = [[1, 0], [0, 0]]
     found.arrays["mean/corrupted/0"][0] = np.eye(4)
-    assert f"cosine {1 / 2:.3f}" in texts(maps.query_overlays([found]))  # ⟨1111, 1000⟩ / (2 · 1)
-    figure = maps.mean_maps([found])
+    assert f"cosine {1 / 2:.3f}" in texts(attention_maps.query_overlays([found]))  # ⟨1111, 1000⟩ / (2 · 1)
+    figure = attention_maps.mean_maps([found])
     assert f"cosine {4 / (4 * 2):.3f}" in texts(figure)
     assert "clipped" in texts(figure)
 
@@ -328,7 +330,7 @@ def test_new_families_have_every_analysis_and_every_figure(name):
     assert set(found.results) == set(names)
     flattened = found.results["stability"].arrays["flattened"]
     assert ((flattened > 0) & (flattened < 1.00001))[~np.isnan(flattened)].all()
-    pages = {page: draw() for page, draw in album(list(found.results.values()))}
+    pages = {page: draw() for page, draw in figure_pages(list(found.results.values()))}
     assert {"query-1", "maps-1", "groups-1", "noise-decay"} <= set(pages)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from holdfast import HoldfastError
 from holdfast.attacks import PRESETS, AutoAttack
 from holdfast.attacks.autoattack import MEMBERS, STANDARD
-from tests.attacks.test_gradient import assert_same, batch, small, state_of
+from tests.attacks.test_projected_gradient_descent import assert_same, batch, small, state_of
 
 EPS = 8 / 255
 

@@ -21,7 +21,7 @@ from holdfast.attacks import (
     fit_corruptor,
     from_pixels,
 )
-from tests.attacks.test_gradient import assert_same, state_of
+from tests.attacks.test_projected_gradient_descent import assert_same, state_of
 
 CHEAP = {  # the same attack on a 32-px network, in a moment
     GradientAttack: {"steps": 1},

@@ -18,9 +18,9 @@ from holdfast.attacks import (
     from_pixels,
 )
 from holdfast.attention import watch
-from holdfast.models.corruptor import Corruptor
+from holdfast.models.corruption_model import Corruptor
 from tests.attacks.conftest import load
-from tests.attacks.test_gradient import assert_same, state_of
+from tests.attacks.test_projected_gradient_descent import assert_same, state_of
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
 

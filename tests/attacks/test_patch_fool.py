@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from holdfast import HoldfastError, watch
-from holdfast.attacks import PRESETS, PatchFool, PixelModel, draws, from_pixels
+from holdfast.attacks import PRESETS, PatchFool, PixelModel, from_pixels, rng
 from holdfast.attacks.patch_fool import attention_term, pcgrad
-from tests.attacks.test_gradient import assert_same, state_of
-from tests.test_attention import brute_force
+from tests.attacks.test_projected_gradient_descent import assert_same, state_of
+from tests.attention.test_hooks import brute_force
 
 TOKEN_MODELS = {"fan_nano": {"embed_dim": 32, "num_heads": 2}, "vit_nano": {"embed_dim": 32}}
 
@@ -223,7 +223,7 @@ def test_the_mask_climbs_the_gradient_times_the_content():
     model = PixelModel(Sums(torch.full((3, 4, 4), 0.1)), mean=(0.5,) * 3, std=(0.25,) * 3)
     images, labels = torch.zeros(1, 3, 4, 4), torch.tensor([0])
     content = PatchFool(steps=0, patch_size=4)(model, images, labels).images[0]
-    scores = draws.uniform(torch.empty(1, 1, 4, 4), seed=0, ids=[0], purpose="patch mask")[0, 0]
+    scores = rng.uniform(torch.empty(1, 1, 4, 4), seed=0, ids=[0], purpose="patch mask")[0, 0]
     pays = torch.where(content.mean(dim=0) < 0.5, 0.3, -0.3)  # Adam's first step is as long as its rate
     first, expected = (set(values.flatten().topk(5).indices.tolist()) for values in (scores, scores + pays))
     assert first != expected
@@ -239,7 +239,7 @@ def test_the_mask_has_its_own_surgery():
     points = first.images.clone().requires_grad_()
     maps, loss = maps_by_hand(model, points), nn.functional.cross_entropy(model(points), labels, reduction="sum")
     values = (content - model.mean) / model.std
-    scores = draws.uniform(torch.empty(2, 1, 32, 32), seed=0, ids=[0, 1], purpose="patch mask")[:, 0]
+    scores = rng.uniform(torch.empty(2, 1, 32, 32), seed=0, ids=[0, 1], purpose="patch mask")[:, 0]
     region = changed(images, content)
 
     def by_mask(objective):

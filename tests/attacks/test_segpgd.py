@@ -6,8 +6,16 @@ from torch import nn
 from torch.nn import functional as F
 
 import holdfast
-from holdfast.attacks import EVERY_PIXEL, PIXEL_PRESETS, GradientAttack, SegPGD, from_pixels, perturb, perturb_pixels
-from holdfast.attacks.goal import ONE_CLASS
+from holdfast.attacks import (
+    PIXEL_MISCLASSIFICATION,
+    PIXEL_PRESETS,
+    GradientAttack,
+    SegPGD,
+    from_pixels,
+    perturb,
+    perturb_pixels,
+)
+from holdfast.attacks.criteria import MISCLASSIFICATION
 from holdfast.attacks.segpgd import pixel_attack_loss
 from holdfast.errors import HoldfastError
 
@@ -61,7 +69,9 @@ def test_the_attack_is_what_its_formula_says(segpgd):
     if segpgd:
         found = perturb_pixels(SegPGD(0.1, 0.04, 4, random_start=False), model, images, labels)
     else:
-        found = perturb(GradientAttack(0.1, 0.04, 4, random_start=False), model, images, labels, goal=EVERY_PIXEL)
+        found = perturb(
+            GradientAttack(0.1, 0.04, 4, random_start=False), model, images, labels, goal=PIXEL_MISCLASSIFICATION
+        )
     torch.testing.assert_close(found, expected, atol=1e-9, rtol=0)
 
 
@@ -82,7 +92,7 @@ def test_every_preset_stays_in_its_ball_hurts_and_leaves_the_model_alone(name):
     images, labels = scene(size=32)
     model.train()
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    result = attack(model, images, labels, seed=3, ids=["a", "b"], goal=EVERY_PIXEL)
+    result = attack(model, images, labels, seed=3, ids=["a", "b"], goal=PIXEL_MISCLASSIFICATION)
     assert (result.images - images).abs().max() <= attack.eps + 1e-6
     assert 0 <= result.images.min() <= result.images.max() <= 1
     assert result.predictions.shape == labels.shape
@@ -123,7 +133,7 @@ def test_a_classifier_and_labels_that_do_not_fit_get_one_sentence():
     with pytest.raises(HoldfastError, match=r"logits \(images, classes, height, width\), got \(2, 5\)"):
         attack(nn.Sequential(nn.Flatten(), nn.Linear(300, 5)), images, labels)
     with pytest.raises(HoldfastError, match="needs a class per pixel"):
-        attack(Pixelwise(), images, labels, goal=ONE_CLASS)
+        attack(Pixelwise(), images, labels, goal=MISCLASSIFICATION)
     with pytest.raises(HoldfastError, match="labels must be maps"):
         attack(Pixelwise(), images, labels[:, :5])
     with pytest.raises(HoldfastError, match="labels must lie in 0…2"):
@@ -134,5 +144,5 @@ def test_success_is_the_map_of_labelled_pixels_that_are_wrong():
     model, (images, labels) = Pixelwise(), scene()
     result = SegPGD(0.2, 0.1, 2)(model, images, labels)
     assert torch.equal(result.success, (result.predictions != labels) & (labels != 255))
-    assert EVERY_PIXEL.right(F.one_hot(labels.clamp_max(2), 3).movedim(-1, 1).float(), labels).all()
-    assert not EVERY_PIXEL.right(F.one_hot((labels + 1) % 3, 3).movedim(-1, 1).float(), labels).any()
+    assert PIXEL_MISCLASSIFICATION.right(F.one_hot(labels.clamp_max(2), 3).movedim(-1, 1).float(), labels).all()
+    assert not PIXEL_MISCLASSIFICATION.right(F.one_hot((labels + 1) % 3, 3).movedim(-1, 1).float(), labels).any()

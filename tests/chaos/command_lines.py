@@ -14,7 +14,7 @@ from PIL import Image
 from safetensors.numpy import save
 
 from holdfast.cli.main import COMMANDS, main
-from holdfast.training.recipe_checks import RULES
+from holdfast.training.recipe_files import RULES
 from tests.chaos.processes import SLOWEST_REFUSAL
 from tests.training.helpers import run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from holdfast.models import create_model
 from holdfast.training.checkpoint import save_weights
-from holdfast.training.randomness import For, seeded
+from holdfast.training.seeding import Stream, seeded
 from tests.chaos.kills import Scenario, _difference, _finish, _fresh, digests, start, undisturbed
 from tests.chaos.kills import scenarios as killable
 
@@ -73,7 +73,7 @@ def filled(scenario: Scenario, folder: Path, *, rng: random.Random) -> str:
 
 
 def _weights(folder: Path) -> None:
-    with seeded(For.WEIGHTS, 0):
+    with seeded(Stream.WEIGHTS, 0):
         save_weights(create_model("vit_nano", num_classes=10), folder / "weights.safetensors")
 
 

@@ -25,22 +25,22 @@ from PIL import Image
 
 from holdfast.analysis.results import load_results
 from holdfast.cli.main import main
-from holdfast.corruptions.folders import read_manifest
+from holdfast.corruptions.corrupt_folder import read_manifest
 from holdfast.data import open_data
-from holdfast.decoding import decode
+from holdfast.deploy.onnx_model import load_onnx
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.gate import read_baseline, read_rules
+from holdfast.io.images import decode
 from holdfast.models.checkpoints import read_weights
-from holdfast.models.corruptor import Corruptor, load_corruptor, save_corruptor
-from holdfast.models.onnx_model import load_onnx
-from holdfast.models.specs import load_model
+from holdfast.models.corruption_model import Corruptor, load_corruptor, save_corruptor
+from holdfast.models.factory import load_model
 from holdfast.records.records import load_records
 from holdfast.reporting.page import report
-from holdfast.studies.plan import load_study
+from holdfast.studies.config import load_study
 from holdfast.studies.results import RunResult, read_result, write_result
 from holdfast.training.checkpoint import last_intact
-from holdfast.training.journal import read_log
+from holdfast.training.logger import read_log
 from holdfast.training.recipe_files import load_recipe
 from tests.models.onnx_graphs import brightest
 from tests.training.helpers import run, tiny

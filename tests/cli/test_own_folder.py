@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 import holdfast
 from holdfast.cli.main import main
 from holdfast.cli.train import prepared
+from holdfast.io.yaml import read_yaml
 from holdfast.methods import TERMS
-from holdfast.models.specs import load_model
-from holdfast.yaml_files import read_yaml
+from holdfast.models.factory import load_model
 
 SMALL = [
     "--model.name=vit_nano",

@@ -7,7 +7,7 @@ import numpy as np
 from rich.console import Console
 
 from holdfast.cli.main import main
-from holdfast.progress_line import ProgressLine, clock, fitting, rate
+from holdfast.runtime.progress import ProgressLine, clock, fit_parts, rate
 from tests.evaluation.toys import plain
 
 
@@ -35,15 +35,15 @@ def test_eighty_columns_keep_count_bar_rate_and_time_and_drop_figures_first(monk
 
 
 def test_words_for_numbers():
-    assert fitting(["loss 1.2", "lr 0.1"], 8) == "loss 1.2"
-    assert fitting(["loss 1.2", "lr 0.1"], 20) == "loss 1.2  lr 0.1"
-    assert fitting(["loss 1.2"], 3) == ""
+    assert fit_parts(["loss 1.2", "lr 0.1"], 8) == "loss 1.2"
+    assert fit_parts(["loss 1.2", "lr 0.1"], 20) == "loss 1.2  lr 0.1"
+    assert fit_parts(["loss 1.2"], 3) == ""
     assert [rate(1234.5), rate(12.34), rate(0.0123)] == ["1234", "12.3", "0.012"]
     assert clock(3725.9) == "1:02:05"
 
 
 def test_piped_output_has_a_header_and_a_line_for_every_finished_suite(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("holdfast.progress_line.EVERY", 0.0)
+    monkeypatch.setattr("holdfast.runtime.progress.EVERY", 0.0)
     data = plain([0, 1, 2] * 4, margin=[8] * 12)
     np.savez(tmp_path / "data.npz", x=data.images, y=data.targets)
     words = ["--model=python:tests.evaluation.toys:brightest", f"--data=npz:{tmp_path / 'data.npz'}"]

@@ -13,7 +13,7 @@ from PIL import Image
 
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
-from holdfast.leaving import worker_deaths
+from holdfast.runtime.signals import worker_deaths
 from tests.chaos.processes import start, until
 from tests.studies.test_runner import STUDY
 from tests.training.helpers import assert_same_run, run, tiny

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 import holdfast
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
-from holdfast.lab.lens import open_lens
-from holdfast.models.specs import load_model
+from holdfast.lab.opened_model import open_model
+from holdfast.models.factory import load_model
 from tests.training.helpers import run
 from tests.training.test_loop import StopsAt
 
@@ -50,7 +50,7 @@ def test_commands_take_a_checkpoint_of_it(stopped, name, tmp_path, capsys):
     capsys.readouterr()
     assert main(["predict", str(tmp_path / "black.png"), "--model", str(stopped), "--checkpoint", name, "--top=1"]) == 0
     assert "%" in capsys.readouterr().out
-    assert open_lens(f"run:{stopped}@{name}", "digits:test", limit=4).name == f"run:{stopped}@{name}"
+    assert open_model(f"run:{stopped}@{name}", "digits:test", limit=4).name == f"run:{stopped}@{name}"
 
 
 def test_without_a_checkpoint_a_sentence_says_which_ways_there_are(stopped):

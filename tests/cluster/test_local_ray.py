@@ -12,7 +12,7 @@ pytest.importorskip("psutil", reason="psutil, which lists the ports, is not inst
 SCRIPT = """
 import json, time
 import psutil
-from holdfast.cluster import Cluster, tasks_on
+from holdfast.runtime.ray import Cluster, tasks_on
 from holdfast.errors import HoldfastError
 
 def children():

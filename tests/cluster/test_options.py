@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from holdfast.cli.main import main
-from holdfast.cluster import Cluster, check_reachable, parse_on
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.on_ray import parts
+from holdfast.evaluation.runner_ray import parts
+from holdfast.runtime.ray import Cluster, check_reachable, parse_on
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import scipy.fft
 import scipy.stats
 
 from holdfast.corruptions import ALL, KINDS, LegacyDraws, StreamDraws, corrupt_batch, parameters
-from holdfast.corruptions.api import FUNCTIONS
+from holdfast.corruptions.apply import FUNCTIONS
 from tests.corruptions.oracle import photograph
 
 # draws of a quick and of a full check; the full ones bring three standard errors of the mean below 0.3 level

@@ -8,7 +8,7 @@ import pytest
 import scipy.ndimage as nd
 
 from holdfast.corruptions import SEVERITIES, LegacyDraws, corrupt, parameters
-from holdfast.corruptions.textures import TEXTURES, texture_source
+from holdfast.corruptions.frost_textures import TEXTURES, texture_source
 from tests.corruptions.oracle import photograph, share_beyond
 
 SIDES = {"imagenet": 224, "tiny": 64, "cifar": 32, "inception": 299}

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from holdfast.data.coco import open_coco
-from holdfast.data.objects import run_lengths
-from holdfast.data.scene_objects import open_scene_objects
+from holdfast.data.detection_targets import run_lengths
+from holdfast.data.scenes import open_scene_objects
 from holdfast.errors import HoldfastError
 
 SQUARE = [[2.0, 3.0, 8.0, 3.0, 8.0, 7.0, 2.0, 7.0]]

@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 
 from holdfast.data.acdc import condition, open_acdc
-from holdfast.data.camvid import _held, open_camvid, recording
+from holdfast.data.camvid import _held_out, open_camvid, recording_of
 from holdfast.data.cityscapes import CLASSES, LABEL_IDS, city, cityscapes_c_cells, open_cityscapes, open_cityscapes_c
 from holdfast.data.label_maps import IGNORED
-from holdfast.data.masks import open_masks
+from holdfast.data.mask_folder import open_masks
 from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
 
@@ -157,7 +157,7 @@ def test_camvid_splits_recordings_and_void(tmp_path, segnet):
     np.testing.assert_array_equal(test.target(0)[0], [0, 10, 255, 3] * 2)
     dark = open_camvid(f"{root},all,0001TP", split="train")
     assert [dark.id(index) for index in range(len(dark))] == ["train/0001TP_1", "test/0001TP_2"]
-    assert [recording(dark.id(index)) for index in range(2)] == ["0001TP", "0001TP"]
+    assert [recording_of(dark.id(index)) for index in range(2)] == ["0001TP", "0001TP"]
     assert len(open_camvid(f"{root},trainval", split="test")) == 3
     with pytest.raises(HoldfastError, match="got '0001PT'; did you mean '0001TP'"):
         open_camvid(f"{root},0001PT", split="train")
@@ -165,7 +165,7 @@ def test_camvid_splits_recordings_and_void(tmp_path, segnet):
 
 def test_every_sixth_stretch_of_ten_frames_of_a_recording_can_be_held_out():
     names = [("train", f"{drive}_{frame:04d}") for drive in ("0006R0", "0016E5") for frame in range(65)]
-    held = _held(names)
+    held = _held_out(names)
     assert [index for index, one in enumerate(held) if one] == [*range(50, 60), *range(115, 125)]
 
 

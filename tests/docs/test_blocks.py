@@ -22,17 +22,17 @@ LANGUAGES = {"bash", "python", "yaml", "text"}
 LAUNCHERS = {"torchrun", "accelerate"}
 REGISTRIES = (
     "holdfast.analysis.registry:ANALYSES",
-    "holdfast.corruptions.api:FUNCTIONS",
-    "holdfast.corruptions.catalog:KINDS",
+    "holdfast.corruptions.apply:FUNCTIONS",
+    "holdfast.corruptions.severities:KINDS",
     "holdfast.data:OFFICIAL",
-    "holdfast.data.specs:SOURCES",
+    "holdfast.data.factory:SOURCES",
     "holdfast.evaluation.suites:ATTACKS",
     "holdfast.evaluation.suites:_CELLS",
     "holdfast.evaluation.suites:STORED",
     "holdfast.evaluation.suites:SUITES",
-    "holdfast.methods.robust:TERMS",
+    "holdfast.methods.robust_training:TERMS",
     "holdfast.metrics:METRICS",
-    "holdfast.models.adapting:ADAPTERS",
+    "holdfast.models.adaptation:ADAPTERS",
     "holdfast.tasks:TASKS",
 )
 
@@ -200,7 +200,7 @@ def assert_installable(words: list[str]) -> None:
 def run_yaml(block: Block, names: dict) -> None:
     """A study, rules of a gate, or some values of a recipe: run for a step."""
     import holdfast
-    from holdfast.studies.plan import load_study
+    from holdfast.studies.config import load_study
 
     text = world.small(block.text)
     values = yaml.safe_load(text)

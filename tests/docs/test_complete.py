@@ -42,7 +42,7 @@ def test_every_public_name_is_in_the_docs(package):
 @pytest.mark.parametrize("script", ["make_recipe_values", "make_commands"])
 def test_a_page_that_is_made_is_current(script):
     made = made_by(script)
-    assert made.PAGE.read_text(encoding="utf-8") == made.page(), f"run python docs/{script}.py"
+    assert made.PAGE.read_text(encoding="utf-8") == made.page(), f"run python docs/tools/{script}.py"
 
 
 def test_no_row_of_a_table_is_broken_in_two():
@@ -50,8 +50,8 @@ def test_no_row_of_a_table_is_broken_in_two():
 
 
 def made_by(script: str):
-    """A script of docs/ as a module."""
-    spec = importlib.util.spec_from_file_location(script, ROOT / "docs" / f"{script}.py")
+    """A script of docs/tools as a module."""
+    spec = importlib.util.spec_from_file_location(script, ROOT / "docs" / "tools" / f"{script}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

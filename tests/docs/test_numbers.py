@@ -11,7 +11,7 @@ from holdfast.studies.results import read_result
 from tests.docs.blocks import ROOT, blocks_of
 from tests.docs.test_complete import made_by
 
-RESULTS = ROOT / "benchmarks" / "results"
+RESULTS = ROOT / "perf" / "results"
 
 
 def stored(name: str) -> dict:
@@ -29,7 +29,7 @@ def test_tables_that_were_measured_once_are_those_of_their_files():
     assert {page.name for page in pages} == {"tora.md", "cifar10.md", "imagenette.md", "reliability.md"}
     for shown in pages:
         text = shown.read_text(encoding="utf-8")
-        assert text == maker.with_figures(text), "run python docs/make_measured.py"
+        assert text == maker.with_figures(text), "run python docs/tools/make_measured.py"
 
 
 def test_what_afat_and_adl_cost_is_what_the_benchmark_measured():
@@ -119,7 +119,7 @@ def models_with_their_cost() -> list[list[str]]:
 
 @pytest.mark.parametrize("row", models_with_their_cost(), ids=lambda row: row[0])
 def test_what_the_page_says_of_a_model_is_what_is_counted(row):
-    from holdfast.models.cost import measure_cost
+    from holdfast.models.flops import measure_cost
 
     name, image, parameters, gmacs, *_ = row
     cost = measure_cost(name)
@@ -142,7 +142,7 @@ def test_what_ray_and_several_processes_are_worth_is_what_the_benchmark_measured
 
 def test_what_an_image_costs_is_what_the_benchmark_measured():
     maker = made_by("make_how_long")
-    assert maker.PAGE.read_text(encoding="utf-8") == maker.page(), "run python docs/make_how_long.py"
+    assert maker.PAGE.read_text(encoding="utf-8") == maker.page(), "run python docs/tools/make_how_long.py"
 
 
 def test_the_short_answer_on_detection_is_what_the_study_says(cifar10):

@@ -9,15 +9,15 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import holdfast
-from holdfast.analysis.plugin import Analysis, Shown
+from holdfast.analysis.base import Analysis, FigureSpec
 from holdfast.analysis.registry import ANALYSES
 from holdfast.attacks import AttackResult
 from holdfast.data import SOURCES, from_torch
-from holdfast.data.specs import SourceRow
+from holdfast.data.factory import SourceRow
 from holdfast.evaluation.suites import register_attack
-from holdfast.figure_parts import new_figure
 from holdfast.methods import TERMS, Loss, Term, TermEntry
-from holdfast.metrics import Formula, column, register_metric
+from holdfast.metrics import ScoreDefinition, column, register_metric
+from holdfast.plotting.style import new_figure
 
 
 def pixels():
@@ -96,7 +96,9 @@ def _formulas(cells):
         if cell.family == "clean":
             name = column(cell.name, "sure")
             text = "images that the model is more than 60 % sure of"
-            yield Formula("own_sure", "own sure", "%", "high", text, lambda m, n=name: 100 * m[n], headline=True)
+            yield ScoreDefinition(
+                "own_sure", "own sure", "%", "high", text, lambda m, n=name: 100 * m[n], headline=True
+            )
 
 
 register_metric("own_sure", _formulas, columns=_columns)
@@ -122,5 +124,5 @@ ANALYSES["own-brightness"] = Analysis(
     _run,
     headline=lambda result: {"own brightness": float(result.arrays["brightness"].mean())},
     pages=lambda results: iter([("own-brightness", lambda: _draw(results))]),
-    shown=Shown("How bright are they?", "Mean pixel of every image.", _draw),
+    shown=FigureSpec("How bright are they?", "Mean pixel of every image.", _draw),
 )

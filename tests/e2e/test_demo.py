@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from holdfast.cli.demos import CLASSIFICATION
+from holdfast.cli.demo_settings import CLASSIFICATION
 from holdfast.cli.main import main
-from holdfast.corruptions.catalog import SEVERITIES, STANDARD
+from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.records.records import load_records
 
 CORRUPTIONS = [f"{kind}/{severity}" for kind in STANDARD for severity in SEVERITIES]

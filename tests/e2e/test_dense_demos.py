@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from holdfast.cli.demos import DEMOS
+from holdfast.cli.demo_settings import DEMOS
 from holdfast.cli.main import main
 from holdfast.metrics.iou import mean_iou
 from holdfast.records.records import load_records

@@ -9,9 +9,9 @@ import timm
 import torch
 from torch import nn
 
-from holdfast import Compute, evaluate
+from holdfast import ComputeConfig, evaluate
 from holdfast.errors import HoldfastError
-from holdfast.models.probe import HALF, depends_on_batch
+from holdfast.models.output_probe import HALF, depends_on_batch
 from tests.evaluation.toys import Brightest, colours
 
 
@@ -20,7 +20,7 @@ def measured(model, *, suites="clean", batch_size=64, workers=0, data="digits", 
         model,
         data,
         suites,
-        compute=Compute(batch_size=batch_size, shard_size=12),
+        compute=ComputeConfig(batch_size=batch_size, shard_size=12),
         workers=workers,
         show=False,
         **({"limit": 30} if data == "digits" else {}),
@@ -112,7 +112,7 @@ def test_a_model_of_single_images_gets_them_one_by_one():
 
 
 def test_half_precision_models_are_compared_more_generously():
-    from holdfast.models.probe import tolerance_of
+    from holdfast.models.output_probe import tolerance_of
 
     assert tolerance_of(nn.Linear(2, 2).half(), amp="no") == HALF
     assert tolerance_of(nn.Linear(2, 2), amp="bfloat16") == HALF

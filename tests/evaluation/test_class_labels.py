@@ -9,15 +9,15 @@ from PIL import Image
 from torch import nn
 
 import holdfast
-from holdfast import Protocol
+from holdfast import EvalProtocol
 from holdfast.cli.main import main
 from holdfast.data import open_data
 from holdfast.errors import HoldfastError
-from holdfast.lab.lens import open_lens
-from holdfast.models.specs import load_model
+from holdfast.lab.opened_model import open_model
+from holdfast.models.factory import load_model
 from tests.training.helpers import run
 
-PIXELS = Protocol(size=32, mean=(0, 0, 0), std=(1, 1, 1))
+PIXELS = EvalProtocol(size=32, mean=(0, 0, 0), std=(1, 1, 1))
 STEP = 20  # grey levels between two classes
 
 
@@ -120,7 +120,7 @@ def test_a_run_of_the_old_order_is_matched_by_the_names_it_stored(old_run):
     found = records.cells["clean"]
     named = {id.split("/")[0]: target for id, target in zip(found.ids, found.targets, strict=True)}
     assert named == {name: place for place, name in enumerate(sorted(map(str, range(12))))}
-    lens = open_lens(folder, data)
+    lens = open_model(folder, data)
     np.testing.assert_array_equal(lens.source.targets, records.cells["clean"].targets)
 
 

@@ -13,10 +13,10 @@ from PIL import Image
 
 from holdfast import evaluate
 from holdfast.corruptions import corrupt, prepare
-from holdfast.corruptions.folders import KindAtSeverity, Settings, corrupt_folder
+from holdfast.corruptions.corrupt_folder import FolderSettings, KindAtSeverity, corrupt_folder
 from holdfast.corruptions.sequences import perturb
 from holdfast.data.source import ArraySource
-from holdfast.image_sizes import ImageSizeError
+from holdfast.io.image_sizes import ImageSizeError
 from tests.evaluation.toys import Brightest, colours
 
 THIN = [(1, 30_000), (30_000, 1), (1, 3_000_000), (2, 100_000)]  # width, height
@@ -44,11 +44,11 @@ def peak():
     ("preset", "suites", "workers"), [("cifar", "clean", 0), ("imagenet", "clean,perturbations", 2)]
 )
 def test_thin_images_are_unreadable_and_the_others_are_measured(folder, preset, suites, workers, caplog):
-    from holdfast import Protocol
+    from holdfast import EvalProtocol
 
     before = peak()
     records = evaluate(
-        Brightest(), f"folder:{folder}", suites, protocol=Protocol(preset=preset), show=False, workers=workers
+        Brightest(), f"folder:{folder}", suites, protocol=EvalProtocol(preset=preset), show=False, workers=workers
     )
     every = {f"green/{width}x{height}.png" for width, height in THIN}
     assert set(records.excluded) == (every if preset == "imagenet" else {"green/1x3000000.png"})
@@ -79,13 +79,13 @@ def test_long_images_are_corrupted_where_that_takes_little(kind):
 
 def test_elastic_transform_of_a_very_long_image_takes_little():
     """Beyond a length the field is smoothed tap by tap: the same to rounding, without a matrix."""
-    from holdfast.corruptions.digital import _smoothed, _smoothed_by_taps
+    from holdfast.corruptions.digital import _smooth_fields, _smoothed_by_taps
 
     before = peak()
     assert corrupt(np.zeros((20_000, 32, 3), np.uint8), "elastic_transform", severity=3, rng=0).shape == (20_000, 32, 3)
     assert peak() - before < 2**28
     fields = np.random.default_rng(0).uniform(-1, 1, (1_000, 32, 2)).astype(np.float32)
-    assert np.allclose(_smoothed(fields, (10.0, 0.32)), _smoothed_by_taps(fields, (10.0, 0.32)), atol=1e-5)
+    assert np.allclose(_smooth_fields(fields, (10.0, 0.32)), _smoothed_by_taps(fields, (10.0, 0.32)), atol=1e-5)
 
 
 def test_a_film_of_a_long_image_is_refused():
@@ -96,7 +96,7 @@ def test_a_film_of_a_long_image_is_refused():
 def test_corrupting_a_folder_names_the_image_and_does_the_others(folder, tmp_path):
     Image.new("RGB", (20_000, 32)).save(folder / "green" / "long.png")
     cells = [KindAtSeverity("elastic_transform", 1), KindAtSeverity("fog", 1)]
-    outcomes = corrupt_folder(folder, tmp_path / "out", cells=cells, settings=Settings())
+    outcomes = corrupt_folder(folder, tmp_path / "out", cells=cells, settings=FolderSettings())
     failed = {outcome.relative: outcome.error for outcome in outcomes if outcome.error}
     assert set(failed) == {"green/long.png", *(f"green/{width}x{height}.png" for width, height in THIN)}
     assert "fog" in failed["green/long.png"]
@@ -126,9 +126,9 @@ import sys, time
 from holdfast import evaluate
 from tests.evaluation.test_extreme_images import Stuck
 from tests.evaluation.toys import Brightest, colours
-from holdfast.leaving import hearing_signals
+from holdfast.runtime.signals import handle_signals
 source = colours(9)
-with hearing_signals():
+with handle_signals():
     evaluate(Brightest(), Stuck(source.name, source.images, source.targets, source.classes, source.numbers), "clean",
              show=False, workers=2)
 """
@@ -163,7 +163,7 @@ def test_a_worker_that_is_stuck_does_not_keep_the_command_from_leaving():
 
 def test_training_replaces_a_very_thin_image(folder):
     from holdfast.data import open_data
-    from holdfast.training.loading import Key, TransformedImages
+    from holdfast.training.loader import Key, TransformedImages
 
     images = TransformedImages(
         open_data(f"folder:{folder}"), lambda image, target: (image, target), seed=0, replace_unreadable=True

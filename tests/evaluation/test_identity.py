@@ -16,16 +16,16 @@ from torch import nn
 from holdfast import evaluate
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.keeping import FINGERPRINTED
-from holdfast.gate.matching import differing, matched
-from holdfast.gate.sides import side_of
+from holdfast.evaluation.record_set import FINGERPRINTED
+from holdfast.gate.compatibility import find_differences, match_sides
+from holdfast.gate.paired_scores import side_of
 from holdfast.models.fingerprint import first_fingerprint
-from holdfast.models.probe import HALF, SINGLE, probe_images, same_answers
+from holdfast.models.output_probe import HALF, SINGLE, probe_images, same_answers
 from holdfast.records.fingerprints import fingerprint
 from holdfast.records.header import read_header, write_header
 from holdfast.records.records import load_records
-from holdfast.records.units import read_unit, write_unit
-from holdfast.reporting.entries import data_sets
+from holdfast.records.shard_files import read_unit, write_unit
+from holdfast.reporting.comparable import data_sets
 from holdfast.reporting.runs import Run
 from tests.evaluation.toys import Brightest, colours
 
@@ -417,7 +417,7 @@ def test_files_whose_contents_were_changed_in_place_are_measured_again(images, t
     assert after.header["data_fingerprint"] == before.header["data_fingerprint"]
     assert f"{before.folder.name} was measured on other contents of these files" in caplog.text
     with pytest.raises(HoldfastError, match="got another data"):
-        matched([side_of(after)], [side_of(before)])
+        match_sides([side_of(after)], [side_of(before)])
     assert len(parts_of_a_report(before, after)) == 2
 
 
@@ -436,7 +436,7 @@ def test_data_of_before_are_known_by_names_and_sizes(images, tmp_path, caplog):
     again = evaluate(model, f"folder:{images}", "clean", out=tmp_path / "out", **QUICK)
     assert again.folder == folder
     assert caplog.text.count("earlier Holdfast: it goes on, since weights, settings, names and sizes agree") == 1
-    assert not differing(side_of(again), side_of(old))
+    assert not find_differences(side_of(again), side_of(old))
     assert len(parts_of_a_report(old, again)) == 1
     turn_colours(images)
     assert evaluate(model, f"folder:{images}", "clean", out=tmp_path / "out", **QUICK).folder != folder

@@ -10,12 +10,12 @@ from PIL import Image
 from torch import nn
 
 import holdfast
-from holdfast import Protocol, evaluate
+from holdfast import EvalProtocol, evaluate
 from holdfast.attacks import from_pixels
 from holdfast.data import open_data
+from holdfast.deploy.export import prepare_export
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.exporting import prepare_export
-from holdfast.lab import look, open_lens
+from holdfast.lab import inspect_image, open_model
 from tests.evaluation.toys import Brightest, colours
 
 ALONE = {"workers": 0, "show": False}
@@ -47,12 +47,12 @@ def test_the_usual_containers_are_opened_everywhere(name, tmp_path):
     for cell in ("clean", "fgsm"):
         assert np.array_equal(found.cells[cell].nll, wanted.cells[cell].nll)
     source.image(0).save(tmp_path / "x.png")
-    asked = Protocol(size=32)
+    asked = EvalProtocol(size=32)
     assert holdfast.predict(model, tmp_path / "x.png", protocol=asked) == holdfast.predict(
         Brightest(), tmp_path / "x.png", protocol=asked
     )
-    plain = look(open_lens(Brightest(), source), 0, "fog/3").after.answers[""]
-    assert torch.equal(look(open_lens(model, source), 0, "fog/3").after.answers[""], plain)
+    plain = inspect_image(open_model(Brightest(), source), 0, "fog/3").after.answers[""]
+    assert torch.equal(inspect_image(open_model(model, source), 0, "fog/3").after.answers[""], plain)
     exported = prepare_export(model, source, size=32)
     assert torch.equal(exported.answers, Brightest()(exported.images))
 
@@ -68,7 +68,7 @@ def test_label_maps_by_the_name_out_are_taken_also_in_windows():
         def forward(self, images):
             return {"out": super().forward(images)}
 
-    for protocol in (Protocol(), Protocol(window=48, stride=32)):
+    for protocol in (EvalProtocol(), EvalProtocol(window=48, stride=32)):
         counts = [
             evaluate(model, source, protocol=protocol, **ALONE).cells["clean"].counts for model in (Maps(), Out())
         ]
@@ -120,7 +120,7 @@ def test_a_tensor_can_be_predicted():
     (alone,) = holdfast.predict(Brightest(), batch[1], top=1)
     assert alone.rows[0]["probability"] == pytest.approx(float(wanted[1]), abs=1e-6)
     normalised = (batch.float() / 255 - 0.5) / 0.25
-    protocol = Protocol(mean=(0.5,) * 3, std=(0.25,) * 3)
+    protocol = EvalProtocol(mean=(0.5,) * 3, std=(0.25,) * 3)
     found = holdfast.predict(Brightest(), normalised, top=1, protocol=protocol)
     other = evaluate(Brightest(), source, protocol=protocol, **ALONE).cells["clean"].confidences
     assert [each.rows[0]["probability"] for each in found] == pytest.approx(other.tolist(), abs=1e-6)
@@ -133,6 +133,6 @@ def test_a_tensor_can_be_predicted():
 def test_a_module_that_was_handed_over_is_left_in_its_mode(tmp_path):
     Image.new("RGB", (32, 32)).save(tmp_path / "x.png")
     model = nn.Sequential(Brightest(), nn.Dropout()).train()
-    holdfast.predict(model, tmp_path / "x.png", protocol=Protocol(size=32))
+    holdfast.predict(model, tmp_path / "x.png", protocol=EvalProtocol(size=32))
     assert model.training
     assert model[1].training

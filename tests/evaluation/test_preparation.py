@@ -9,13 +9,13 @@ import torch
 from PIL import Image
 from torchvision import transforms
 
-from holdfast import Protocol, evaluate
+from holdfast import EvalProtocol, evaluate
 from holdfast.corruptions import corrupt_batch
 from holdfast.data import from_torch
 from holdfast.data.source import ArraySource
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.evaluation_data import EvaluationData
-from holdfast.evaluation.predictor import Predictor, asked_steps
+from holdfast.evaluation.data import EvaluationData
+from holdfast.inference.predictor import Predictor, requested_steps
 from holdfast.metrics.summary import summarise
 from tests.evaluation.toys import Brightest, colours
 
@@ -66,7 +66,7 @@ def resize_and_crop(short, side, interpolation):
 
 
 def steps_of(source, model, **asked):
-    return asked_steps(model, EvaluationData("x", "x", source), Protocol(**asked))
+    return requested_steps(model, EvaluationData("x", "x", source), EvalProtocol(**asked))
 
 
 def test_afats_cifar_protocol_is_its_transform_bit_by_bit():
@@ -80,7 +80,7 @@ def test_afats_cifar_protocol_is_its_transform_bit_by_bit():
             transforms.Normalize(CIFAR["mean"], CIFAR["std"]),
         ]
     )
-    predictor = Predictor.open(model, EvaluationData("noise", "noise", source), Protocol())
+    predictor = Predictor.open(model, EvaluationData("noise", "noise", source), EvalProtocol())
     model.seen.clear()
     for index in range(1000):
         predictor.predict(source.image(index))
@@ -121,7 +121,7 @@ def test_options_win_over_the_model():
     assert np.array_equal(steps.clean(source.image(1)), np.array(wanted(source.image(1))))
     for wrong in ({"crop_pct": 0.0}, {"crop_pct": 1.5}):
         with pytest.raises(HoldfastError, match="crop_pct must be above 0 and at most 1"):
-            Protocol(**wrong)
+            EvalProtocol(**wrong)
     with pytest.raises(HoldfastError, match="interpolation must be one of"):
         steps_of(source, model, interpolation="bicubical")
 
@@ -157,12 +157,12 @@ def test_the_benchmarks_preparation_is_what_it_was():
         "std": [0.229, 0.224, 0.225],
     }
     with pytest.raises(HoldfastError, match="preparation must be one of model, benchmark"):
-        Protocol(preparation="own")
+        EvalProtocol(preparation="own")
 
 
 def test_every_cell_names_its_steps():
     model = Configured(input_size=(3, 224, 224), crop_pct=1.0, interpolation="bicubic", **CIFAR)
-    records = evaluate(model, Photographs(), "clean,corruptions-135", protocol=Protocol(stored_jpeg=True), **ALONE)
+    records = evaluate(model, Photographs(), "clean,corruptions-135", protocol=EvalProtocol(stored_jpeg=True), **ALONE)
     own, benchmark = "short side 224 bicubic, centre crop 224×224", "short side 256 bilinear, centre crop 224×224"
     assert records.cells["clean"].header["preprocessing"] == [own]
     assert records.cells["fog/1"].header["preprocessing"] == [benchmark, "corruption", "JPEG quality 85"]
@@ -175,7 +175,7 @@ def test_every_cell_names_its_steps():
 
 def test_retention_across_two_preparations_says_so():
     def note(model, source, **asked):
-        records = evaluate(model, source, "clean,corruptions", protocol=Protocol(**asked), limit=3, **ALONE)
+        records = evaluate(model, source, "clean,corruptions", protocol=EvalProtocol(**asked), limit=3, **ALONE)
         return summarise(records, intervals=False)["retention"].note
 
     fan = {"input_size": (3, 48, 48), "interpolation": "bicubic", "crop_pct": 1.0}
@@ -190,7 +190,7 @@ def test_retention_across_two_preparations_says_so():
 
 def test_records_of_another_preparation_are_measured_again_and_it_is_said(tmp_path, caplog):
     model, source = Configured(input_size=(3, 48, 48), crop_pct=0.8), noise(3)
-    first = evaluate(model, source, protocol=Protocol(preparation="benchmark"), out=tmp_path, **ALONE)
+    first = evaluate(model, source, protocol=EvalProtocol(preparation="benchmark"), out=tmp_path, **ALONE)
     with caplog.at_level(logging.WARNING):
         second = evaluate(model, source, out=tmp_path, **ALONE)
     assert first.folder != second.folder
@@ -202,16 +202,16 @@ def test_records_of_another_preparation_are_measured_again_and_it_is_said(tmp_pa
 
 
 def test_the_gate_measures_a_new_model_as_its_baseline_was():
-    from holdfast.gate.matching import differing
-    from holdfast.gate.measuring import measured_like
-    from holdfast.gate.sides import side_of
+    from holdfast.gate.compatibility import find_differences
+    from holdfast.gate.evaluate_candidate import measured_like
+    from holdfast.gate.paired_scores import side_of
 
     cfg = {"input_size": (3, 48, 48), "crop_pct": 0.8}
     source = noise(6)
     for preparation in ("model", "benchmark"):
-        old = side_of(evaluate(Configured(**cfg), source, protocol=Protocol(preparation=preparation), **ALONE))
+        old = side_of(evaluate(Configured(**cfg), source, protocol=EvalProtocol(preparation=preparation), **ALONE))
         (new,) = measured_like([old], Configured(**{**cfg, "crop_pct": 0.9}), data=[source], workers=0, show=False)
-        assert not differing(new, old)
+        assert not find_differences(new, old)
         assert ("preparation" in new.header["preprocessing"]) == (preparation == "model")
     other = side_of(evaluate(Configured(**cfg), source, **ALONE))
-    assert "steps" in differing(other, old)
+    assert "steps" in find_differences(other, old)

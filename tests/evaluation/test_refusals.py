@@ -10,9 +10,9 @@ from PIL import Image
 from torch import nn
 
 import holdfast
-from holdfast import Protocol
+from holdfast import EvalProtocol
 from holdfast.cli.main import main
-from holdfast.corruptions.folders import KindAtSeverity, Settings, corrupt_folder
+from holdfast.corruptions.corrupt_folder import FolderSettings, KindAtSeverity, corrupt_folder
 from holdfast.data import check_known_classes, open_data, open_official
 from holdfast.errors import HoldfastError
 from holdfast.reporting.page import report
@@ -75,7 +75,7 @@ def test_numbers_name_no_class():
 def test_what_holdfast_corrupt_has_made_is_never_called_official(tmp_path):
     names = sorted(f"n{number:08d}" for number in range(2))
     folder_of(tmp_path / "clean", names)
-    settings = Settings(seed=7, preset="imagenet", quality=85)
+    settings = FolderSettings(seed=7, preset="imagenet", quality=85)
     corrupt_folder(tmp_path / "clean", tmp_path / "c", cells=[KindAtSeverity("fog", 3)], settings=settings)
     assert open_official(f"imagenet-c:{tmp_path / 'c'}").made == (
         "made by holdfast corrupt, seed 7, preset imagenet, jpeg:85"
@@ -87,7 +87,7 @@ def test_what_holdfast_corrupt_has_made_is_never_called_official(tmp_path):
         "imagenet-c",
         out=tmp_path / "out",
         workers=0,
-        protocol=Protocol(size=224),
+        protocol=EvalProtocol(size=224),
     )
     assert records.header["label"].startswith("made by holdfast corrupt, seed 7")
     page = report(tmp_path / "out")
@@ -151,7 +151,7 @@ def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path):
 def test_a_corruptor_cannot_ask_for_memory_that_its_file_does_not_hold(tmp_path):
     from safetensors.torch import save_file
 
-    from holdfast.models.corruptor import load_corruptor
+    from holdfast.models.corruption_model import load_corruptor
 
     weights = {"patch_embed.weight": torch.zeros(1, 3, 2, 2), "fc.weight": torch.zeros(454_000, 0)}
     shape = {"rows": 1000, "columns": 454, "patch_size": 2}
@@ -164,7 +164,7 @@ def test_a_corruptor_cannot_ask_for_memory_that_its_file_does_not_hold(tmp_path)
 
 
 def test_equal_weights_are_equal_files(tmp_path):
-    from holdfast.models.corruptor import Corruptor, save_corruptor
+    from holdfast.models.corruption_model import Corruptor, save_corruptor
 
     corruptor = Corruptor((4, 4), patch_size=8)
     for number in range(8):

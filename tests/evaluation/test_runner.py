@@ -11,19 +11,19 @@ import torch
 from PIL import Image
 from torch import nn
 
-from holdfast import Compute, Protocol, evaluate
+from holdfast import ComputeConfig, EvalProtocol, evaluate
 from holdfast.cli.main import main
 from holdfast.data import open_data
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.cells import Cell, shared_plan
+from holdfast.evaluation.cell_images import CorruptedImages
 from holdfast.evaluation.loader import Chunks, Job
-from holdfast.evaluation.making import Corrupted
-from holdfast.evaluation.processes import Processes
-from holdfast.evaluation.progress import Tally
-from holdfast.evaluation.protocol import model_input, preprocessing
+from holdfast.evaluation.plan import Cell, shared_plan
+from holdfast.evaluation.preprocessing import model_input, preprocessing
+from holdfast.evaluation.progress import RunningScores
 from holdfast.evaluation.suites import kinds_of
 from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.records import load_records, read_records
+from holdfast.runtime.device import Processes
 from holdfast.tasks import task_named
 from tests.evaluation.toys import Brightest, ByLevel, colours
 
@@ -51,12 +51,12 @@ def assert_same(one, other, *, exactly=False, but=()):
 
 @pytest.fixture(scope="module")
 def reference():
-    return evaluate(Brightest(), colours(9), SUITES, compute=Compute(shard_size=5), **QUICK)
+    return evaluate(Brightest(), colours(9), SUITES, compute=ComputeConfig(shard_size=5), **QUICK)
 
 
 @pytest.mark.parametrize(("batch_size", "workers"), [(1, 0), (7, 0), (500, 1), (64, 2)])
 def test_batches_and_workers_do_not_change_records(reference, batch_size, workers):
-    compute = Compute(batch_size=batch_size, shard_size=5)
+    compute = ComputeConfig(batch_size=batch_size, shard_size=5)
     assert_same(evaluate(Brightest(), colours(9), SUITES, compute=compute, workers=workers, show=False), reference)
 
 
@@ -70,7 +70,7 @@ def test_a_transformer_gives_the_same_counts_for_all_batch_sizes_and_workers():
             "digits",
             "clean,corruptions",
             limit=8,
-            compute=Compute(batch_size=size, shard_size=5),
+            compute=ComputeConfig(batch_size=size, shard_size=5),
             workers=workers,
             show=False,
         )
@@ -84,7 +84,7 @@ def test_the_order_of_the_images_does_not_change_their_records(reference):
     turned = type(source)(
         "colours", source.images[::-1], source.targets[::-1].copy(), source.classes, source.numbers[::-1]
     )
-    records = evaluate(Brightest(), turned, "corruptions", compute=Compute(shard_size=5), **QUICK)
+    records = evaluate(Brightest(), turned, "corruptions", compute=ComputeConfig(shard_size=5), **QUICK)
     for name, cell in records.cells.items():
         assert cell.predictions[::-1].tolist() == reference.cells[name].predictions.tolist()
 
@@ -117,24 +117,28 @@ def test_running_again_measures_nothing_and_more_suites_only_what_is_new(tmp_pat
 
 
 def test_what_is_missing_is_measured_and_nothing_else(tmp_path, reference):
-    folder = evaluate(Brightest(), colours(9), SUITES, compute=Compute(shard_size=5), out=tmp_path, **QUICK).folder
+    folder = evaluate(
+        Brightest(), colours(9), SUITES, compute=ComputeConfig(shard_size=5), out=tmp_path, **QUICK
+    ).folder
     content = {path.name: path.read_bytes() for path in folder.iterdir()}
     rng = np.random.default_rng(0)
     for name in rng.choice([name for name in content if name.count(".") > 1], 30, replace=False):
         (folder / name).unlink()
     assert_same(
-        evaluate(Brightest(), colours(9), SUITES, compute=Compute(shard_size=5), out=tmp_path, **QUICK), reference
+        evaluate(Brightest(), colours(9), SUITES, compute=ComputeConfig(shard_size=5), out=tmp_path, **QUICK), reference
     )
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == content
 
 
 def test_damaged_units_are_set_aside_reported_and_measured_again(tmp_path, caplog):
-    records = evaluate(Brightest(), colours(10), "clean,fgsm", compute=Compute(shard_size=4), out=tmp_path, **QUICK)
+    records = evaluate(
+        Brightest(), colours(10), "clean,fgsm", compute=ComputeConfig(shard_size=4), out=tmp_path, **QUICK
+    )
     paths = [records.folder / name for name in ("clean.00001.safetensors", "fgsm.00002.safetensors")]
     good = [path.read_bytes() for path in paths]
     paths[0].write_bytes(good[0][:-3])
     paths[1].write_bytes(bytes(byte ^ (number == 700) for number, byte in enumerate(good[1])))
-    again = evaluate(Brightest(), colours(10), "clean,fgsm", compute=Compute(shard_size=4), out=tmp_path, **QUICK)
+    again = evaluate(Brightest(), colours(10), "clean,fgsm", compute=ComputeConfig(shard_size=4), out=tmp_path, **QUICK)
     assert_same(records, again, exactly=True)
     assert [path.read_bytes() for path in paths] == good
     assert sorted(path.name for path in records.folder.glob("*.damaged")) == [f"{path.name}.damaged" for path in paths]
@@ -183,21 +187,23 @@ def test_nothing_that_changes_a_record_shares_a_folder(tmp_path):
             for options in (
                 {"seed": 1},
                 {"limit": 4},
-                {"protocol": Protocol(stored_jpeg=True)},
-                {"protocol": Protocol(preset="any")},
-                {"protocol": Protocol(size=48)},
-                {"protocol": Protocol(mean=(0.5, 0.5, 0.5))},
-                {"protocol": Protocol(std=(0.5, 0.5, 0.5))},
-                {"compute": Compute(amp=True)},
-                {"compute": Compute(attack_batch_size=5)},
-                {"compute": Compute(shard_size=5)},
+                {"protocol": EvalProtocol(stored_jpeg=True)},
+                {"protocol": EvalProtocol(preset="any")},
+                {"protocol": EvalProtocol(size=48)},
+                {"protocol": EvalProtocol(mean=(0.5, 0.5, 0.5))},
+                {"protocol": EvalProtocol(std=(0.5, 0.5, 0.5))},
+                {"compute": ComputeConfig(amp=True)},
+                {"compute": ComputeConfig(attack_batch_size=5)},
+                {"compute": ComputeConfig(shard_size=5)},
             )
         ],
     ]
     folders = [evaluate(m, data, "clean", out=tmp_path, **QUICK, **options).folder for m, data, options in variants]
     assert len(set(folders)) == len(variants)
     assert len(load_records(tmp_path)) == len(variants)
-    again = evaluate(Weighted(1.0), source, "clean", out=tmp_path, workers=1, compute=Compute(batch_size=2), show=False)
+    again = evaluate(
+        Weighted(1.0), source, "clean", out=tmp_path, workers=1, compute=ComputeConfig(batch_size=2), show=False
+    )
     assert again.folder == folders[0]
 
 
@@ -229,7 +235,7 @@ def test_a_model_is_left_as_it_was():
 
 def test_what_workers_get_can_be_sent_to_new_processes():
     """Where processes are not forked, the work is pickled."""
-    plan = shared_plan(colours(4), lambda source: [Cell(corruption_cell("fog", 3), Corrupted("fog", 3), source)])
+    plan = shared_plan(colours(4), lambda source: [Cell(corruption_cell("fog", 3), CorruptedImages("fog", 3), source)])
     steps = preprocessing("cifar", model_input(Brightest()))
     production = Chunks(plan, [Job(0, (0,))], steps=steps, seed=0, shard_size=8)
     (here,), (there,) = list(production), list(pickle.loads(pickle.dumps(production)))
@@ -244,7 +250,7 @@ def test_what_a_worker_cannot_do_is_one_sentence(workers):
             Brightest(),
             colours(2),
             "corruptions",
-            protocol=Protocol(preset="any", size=16),
+            protocol=EvalProtocol(preset="any", size=16),
             workers=workers,
             show=False,
         )
@@ -252,7 +258,7 @@ def test_what_a_worker_cannot_do_is_one_sentence(workers):
 
 def test_the_progress_line_runs_along():
     accuracy = task_named("classification").running
-    tally = Tally(accuracy)
+    tally = RunningScores(accuracy)
     assert tally.line(imagenet=False) == ""
     tally.add(CLEAN, np.array([3, 4]))
     for severity, right in enumerate((4, 3, 2, 1, 0), start=1):
@@ -265,7 +271,7 @@ def test_the_progress_line_runs_along():
 
 def test_the_progress_line_of_label_maps_says_miou_of_all_pixels_so_far():
     segmentation = task_named("segmentation")
-    tally = Tally(segmentation.running, kinds_of(segmentation))
+    tally = RunningScores(segmentation.running, kinds_of(segmentation))
     shards = [np.array([[4, 0], [3, 1], [3, 0]]), np.array([[0, 4], [2, 2], [0, 2]])]  # true, predicted, both
     for counts in shards:
         tally.add(CLEAN, counts)
@@ -278,7 +284,7 @@ def test_the_progress_line_of_label_maps_says_miou_of_all_pixels_so_far():
 def test_the_progress_line_of_boxes_shows_no_score():
     """Average precision is of a whole set: nothing is shown under its name that it is not."""
     assert getattr(task_named("detection"), "running", None) is None
-    tally = Tally(None)
+    tally = RunningScores(None)
     tally.add(CLEAN, None)
     assert tally.line(imagenet=False) == ""
 
@@ -317,7 +323,7 @@ def test_a_shard_without_a_readable_image_is_a_finished_unit(tmp_path):
         (tmp_path / name / "0.png").write_bytes(b"broken")
     Image.new("RGB", (32, 32), (9, 0, 0)).save(tmp_path / "a" / "1.png")
     for model in (Brightest(), ByLevel(3, 10)):
-        records = evaluate(model, f"folder:{tmp_path}", "clean,fgsm", compute=Compute(shard_size=1), **QUICK)
+        records = evaluate(model, f"folder:{tmp_path}", "clean,fgsm", compute=ComputeConfig(shard_size=1), **QUICK)
         assert records.cells["clean"].ids.tolist() == ["a/1.png"]
         assert len(records.excluded) == 3
 
@@ -358,8 +364,12 @@ def test_an_attack_that_fails_names_its_cell():
         (Brightest(), {"workers": -1}, "workers must be 0 or more, got -1"),
         (Brightest(), {"limit": 0}, "limit must be at least 1, got 0"),
         (Brightest(), {"device": "gpu"}, "device must be one that torch can use here, got 'gpu'"),
-        (Brightest(), {"protocol": Protocol(preset="imagnet")}, "preset: expected one of .* did you mean 'imagenet'"),
-        (Brightest(), {"protocol": Protocol(mean=(0, 0))}, "mean and std must be three values"),
+        (
+            Brightest(),
+            {"protocol": EvalProtocol(preset="imagnet")},
+            "preset: expected one of .* did you mean 'imagenet'",
+        ),
+        (Brightest(), {"protocol": EvalProtocol(mean=(0, 0))}, "mean and std must be three values"),
         ("run:nowhere", {}, "config.json and model.safetensors is missing in 'nowhere'"),
         ("resnet", {}, "model must be a module, a run's folder or a spec, got 'resnet'"),
         ("timm:resnet_18", {}, "unknown model 'resnet_18'; did you mean 'resnet18'"),
@@ -378,9 +388,9 @@ def test_bad_input_is_one_sentence_before_any_work(tmp_path, model, options, sen
 
 def test_options_that_cannot_be_are_refused_when_they_are_made():
     with pytest.raises(HoldfastError, match="batch_size must be at least 1, got 0"):
-        Compute(batch_size=0)
+        ComputeConfig(batch_size=0)
     with pytest.raises(HoldfastError, match="exif must be ignore or apply, got 'turn'"):
-        Protocol(exif="turn")
+        EvalProtocol(exif="turn")
 
 
 def test_the_signature_stays_small():

@@ -10,18 +10,18 @@ from PIL import Image
 from torch import nn
 
 import holdfast
-from holdfast import Protocol, evaluate
+from holdfast import EvalProtocol, evaluate
 from holdfast.cli.main import main
 from holdfast.data import open_data
+from holdfast.deploy.export import prepare_export
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.exporting import prepare_export
-from holdfast.evaluation.predictions import export_predictions
-from holdfast.lab import look, open_lens, probabilities
+from holdfast.inference.label_map_files import export_predictions
+from holdfast.lab import inspect_image, open_model, probabilities
 from tests.evaluation.toys import colours
 from tests.training.helpers import run
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
-MEASURED = Protocol(mean=MEAN, std=STD)
+MEASURED = EvalProtocol(mean=MEAN, std=STD)
 CLASSES = ("blue", "green", "red")
 
 
@@ -95,12 +95,12 @@ def models(tmp_path_factory, photographs):
     """By name: a model, and what must be said of it."""
     folder = tmp_path_factory.mktemp("models")
     return {
-        "timm": (timm_model(), Protocol()),
-        "run": (run_model(folder), Protocol(classes_differ=True)),
-        "onnx": (onnx_with_metadata(folder, photographs), Protocol()),
-        "onnx without metadata": (onnx_without_metadata(folder), Protocol(mean=MEAN, std=STD, crop_pct=0.8)),
-        "hf": (hugging_face_model(folder), Protocol()),
-        "torchvision": (torchvision_model(), Protocol(size=96, mean=MEAN, std=STD, crop_pct=0.9)),
+        "timm": (timm_model(), EvalProtocol()),
+        "run": (run_model(folder), EvalProtocol(classes_differ=True)),
+        "onnx": (onnx_with_metadata(folder, photographs), EvalProtocol()),
+        "onnx without metadata": (onnx_without_metadata(folder), EvalProtocol(mean=MEAN, std=STD, crop_pct=0.8)),
+        "hf": (hugging_face_model(folder), EvalProtocol()),
+        "torchvision": (torchvision_model(), EvalProtocol(size=96, mean=MEAN, std=STD, crop_pct=0.9)),
     }
 
 
@@ -118,9 +118,9 @@ def test_every_command_gives_the_same_probability(models, photographs, name):
     for each in predicted:
         key = str(Path(each.image).relative_to(photographs))
         assert each.rows[0]["probability"] == pytest.approx(measured[key], abs=1e-6)
-    lens = open_lens(model, data, protocol=protocol)
+    lens = open_model(model, data, protocol=protocol)
     for number in range(len(lens.source)):
-        seen = look(lens, number)
+        seen = inspect_image(lens, number)
         assert float(probabilities(seen.before.answers[""][0]).max()) == pytest.approx(
             measured[lens.source.id(number)], abs=1e-6
         )
@@ -134,12 +134,12 @@ def test_every_command_gives_the_same_probability(models, photographs, name):
 
 def test_a_run_is_asked_as_its_validation_asked_it(models):
     """And by the same images in every command: digits, whose files are written for predict."""
-    from holdfast.training.augment import ImageFormat, validation_transform
+    from holdfast.training.augment.classification import ImageFormat, validation_transform
 
     model, _ = models["run"]
     source = open_data("digits:test[0:6]", split="test")
     measured = confidences(evaluate(model, source, workers=0, show=False))
-    net = holdfast.models.specs.load_model(model).model.eval()
+    net = holdfast.models.factory.load_model(model).model.eval()
     cfg = net.pretrained_cfg
     assert cfg["crop_pct"] == 0.8
     transform = validation_transform(
@@ -149,12 +149,12 @@ def test_a_run_is_asked_as_its_validation_asked_it(models):
         for number in range(len(source)):
             wanted = net(transform(source.image(number).convert("RGB"))[None]).softmax(1).max()
             assert measured[source.id(number)] == pytest.approx(float(wanted), abs=1e-6)
-    lens = open_lens(model, source)
+    lens = open_model(model, source)
     found = prepare_export(model, source)
     answers = dict(zip(found.ids, found.answers, strict=True))
     for number in range(len(source)):
         key = source.id(number)
-        assert float(probabilities(look(lens, number).before.answers[""][0]).max()) == pytest.approx(
+        assert float(probabilities(inspect_image(lens, number).before.answers[""][0]).max()) == pytest.approx(
             measured[key], abs=1e-6
         )
         assert float(answers[key].softmax(0).max()) == pytest.approx(measured[key], abs=1e-6)
@@ -180,7 +180,7 @@ def test_label_maps_as_files_are_those_that_evaluate_counts(tmp_path):
             return few[:, torch.arange(len(source.classes)) % few.shape[1]]
 
     model = Fitting()
-    protocol = Protocol(mean=(0.9, 0.1, 0.5), std=(0.2, 0.9, 0.5))
+    protocol = EvalProtocol(mean=(0.9, 0.1, 0.5), std=(0.2, 0.9, 0.5))
     records = evaluate(model, source, workers=0, show=False, protocol=protocol)
     assert export_predictions(model, source, tmp_path, protocol=protocol) == 2
     counts = records.cells["clean"].counts  # true, predicted, both
@@ -208,7 +208,7 @@ def test_predict_takes_probabilities_for_what_they_are(tmp_path):
     for number in range(3):
         source.image(number).save(tmp_path / f"{number}.png")
     softmax = graphs.brightest(tmp_path / "p.onnx", softmax=True, told=None)
-    protocol = Protocol(mean=(0, 0, 0), std=(1, 1, 1), probabilities=True)
+    protocol = EvalProtocol(mean=(0, 0, 0), std=(1, 1, 1), probabilities=True)
     wanted = evaluate(f"onnx:{softmax}", source, workers=0, show=False, protocol=protocol).cells["clean"].confidences
     found = holdfast.predict(f"onnx:{softmax}", tmp_path, top=1, protocol=protocol)
     assert [each.rows[0]["probability"] for each in found] == pytest.approx(wanted.tolist(), abs=1e-6)
@@ -255,16 +255,16 @@ def test_means_above_one_are_refused_unless_the_pixel_range_is_255():
     imagenet = {"mean": (123.7, 116.3, 103.5), "std": (58.4, 57.1, 57.4)}
     for wrong in (imagenet, {"mean": (0, 0, 0), "std": (58.4, 57.1, 57.4)}):
         with pytest.raises(HoldfastError, match=r"pixels from 0 to 1.*--pixel-range 255"):
-            evaluate(model, source, protocol=Protocol(**wrong, probabilities=True), **options)
-    wide = Protocol(**imagenet, pixel_range=255, probabilities=True)
+            evaluate(model, source, protocol=EvalProtocol(**wrong, probabilities=True), **options)
+    wide = EvalProtocol(**imagenet, pixel_range=255, probabilities=True)
     narrow = {name: tuple(value / 255 for value in values) for name, values in imagenet.items()}
     one = evaluate(model, source, protocol=wide, **options).cells["clean"]
-    other = evaluate(model, source, protocol=Protocol(**narrow, probabilities=True), **options).cells["clean"]
+    other = evaluate(model, source, protocol=EvalProtocol(**narrow, probabilities=True), **options).cells["clean"]
     assert np.allclose(one.confidences, other.confidences, atol=1e-6)
     with pytest.raises(HoldfastError, match=r"pixels from 0 to 255"):
-        evaluate(model, source, protocol=Protocol(mean=MEAN, std=STD, pixel_range=255), **options)
+        evaluate(model, source, protocol=EvalProtocol(mean=MEAN, std=STD, pixel_range=255), **options)
     with pytest.raises(HoldfastError, match="pixel_range must be 1 or 255, got 256"):
-        Protocol(pixel_range=256)
+        EvalProtocol(pixel_range=256)
 
 
 def test_a_model_of_pixels_from_0_to_255_gets_them():
@@ -273,8 +273,8 @@ def test_a_model_of_pixels_from_0_to_255_gets_them():
             assert float(images.max()) > 2
             return images.mean(dim=(2, 3)) / 10
 
-    one = evaluate(Levels(), colours(6), workers=0, show=False, protocol=Protocol(pixel_range=255))
-    two = evaluate(Softmaxed(), colours(6), workers=0, show=False, protocol=Protocol(probabilities=True))
+    one = evaluate(Levels(), colours(6), workers=0, show=False, protocol=EvalProtocol(pixel_range=255))
+    two = evaluate(Softmaxed(), colours(6), workers=0, show=False, protocol=EvalProtocol(probabilities=True))
     assert np.array_equal(one.cells["clean"].predictions, two.cells["clean"].predictions)
 
 
@@ -285,8 +285,8 @@ def test_answers_that_are_probabilities_must_be_said_to_be_such(tmp_path):
     source.image(0).save(tmp_path / "x.png")
     with pytest.raises(HoldfastError, match="look like probabilities"):
         holdfast.predict(Softmaxed(), tmp_path / "x.png")
-    yes = evaluate(Softmaxed(), source, workers=0, show=False, protocol=Protocol(probabilities=True))
-    no = evaluate(Softmaxed(), source, workers=0, show=False, protocol=Protocol(probabilities=False))
+    yes = evaluate(Softmaxed(), source, workers=0, show=False, protocol=EvalProtocol(probabilities=True))
+    no = evaluate(Softmaxed(), source, workers=0, show=False, protocol=EvalProtocol(probabilities=False))
     assert yes.cells["clean"].confidences.max() > no.cells["clean"].confidences.max()
 
 
@@ -294,7 +294,7 @@ def test_what_is_no_probability_is_not_taken_for_one():
     from tests.evaluation.toys import Brightest
 
     with pytest.raises(HoldfastError, match=r"--probabilities yes.*do not add up to 1"):
-        evaluate(Brightest(), colours(3), workers=0, show=False, protocol=Protocol(probabilities=True))
+        evaluate(Brightest(), colours(3), workers=0, show=False, protocol=EvalProtocol(probabilities=True))
 
 
 def test_the_bare_flag_means_yes(tmp_path, capsys):
@@ -313,4 +313,4 @@ def test_the_bare_flag_means_yes(tmp_path, capsys):
 
 def test_windows_are_of_label_maps():
     with pytest.raises(HoldfastError, match="window and stride are of label maps"):
-        evaluate(Softmaxed(), colours(3), workers=0, show=False, protocol=Protocol(window=16, probabilities=True))
+        evaluate(Softmaxed(), colours(3), workers=0, show=False, protocol=EvalProtocol(window=16, probabilities=True))

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holdfast import Compute, Protocol, evaluate
-from holdfast.attacks.patches import fitting_patch
+from holdfast import ComputeConfig, EvalProtocol, evaluate
+from holdfast.attacks.patch_selection import fitting_patch
 from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, corrupt, keyed
 from holdfast.corruptions.sequences import TEST_SEQUENCES, frame_count, perturb
 from holdfast.data.source import ArraySource
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.cells import limited
-from holdfast.evaluation.evaluation_data import open_evaluation_data
+from holdfast.evaluation.data import open_evaluation_data
 from holdfast.evaluation.loader import fitting_shard
+from holdfast.evaluation.plan import limit_rows
 from holdfast.evaluation.suites import SUITES, assign
-from holdfast.models.corruptor import load_corruptor
+from holdfast.models.corruption_model import load_corruptor
 from holdfast.models.fingerprint import weights_fingerprint
 from holdfast.published import published
 from tests.evaluation.toys import Brightest, ByLevel, Views, brightest_channel, colours, plain
@@ -37,7 +37,7 @@ def test_clean_is_what_the_pixels_say():
 @pytest.mark.parametrize("extra", [False, True])
 def test_corruptions_are_those_of_the_catalogue_keyed_by_image(extra):
     source = colours(3)
-    records = evaluate(Brightest(), source, "corruptions", seed=7, protocol=Protocol(extra=extra), **QUICK)
+    records = evaluate(Brightest(), source, "corruptions", seed=7, protocol=EvalProtocol(extra=extra), **QUICK)
     kinds = STANDARD + EXTRA if extra else STANDARD
     assert list(records.cells) == [f"{kind}/{severity}" for kind in kinds for severity in SEVERITIES]
     for kind, severity in [("gaussian_noise", 5), ("contrast", 5), ("frost", 3), ("brightness", 5), (kinds[-1], 1)]:
@@ -69,7 +69,7 @@ def test_fewer_severities_are_a_part_of_the_whole_suite(tmp_path):
 
 def test_perturbations_keep_every_frame():
     source = colours(2)
-    records = evaluate(Brightest(), source, "perturbations", seed=3, compute=Compute(batch_size=7), **QUICK)
+    records = evaluate(Brightest(), source, "perturbations", seed=3, compute=ComputeConfig(batch_size=7), **QUICK)
     assert list(records.cells) == [f"sequence/{kind}" for kind in TEST_SEQUENCES]
     for kind in ("gaussian_noise", "rotate", "translate"):
         cell = records.cells[f"sequence/{kind}"]
@@ -133,7 +133,7 @@ def test_learned_occlusion_does_not_depend_on_how_the_images_are_cut_into_shards
             source,
             "occlusion-learned",
             out=tmp_path / str(size),
-            compute=Compute(attack_batch_size=4, shard_size=size),
+            compute=ComputeConfig(attack_batch_size=4, shard_size=size),
             **QUICK,
         ).cells
         for size in (4, 8, 16)
@@ -149,7 +149,7 @@ def test_large_images_make_small_shards():
     assert [fitting_shard(size) for size in ((32, 32), (224, 224), (384, 384))] == [256, 256, 256]
     assert fitting_shard((1024, 2048)) == 21  # 6.3 MB each
     assert fitting_shard((20_000, 20_000)) == 1
-    records = evaluate(Brightest(), colours(3), "clean", protocol=Protocol(size=2048), **QUICK)
+    records = evaluate(Brightest(), colours(3), "clean", protocol=EvalProtocol(size=2048), **QUICK)
     assert records.header["shard_size"] == 128 * 2**20 // (3 * 2048 * 2048)
 
 
@@ -360,7 +360,7 @@ def test_the_models_size_mean_and_std_come_last():
             seen.append(images)
             return super().forward(images)
 
-    options = {"protocol": Protocol(size=48, mean=(0.5,) * 3, std=(0.25,) * 3), **QUICK}
+    options = {"protocol": EvalProtocol(size=48, mean=(0.5,) * 3, std=(0.25,) * 3), **QUICK}
     records = evaluate(Watching(), plain([0], margin=[155], level=0), "clean", **options)
     assert seen[-1].shape == (2, 3, 48, 48)  # one image goes in twice
     assert seen[-1][0, 0, 0, 0] == pytest.approx((155 / 255 - 0.5) / 0.25)
@@ -371,7 +371,7 @@ def test_the_models_size_mean_and_std_come_last():
 def test_stored_jpeg_changes_corrupted_images_only():
     source = colours(4, seed=1)
     plainly, stored = (
-        evaluate(Brightest(), source, "clean,corruptions", protocol=Protocol(stored_jpeg=flag), **QUICK)
+        evaluate(Brightest(), source, "clean,corruptions", protocol=EvalProtocol(stored_jpeg=flag), **QUICK)
         for flag in (False, True)
     )
     assert (plainly.cells["clean"].nll == stored.cells["clean"].nll).all()
@@ -383,14 +383,14 @@ def test_stored_jpeg_changes_corrupted_images_only():
 def test_a_limit_keeps_the_share_of_every_class_and_is_nested():
     ids = [f"image {number}" for number in range(200)]
     targets = np.array([0] * 100 + [1] * 60 + [2] * 40)
-    fifty, twenty = limited(ids, targets, 50), limited(ids, targets, 20)
+    fifty, twenty = limit_rows(ids, targets, 50), limit_rows(ids, targets, 20)
     assert np.bincount(targets[fifty]).tolist() == [25, 15, 10]
     assert np.bincount(targets[twenty]).tolist() == [10, 6, 4]
     assert set(twenty) < set(fifty)
     mixed = np.random.default_rng(0).permutation(200)
-    again = limited([ids[i] for i in mixed], targets[mixed], 20)
+    again = limit_rows([ids[i] for i in mixed], targets[mixed], 20)
     assert sorted(mixed[again].tolist()) == sorted(twenty.tolist())
-    assert len(limited(ids, targets, 1000)) == 200
+    assert len(limit_rows(ids, targets, 1000)) == 200
 
 
 def test_a_limit_is_recorded():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from holdfast.errors import HoldfastError
+from holdfast.gate.paired_scores import paired_scores_of
 from holdfast.gate.rules import Rules, parse_rule
-from holdfast.gate.sides import sides_of
-from holdfast.gate.verdicts import judge, passed
+from holdfast.gate.verdicts import all_passed, decide
 from tests.gate.test_verdicts import KNOWN, benchmark
 from tests.records.making_records import cell, records
 
@@ -16,11 +16,11 @@ FOG = [f"fog/{severity}" for severity in range(1, 6)]
 def two_sets(*, second=None):
     """Records of two data sets, the second of some cells only."""
     one, two = benchmark(data="a", data_fingerprint="a"), benchmark(data="b", data_fingerprint="b")
-    return [side for held in (one, two if second is None else two.only(second)) for side in sides_of(held)]
+    return [side for held in (one, two if second is None else two.only(second)) for side in paired_scores_of(held)]
 
 
 def judged(new, old, *rules, **settings):
-    return judge(new, old, Rules(tuple(map(parse_rule, rules)), **settings))
+    return decide(new, old, Rules(tuple(map(parse_rule, rules)), **settings))
 
 
 @pytest.mark.parametrize(
@@ -48,23 +48,23 @@ def test_a_rule_is_asked_only_of_data_that_have_its_score():
     held = two_sets(second=["clean"])
     answers = judged(held, held, "C no worse", "clean no worse")
     assert [(answer.data, answer.rule.name) for answer in answers] == [("a", "C"), ("a", "clean"), ("b", "clean")]
-    assert passed(answers)
+    assert all_passed(answers)
 
 
 @pytest.mark.parametrize("name", ["C", "mCA", "mean_corruption_accuracy", "retention"])
 def test_a_rule_never_means_the_partial_score(name):
-    new = old = sides_of(benchmark().only(["clean", *FOG]))
+    new = old = paired_scores_of(benchmark().only(["clean", *FOG]))
     with pytest.raises(HoldfastError, match=r"some of its cells are missing .*gaussian_noise/1.*_partial'"):
         judged(new, old, f"{name} no worse")
-    assert passed(judged(new, old, "mean_corruption_accuracy_partial no worse"))
-    assert passed(judged(new, old, "fog no worse"))
+    assert all_passed(judged(new, old, "mean_corruption_accuracy_partial no worse"))
+    assert all_passed(judged(new, old, "fog no worse"))
 
 
 def test_a_kind_means_its_five_severities():
-    held = sides_of(benchmark().only(["clean", "fog/1", "fog/2", "fog/3"]))
+    held = paired_scores_of(benchmark().only(["clean", "fog/1", "fog/2", "fog/3"]))
     with pytest.raises(HoldfastError, match=r"fog/4, fog/5.*'accuracy/fog_partial'"):
         judged(held, held, "fog no worse")
-    assert passed(judged(held, held, "accuracy/fog_partial no worse", "fog/3 no worse"))
+    assert all_passed(judged(held, held, "accuracy/fog_partial no worse", "fog/3 no worse"))
 
 
 @pytest.mark.parametrize("rules", [(), ("mean_corruption_accuracy_partial no worse",)])
@@ -73,7 +73,9 @@ def test_a_partial_score_is_of_the_cells_of_the_baseline(rules):
     whole = benchmark()
     snow = [f"snow/{severity}" for severity in range(1, 6)]
     with pytest.raises(HoldfastError, match="snow/1"):
-        judged(sides_of(whole.only(["clean", *FOG])), sides_of(whole.only(["clean", *FOG, *snow])), *rules)
+        judged(
+            paired_scores_of(whole.only(["clean", *FOG])), paired_scores_of(whole.only(["clean", *FOG, *snow])), *rules
+        )
 
 
 def test_a_mean_over_conditions_is_of_the_conditions_of_the_baseline():
@@ -81,7 +83,7 @@ def test_a_mean_over_conditions_is_of_the_conditions_of_the_baseline():
     cells = {name: cell(right, family="condition", kind=name) for name in ("fog", "night")}
     old = records({"clean": cell(right), **cells}, **KNOWN)
     with pytest.raises(HoldfastError, match="the new model lacks night"):
-        judged(sides_of(old.only(["clean", "fog"])), sides_of(old), "conditions no worse")
+        judged(paired_scores_of(old.only(["clean", "fog"])), paired_scores_of(old), "conditions no worse")
 
 
 def test_cells_that_are_half_measured_are_named():
@@ -90,8 +92,8 @@ def test_cells_that_are_half_measured_are_named():
     old = benchmark()
     new = replace(old.only([name for name in old.cells if name != "fog/1"]), incomplete={"fog/1": (1, 3)})
     with pytest.raises(HoldfastError, match="the new model lacks fog/1"):
-        judged(sides_of(new), sides_of(old), "C no worse")
-    both = sides_of(replace(old.only(["clean"]), incomplete={"fog/1": (1, 3)}))
+        judged(paired_scores_of(new), paired_scores_of(old), "C no worse")
+    both = paired_scores_of(replace(old.only(["clean"]), incomplete={"fog/1": (1, 3)}))
     with pytest.raises(HoldfastError, match="fog/1"):
         judged([*both, *two_sets()], [*both, *two_sets()], "fog/1 no worse")
 
@@ -105,19 +107,19 @@ def test_what_is_surely_worse_never_passes_as_unresolved(rule):
     from tests.gate.test_verdicts import one_cell
 
     old, new = one_cell(np.arange(40) >= 2), one_cell(np.arange(40) >= 30)
-    (answer,) = judged(sides_of(new), sides_of(old), rule, unresolved="pass")
+    (answer,) = judged(paired_scores_of(new), paired_scores_of(old), rule, unresolved="pass")
     assert answer.interval.high < -0.5
     assert not answer.passed
     assert "too few images: 40" in answer.reason
     assert "below" in answer.reason
-    (same,) = judged(sides_of(old), sides_of(old), "clean no worse", unresolved="pass")
+    (same,) = judged(paired_scores_of(old), paired_scores_of(old), "clean no worse", unresolved="pass")
     assert same.passed
 
 
 def test_an_undefined_score_never_passes_as_unresolved():
     wrong = benchmark()
     nothing = records({**wrong.cells, "clean": cell([False] * 100)}, **KNOWN)
-    (answer,) = judged(sides_of(nothing), sides_of(wrong), "retention no worse", unresolved="pass")
+    (answer,) = judged(paired_scores_of(nothing), paired_scores_of(wrong), "retention no worse", unresolved="pass")
     assert np.isnan(answer.new)
     assert not answer.passed
     assert "undefined" in answer.reason
@@ -131,17 +133,17 @@ def test_retention_is_shown_and_not_judged_unless_a_rule_asks():
 
     old = records({**benchmark(0.2, count=1000).cells, "clean": cell(np.arange(1000) >= 100)}, **KNOWN)  # 90 and 80 %
     new = records({**benchmark(0.19, count=1000).cells, "clean": cell([True] * 1000)}, **KNOWN)  # both rise
-    answers = judged(sides_of(new), sides_of(old))
+    answers = judged(paired_scores_of(new), paired_scores_of(old))
     assert [(answer.rule.name, answer.verdict) for answer in answers] == [
         ("clean", "better"),
         ("mean_corruption_accuracy", "better"),
         ("retention", "shown"),
     ]
     assert answers[2].interval.high < -0.5
-    assert passed(answers)
+    assert all_passed(answers)
     for text in (terminal(answers), markdown(answers)):
         assert "2 of 2 rules hold" in text
         assert "81.00" in text
     assert 'tests="3" failures="0"' in junit(answers)
     assert 'skipped="1"' in junit(answers)
-    assert not passed(judged(sides_of(new), sides_of(old), "retention no worse"))
+    assert not all_passed(judged(paired_scores_of(new), paired_scores_of(old), "retention no worse"))

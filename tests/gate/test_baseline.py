@@ -10,9 +10,9 @@ import pytest
 from holdfast.corruptions import SEVERITIES, STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.gate.baseline import _checksum, read_baseline, save_baseline
+from holdfast.gate.paired_scores import paired_scores_of, side_of
 from holdfast.gate.rules import Rules, parse_rule
-from holdfast.gate.sides import side_of, sides_of
-from holdfast.gate.verdicts import judge
+from holdfast.gate.verdicts import decide
 from tests.gate.test_verdicts import KNOWN, benchmark, verdicts
 from tests.records.making_records import cell, records
 
@@ -36,8 +36,8 @@ def test_fifty_thousand_images_and_76_cells_take_less_than_a_megabyte(tmp_path):
 
 def test_a_file_gives_the_verdicts_of_the_records(tmp_path):
     new, old = random_benchmark(200, seed=1), random_benchmark(200)
-    save_baseline(sides_of(old), tmp_path / "b.json")
-    from_file = judge(sides_of(new), read_baseline(tmp_path / "b.json"), Rules())
+    save_baseline(paired_scores_of(old), tmp_path / "b.json")
+    from_file = decide(paired_scores_of(new), read_baseline(tmp_path / "b.json"), Rules())
     assert from_file == verdicts(new, old)
     assert {answer.verdict for answer in from_file} >= {"not resolved"}
 
@@ -54,8 +54,8 @@ def test_images_that_one_of_the_two_could_not_read_are_left_out(tmp_path):
         return records(cells, **KNOWN)
 
     old, new = without(old, ["image 3", "image 50"]), without(new, ["image 7"])
-    save_baseline(sides_of(old), tmp_path / "b.json")
-    answers = judge(sides_of(new), read_baseline(tmp_path / "b.json"), Rules((parse_rule("fog/5 no worse"),)))
+    save_baseline(paired_scores_of(old), tmp_path / "b.json")
+    answers = decide(paired_scores_of(new), read_baseline(tmp_path / "b.json"), Rules((parse_rule("fog/5 no worse"),)))
     assert answers[0].images == 97
     assert answers == verdicts(new, old, "fog/5 no worse")
     assert answers[0].new == pytest.approx(100 * 40 / 97)  # 60 of 100 are wrong, three of which are left out
@@ -64,16 +64,16 @@ def test_images_that_one_of_the_two_could_not_read_are_left_out(tmp_path):
 def test_scores_that_a_file_does_not_keep_say_so(tmp_path):
     rng = np.random.default_rng(0)
     held = records({"clean": cell(rng.random(300) < 0.5, nll=rng.random(300))}, **KNOWN)
-    save_baseline(sides_of(held), tmp_path / "b.json")
+    save_baseline(paired_scores_of(held), tmp_path / "b.json")
     (read,) = read_baseline(tmp_path / "b.json")
     assert "clean|nll" in read.left_out
     with pytest.raises(HoldfastError, match="gate against the records themselves"):
-        judge(sides_of(held), [read], Rules((parse_rule("nll no worse"),)))
+        decide(paired_scores_of(held), [read], Rules((parse_rule("nll no worse"),)))
     assert verdicts(held, held, "nll no worse")[0].passed
 
 
 def test_whole_numbers_are_kept_as_they_are(tmp_path):
-    from holdfast.gate.baseline import _packed, _unpacked
+    from holdfast.gate.baseline import _pack_column, _unpack_column
 
     for values in (
         np.full(7, 0.25),
@@ -82,9 +82,9 @@ def test_whole_numbers_are_kept_as_they_are(tmp_path):
         np.arange(5000.0) * 7,
         np.arange(300.0) + 2**31,
     ):
-        packed = _packed(values)
-        assert np.array_equal(_unpacked(json.loads(json.dumps(packed)), len(values)), values)
-    assert _packed(np.random.default_rng(0).random(300)) is None
+        packed = _pack_column(values)
+        assert np.array_equal(_unpack_column(json.loads(json.dumps(packed)), len(values)), values)
+    assert _pack_column(np.random.default_rng(0).random(300)) is None
 
 
 def damaged(content, path):
@@ -94,7 +94,7 @@ def damaged(content, path):
 
 def test_files_that_are_not_what_was_written_are_refused(tmp_path):
     path = tmp_path / "b.json"
-    save_baseline(sides_of(benchmark()), path)
+    save_baseline(paired_scores_of(benchmark()), path)
     text = path.read_text()
     content = {key: value for key, value in json.loads(text).items() if key != "checksum"}
     path.write_text(text.replace('"seed": 0', '"seed": 1'))
@@ -126,7 +126,7 @@ def test_a_baseline_without_data_sets_is_refused(tmp_path):
     with pytest.raises(HoldfastError, match="must hold a data set, got none"):
         read_baseline(path)
     with pytest.raises(HoldfastError, match="must hold a data set, got none"):
-        judge(sides_of(benchmark()), [], Rules())
+        decide(paired_scores_of(benchmark()), [], Rules())
 
 
 def test_segmentation_and_detection_have_gates_of_their_own(tmp_path):
@@ -134,10 +134,12 @@ def test_segmentation_and_detection_have_gates_of_their_own(tmp_path):
 
     for made, name in ((segmentation, "clean"), (detection, "clean")):
         good, bad = made(right=0.9), made(right=0.5)
-        save_baseline(sides_of(good), tmp_path / "b.json")
-        answers = {a.rule.name: a for a in judge(sides_of(bad), read_baseline(tmp_path / "b.json"), Rules())}
+        save_baseline(paired_scores_of(good), tmp_path / "b.json")
+        answers = {a.rule.name: a for a in decide(paired_scores_of(bad), read_baseline(tmp_path / "b.json"), Rules())}
         assert answers[name].verdict == "worse"
         assert not answers[name].passed
         assert answers[name].interval.low < answers[name].interval.value < answers[name].interval.high < 0
         assert answers[name].reason == ""
-        assert all(answer.passed for answer in judge(sides_of(good), read_baseline(tmp_path / "b.json"), Rules()))
+        assert all(
+            answer.passed for answer in decide(paired_scores_of(good), read_baseline(tmp_path / "b.json"), Rules())
+        )

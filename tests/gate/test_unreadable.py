@@ -7,9 +7,9 @@ import pytest
 from holdfast.errors import HoldfastError
 from holdfast.gate.baseline import read_baseline, save_baseline
 from holdfast.gate.output import junit, markdown, terminal
+from holdfast.gate.paired_scores import paired_scores_of
 from holdfast.gate.rules import Rules, rules_of
-from holdfast.gate.sides import sides_of
-from holdfast.gate.verdicts import judge
+from holdfast.gate.verdicts import decide
 from tests.gate.test_verdicts import benchmark
 
 
@@ -27,26 +27,26 @@ def without(held, *lost):
 
 def test_more_unreadable_images_than_in_the_baseline_are_refused_unless_allowed(tmp_path):
     old, new = without(benchmark(), 3), without(benchmark(), 3, 7, 50)
-    save_baseline(sides_of(old), tmp_path / "b.json")
-    for before in (sides_of(old), read_baseline(tmp_path / "b.json")):
+    save_baseline(paired_scores_of(old), tmp_path / "b.json")
+    for before in (paired_scores_of(old), read_baseline(tmp_path / "b.json")):
         with pytest.raises(HoldfastError, match=r"image 50, image 7.*3.*than.*1.*--allow-unreadable 2"):
-            judge(sides_of(new), before, Rules())
+            decide(paired_scores_of(new), before, Rules())
         with pytest.raises(HoldfastError, match="--allow-unreadable 2"):
-            judge(sides_of(new), before, Rules(allow_unreadable=1))
-        assert {answer.images for answer in judge(sides_of(new), before, Rules(allow_unreadable=2))} == {97}
-    assert judge(sides_of(old), sides_of(new), Rules())  # fewer than before are no reason to refuse
+            decide(paired_scores_of(new), before, Rules(allow_unreadable=1))
+        assert {answer.images for answer in decide(paired_scores_of(new), before, Rules(allow_unreadable=2))} == {97}
+    assert decide(paired_scores_of(old), paired_scores_of(new), Rules())  # fewer than before are no reason to refuse
 
 
 def test_unreadable_images_are_named_on_both_sides():
     old, new = without(benchmark(), 3, 50), without(benchmark(), 7)
-    answers = judge(sides_of(new), sides_of(old), Rules())
+    answers = decide(paired_scores_of(new), paired_scores_of(old), Rules())
     assert {(answer.unreadable_before, answer.unreadable) for answer in answers} == {
         (("image 3", "image 50"), ("image 7",))
     }
     for text in (terminal(answers), markdown(answers), junit(answers)):
         assert "unreadable in the baseline: image 3, image 50" in text
         assert "unreadable now: image 7" in text
-    assert "unreadable" not in terminal(judge(sides_of(benchmark()), sides_of(benchmark()), Rules()))
+    assert "unreadable" not in terminal(decide(paired_scores_of(benchmark()), paired_scores_of(benchmark()), Rules()))
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, True, "two"])

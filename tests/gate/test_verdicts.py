@@ -5,9 +5,9 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.gate.output import junit, markdown, terminal
+from holdfast.gate.paired_scores import paired_scores_of
 from holdfast.gate.rules import Rules, parse_rule, rules_of
-from holdfast.gate.sides import sides_of
-from holdfast.gate.verdicts import judge, passed, verdict_of
+from holdfast.gate.verdicts import all_passed, decide, verdict_of
 from holdfast.metrics.comparison import compare
 from holdfast.metrics.intervals import Interval
 from tests.records.making_records import cell, corrupted, flat, records
@@ -31,7 +31,7 @@ def models(count, *, gain=0.0, loss=0.0, seed=0):
 
 def verdicts(new, old, *rules, **settings):
     asked = Rules(tuple(map(parse_rule, rules)), **settings)
-    return judge(sides_of(new), sides_of(old), asked)
+    return decide(paired_scores_of(new), paired_scores_of(old), asked)
 
 
 def verdict(new, old, *rules, **settings):
@@ -174,13 +174,13 @@ def test_a_baseline_of_other_data_protocol_seed_or_version_is_refused(other, wor
 
 def test_torch_and_the_models_own_size_may_differ():
     header = {"versions": {**IDENTITY["versions"], "torch": "3.0"}, "preprocessing": {"model_size": "384×384 bicubic"}}
-    assert passed(verdicts(benchmark(**header), benchmark()))
+    assert all_passed(verdicts(benchmark(**header), benchmark()))
 
 
 def test_two_record_sets_that_fit_are_not_chosen_from():
-    sides = sides_of(benchmark())
+    sides = paired_scores_of(benchmark())
     with pytest.raises(HoldfastError, match="got 2 that fit"):
-        judge([*sides, *sides], sides, Rules())
+        decide([*sides, *sides], sides, Rules())
 
 
 def test_cells_that_are_missing_or_made_otherwise_are_refused():
@@ -190,7 +190,7 @@ def test_cells_that_are_missing_or_made_otherwise_are_refused():
     newer = records({**whole.cells, "fog/1": cell(np.arange(100) >= 20, revision=2)}, **KNOWN)
     with pytest.raises(HoldfastError, match="fog/1 was measured by another definition"):
         verdicts(newer, whole)
-    assert passed(verdicts(newer, whole, "snow no worse"))  # what is asked is there
+    assert all_passed(verdicts(newer, whole, "snow no worse"))  # what is asked is there
     with pytest.raises(HoldfastError, match="fog/1 was measured by another definition"):
         verdicts(newer, whole, "fog/1 no worse")
     with pytest.raises(HoldfastError, match="to judge by the others, ask 'retention_partial'"):

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from holdfast.data import open_data
-from holdfast.data.combine import Subset
-from holdfast.lab.desk import Desk
-from holdfast.lab.guard import Guard
-from holdfast.lab.lens import open_lens
+from holdfast.data.subsets import Subset
+from holdfast.lab.auth import Guard
+from holdfast.lab.opened_model import open_model
+from holdfast.lab.session import Session
 from holdfast.models import create_model
 
 HOSTILE = "<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'</script>'\"&"
@@ -41,7 +41,7 @@ class Hostile:
 class Running:
     """A server and how to reach it."""
 
-    desk: Desk
+    desk: Session
     guard: Guard
     port: int
 
@@ -59,7 +59,7 @@ def lab():
     torch.manual_seed(0)
     source = Hostile(Subset(open_data("digits:test", split="test"), np.arange(30)))
     models = [create_model(name, num_classes=10).eval() for name in ("fan_nano", "vit_nano")]
-    desk = Desk([open_lens(model, source) for model in models])
+    desk = Session([open_model(model, source) for model in models])
     listening = bound_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
     guard = Guard(lab_app(desk), host="127.0.0.1", port=port)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from holdfast.lab import look, probabilities
+from holdfast.lab import inspect_image, probabilities
 from tests.lab.conftest import HOSTILE
 
 
@@ -52,7 +52,7 @@ def test_dragging_the_severity_changes_picture_and_answer_to_what_the_records_sa
     assert source_of(page, "before") == clean
     assert first_answer(page, "after") != said
     for model, lens in enumerate(lab.desk.lenses):
-        seen = look(lens, 0, "fog/4")
+        seen = inspect_image(lens, 0, "fog/4")
         for side, glance in (("before", seen.before), ("after", seen.after)):
             chances = probabilities(glance.answers[""][0])
             expected = (lens.classes[chances.argmax()], f"{100 * chances.max():.1f} %")

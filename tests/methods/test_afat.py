@@ -10,7 +10,7 @@ import torch
 
 import holdfast
 from holdfast.methods.afat import alignment, occlude
-from holdfast.models.corruptor import Corruptor
+from holdfast.models.corruption_model import Corruptor
 from tests import golden_weights
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "methods.json").read_text())

@@ -6,8 +6,7 @@ import torch
 from holdfast.errors import HoldfastError
 from holdfast.methods import detection_losses, robust_objective
 from holdfast.methods.afat import corruptor_for
-from holdfast.models.conv_corruptor import ConvCorruptor
-from holdfast.models.corruptor import Corruptor
+from holdfast.models.corruption_model import ConvCorruptor, Corruptor
 from holdfast.models.detector import detector
 from holdfast.models.segmenter import segmenter
 from holdfast.tasks import task_named

@@ -10,7 +10,7 @@ from holdfast.attacks import GradientAttack, PixelModel, perturb
 from holdfast.errors import HoldfastError
 from holdfast.methods.tora import TradeOff, _Viewed, tora_objective
 from holdfast.models.tora_phases import PHASES, begin_phase
-from holdfast.training.assemble import build_optimizer
+from holdfast.training.build import build_optimizer
 from holdfast.training.recipe import OptimizerRecipe
 
 HALF = (0.5, 0.5, 0.5)

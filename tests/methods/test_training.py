@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from holdfast.methods import AfatSettings, AttentionDiversification, FeatureAlignment, RobustObjective
-from holdfast.models.corruptor import Corruptor, load_corruptor
+from holdfast.models.corruption_model import Corruptor, load_corruptor
 from holdfast.training.loop import train
 from holdfast.training.recipe_files import load_recipe, to_yaml
 from tests.training.helpers import assert_same_run, log_of, run, tiny

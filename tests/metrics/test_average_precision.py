@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast.corruptions.catalog import ALL, STANDARD
-from holdfast.data.objects import Objects, recorded, run_lengths
+from holdfast.corruptions.severities import ALL, STANDARD
+from holdfast.data.detection_targets import Objects, recorded_fields, run_lengths
 from holdfast.errors import HoldfastError
 from holdfast.metrics.ap_jackknife import cell_replicates, replicated_precision
 from holdfast.metrics.average_precision import (
@@ -16,7 +16,7 @@ from holdfast.metrics.average_precision import (
     COCO_C_FAN,
     SCORES,
     coco_scores,
-    matched,
+    match_image,
     mean_performance,
     record_scores,
     relative_performance,
@@ -37,7 +37,7 @@ def objects(*rows, size=(100, 100)):
 
 
 def truth_fields(images):
-    rows = [recorded(found) for found in images]
+    rows = [recorded_fields(found) for found in images]
     masked = np.array([found.masks is not None for found in images])
     return {"size": np.array([found.size for found in images]), "masked": masked} | {
         key: tuple(row[key] for row in rows) for key in rows[0]
@@ -189,9 +189,9 @@ def test_what_was_found_in_one_image_by_hand():
         detection(1, 0, (0, 0, 10, 10), 0.5),
     ]
     fields = truth_fields(images) | found_fields(found, 2)
-    assert matched(fields, 0) == (1, 3, 2)
-    assert matched(fields, 0, score=0.3) == (2, 4, 2)
-    assert matched(fields, 1) == (0, 1, 0)
+    assert match_image(fields, 0) == (1, 3, 2)
+    assert match_image(fields, 0, score=0.3) == (2, 4, 2)
+    assert match_image(fields, 1) == (0, 1, 0)
 
 
 def test_scoring_leaves_ground_truth_and_detections_as_they_were():

@@ -7,7 +7,7 @@ from holdfast.errors import HoldfastError
 from holdfast.metrics.intervals import jackknife_estimate
 from holdfast.metrics.jackknife import GROUPS, image_groups, means_and_replicates, replicated_means
 from holdfast.metrics.score_intervals import interval_note
-from tests.metrics.test_groups import CAMVID, CITYSCAPES
+from tests.metrics.test_recordings import CAMVID, CITYSCAPES
 
 
 def names(count):

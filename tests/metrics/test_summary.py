@@ -14,7 +14,7 @@ from holdfast.metrics import (
     jackknife_interval,
     mean_corruption_accuracy,
     mean_corruption_error,
-    mean_rate,
+    mean_flip_rate,
     relative_corruption_errors,
     retention,
 )
@@ -232,10 +232,10 @@ def test_mfr_and_mt5d_divide_by_a_baseline():
 
 def test_resnet50s_quoted_flips_give_its_published_rate():
     table = published("alexnet")["flip_probabilities"]
-    assert mean_rate(table["resnet50"], baseline=table["values"]) == pytest.approx(58.0, abs=0.005)
+    assert mean_flip_rate(table["resnet50"], baseline=table["values"]) == pytest.approx(58.0, abs=0.005)
     summary = summarise(records(sequences([3] * 10), label="official"), intervals=False)
     by_hand = {kind: (3 if "noise" in kind else 6) / 30 for kind in TEST_SEQUENCES}
-    assert summary["mfr"].value == pytest.approx(mean_rate(by_hand, baseline=table["values"]))
+    assert summary["mfr"].value == pytest.approx(mean_flip_rate(by_hand, baseline=table["values"]))
     assert "quoted" in summary["mfr"].note
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper, save_model
 
-from holdfast.models.onnx_files import METADATA, Described
+from holdfast.deploy.onnx_files import METADATA, OnnxDescription
 
-PLAIN = Described(size=(32, 32), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), classes=("red", "green", "blue"))
+PLAIN = OnnxDescription(size=(32, 32), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), classes=("red", "green", "blue"))
 
 
 def brightest(
@@ -17,7 +17,7 @@ def brightest(
     side=32,
     kind=TensorProto.FLOAT,
     softmax=False,
-    told: Described | None = PLAIN,
+    told: OnnxDescription | None = PLAIN,
     scale: np.ndarray | None = None,
     nodes=(),
     **places,

@@ -10,7 +10,7 @@ from torch import nn
 from torchvision.models.detection.image_list import ImageList
 
 import holdfast
-from holdfast.models.heads.pyramids import FanHybridLevels
+from holdfast.models.heads.fpn import FanHybridLevels
 from tests import golden_weights
 from tests.models import published_layout
 

@@ -9,10 +9,10 @@ from torchvision.models.detection.image_list import ImageList
 from torchvision.ops import generalized_box_iou
 
 import holdfast
-from holdfast.models.heads.cascade import AlignedPool, mask_targets
-from holdfast.models.heads.pyramids import SimplePyramid, StageLevels, WithFPN, feature_pyramid
-from holdfast.models.heads.regions import BestMatcher, RegionProposals, TwoSidedBoxCoder
-from holdfast.models.heads.scaling import pasted, scaled
+from holdfast.models.heads.cascade_rcnn import AlignedPool, mask_targets
+from holdfast.models.heads.detection_transform import paste_masks, scaled_size
+from holdfast.models.heads.fpn import SimplePyramid, StageLevels, WithFPN, feature_pyramid
+from holdfast.models.heads.rpn import BestMatcher, RegionProposals, TwoSidedBoxCoder
 
 NANO = {"patch_size": 16, "trunk_stride": 8, "img_size": 128}
 SMALL = {
@@ -220,12 +220,12 @@ def test_mask_targets_are_zero_or_one():
 
 
 def test_images_are_resized_as_published():
-    assert scaled((480, 640), 800, 1333) == (800, 1067)
-    assert scaled((300, 900), 800, 1333) == (444, 1333)
+    assert scaled_size((480, 640), 800, 1333) == (800, 1067)
+    assert scaled_size((300, 900), 800, 1333) == (444, 1333)
 
 
 def test_a_full_mask_is_pasted_on_exactly_its_box():
-    masks = pasted(torch.ones(1, 1, 28, 28), torch.tensor([[3.0, 5.0, 11.0, 9.0]]), (16, 20)) >= 0.5
+    masks = paste_masks(torch.ones(1, 1, 28, 28), torch.tensor([[3.0, 5.0, 11.0, 9.0]]), (16, 20)) >= 0.5
     ys, xs = torch.where(masks[0, 0])
     assert (xs.min(), xs.max(), ys.min(), ys.max()) == (3, 10, 5, 8)
     assert masks.sum() == 8 * 4

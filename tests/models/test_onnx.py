@@ -14,10 +14,10 @@ from onnx import TensorProto, helper
 
 from holdfast import analyze, evaluate
 from holdfast.cli.main import main
+from holdfast.deploy.onnx_files import METADATA
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.options import Compute, Protocol
-from holdfast.models.onnx_files import METADATA
-from holdfast.models.specs import load_model
+from holdfast.evaluation.config import ComputeConfig, EvalProtocol
+from holdfast.models.factory import load_model
 from tests.evaluation.toys import Brightest, colours
 from tests.models.onnx_graphs import PLAIN, brightest
 
@@ -39,7 +39,7 @@ def test_a_file_answers_as_the_model_it_stands_for_whatever_its_batch(tmp_path, 
     path = brightest(tmp_path / "m.onnx", batch=batch)
     suites = ["clean", "occlusion-random"]
     wanted = evaluate(Brightest(), colours(30), suites, workers=0, show=False)
-    assert same(measured(path, suites, compute=Compute(batch_size=16)), wanted)
+    assert same(measured(path, suites, compute=ComputeConfig(batch_size=16)), wanted)
 
 
 def test_halves_and_doubles_are_fed_as_they_are_wanted(tmp_path):
@@ -62,7 +62,7 @@ def test_another_file_is_another_model(tmp_path):
 def test_probabilities_are_taken_as_such(tmp_path):
     logits = measured(brightest(tmp_path / "m.onnx"))
     told = measured(brightest(tmp_path / "p.onnx", softmax=True, told=replace(PLAIN, output="probabilities")))
-    asked = measured(brightest(tmp_path / "q.onnx", softmax=True), protocol=Protocol(probabilities=True))
+    asked = measured(brightest(tmp_path / "q.onnx", softmax=True), protocol=EvalProtocol(probabilities=True))
     assert np.allclose(told.cells["clean"].confidences, logits.cells["clean"].confidences, atol=1e-5)
     assert same(told, logits)
     assert same(asked, logits)
@@ -72,7 +72,7 @@ def test_what_a_file_does_not_say_must_be_said(tmp_path):
     path = brightest(tmp_path / "m.onnx", told=None)
     with pytest.raises(HoldfastError, match="does not say its mean and std: give --mean and --std"):
         measured(path)
-    protocol = Protocol(mean=(0.1, 0.2, 0.3), std=(1, 1, 1))
+    protocol = EvalProtocol(mean=(0.1, 0.2, 0.3), std=(1, 1, 1))
     got = measured(path, protocol=protocol)
     assert got.header["preprocessing"]["mean"] == [0.1, 0.2, 0.3]
     assert same(got, evaluate(Brightest(), colours(30), workers=0, show=False, protocol=protocol))

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 import holdfast
 from holdfast.errors import HoldfastError
 from holdfast.methods import AttentionDiversification
-from holdfast.methods.pixel_loss import pixel_cross_entropy
-from holdfast.models.windows import window_starts
+from holdfast.methods.segmentation_loss import pixel_cross_entropy
+from holdfast.models.sliding_window import window_starts
 from tests import golden_weights
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "segmentation.json").read_text())

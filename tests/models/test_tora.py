@@ -10,9 +10,9 @@ from torch.nn import functional as F
 import holdfast
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
-from holdfast.models.cost import measure_cost, measure_tora
+from holdfast.models.flops import measure_cost, measure_tora
 from holdfast.models.tora import METHODS, ToraViT, gate_maps
-from holdfast.models.tora_files import added_state, attach_tora, load_tora, save_tora
+from holdfast.models.tora_checkpoints import added_state, attach_tora, load_tora, save_tora
 
 SMALL = {"depth": 3, "embed_dim": 48, "num_heads": 4}
 VITS = {

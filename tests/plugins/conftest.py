@@ -2,12 +2,12 @@
 
 import pytest
 
-from holdfast.corruptions.api import FUNCTIONS
-from holdfast.corruptions.catalog import KINDS
+from holdfast.corruptions.apply import FUNCTIONS
+from holdfast.corruptions.severities import KINDS
 from holdfast.data import OFFICIAL
 from holdfast.evaluation.suites import ATTACKS, STORED, SUITES
 from holdfast.metrics import METRICS
-from holdfast.own_code import PLUGINS
+from holdfast.runtime.plugins import PLUGINS
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,9 @@ import numpy as np
 
 from holdfast.attacks import AttackResult
 from holdfast.data import OfficialSet
-from holdfast.data.folders import FolderSource
-from holdfast.evaluation.cells import Cell
-from holdfast.metrics import Formula, column
+from holdfast.data.image_folder import FolderSource
+from holdfast.evaluation.plan import Cell
+from holdfast.metrics import ScoreDefinition, column
 from holdfast.records.cells import condition_cell, set_cell
 
 
@@ -35,7 +35,7 @@ def sure_columns(cell):
 def sure_formulas(cells):
     text = "images that the model is more than 90 % sure of"
     return [
-        Formula(
+        ScoreDefinition(
             "sure",
             "sure",
             "%",

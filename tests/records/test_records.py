@@ -9,7 +9,7 @@ from holdfast.errors import HoldfastError
 from holdfast.records.cells import corruption_cell
 from holdfast.records.header import write_header, write_images
 from holdfast.records.records import CellRecord, Records, load_records, read_records
-from holdfast.records.units import DamagedUnit, Unit, read_unit, set_aside, unit_name, write_unit
+from holdfast.records.shard_files import DamagedUnit, Unit, read_unit, set_aside, unit_name, write_unit
 from tests.records.making_records import spec_named
 
 IDS = [f"class/{number}\nodd.png" for number in range(5)]  # a file name may hold a line break

@@ -8,9 +8,9 @@ import numpy as np
 import yaml
 from safetensors.numpy import save_file
 
-from holdfast.corruptions.catalog import SEVERITIES, STANDARD
+from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.records.header import write_header, write_images
-from holdfast.records.units import Unit, field_name, write_unit
+from holdfast.records.shard_files import Unit, field_name, write_unit
 from holdfast.tasks.classification import TASK
 from tests.records.making_records import spec_named
 

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from holdfast.data.scene_objects import open_scene_objects
+from holdfast.data.scenes import open_scene_objects
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.metrics.detection_errors import DETECTIONS, breakage
 from holdfast.metrics.iou import class_iou
 from holdfast.models.segmenter import segmenter
 from holdfast.reporting.page import report
 from holdfast.reporting.runs import read_runs
-from holdfast.reporting.sections.breaks import breaks_section
+from holdfast.reporting.sections.error_types import breaks_section
 from tests.tasks.detectors import Finder
 
 

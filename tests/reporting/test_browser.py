@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.records.records import load_records
+from holdfast.reporting.formatting import clean_name
 from holdfast.reporting.page import report
-from holdfast.reporting.text import clean_name
 from tests.reporting.helpers import make_run, settled
 
 WIDTHS = (400, 1400)

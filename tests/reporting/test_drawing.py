@@ -6,27 +6,27 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from holdfast.figure_parts import picture
 from holdfast.metrics.intervals import Interval
+from holdfast.plotting.style import picture
+from holdfast.plotting.svg import draw_svg, page_colour
 from holdfast.reporting.figures import charts
-from holdfast.reporting.figures.charts import Line, Point, Track
-from holdfast.reporting.figures.drawing import drawn, page_colour
-from holdfast.reporting.text import clean_name, distinct, number, signed
+from holdfast.reporting.figures.charts import ChartLine, Point, Track
+from holdfast.reporting.formatting import clean_name, distinct_names, number, signed
 
 HOSTILE = '</text></svg><script>alert("x")</script> & $\\frac{1}{0}$ \x07 id="a" url(#b)'
 BETWEEN = Interval(1.0, 0.5, 1.5, 0.95)
 FIGURES = {
-    "severity": lambda: charts.severity_curves([Line(HOSTILE, 0, [0, 1], [90, 80], [85, 75], [95, 85])]),
+    "severity": lambda: charts.severity_curves([ChartLine(HOSTILE, 0, [0, 1], [90, 80], [85, 75], [95, 85])]),
     "forest": lambda: charts.forest([(HOSTILE, BETWEEN), ("zero", Interval(0, -1, 1, 0.95))]),
     "cost": lambda: charts.cost_scatter([Point(HOSTILE, 0, 1.0, BETWEEN), Point("b", 1, 1.0, BETWEEN)], cost="GMACs"),
     "trade-off": lambda: charts.trade_off([Track("t", 0, [(HOSTILE, 90, 10), ("b", 80, 20)])], attack=HOSTILE),
-    "curves": lambda: charts.curves([Line(HOSTILE, 6, [0, 1, 2], [1.0, 2.0, 3.0])], x=HOSTILE, y="y"),
+    "curves": lambda: charts.curves([ChartLine(HOSTILE, 6, [0, 1, 2], [1.0, 2.0, 3.0])], x=HOSTILE, y="y"),
 }
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_takes_hostile_names_as_text(name):
-    svg = drawn(FIGURES[name], name="figure-1", description=HOSTILE)
+    svg = draw_svg(FIGURES[name], name="figure-1", description=HOSTILE)
     root = ET.fromstring(str(svg))  # one well-formed element
     known = ["svg", "g", "path", "text", "use", "defs", "clipPath", "rect", "tspan", "circle", "title"]
     assert {element.tag.rpartition("}")[2] for element in root.iter()} <= set(known)
@@ -37,7 +37,7 @@ def test_every_figure_takes_hostile_names_as_text(name):
 
 
 def test_ids_of_two_figures_never_meet():
-    one, two = (drawn(FIGURES["severity"], name=name, description="") for name in ("one", "two"))
+    one, two = (draw_svg(FIGURES["severity"], name=name, description="") for name in ("one", "two"))
     ids = [
         {element.attrib["id"] for element in ET.fromstring(str(svg)).iter() if "id" in element.attrib}
         for svg in (one, two)
@@ -48,7 +48,7 @@ def test_ids_of_two_figures_never_meet():
 
 
 def test_ink_is_the_pages_and_black_too():
-    svg = drawn(FIGURES["curves"], name="x", description="")
+    svg = draw_svg(FIGURES["curves"], name="x", description="")
     assert "var(--ink)" in svg
     assert "var(--muted)" in svg
     assert "#000000" not in svg  # the seventh run's colour, invisible on a dark page
@@ -57,7 +57,9 @@ def test_ink_is_the_pages_and_black_too():
 
 
 def test_the_same_figure_is_the_same_text():
-    assert drawn(FIGURES["forest"], name="x", description="") == drawn(FIGURES["forest"], name="x", description="")
+    assert draw_svg(FIGURES["forest"], name="x", description="") == draw_svg(
+        FIGURES["forest"], name="x", description=""
+    )
 
 
 def test_pictures_are_images_with_the_pages_ink_around_them():
@@ -69,7 +71,7 @@ def test_pictures_are_images_with_the_pages_ink_around_them():
         return figure
 
     for side, kind in ((8, "png"), (400, "jpeg")):
-        svg = drawn(lambda side=side: draw(side), name="x", description="")
+        svg = draw_svg(lambda side=side: draw(side), name="x", description="")
         assert f'href="data:image/{kind};base64,' in svg
         assert "what is shown" in svg
         assert "fill: var(--ink)" in svg
@@ -77,7 +79,7 @@ def test_pictures_are_images_with_the_pages_ink_around_them():
 
 
 def test_points_say_their_values_without_scripts():
-    root = ET.fromstring(str(drawn(FIGURES["severity"], name="x", description="")))
+    root = ET.fromstring(str(draw_svg(FIGURES["severity"], name="x", description="")))
     dots = [element for element in root.iter() if element.get("class") == "value"]
     assert [dot[0].text.split("\n")[1:] for dot in dots] == [
         ["clean: 90.0 %", "85.0 to 95.0"],
@@ -90,7 +92,7 @@ def test_points_say_their_values_without_scripts():
 
 
 def test_points_lie_where_they_are_drawn():
-    root = ET.fromstring(str(drawn(FIGURES["curves"], name="x", description="")))
+    root = ET.fromstring(str(draw_svg(FIGURES["curves"], name="x", description="")))
     dots = [(float(e.get("cx")), float(e.get("cy"))) for e in root.iter() if e.get("class") == "value"]
     (path,) = [
         element
@@ -104,15 +106,15 @@ def test_points_lie_where_they_are_drawn():
 
 
 def test_long_curves_say_some_of_their_values_only():
-    lines = [Line(str(n), n, list(range(1000)), list(range(1000))) for n in range(4)]
-    svg = drawn(lambda: charts.curves(lines, x="x", y="y"), name="x", description="")
+    lines = [ChartLine(str(n), n, list(range(1000)), list(range(1000))) for n in range(4)]
+    svg = draw_svg(lambda: charts.curves(lines, x="x", y="y"), name="x", description="")
     assert 1000 < svg.count('class="value"') <= 1500
 
 
 def test_names_become_one_printable_line():
     assert clean_name("a\n b\t\x00c\ud800") == "a b \N{REPLACEMENT CHARACTER}c\N{REPLACEMENT CHARACTER}"
     assert len(clean_name("x" * 500)) == 80
-    assert distinct(["a", "a", "a (2)", "b"]) == ["a", "a (2)", "a (2) (2)", "b"]
+    assert distinct_names(["a", "a", "a (2)", "b"]) == ["a", "a (2)", "a (2) (2)", "b"]
 
 
 def test_numbers_are_written_as_people_read_them():

@@ -11,15 +11,15 @@ from PIL import Image
 from torch import nn
 
 import holdfast
-from holdfast import Compute
+from holdfast import ComputeConfig
 from holdfast.cli.main import main
 from holdfast.corruptions import corrupt_batch
 from holdfast.data.scenes import SceneSource
 from holdfast.errors import HoldfastError
 from holdfast.records.examples import EXAMPLES, read_examples
 from holdfast.records.records import load_records
-from holdfast.tasks.box_examples import BoxExamples
-from holdfast.tasks.map_examples import MapExamples
+from holdfast.tasks.examples.boxes import BoxExamples
+from holdfast.tasks.examples.label_maps import MapExamples
 from tests.evaluation.toys import Brightest, colours
 from tests.tasks.detectors import Finder, scenes
 
@@ -58,7 +58,7 @@ def classified(tmp_path_factory):
     """Two classifiers on the same noisy images, one of which answers by the image."""
     root, data = tmp_path_factory.mktemp("classified"), colours(12)
     for name, model in (("bright", Brightest()), ("stubborn", Stubborn())):
-        options = {"out": root / name, "compute": Compute(keep_examples=30), **QUICK}
+        options = {"out": root / name, "compute": ComputeConfig(keep_examples=30), **QUICK}
         holdfast.evaluate(model, data, "clean,corruptions", **options)
     return root
 
@@ -90,7 +90,7 @@ def test_examples_change_no_record_and_are_kept_only_when_asked(classified, tmp_
     plain = holdfast.evaluate(Stubborn(), data, "clean", out=tmp_path, **QUICK)
     assert not (plain.folder / EXAMPLES).exists()
     files = {path.name: path.read_bytes() for path in plain.folder.iterdir()}
-    asked = holdfast.evaluate(Stubborn(), data, "clean", out=tmp_path, compute=Compute(keep_examples=3), **QUICK)
+    asked = holdfast.evaluate(Stubborn(), data, "clean", out=tmp_path, compute=ComputeConfig(keep_examples=3), **QUICK)
     assert len(stored(asked)) == 3
     assert {name: (plain.folder / name).read_bytes() for name in files} == files
     assert [p.name for p in plain.folder.iterdir() if p.name not in files] == [EXAMPLES]
@@ -122,7 +122,7 @@ def test_the_page_shows_what_all_models_said_of_them(classified):
 def test_segmenters_are_seen_side_by_side(tmp_path):
     source = SceneSource("test", size=(40, 48), count=2)
     for name, shift in (("one", 0.0), ("two", 0.05)):
-        options = {"out": tmp_path / name, "compute": Compute(keep_examples=8), **QUICK}
+        options = {"out": tmp_path / name, "compute": ComputeConfig(keep_examples=8), **QUICK}
         records = holdfast.evaluate(Level(shift), source, "clean", **options)
     (example, *_) = stored(records)
     number = [source.id(index) for index in range(2)].index(example.id)
@@ -144,7 +144,7 @@ def test_segmenters_are_seen_side_by_side(tmp_path):
 
 def test_detections_are_drawn_where_they_are(tmp_path):
     source = scenes(1)
-    options = {"out": tmp_path, "compute": Compute(keep_examples=5), **QUICK}
+    options = {"out": tmp_path, "compute": ComputeConfig(keep_examples=5), **QUICK}
     records = holdfast.evaluate(Finder(source), source, "coco-c-fan", **options)
     example = stored(records)[0]
     record = records.cells[example.cell]
@@ -162,6 +162,6 @@ def test_detections_are_drawn_where_they_are(tmp_path):
 
 def test_a_task_that_cannot_draw_is_refused_and_so_are_negative_numbers(capsys):
     with pytest.raises(HoldfastError, match="keep_examples must be 0 or more, got -1"):
-        Compute(keep_examples=-1)
+        ComputeConfig(keep_examples=-1)
     assert main(["evaluate", "--model", "timm:vit_nano", "--data", "digits", "--keep-examples", "-3"]) == 2
     assert "keep_examples must be 0 or more, got -3" in capsys.readouterr().err

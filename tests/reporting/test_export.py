@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.corruptions import EXTRA, STANDARD
-from holdfast.corruptions.catalog import heading
+from holdfast.corruptions.severities import short_heading
 from holdfast.errors import HoldfastError
-from holdfast.metrics.papers import architecture_of, paper_says
 from holdfast.metrics.summary import summarise
+from holdfast.published.paper_scores import architecture_of, paper_says
 from holdfast.records.records import Records
 from holdfast.reporting.export.tables import FORMATS, export
 from tests.records.making_records import cell, corrupted, flat, records, share
@@ -172,13 +172,13 @@ def test_the_terminal_table_fits_and_is_grouped(width):
     title, groups, short, first, *_ = text[text.index("accuracy by kind") :].splitlines()
     assert title == "accuracy by kind, %"
     assert [group.strip("─") for group in groups.split() if group.strip("─")] == ["noise", "blur", "weather", "digital"]
-    assert short.split() == [heading(kind) for kind in STANDARD]
+    assert short.split() == [short_heading(kind) for kind in STANDARD]
     expected = [summarise(benchmark(), intervals=False)[f"accuracy/{kind}"].value for kind in STANDARD]
     assert [float(number) for number in first.split()[1:]] == pytest.approx(expected, abs=0.051)
     # every group's name stands above its own columns
     for group, kind in (("noise", "gaussian_noise"), ("digital", "jpeg_compression")):
         middle = groups.index(group) + len(group) / 2
-        assert abs(middle - short.index(heading(kind))) < 25
+        assert abs(middle - short.index(short_heading(kind))) < 25
 
 
 def test_a_single_model_is_listed_with_intervals():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.data.scene_objects import open_scene_objects
+from holdfast.data.scenes import open_scene_objects
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.metrics.average_precision import record_scores
 from holdfast.metrics.calibration import expected_calibration_error, pixel_calibration, pixel_error
@@ -14,11 +14,11 @@ from holdfast.metrics.iou import mean_iou
 from holdfast.metrics.jackknife import image_groups
 from holdfast.models.segmenter import segmenter
 from holdfast.published import published
-from holdfast.reporting.entries import data_sets
-from holdfast.reporting.figures.of_sets import _curve, _retained
+from holdfast.reporting.comparable import data_sets
+from holdfast.reporting.figures.severity import _curve, _retention_curve
 from holdfast.reporting.runs import read_runs
 from holdfast.reporting.sections.heat_maps import heat_maps
-from holdfast.reporting.sections.papers import paper_table
+from holdfast.reporting.sections.published_tables import paper_table
 from holdfast.tasks import task_named
 from tests.tasks.detectors import Finder
 
@@ -64,7 +64,7 @@ def test_curves_are_means_over_kinds_with_bands_and_what_is_retained_of_clean(na
     cells = {name: cell for name, cell in records.cells.items() if cell.spec.severity == 3}
     assert curve[3][0] == pytest.approx(100 * np.mean(task.cell_values(cells)))
     assert len(curve[3]) == 1 + image_groups(next(iter(cells.values())).ids).count
-    kept = _retained(curve)
+    kept = _retention_curve(curve)
     assert list(kept) == [1, 3, 5]
     assert kept[5][0] == pytest.approx(100 * curve[5][0] / curve[0][0])
 

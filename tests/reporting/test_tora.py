@@ -11,9 +11,9 @@ import torch
 import yaml
 
 import holdfast
-from holdfast.models.tora_files import save_tora
+from holdfast.models.tora_checkpoints import save_tora
 from holdfast.records.records import load_records
-from holdfast.reporting.export.text import markdown
+from holdfast.reporting.export.text_tables import markdown
 from holdfast.reporting.runs import read_runs
 from holdfast.reporting.sections.trade_off import heads_table, methods_table, trade_off_curve, trade_off_runs
 
@@ -106,7 +106,11 @@ def test_other_runs_have_no_such_section(folder, tmp_path):
 
 def test_a_script_prints_both_tables_for_the_documentation(folder, tmp_path):
     def script(*folders):
-        command = [sys.executable, str(Path(__file__).parents[2] / "docs" / "make_tora_tables.py"), *map(str, folders)]
+        command = [
+            sys.executable,
+            str(Path(__file__).parents[2] / "docs" / "tools" / "make_tora_tables.py"),
+            *map(str, folders),
+        ]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     done = script(folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.metrics.intervals import Interval
-from holdfast.studies.plan import study_names
+from holdfast.studies.config import study_names
 
 ROOT = Path(__file__).parents[2]
 STUDIES = [name for name in study_names() if (ROOT / "studies" / name.replace("/", "-") / "results").is_dir()]
@@ -16,7 +16,7 @@ STUDIES = [name for name in study_names() if (ROOT / "studies" / name.replace("/
 
 @pytest.fixture(scope="module")
 def maker():
-    spec = importlib.util.spec_from_file_location("make_results", ROOT / "docs" / "make_results.py")
+    spec = importlib.util.spec_from_file_location("make_results", ROOT / "docs" / "tools" / "make_results.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -131,7 +131,7 @@ COVERED = {
 
 
 def test_what_the_page_on_studies_says_of_coverage_is_what_was_simulated():
-    stored = json.loads((ROOT / "benchmarks" / "results" / "interval_coverage_seeds.json").read_text(encoding="utf-8"))
+    stored = json.loads((ROOT / "perf" / "results" / "interval_coverage_seeds.json").read_text(encoding="utf-8"))
     covers = {told: [row for row in stored["seeds"] if row["seed_variance_from"] == told] for told in COVERED}
     assert stored["simulations"] >= 2000
     noise = 200 * (0.92 * 0.08 / stored["simulations"]) ** 0.5  # three seeds alone lie at the bar of 92 %

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from holdfast.errors import HoldfastError
-from holdfast.studies.plan import load_study
+from holdfast.studies.config import load_study
 from holdfast.studies.results import (
     RunResult,
     all_results,

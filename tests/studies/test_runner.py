@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.cli.main import main
 from holdfast.records.records import load_records
-from holdfast.studies.plan import load_study
+from holdfast.studies.config import load_study
 from holdfast.studies.results import all_results, result_path
 from holdfast.studies.runner import missing_runs, run_path, take_training, with_starts
 

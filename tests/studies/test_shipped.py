@@ -9,7 +9,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from holdfast.cli.main import main
-from holdfast.studies.plan import load_study, study_names
+from holdfast.studies.config import load_study, study_names
 
 SMALL = ["--data.train_subset=8", "--data.val_subset=2", "--train.epochs=1", "--train.batch_size=4", "--limit", "2"]
 CIFAR = (

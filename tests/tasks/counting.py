@@ -8,12 +8,12 @@ import torch
 from PIL import Image
 
 from holdfast import create_model
-from holdfast.evaluation.protocol import preprocessing
-from holdfast.metrics.formulas import Measure, column, shared_formulas
-from holdfast.records.units import field_name
+from holdfast.evaluation.preprocessing import preprocessing
+from holdfast.metrics.scoring.base import CellScore, column, shared_formulas
+from holdfast.records.shard_files import field_name
 
 SIDE, MOST = 32, 4
-HIT = Measure("hits", "share of counts within a half", "mean hits", lambda means, cell: means[column(cell, "hit")])
+HIT = CellScore("hits", "share of counts within a half", "mean hits", lambda means, cell: means[column(cell, "hit")])
 
 
 @dataclass(frozen=True)

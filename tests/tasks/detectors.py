@@ -11,7 +11,7 @@ from torchvision.models.detection import MaskRCNN
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.ops import MultiScaleRoIAlign
 
-from holdfast.data.scene_objects import open_scene_objects
+from holdfast.data.scenes import open_scene_objects
 
 IDS = (1, 3, 13)  # with gaps, as COCO's
 

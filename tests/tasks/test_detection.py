@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 import holdfast
-from holdfast import Compute, Protocol
-from holdfast.corruptions.catalog import STANDARD
-from holdfast.metrics.average_precision import COCO_C_FAN, coco_scores, matched, mean_performance, record_scores
-from holdfast.metrics.detection_formulas import detection_formulas
-from holdfast.metrics.formulas import column
+from holdfast import ComputeConfig, EvalProtocol
+from holdfast.corruptions.severities import STANDARD
+from holdfast.metrics.average_precision import COCO_C_FAN, coco_scores, match_image, mean_performance, record_scores
 from holdfast.metrics.intervals import score_interval
 from holdfast.metrics.jackknife import image_groups
+from holdfast.metrics.scoring.base import column
+from holdfast.metrics.scoring.detection import detection_formulas
 from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.detections import coco_found, coco_truth
 from holdfast.records.records import read_records
@@ -129,7 +129,9 @@ def test_records_hold_boxes_masks_and_ground_truth_of_every_image(measured):
 
 
 @pytest.mark.parametrize(
-    "options", [{"compute": Compute(batch_size=64)}, {"workers": 2}, {"compute": Compute(shard_size=1)}], ids=str
+    "options",
+    [{"compute": ComputeConfig(batch_size=64)}, {"workers": 2}, {"compute": ComputeConfig(shard_size=1)}],
+    ids=str,
 )
 def test_batches_workers_and_shards_do_not_change_records(tmp_path, options):
     """Images of different sizes, a detector on random weights: one at a time, whatever was asked for."""
@@ -269,8 +271,8 @@ def test_answers_that_are_no_detections_are_refused(model, sentence):
     [
         ("pgd5", {}, "attacks on detectors are not built in"),
         ("perturbations", {}, "suite 'perturbations'"),
-        ("clean", {"protocol": Protocol(preset="imagenet")}, "preset must be 'any' for detection"),
-        ("clean", {"protocol": Protocol(stored_jpeg=True)}, "stored_jpeg is of ImageNet-C"),
+        ("clean", {"protocol": EvalProtocol(preset="imagenet")}, "preset must be 'any' for detection"),
+        ("clean", {"protocol": EvalProtocol(stored_jpeg=True)}, "stored_jpeg is of ImageNet-C"),
     ],
 )
 def test_what_detectors_have_not_got_is_refused(suite, options, sentence):
@@ -312,4 +314,4 @@ def test_an_image_without_objects_is_right_if_nothing_is_found_there(tmp_path):
     silent = holdfast.evaluate(Says([nothing]), data, "clean", **QUICK).cells["clean"]
     assert found.right.tolist() == [0, 0, 0]
     assert silent.right.tolist() == [0, 0, 1]
-    assert matched(found.fields, 2) == (0, 1, 0)
+    assert match_image(found.fields, 2) == (0, 1, 0)

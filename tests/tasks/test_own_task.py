@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.corruptions import STANDARD, corrupt_batch
-from holdfast.data.specs import SOURCES, SourceRow
+from holdfast.data.factory import SOURCES, SourceRow
 from holdfast.errors import HoldfastError
 from holdfast.metrics import compare
 from holdfast.records import load_records

@@ -11,13 +11,13 @@ from torch import nn
 from torchmetrics.classification import MulticlassJaccardIndex
 
 import holdfast
-from holdfast import Compute, Protocol
+from holdfast import ComputeConfig, EvalProtocol
 from holdfast.cli.main import main
 from holdfast.data import open_data
-from holdfast.data.combine import Joined, Subset, stratified_subset
 from holdfast.data.scenes import SceneSource
+from holdfast.data.subsets import Joined, Subset, stratified_subset
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.predictions import export_predictions
+from holdfast.inference.label_map_files import export_predictions
 from holdfast.metrics.comparison import compare
 from holdfast.metrics.iou import KINDS, cityscapes_c_mean, mean_iou, pixel_counts
 from holdfast.records.records import load_records
@@ -125,14 +125,14 @@ def test_records_are_the_same_for_any_workers_and_shards_and_after_a_stop(tmp_pa
     suites = "clean,segpgd5"
     plain = evaluate(model, source, suites)
     others = [
-        evaluate(model, source, suites, workers=2, compute=Compute(shard_size=2)),
-        evaluate(model, source, suites, compute=Compute(batch_size=3, attack_batch_size=2, shard_size=3)),
+        evaluate(model, source, suites, workers=2, compute=ComputeConfig(shard_size=2)),
+        evaluate(model, source, suites, compute=ComputeConfig(batch_size=3, attack_batch_size=2, shard_size=3)),
     ]
     folder = tmp_path / "stopped"
-    evaluate(model, source, suites, out=folder, compute=Compute(shard_size=2))
+    evaluate(model, source, suites, out=folder, compute=ComputeConfig(shard_size=2))
     for path in list(folder.rglob("segpgd5.*.safetensors"))[:2]:
         path.unlink()
-    others.append(evaluate(model, source, suites, out=folder, compute=Compute(shard_size=2)))
+    others.append(evaluate(model, source, suites, out=folder, compute=ComputeConfig(shard_size=2)))
     for other in others:
         for name, cell in plain.cells.items():
             for field in ("counts", "bands", "boundary"):
@@ -153,13 +153,13 @@ def test_attacks_say_their_radius_and_steps():
 def test_windows_are_recorded_and_change_what_is_seen():
     model = holdfast.segmenter("fan_mini_4_p4_hybrid", num_classes=11)
     source = SceneSource("test", size=(48, 96), count=2)
-    whole, windows = evaluate(model, source), evaluate(model, source, protocol=Protocol(window=48, stride=32))
+    whole, windows = evaluate(model, source), evaluate(model, source, protocol=EvalProtocol(window=48, stride=32))
     assert whole.header["preprocessing"]["inference"] == "whole images, one at a time"
     assert windows.header["preprocessing"]["inference"] == "windows of 48×48, stride 32, mean logits"
     assert whole.header["fingerprint"] != windows.header["fingerprint"]
     assert not np.array_equal(whole.cells["clean"].counts, windows.cells["clean"].counts)
     assert model.window is None
-    foreign = evaluate(Brightness(), source, protocol=Protocol(window=48))
+    foreign = evaluate(Brightness(), source, protocol=EvalProtocol(window=48))
     np.testing.assert_array_equal(foreign.cells["clean"].counts, evaluate(Brightness(), source).cells["clean"].counts)
 
 
@@ -295,7 +295,7 @@ def test_a_classifier_cannot_segment_and_a_segmenter_cannot_classify():
         ("perturbations", {}, "perturbations"),
         ("patch-fool", {}, "one class per image"),
         ("occlusion-random", {}, "needs images of one size"),
-        ("clean", {"protocol": Protocol(stored_jpeg=True)}, "stored_jpeg is ImageNet-C's"),
+        ("clean", {"protocol": EvalProtocol(stored_jpeg=True)}, "stored_jpeg is ImageNet-C's"),
     ],
 )
 def test_suites_that_label_maps_cannot_serve_are_refused(suite, options, sentence):
@@ -346,7 +346,7 @@ def test_a_released_file_is_evaluated_by_name_of_its_encoder(tmp_path, capsys):
     assert "pixel accuracy" in capsys.readouterr().out
     (records,) = load_records(tmp_path / "out")
     expected = evaluate(
-        giver, "scenes:test,40x48,2", protocol=Protocol(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+        giver, "scenes:test,40x48,2", protocol=EvalProtocol(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
     )
     np.testing.assert_array_equal(records.cells["clean"].counts, expected.cells["clean"].counts)
     assert main(["evaluate", "--model", model, *data, "--predictions", str(tmp_path / "maps")]) == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from holdfast.training.loop import Result, train
+from holdfast.training.loop import TrainingResult, train
 from holdfast.training.recipe_files import merge
 
 # a run of 2 epochs × 4 steps that takes about a second
@@ -40,7 +40,7 @@ def tiny(**overrides) -> dict:
     return merge(TINY, overrides)
 
 
-def run(out: Path, *, resume: bool = False, objective=None, **overrides) -> Result:
+def run(out: Path, *, resume: bool = False, objective=None, **overrides) -> TrainingResult:
     return train(tiny(**overrides), out=out, resume=resume, objective=objective, show=False)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.training.checkpoint import repair
-from holdfast.training.lock import check_free, locked
+from holdfast.training.lock import check_free, lock_folder
 from holdfast.training.loop import train
 from tests.chaos.processes import fork, until
 from tests.training.helpers import assert_same_run, run, tiny
@@ -108,7 +108,7 @@ def test_a_log_that_a_kill_or_a_disk_has_damaged_loses_those_lines_alone(cut, wh
 
 
 def test_two_runs_never_share_a_folder(tmp_path):
-    with locked(tmp_path), pytest.raises(HoldfastError, match="is being trained by another process"):
+    with lock_folder(tmp_path), pytest.raises(HoldfastError, match="is being trained by another process"):
         run(tmp_path)
     assert not list(tmp_path.iterdir())
     check_free(tmp_path)
@@ -120,7 +120,7 @@ def test_the_lock_dies_with_its_owner_though_a_worker_lives_on(tmp_path):
     import time
 
     def hold():
-        with locked(tmp_path):
+        with lock_folder(tmp_path):
             if os.fork() == 0:  # a worker
                 time.sleep(60)
             (tmp_path / "locked").touch()

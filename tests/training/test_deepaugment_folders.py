@@ -10,7 +10,7 @@ from torchvision.datasets import CIFAR10, CIFAR100
 from holdfast.cli.main import main
 from holdfast.data import open_data
 from holdfast.errors import HoldfastError
-from holdfast.training.assemble import open_sources
+from holdfast.training.build import open_sources
 from holdfast.training.recipe_files import load_recipe
 from tests.data.test_sources import write_folder
 from tests.training.helpers import log_of

@@ -8,8 +8,8 @@ import torch
 
 import holdfast
 from holdfast.cli.main import main
-from holdfast.models.specs import load_model
-from holdfast.training.assemble import build_schedule
+from holdfast.models.factory import load_model
+from holdfast.training.build import build_schedule
 from holdfast.training.loop import train
 from holdfast.training.recipe import ScheduleRecipe
 from holdfast.training.recipe_files import load_recipe, merge, recipe_names

@@ -9,9 +9,9 @@ from safetensors.torch import load_file, save_file
 
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
-from holdfast.training.assemble import build_optimizer, build_schedule
+from holdfast.training.build import build_optimizer, build_schedule
+from holdfast.training.initialize import start_model, train_mode
 from holdfast.training.recipe import ModelRecipe, OptimizerRecipe, ScheduleRecipe
-from holdfast.training.starting import start_model, train_mode
 from tests.training.helpers import run
 
 TINY_VIT = {"depth": 2, "embed_dim": 48, "num_heads": 3, "patch_size": 8}

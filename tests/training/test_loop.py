@@ -88,7 +88,7 @@ def test_averaged_weights_are_what_is_exported_and_measured(tmp_path):
 
 
 def test_biases_norms_and_class_tokens_are_not_decayed(tmp_path):
-    from holdfast.training.assemble import build_optimizer
+    from holdfast.training.build import build_optimizer
     from holdfast.training.recipe import OptimizerRecipe
 
     model = timm.create_model("fan_nano", num_classes=10)

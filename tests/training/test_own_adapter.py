@@ -12,8 +12,8 @@ from torch import nn
 import holdfast
 from holdfast.errors import HoldfastError
 from holdfast.methods import methods
-from holdfast.models.adapting import ADAPTERS, Adapter
-from holdfast.models.specs import load_model
+from holdfast.models.adaptation import ADAPTERS, AdapterEntry
+from holdfast.models.factory import load_model
 from tests.training.helpers import assert_same_weights, log_of, run, tiny
 
 
@@ -54,7 +54,7 @@ def load(folder: Path) -> Rescaled:
 @pytest.fixture
 def registered(monkeypatch):
     """The one row."""
-    row = Adapter(
+    row = AdapterEntry(
         line="logits scaled and shifted",
         adapt=Rescaled,
         save=save,

@@ -11,8 +11,7 @@ from safetensors.torch import save_file
 from holdfast.errors import HoldfastError
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
-from holdfast.training.recipe_checks import RULES
-from holdfast.training.recipe_files import as_values, find_recipe, leaves, load_recipe, recipe_names, to_yaml
+from holdfast.training.recipe_files import RULES, as_values, find_recipe, leaves, load_recipe, recipe_names, to_yaml
 from tests.training.helpers import log_of
 
 RECIPES = recipe_names()

@@ -12,7 +12,7 @@ import holdfast
 from holdfast.errors import HoldfastError
 from holdfast.metrics.iou import mean_iou, pixel_counts
 from holdfast.models.segmenter import Segmenter
-from holdfast.training.assemble import build_optimizer, build_schedule
+from holdfast.training.build import build_optimizer, build_schedule
 from holdfast.training.recipe_files import load_recipe, merge
 from tests.training.helpers import assert_same_run, log_of
 

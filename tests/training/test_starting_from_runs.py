@@ -8,12 +8,12 @@ from safetensors.torch import load_file
 
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
+from holdfast.training.initialize import start_model
 from holdfast.training.loop import train
 from holdfast.training.recipe import ModelRecipe
 from holdfast.training.recipe_files import find_recipe, load_recipe, recipe_names
-from holdfast.training.starting import start_model
 from tests.training.helpers import run, tiny
-from tests.training.test_cautions import grey_folder, whole
+from tests.training.test_recipe_warnings import grey_folder, whole
 
 SMALL = ["--data.workers=0", "--train.batch_size=4", "--train.epochs=1", "--schedule.warmup_epochs=0"]
 

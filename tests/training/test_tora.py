@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
-from holdfast.models.specs import load_model
-from holdfast.models.tora_files import load_tora
+from holdfast.models.factory import load_model
+from holdfast.models.tora_checkpoints import load_tora
 from holdfast.training.loop import train
 from holdfast.training.recipe_files import load_recipe
 from tests.training.helpers import log_of, run

@@ -11,31 +11,30 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from holdfast import atomic
-from holdfast.analysis.plugin import Tick
-from holdfast.analysis.registry import ANALYSES
-from holdfast.analysis.results import Result, load_result, result_folder, save_result
+from holdfast.analysis.base import Tick
+from holdfast.analysis.probe import NotApplicable, Probe, find_corruptor, parse_cell
+from holdfast.analysis.registry import ANALYSES, headlines
+from holdfast.analysis.results import AnalysisResult, load_result, result_folder, save_result
 from holdfast.analysis.settings import Settings
-from holdfast.analysis.subject import NotApplicable, Subject, find_corruptor, parse_cell
-from holdfast.analysis.summary import headlines
 from holdfast.corruptions import recorded_name
 from holdfast.data import Source
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.evaluation_data import EvaluationData, labelled, open_evaluation_data
-from holdfast.evaluation.judge import Judge
-from holdfast.evaluation.options import BENCHMARK, Protocol
-from holdfast.evaluation.predictor import DETECTION, Predictor, asked_input, told_normalisation
-from holdfast.evaluation.protocol import Preprocessing, check_side, choose_preset, largest_size, preprocessing
-from holdfast.model_names import model_spec
-from holdfast.models.cost import count_model
-from holdfast.models.specs import LoadedModel, load_torch_model
-from holdfast.models.wrappers import without_wrappers
-from holdfast.names import chosen_names
-from holdfast.own_code import plugins_told
-from holdfast.progress_line import ProgressLine
+from holdfast.evaluation.config import BENCHMARK, EvalProtocol
+from holdfast.evaluation.data import EvaluationData, labelled, open_evaluation_data
+from holdfast.evaluation.preprocessing import Preprocessing, check_side, choose_preset, largest_size, preprocessing
+from holdfast.inference.normalized_model import NormalizedModel
+from holdfast.inference.predictor import DETECTION, Predictor, given_normalisation, requested_input
+from holdfast.io import atomic
+from holdfast.io.validation import chosen_names
+from holdfast.models.factory import LoadedModel, load_torch_model
+from holdfast.models.flops import count_model
+from holdfast.models.unwrap import unwrap_model
 from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint
 from holdfast.records.fingerprints import versions as library_versions
 from holdfast.records.header import CLASSIFICATION
+from holdfast.registry import model_spec
+from holdfast.runtime.plugins import plugins_header
+from holdfast.runtime.progress import ProgressLine
 from holdfast.tasks import task_of
 
 logger = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ class Analysed:
         folder: where the results are kept, if they are.
     """
 
-    results: Mapping[str, Result]
+    results: Mapping[str, AnalysisResult]
     skipped: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
 
@@ -77,7 +76,7 @@ def analyze(
     limit: int | None = 256,
     size: int | tuple[int, int] | None = None,
     preset: str | None = None,
-    protocol: Protocol | None = None,
+    protocol: EvalProtocol | None = None,
     corruptor: Path | str | None = None,
     seed: int = 0,
     batch_size: int = 32,
@@ -116,13 +115,13 @@ def analyze(
         parse_cell(cell)
     if batch_size < 1:
         raise HoldfastError(f"batch_size must be at least 1, got {batch_size}")
-    asked = protocol or Protocol()
+    asked = protocol or EvalProtocol()
     asked = replace(asked, size=size if size is not None else asked.size, preset=preset or asked.preset)
     opened, source = _open(data, limit, asked)
     if task_of(source).name == DETECTION:
         raise HoldfastError(NOT_DETECTORS)
     loaded = load_torch_model(model, what="holdfast analyze")
-    loaded = replace(loaded, model=without_wrappers(loaded.model))
+    loaded = replace(loaded, model=unwrap_model(loaded.model))
     if asked.size is not None:
         check_side(asked.size)
         if not loaded.given:
@@ -133,35 +132,35 @@ def analyze(
         judge, quiet = predictor.judge, predictor.loaded.model
         opened = labelled(opened, loaded.classes, judge.probe)
         source = opened.source or source
-        answers = _answers(judge, source)
+        answers = _predicts_targets(judge, source)
         file = Path(corruptor) if corruptor is not None else None
         patches_by = find_corruptor(file, loaded.folder) if answers or file is not None else None
-        subject = Subject(judge.pixels, source, steps, seed, batch_size, answers, patches_by)
+        subject = Probe(judge.pixels, source, steps, seed, batch_size, answers, patches_by)
         header = {
             "label": label or _label(loaded),
             "model": loaded.name,
             "model_fingerprint": judge.identify(quiet)[0],
             "data": opened.spec,
             "data_content": opened.content,
-            **_described(subject),
+            **_describe_images(subject),
         }
         folder = _folder(Path(out).expanduser() if out is not None else loaded.folder, opened.label, header)
-        with atomic.leaving_nothing(folder, unless=lambda: False) if folder is not None else nullcontext():
+        with atomic.remove_on_failure(folder, unless=lambda: False) if folder is not None else nullcontext():
             return _run_all(names, subject, settings, header=header, folder=folder, fresh=fresh, show=show)
 
 
-def _steps(model: nn.Module, source: Source, asked: Protocol) -> Preprocessing:
+def _steps(model: nn.Module, source: Source, asked: EvalProtocol) -> Preprocessing:
     """The way of a classifier's images; of label maps at the images' own size."""
     dense = task_of(source).name != CLASSIFICATION
     if not dense:
-        wanted = asked_input(model, asked)
+        wanted = requested_input(model, asked)
     else:
-        wanted = asked_input(model, asked, size=asked.size or largest_size(source), preparation=BENCHMARK)
+        wanted = requested_input(model, asked, size=asked.size or largest_size(source), preparation=BENCHMARK)
     preset = asked.preset or ("any" if asked.size or dense else choose_preset(source, wanted))
     return preprocessing(preset, wanted, prepared=getattr(source, "prepared", None), images=source)
 
 
-def _answers(judge: Judge, source: Source) -> bool:
+def _predicts_targets(judge: NormalizedModel, source: Source) -> bool:
     """Whether the model's classes are those of the data: never a segmenter's, which has no class for an image."""
     logits = judge.probe[judge.views[0]]
     if not isinstance(logits, torch.Tensor):
@@ -177,7 +176,7 @@ def parse_analyses(analyses: str | Sequence[str]) -> tuple[str, ...]:
 
 def _run_all(
     names: Sequence[str],
-    subject: Subject,
+    subject: Probe,
     settings: Settings,
     *,
     header: dict[str, Any],
@@ -185,12 +184,12 @@ def _run_all(
     fresh: bool,
     show: bool | None,
 ) -> Analysed:
-    results: dict[str, Result] = {}
+    results: dict[str, AnalysisResult] = {}
     skipped: dict[str, str] = {}
     for name in names:
         analysis = ANALYSES[name]
         mine = {**header, "settings": analysis.chosen(settings), "definition": analysis.definition}
-        kept = None if fresh or folder is None else _kept(folder / f"{name}.safetensors", mine)
+        kept = None if fresh or folder is None else _stored_result(folder / f"{name}.safetensors", mine)
         if kept is not None:
             results[name] = kept
             continue
@@ -200,7 +199,7 @@ def _run_all(
         except NotApplicable as error:
             skipped[name] = str(error)
             continue
-        results[name] = Result(name, {**mine, **facts}, arrays)
+        results[name] = AnalysisResult(name, {**mine, **facts}, arrays)
         if folder is not None:
             save_result(folder, results[name])
     if not results:
@@ -208,7 +207,7 @@ def _run_all(
     return Analysed(results, skipped, folder)
 
 
-def _kept(path: Path, header: dict[str, Any]) -> Result | None:
+def _stored_result(path: Path, header: dict[str, Any]) -> AnalysisResult | None:
     """An earlier result of the same model, images and settings; the label may be another."""
     if not path.is_file():
         return None
@@ -221,7 +220,7 @@ def _kept(path: Path, header: dict[str, Any]) -> Result | None:
     stored.setdefault("data_content", header.get("data_content"))  # earlier results knew names and sizes only
     same = all(stored.get(key) == value for key, value in header.items() if key not in ("label", "model"))
     same = same and stored.get("plugins") == header.get("plugins")
-    return Result(result.kind, {**result.header, "label": header["label"]}, result.arrays) if same else None
+    return AnalysisResult(result.kind, {**result.header, "label": header["label"]}, result.arrays) if same else None
 
 
 @contextmanager
@@ -230,8 +229,8 @@ def _progress(name: str, total: int, *, show: bool | None) -> Iterator[Tick]:
         yield line.advance
 
 
-def _open(data: Any, limit: int | None, asked: Protocol) -> tuple[EvaluationData, Source]:
-    opened = open_evaluation_data(data, limit=limit, exif=asked.exif, **told_normalisation(asked))
+def _open(data: Any, limit: int | None, asked: EvalProtocol) -> tuple[EvaluationData, Source]:
+    opened = open_evaluation_data(data, limit=limit, exif=asked.exif, **given_normalisation(asked))
     if opened.source is None:
         raise HoldfastError(f"data must be pictures that can be corrupted, got the stored set {opened.spec!r}")
     if not len(opened.source):
@@ -239,7 +238,7 @@ def _open(data: Any, limit: int | None, asked: Protocol) -> tuple[EvaluationData
     return opened, opened.source
 
 
-def _described(subject: Subject) -> dict[str, Any]:
+def _describe_images(subject: Probe) -> dict[str, Any]:
     """What every result says about the images and the way they took."""
     source, steps = subject.source, subject.steps
     ids = [source.id(number) for number in range(len(source))]
@@ -255,7 +254,7 @@ def _described(subject: Subject) -> dict[str, Any]:
         "frost": recorded_name("frost"),
         "cost": {"parameters": cost.parameters, "gmacs": cost.gmacs},
         "versions": library_versions(),
-        **plugins_told(),
+        **plugins_header(),
     }
 
 

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.analysis.curves import BANDS, band, whole_numbers
-from holdfast.analysis.plugin import Analysis, Found, Numbers, Page, Results, Shown, Tick
-from holdfast.analysis.results import Result
+from holdfast.analysis.base import Analysis, FigureSpec, Found, Numbers, Page, Results, Tick
+from holdfast.analysis.results import AnalysisResult
 from holdfast.analysis.settings import MODULES, Setting, Settings, one_of
 from holdfast.errors import HoldfastError
-from holdfast.figure_parts import check_some, colour, grid_of, legend_above, new_figure, note, tidy
+from holdfast.plotting.curves import BANDS, band, whole_numbers
+from holdfast.plotting.style import check_some, colour, grid_of, legend_above, new_figure, note, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
-    from holdfast.analysis.subject import Subject
+    from holdfast.analysis.probe import Probe
 
 
 def _positive(name: str, value: Any) -> None:
@@ -74,19 +74,19 @@ def significant_eigenvalues(tokens: "Tensor", *, epsilon: float) -> "Tensor":
     return (values > epsilon * values[:, -1:]).sum(dim=1)
 
 
-def run(subject: "Subject", settings: Settings, tick: Tick) -> Found:
+def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
     """Arrays: ``change`` and ``eigenvalues`` (images, modules), ``tokens`` (modules,): how many eigenvalues exist."""
     import torch
 
-    from holdfast.analysis.features import check_reached, outputs_of
-    from holdfast.attacks import draws
+    from holdfast.analysis.token_features import check_reached, outputs_of
+    from holdfast.attacks import rng
 
     names = list(settings.modules) or subject.token_blocks
     layouts = subject.layouts(names)
     change, eigenvalues, tokens = [], [], np.zeros(len(names), dtype=np.int32)
     for batch in subject.batches():
         images = subject.model.normalise(subject.clean(batch))
-        noise = draws.normal(images, seed=subject.seed, ids=list(batch.ids), purpose="noise-decay")
+        noise = rng.normal(images, seed=subject.seed, ids=list(batch.ids), purpose="noise-decay")
         noise = settings.noise_std * noise
         with outputs_of(subject.inner, names) as seen:
             subject.model.model(images)
@@ -108,7 +108,7 @@ def _norm_of_noise(clean: "Tensor", noisy: "Tensor") -> "Tensor":
     return relative_norm(noisy, clean)
 
 
-def headline(result: Result) -> Numbers:
+def headline(result: AnalysisResult) -> Numbers:
     """The last block's means."""
     alone = " alone" if result.header.get("noise") == "alone" else ""
     return {
@@ -140,7 +140,7 @@ def depth_figure(results: Results) -> "Figure":
     return figure
 
 
-def decay_and_eigenvalues(result: Result) -> "Figure":
+def decay_and_eigenvalues(result: AnalysisResult) -> "Figure":
     """One model's noise decay beside its insignificant eigenvalues, block by block (FAN, Fig. 3 a and b)."""
     change, eigenvalues, header = result.arrays["change"], result.arrays["eigenvalues"], result.header
     figure = new_figure(5.6, 3.4)
@@ -181,7 +181,7 @@ ANALYSIS = Analysis(
     settings=(NOISE, NOISE_STD, EPSILON, MODULES),
     headline=headline,
     pages=pages,
-    shown=Shown(
+    shown=FigureSpec(
         "What blocks leave of noise",
         "Relative change of the features under noise, and significant eigenvalues, over depth. Lines are means over "
         "images, bands their quartiles.",

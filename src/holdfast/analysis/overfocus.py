@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.analysis.curves import BANDS, band, whole_numbers
-from holdfast.analysis.layers import describe_layers, label_of, padded, unit
-from holdfast.analysis.plugin import Analysis, Found, Numbers, Page, Results, Shown, StudyColumn, Tick
-from holdfast.analysis.results import Result
-from holdfast.analysis.rows import VALUES, by_image, map_rows
+from holdfast.analysis.attention_chunks import VALUES, by_image, map_rows
+from holdfast.analysis.base import Analysis, FigureSpec, Found, Numbers, Page, Results, StudyColumn, Tick
+from holdfast.analysis.layer_info import describe_layers, label_of, pad_heads, unit
+from holdfast.analysis.results import AnalysisResult
 from holdfast.analysis.settings import Setting, Settings, at_least
 from holdfast.errors import HoldfastError
-from holdfast.figure_parts import check_some, grid_of, legend_above, new_figure, note, tidy
+from holdfast.plotting.curves import BANDS, band, whole_numbers
+from holdfast.plotting.style import check_some, grid_of, legend_above, new_figure, note, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
-    from holdfast.analysis.subject import Subject
+    from holdfast.analysis.probe import Probe
     from holdfast.attention import AttentionHandle
 
 TOP = Setting("top", 5, "tokens that count as the most attended", int, at_least(1))
@@ -88,7 +88,7 @@ def concentration(received: "Tensor") -> "Tensor":
     return (received.square().sum(dim=-1) - even) / (1 - even)
 
 
-def run(subject: "Subject", settings: Settings, tick: Tick) -> Found:
+def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
     """Arrays: ``effective_tokens``, ``top_share``, ``column_concentration``, each (images, layers, heads)."""
     parts: dict[str, list[np.ndarray]] = {"effective_tokens": [], "top_share": [], "column_concentration": []}
     layers: list[dict[str, Any]] = []
@@ -97,12 +97,12 @@ def run(subject: "Subject", settings: Settings, tick: Tick) -> Found:
         layers = describe_layers(handles)
         measured = [overfocus(handle, top=settings.top) for handle in handles]
         for name, rows in parts.items():
-            rows.append(padded([getattr(layer, name) for layer in measured]))
+            rows.append(pad_heads([getattr(layer, name) for layer in measured]))
         tick(len(batch.ids))
     return {"layers": layers, "top": settings.top}, {name: np.concatenate(rows) for name, rows in parts.items()}
 
 
-def headline(result: Result) -> Numbers:
+def headline(result: AnalysisResult) -> Numbers:
     """The last layer's means."""
     last = {name: float(np.nanmean(result.arrays[name][:, -1])) for name in result.arrays}
     return {
@@ -112,7 +112,7 @@ def headline(result: Result) -> Numbers:
     }
 
 
-def top_share_per_image(result: Result) -> np.ndarray:
+def top_share_per_image(result: AnalysisResult) -> np.ndarray:
     """The mean over layers and heads."""
     values = result.arrays["top_share"]
     return np.nanmean(values.reshape(len(values), -1), axis=1)
@@ -150,7 +150,7 @@ ANALYSIS = Analysis(
     settings=(TOP,),
     headline=headline,
     pages=pages,
-    shown=Shown(
+    shown=FigureSpec(
         "Does attention crowd onto a few tokens?",
         "By layer. More effective tokens, and less attention in the top ones, is a wider look. Lines are means over "
         "images, bands their quartiles.",

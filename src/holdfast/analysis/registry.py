@@ -1,34 +1,43 @@
 """Every analysis, one row each; a new one is a file and a row here, or ``ANALYSES["mine"] = Analysis(…)``."""
 
+from collections.abc import Sequence
+
 from holdfast.analysis import (
-    dilation,
-    diversity,
-    gates,
-    grouping,
-    maps,
+    attention_maps,
+    attention_stability,
+    corruption_model,
+    head_diversity,
     noise_decay,
-    occlusion,
+    occlusion_sensitivity,
     overfocus,
-    patches,
-    stability,
+    tap_dilation,
+    token_grouping,
+    tora_gates,
 )
-from holdfast.analysis.plugin import Analysis
+from holdfast.analysis.base import Analysis, Numbers
+from holdfast.analysis.results import AnalysisResult
 from holdfast.analysis.settings import Setting
 
 ANALYSES: dict[str, Analysis] = {
-    "stability": stability.ANALYSIS,
-    "occlusion": occlusion.ANALYSIS,
+    "stability": attention_stability.ANALYSIS,
+    "occlusion": occlusion_sensitivity.ANALYSIS,
     "overfocus": overfocus.ANALYSIS,
-    "diversity": diversity.ANALYSIS,
+    "diversity": head_diversity.ANALYSIS,
     "noise-decay": noise_decay.ANALYSIS,
-    "grouping": grouping.ANALYSIS,
-    "maps": maps.ANALYSIS,
-    "patches": patches.ANALYSIS,
-    "dilation": dilation.ANALYSIS,
-    "gates": gates.ANALYSIS,
+    "grouping": token_grouping.ANALYSIS,
+    "maps": attention_maps.ANALYSIS,
+    "patches": corruption_model.ANALYSIS,
+    "dilation": tap_dilation.ANALYSIS,
+    "gates": tora_gates.ANALYSIS,
 }
 
 
 def all_settings() -> dict[str, Setting]:
     """The settings of all analyses, by name."""
     return {setting.name: setting for analysis in ANALYSES.values() for setting in analysis.settings}
+
+
+def headlines(results: Sequence[AnalysisResult]) -> Numbers:
+    """Named numbers of one model's results, in the order of the analyses."""
+    known = [result for result in results if result.kind in ANALYSES]
+    return {name: value for result in known for name, value in ANALYSES[result.kind].headline(result).items()}

@@ -15,15 +15,16 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from holdfast import atomic
+from holdfast._deprecated import renamed
 from holdfast.errors import HoldfastError
-from holdfast.names import file_name
+from holdfast.io import atomic
+from holdfast.io.validation import file_name
 
 FOLDER, ENDING = "analysis", ".safetensors"
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class AnalysisResult:
     """One analysis of one model on one data set.
 
     Attributes:
@@ -50,13 +51,13 @@ def result_folder(out: Path, data: str, fingerprint: str) -> Path:
     return out / FOLDER / f"{plain.strip('-')[-60:] or 'data'}-{short}"
 
 
-def save_result(folder: Path, result: Result) -> Path:
+def save_result(folder: Path, result: AnalysisResult) -> Path:
     """Write one result in one move, in the place of an earlier one."""
     path = folder / f"{result.kind}{ENDING}"
     arrays = {name: np.ascontiguousarray(array) for name, array in result.arrays.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with atomic.replacing(path) as temporary:
+        with atomic.replace_file(path) as temporary:
             told = json.dumps({"kind": result.kind, "header": dict(result.header)}, sort_keys=True)
             # a single entry: safetensors writes several in any order, and equal results should be equal files
             temporary.write_bytes(save(arrays, metadata={"result": told}))
@@ -65,7 +66,7 @@ def save_result(folder: Path, result: Result) -> Path:
     return path
 
 
-def load_result(path: Path) -> Result:
+def load_result(path: Path) -> AnalysisResult:
     """Read one result."""
     try:
         with safe_open(path, framework="numpy") as file:
@@ -73,7 +74,7 @@ def load_result(path: Path) -> Result:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         header = dict(told["header"])
         _check_shape(header)
-        return Result(str(told["kind"]), header, arrays)
+        return AnalysisResult(str(told["kind"]), header, arrays)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise HoldfastError(f"{str(path)!r} must be a result of holdfast analyze; it cannot be read as one") from error
 
@@ -88,7 +89,7 @@ def _check_shape(header: dict[str, Any]) -> None:
         raise TypeError("layers must be a list of mappings")
 
 
-def load_results(folder: Path | str) -> list[Result]:
+def load_results(folder: Path | str) -> list[AnalysisResult]:
     """All results of known analyses below a folder: a run's, its ``analysis/``, or one data set's; sorted by path."""
     from holdfast.analysis.registry import ANALYSES
 
@@ -98,3 +99,6 @@ def load_results(folder: Path | str) -> list[Result]:
         raise HoldfastError(f"results must be in a folder, but {str(root)!r} is not there")
     paths = [path for path in sorted(inner.rglob(f"*{ENDING}")) if not path.name.startswith(".")]
     return [load_result(path) for path in paths if path.stem in ANALYSES]
+
+
+__getattr__ = renamed(__name__)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import HoldfastError, nearest
-from holdfast.names import comma_list
+from holdfast.io.validation import comma_list
 
 Check = Callable[[str, Any], None]  # refuses a value of that name
 
 
-def _anything(name: str, value: Any) -> None:
+def _accept_anything(name: str, value: Any) -> None:
     pass
 
 
@@ -36,7 +36,7 @@ class Setting:
     default: Any
     line: str
     kind: type = str
-    check: Check = _anything
+    check: Check = _accept_anything
     option: str = ""
     read: Callable[[Any], Any] = _as_it_is
 
@@ -59,7 +59,7 @@ class Settings:
     """
 
     def __init__(self, **values: Any) -> None:
-        known = _known()
+        known = _known_settings()
         for name, value in values.items():
             if name not in known:
                 raise HoldfastError(f"unknown setting {name!r}{nearest(name, known)}")
@@ -71,7 +71,7 @@ class Settings:
             raise AttributeError(name)
         if name in self._chosen:
             return self._chosen[name]
-        known = _known()
+        known = _known_settings()
         if name not in known:
             raise AttributeError(f"no analysis has a setting {name!r}")
         return known[name].default
@@ -84,7 +84,7 @@ class Settings:
         return Settings(**{**self._chosen, **values})
 
 
-def _known() -> Mapping[str, Setting]:
+def _known_settings() -> Mapping[str, Setting]:
     from holdfast.analysis.registry import all_settings
 
     return all_settings()

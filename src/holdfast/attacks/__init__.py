@@ -1,30 +1,36 @@
 """Who makes it wrong: attacks on models of [0,1] images, for evaluation and inside a training step."""
 
+from holdfast._deprecated import renamed
 from holdfast.attacks.autoattack import AutoAttack
-from holdfast.attacks.gradient import GradientAttack, fgsm, perturb, pgd
-from holdfast.attacks.occlusion import Occlusion, OcclusionResult
-from holdfast.attacks.occlusion_attention import AttentionOcclusion
+from holdfast.attacks.base import AttackResult
+from holdfast.attacks.occlusion import AttentionOcclusion, Occlusion, OcclusionResult
 from holdfast.attacks.occlusion_learned import FittedCorruptor, LearnedOcclusion, fit_corruptor
 from holdfast.attacks.patch_fool import PatchFool
-from holdfast.attacks.pixels import PixelModel, from_pixels
+from holdfast.attacks.pixel_model import PixelModel, from_pixels
 from holdfast.attacks.presets import PRESETS
-from holdfast.attacks.result import AttackResult
-from holdfast.attacks.segpgd import EVERY_PIXEL, PIXEL_PRESETS, EveryPixel, SegPGD, perturb_pixels
+from holdfast.attacks.projected_gradient_descent import GradientAttack, fgsm, perturb, pgd
+from holdfast.attacks.segpgd import (
+    PIXEL_MISCLASSIFICATION,
+    PIXEL_PRESETS,
+    PixelMisclassification,
+    SegPGD,
+    perturb_pixels,
+)
 
 __all__ = [
-    "EVERY_PIXEL",
+    "PIXEL_MISCLASSIFICATION",
     "PIXEL_PRESETS",
     "PRESETS",
     "AttackResult",
     "AttentionOcclusion",
     "AutoAttack",
-    "EveryPixel",
     "FittedCorruptor",
     "GradientAttack",
     "LearnedOcclusion",
     "Occlusion",
     "OcclusionResult",
     "PatchFool",
+    "PixelMisclassification",
     "PixelModel",
     "SegPGD",
     "fgsm",
@@ -34,3 +40,5 @@ __all__ = [
     "perturb_pixels",
     "pgd",
 ]
+
+__getattr__ = renamed(__name__)

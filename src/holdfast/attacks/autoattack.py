@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.attacks.autoattack_state import State, fingerprint
-from holdfast.attacks.goal import check_logits
-from holdfast.attacks.pixels import check_images
-from holdfast.attacks.result import AttackResult
-from holdfast.attacks.undisturbed import own, predict, undisturbed
+from holdfast.attacks.base import AttackResult
+from holdfast.attacks.criteria import check_logits
+from holdfast.attacks.eval_mode import attack_mode, own_copies, predict
+from holdfast.attacks.pixel_model import check_images
 from holdfast.errors import HoldfastError, nearest
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
@@ -77,8 +77,8 @@ class AutoAttack:
         ``state`` is a file that is written after every batch; a run that finds it there goes on from it.
         """
         check_images(images)
-        with undisturbed(model) as quiet, torch.no_grad(), torch.random.fork_rng():
-            images, labels = own(images, labels)
+        with attack_mode(model) as quiet, torch.no_grad(), torch.random.fork_rng():
+            images, labels = own_copies(images, labels)
             progress = _begin(self, quiet, images, labels, seed, Path(state) if state is not None else None)
             members = {name: MEMBERS[name](_Settings(self, quiet, seed, progress.classes)) for name in self.members}
             for place in range(progress.member, len(self.members)):

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from holdfast.attacks import draws
+from holdfast.attacks import rng
 
 
 class Start(Protocol):
@@ -34,7 +34,7 @@ def linf_project(delta: Tensor, eps: float) -> Tensor:
 
 def linf_start(images: Tensor, eps: float, *, seed: int, ids: Sequence[int | str], purpose: str) -> Tensor:
     """U(−ε, ε) per value."""
-    return (2 * draws.uniform(images, seed=seed, ids=ids, purpose=purpose) - 1) * eps
+    return (2 * rng.uniform(images, seed=seed, ids=ids, purpose=purpose) - 1) * eps
 
 
 def l2_step(gradient: Tensor) -> Tensor:
@@ -51,8 +51,8 @@ def l2_project(delta: Tensor, eps: float) -> Tensor:
 
 def l2_start(images: Tensor, eps: float, *, seed: int, ids: Sequence[int | str], purpose: str) -> Tensor:
     """Uniform in the ball: a normal direction, and a radius whose d-th power is uniform."""
-    direction = l2_step(draws.normal(images, seed=seed, ids=ids, purpose=purpose))
-    radius = draws.uniform(images[:, 0, 0, 0], seed=seed, ids=ids, purpose=f"{purpose}/radius")
+    direction = l2_step(rng.normal(images, seed=seed, ids=ids, purpose=purpose))
+    radius = rng.uniform(images[:, 0, 0, 0], seed=seed, ids=ids, purpose=f"{purpose}/radius")
     return direction * (eps * radius ** (1 / math.prod(images.shape[1:]))).view(-1, 1, 1, 1)
 
 

@@ -10,13 +10,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from holdfast.attacks import draws
-from holdfast.attacks.patches import check_grid
-from holdfast.attacks.pixels import PixelModel, check_images
-from holdfast.attacks.undisturbed import predict, undisturbed
+from holdfast.attacks import rng
+from holdfast.attacks.base import AttackResult
+from holdfast.attacks.eval_mode import attack_mode, predict
+from holdfast.attacks.patch_selection import check_grid, without_most_attended
+from holdfast.attacks.pixel_model import PixelModel, check_images
 from holdfast.errors import HoldfastError
-from holdfast.models.corruptor import Corruptor, in_pixels, select_lowest
-from holdfast.models.wrappers import without_wrappers
+from holdfast.models.corruption_model import Corruptor, in_pixels, select_lowest
+from holdfast.models.unwrap import unwrap_model
 
 Fill = Literal["normalised", "pixels", "mean"]
 FILLS = ("normalised", "pixels", "mean")
@@ -96,14 +97,14 @@ class Occlusion:
         *,
         corruptor: Corruptor | None = None,
         seed: int = 0,
-        ids: draws.Ids | None = None,
+        ids: rng.Ids | None = None,
     ) -> OcclusionResult:
         """Occlude every image ``masks`` times and score the model; without a corruption model, at random."""
         check_images(images)
-        names = draws.image_ids(ids, len(images))
+        names = rng.image_ids(ids, len(images))
         predictions = []
-        with undisturbed(model) as quiet, torch.no_grad():
-            for covered in occluded(self, quiet, images, seed=seed, names=names, corruptor=corruptor):
+        with attack_mode(model) as quiet, torch.no_grad():
+            for covered in occlude_images(self, quiet, images, seed=seed, names=names, corruptor=corruptor):
                 predictions.append(predict(quiet, covered, labels))
         by = "random" if corruptor is None else "corruptor"
         record = {"attack": "occlusion", "patches_by": by, **asdict(self), "seed": seed}
@@ -112,7 +113,7 @@ class Occlusion:
         return OcclusionResult(covered, torch.stack(predictions), record)
 
 
-def occluded(
+def occlude_images(
     attack: Occlusion,
     model: nn.Module,
     images: Tensor,
@@ -139,7 +140,7 @@ def random_keep(attack: Occlusion, images: Tensor, *, seed: int, names: list[int
     """A random mask of kept patches of every image's own, (B, 1, rows, columns), of the size a corruptor's has."""
     grid = check_grid(images, attack.patch_size)
     scores = images.new_empty(len(images), grid[0] * grid[1])
-    scores = draws.uniform(scores, seed=seed, ids=names, purpose=f"mask/{mask}")
+    scores = rng.uniform(scores, seed=seed, ids=names, purpose=f"mask/{mask}")
     return select_lowest(scores, attack.ratio).unflatten(1, (1, *grid))
 
 
@@ -149,7 +150,7 @@ def cover_of(
     """What covers an occluded patch, (B, C, H, W), in [0,1] pixels."""
     if fill == "mean":
         return pixel_model(model).mean.expand_as(images)
-    noise = draws.uniform(images, seed=seed, ids=names, purpose=purpose)
+    noise = rng.uniform(images, seed=seed, ids=names, purpose=purpose)
     if fill == "pixels":
         return noise
     statistics = pixel_model(model)
@@ -158,10 +159,44 @@ def cover_of(
 
 def pixel_model(model: nn.Module) -> PixelModel:
     """The model, if it knows how its images are normalised."""
-    model = without_wrappers(model)
+    model = unwrap_model(model)
     if not isinstance(model, PixelModel):
         raise HoldfastError(
             f"occlusion needs a model that normalises inside (from_pixels), got {type(model).__name__}; "
             "only fill='pixels' at random patches does without"
         )
     return model
+
+
+@dataclass(frozen=True)
+class AttentionOcclusion:
+    """Its settings. Patches are the model's tokens.
+
+    Attributes:
+        ratio: share of the patches that are covered; how many that is, `select_lowest` says.
+        fill: what covers a patch; see `Occlusion`.
+    """
+
+    ratio: float = 0.1
+    fill: Fill = "normalised"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.ratio <= 1:
+            raise HoldfastError(f"ratio must lie in [0, 1], got {self.ratio}")
+        if self.fill not in FILLS:
+            raise HoldfastError(f"fill must be one of {', '.join(FILLS)}, got {self.fill!r}")
+
+    def __call__(
+        self, model: nn.Module, images: Tensor, labels: Tensor, *, seed: int = 0, ids: rng.Ids | None = None
+    ) -> AttackResult:
+        """Cover the patches of every image and score the model."""
+        check_images(images)
+        names = rng.image_ids(ids, len(images))
+        with attack_mode(model) as quiet, torch.no_grad():
+            keep = without_most_attended(quiet, images, self.ratio)
+            covered = cover_patches(
+                images, keep, cover_of(self.fill, quiet, images, seed=seed, names=names, purpose="cover/0")
+            )
+            predictions = predict(quiet, covered, labels)
+        record = {"attack": "occlusion", "patches_by": "attention", **asdict(self), "seed": seed}
+        return AttackResult(covered, predictions, predictions != labels, record)

@@ -10,14 +10,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from holdfast.attacks.goal import check_logits, cross_entropy
+from holdfast.attacks.criteria import check_logits, cross_entropy
+from holdfast.attacks.eval_mode import attack_mode, own_copies, single_or_double
 from holdfast.attacks.occlusion import Fill, cover_of, cover_patches, pixel_model
-from holdfast.attacks.patches import check_grid
-from holdfast.attacks.pixels import backbone, check_differentiable, check_images
-from holdfast.attacks.undisturbed import own, single_or_double, undisturbed
+from holdfast.attacks.patch_selection import check_grid
+from holdfast.attacks.pixel_model import backbone, check_differentiable, check_images
 from holdfast.attention import watch
 from holdfast.errors import HoldfastError
-from holdfast.models.corruptor import Corruptor
+from holdfast.models.corruption_model import Corruptor
 
 Batches = Iterable[tuple[Tensor, Tensor]]
 
@@ -68,11 +68,11 @@ def fit_corruptor(attack: LearnedOcclusion, model: nn.Module, batches: Batches, 
     """
     corruptor: Corruptor | None = None
     history: list[float] = []
-    with undisturbed(model) as quiet:
+    with attack_mode(model) as quiet:
         for epoch in range(attack.epochs):
             values = []
             for number, batch in enumerate(batches):
-                images, labels = own(*batch)
+                images, labels = own_copies(*batch)
                 check_images(images)
                 if corruptor is None:
                     corruptor = _new_corruptor(attack, images, seed)

@@ -10,16 +10,46 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from holdfast.attacks import draws
-from holdfast.attacks.goal import check_logits, classes, cross_entropy
+from holdfast.attacks import rng
+from holdfast.attacks.base import AttackResult
+from holdfast.attacks.criteria import check_logits, classes, cross_entropy
+from holdfast.attacks.eval_mode import attack_mode, own_copies, predict, single_or_double
 from holdfast.attacks.norms import NORMS
-from holdfast.attacks.patch_mask import PatchMask
-from holdfast.attacks.patches import check_grid, choose_patches, patch_region, token_handles
-from holdfast.attacks.pixels import PixelModel, backbone, check_differentiable, check_images
-from holdfast.attacks.result import AttackResult
-from holdfast.attacks.undisturbed import own, predict, single_or_double, undisturbed
+from holdfast.attacks.patch_selection import check_grid, choose_patches, patch_region, token_handles
+from holdfast.attacks.pixel_model import PixelModel, backbone, check_differentiable, check_images
 from holdfast.attention import AttentionHandle, watch
 from holdfast.errors import HoldfastError
+
+
+class PatchMask:
+    """The pixels that may change: all of the region, or the best so many of it.
+
+    Patch-Fool's sparse variant; the scores are learned straight through the choice of the highest.
+    """
+
+    def __init__(self, region: Tensor, *, count: int | None, lr: float, seed: int, names: list[int | str]) -> None:
+        self.region, self.count = region, count
+        self.pixels = region  # B 1 H W
+        if count is None:
+            return
+        room = int(region[:1].sum())
+        if count > room:
+            raise HoldfastError(f"pixels must be at most the {room} of the chosen patches, got {count}")
+        self.scores = rng.uniform(region.float(), seed=seed, ids=names, purpose="patch mask")
+        self.optimiser = torch.optim.Adam([self.scores], lr=lr)
+        self._binarise()
+
+    def ascend(self, gain: Tensor) -> None:
+        """``gain``, (B, 1, H, W): the gradient of the objective by the mask, which multiplies the content."""
+        self.scores.grad = -gain
+        self.optimiser.step()
+        self._binarise()
+
+    def _binarise(self) -> None:
+        scores = self.scores.detach().masked_fill(~self.region, float("-inf"))
+        best = scores.flatten(1).topk(self.count or 0, dim=1).indices
+        self.pixels = torch.zeros_like(self.region).flatten(1).scatter(1, best, True).view_as(self.region)
+
 
 Surgery = Literal["as-coded", "orthogonal"]
 Units = Literal["normalised", "pixels"]
@@ -84,7 +114,7 @@ class PatchFool:
             )
 
     def __call__(
-        self, model: nn.Module, images: Tensor, labels: Tensor, *, seed: int = 0, ids: draws.Ids | None = None
+        self, model: nn.Module, images: Tensor, labels: Tensor, *, seed: int = 0, ids: rng.Ids | None = None
     ) -> AttackResult:
         """Replace the chosen patches, optimise them, and score the last iterate.
 
@@ -96,9 +126,9 @@ class PatchFool:
         by what.
         """
         check_images(images)
-        names = draws.image_ids(ids, len(images))
-        with undisturbed(model) as quiet:
-            images, labels = own(images, labels)
+        names = rng.image_ids(ids, len(images))
+        with attack_mode(model) as quiet:
+            images, labels = own_copies(images, labels)
             plan = _plan(self, quiet, images, labels, seed=seed, names=names)
             adversarial = _optimise(self, quiet, images, labels, plan, seed=seed, names=names)
             predictions = predict(quiet, adversarial, labels)
@@ -229,10 +259,10 @@ def _optimise(
     for step in range(attack.steps):
         points = torch.where(mask.pixels, values.to_pixels(content.detach()), images).requires_grad_()
         gradients = _gradients(model, points, labels, plan)
-        content.grad = -_combined(attack, [gradient * mask.pixels for gradient in gradients])
+        content.grad = -_combine_gradients(attack, [gradient * mask.pixels for gradient in gradients])
         if attack.pixels is not None and step < attack.mask_steps - 1:
             gains = [(gradient * content.detach() * region).sum(dim=1, keepdim=True) for gradient in gradients]
-            mask.ascend(_combined(attack, gains))
+            mask.ascend(_combine_gradients(attack, gains))
         optimiser.step()
         schedule.step()
         content.data = values.from_pixels(_into_bounds(attack, values.to_pixels(content.detach()), images, region))
@@ -242,7 +272,7 @@ def _optimise(
 def _start(attack: PatchFool, images: Tensor, *, seed: int, names: list[int | str]) -> Tensor:
     """Random pixels, also where an L2 bound waits after the first step; within an L∞ bound from the start."""
     if attack.bound != "linf" or attack.eps is None:
-        return draws.uniform(images, seed=seed, ids=names, purpose="patch content")
+        return rng.uniform(images, seed=seed, ids=names, purpose="patch content")
     delta = NORMS["linf"].start(images, attack.eps, seed=seed, ids=names, purpose="patch content")
     return (images + delta).clamp(0, 1)
 
@@ -269,7 +299,7 @@ def _gradients(model: nn.Module, points: Tensor, labels: Tensor, plan: _Plan) ->
     return gradients
 
 
-def _combined(attack: PatchFool, gradients: list[Tensor]) -> Tensor:
+def _combine_gradients(attack: PatchFool, gradients: list[Tensor]) -> Tensor:
     """The cross-entropy's gradient, which comes first, plus the attention terms' after surgery."""
     climb, *pulls = gradients
     total = climb.clone()

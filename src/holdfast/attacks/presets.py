@@ -1,10 +1,9 @@
 """The published protocols, as data."""
 
 from holdfast.attacks.autoattack import AutoAttack
-from holdfast.attacks.gradient import GradientAttack
-from holdfast.attacks.occlusion import Occlusion
-from holdfast.attacks.occlusion_attention import AttentionOcclusion
+from holdfast.attacks.occlusion import AttentionOcclusion, Occlusion
 from holdfast.attacks.patch_fool import PatchFool
+from holdfast.attacks.projected_gradient_descent import GradientAttack
 
 PRESETS: dict[str, GradientAttack | PatchFool | Occlusion | AttentionOcclusion | AutoAttack] = {
     # RVT (Mao et al. 2022); AFAT's Table 3 reports pgd5

@@ -14,17 +14,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.attacks import draws
-from holdfast.attacks.goal import Goal, Loss
-from holdfast.attacks.gradient import GradientAttack, perturb
-from holdfast.attacks.result import AttackResult
-from holdfast.attacks.undisturbed import Mode, score, undisturbed
+from holdfast.attacks import rng
+from holdfast.attacks.base import AttackResult
+from holdfast.attacks.criteria import Criterion, Loss
+from holdfast.attacks.eval_mode import Mode, attack_mode, score
+from holdfast.attacks.projected_gradient_descent import GradientAttack, perturb
 from holdfast.errors import HoldfastError
 
 IGNORED = 255
 
 
-class EveryPixel:
+class PixelMisclassification:
     """A class per pixel: an attack has won an image when no labelled pixel is right any more.
 
     Args:
@@ -70,7 +70,7 @@ def pixel_attack_loss(logits: Tensor, labels: Tensor, *, wrong_weight: float | N
     return each.flatten(1).sum(dim=1) / (labels != IGNORED).flatten(1).sum(dim=1).clamp_min(1)
 
 
-EVERY_PIXEL = EveryPixel()
+PIXEL_MISCLASSIFICATION = PixelMisclassification()
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class SegPGD:
         start = self.random_start and step == 1
         return GradientAttack(self.eps, self.alpha, 1, self.norm, random_start=start)
 
-    def goal_at(self, step: int) -> EveryPixel:
+    def goal_at(self, step: int) -> PixelMisclassification:
         """λ_t = (t − 1) / 2T for pixels that are wrong already."""
-        return EveryPixel(wrong_weight=(step - 1) / (2 * self.steps))
+        return PixelMisclassification(wrong_weight=(step - 1) / (2 * self.steps))
 
     def __call__(
         self,
@@ -112,14 +112,14 @@ class SegPGD:
         labels: Tensor,
         *,
         seed: int = 0,
-        ids: draws.Ids | None = None,
-        goal: Goal = EVERY_PIXEL,
+        ids: rng.Ids | None = None,
+        goal: Criterion = PIXEL_MISCLASSIFICATION,
     ) -> AttackResult:
         """Attack a batch and score it; success is the map of labelled pixels that are wrong."""
-        if not isinstance(goal, EveryPixel):
+        if not isinstance(goal, PixelMisclassification):
             raise HoldfastError("SegPGD needs a class per pixel: it attacks segmentation models")
         adversarial = perturb_pixels(self, model, images, labels, seed=seed, ids=ids)
-        with undisturbed(model) as quiet:
+        with attack_mode(model) as quiet:
             predictions = goal.predicted(score(quiet, adversarial, labels, goal=goal))
         record = {"attack": "segpgd", **asdict(self), "seed": seed}
         return AttackResult(adversarial, predictions, (predictions != labels) & (labels != IGNORED), record)
@@ -132,7 +132,7 @@ def perturb_pixels(
     labels: Tensor,
     *,
     seed: int = 0,
-    ids: draws.Ids | None = None,
+    ids: rng.Ids | None = None,
     mode: Mode = "eval",
 ) -> Tensor:
     """Adversarial images of SegPGD, (B, C, H, W), detached; arguments as of :func:`holdfast.attacks.perturb`."""

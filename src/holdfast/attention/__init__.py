@@ -5,8 +5,8 @@ maps from them only if somebody asks; the model itself goes on using its fused a
 refused in one sentence; how each family is read stands in a file of its own, and `readers` lists them.
 """
 
-from holdfast.attention.handle import AttentionHandle, Kind
-from holdfast.attention.readers import attention_names, can_watch, why_not
-from holdfast.attention.watching import Seen, watch
+from holdfast.attention.attention_map import AttentionHandle, Kind
+from holdfast.attention.hooks import Seen, watch
+from holdfast.attention.registry import attention_names, can_watch, why_not
 
 __all__ = ["AttentionHandle", "Kind", "Seen", "attention_names", "can_watch", "watch", "why_not"]

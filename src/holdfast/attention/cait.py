@@ -4,7 +4,7 @@ from typing import Any
 
 from timm.models.cait import Cait, ClassAttn, TalkingHeadAttn
 
-from holdfast.attention.reading import Call, Reader
+from holdfast.attention.reader import Call, Reader
 
 
 def read_talking_heads(call: Call) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from timm.models.hiera import Hiera, MaskUnitAttention
 from torch import Tensor
 
-from holdfast.attention.reading import Call, Reader
+from holdfast.attention.reader import Call, Reader
 from holdfast.errors import HoldfastError
 
 Grid = tuple[int, int]
@@ -23,12 +23,12 @@ def read_hiera(call: Call) -> dict[str, Any]:
     module, projected = call.module, call.parts["qkv"]
     grid, strides = _stage(call, projected.shape[1])
     pooled = module.q_stride > 1
-    query_grid, query_strides = (_halved(grid, strides[0]), strides[1:]) if pooled else (grid, strides)
+    query_grid, query_strides = (_halve_grid(grid, strides[0]), strides[1:]) if pooled else (grid, strides)
     count = projected.shape[1] // (module.q_stride * module.window_size) if module.use_mask_unit_attn else 1
     q, k, _ = projected.unflatten(-1, (3, module.heads, -1)).permute(2, 0, 3, 1, 4)  # B h N d
     if pooled:
         q = q.unflatten(2, (module.q_stride, -1)).amax(dim=2)
-    places, query_places = unrolled(grid, strides), unrolled(query_grid, query_strides)
+    places, query_places = unrolled_places(grid, strides), unrolled_places(query_grid, query_strides)
     q, k = _by_window(q, query_places, count), _by_window(k, places, count)
     found = {"q": q, "k": k, "scale": module.scale, "unrolled": query_places}
     if not module.use_mask_unit_attn:
@@ -36,15 +36,15 @@ def read_hiera(call: Call) -> dict[str, Any]:
     windows = _windows(places, grid, count)
     return {
         "kind": "window",
-        "grid": _divided(grid, windows),
-        "query_grid": _divided(query_grid, windows) if pooled else None,
+        "grid": _divide_grid(grid, windows),
+        "query_grid": _divide_grid(query_grid, windows) if pooled else None,
         "windows": windows,
         "image_grid": grid,
         **found,
     }
 
 
-def unrolled(grid: Grid, strides: Strides) -> Tensor:
+def unrolled_places(grid: Grid, strides: Strides) -> Tensor:
     """The place, row by row, of every token in Hiera's order, (N,)."""
     places = torch.arange(math.prod(grid)).view(1, *grid)
     for down, across in strides:
@@ -58,7 +58,7 @@ def _stage(call: Call, tokens: int) -> tuple[Grid, Strides]:
     height, width = call.owner.tokens_spatial_shape
     grid, strides = (height, width), [tuple(stride) for stride in call.owner.unroll.schedule]
     while math.prod(grid) > tokens and strides:
-        grid = _halved(grid, strides.pop(0))
+        grid = _halve_grid(grid, strides.pop(0))
     if math.prod(grid) != tokens:
         raise HoldfastError(
             f"cannot watch {call.model}: it attends to {tokens} tokens, which are no grid of the image's patches; "
@@ -82,11 +82,11 @@ def _windows(places: Tensor, grid: Grid, count: int) -> Grid:
     return grid[0] // rows, grid[1] // columns
 
 
-def _halved(grid: Grid, stride: tuple[int, int]) -> Grid:
+def _halve_grid(grid: Grid, stride: tuple[int, int]) -> Grid:
     return grid[0] // stride[0], grid[1] // stride[1]
 
 
-def _divided(grid: Grid, windows: Grid) -> Grid:
+def _divide_grid(grid: Grid, windows: Grid) -> Grid:
     return grid[0] // windows[0], grid[1] // windows[1]
 
 

@@ -9,7 +9,7 @@ from timm.models.swin_transformer import WindowAttention
 from timm.models.swin_transformer_v2 import WindowAttention as CosineWindowAttention
 from torch import Tensor, nn
 
-from holdfast.attention.reading import Call, Reader
+from holdfast.attention.reader import Call, Reader
 
 
 def read_swin(call: Call) -> dict[str, Any]:

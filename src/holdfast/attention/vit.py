@@ -10,7 +10,7 @@ from timm.models.beit import Attention as BeitAttention
 from timm.models.eva import EvaAttention
 from torch import Tensor, nn
 
-from holdfast.attention.reading import Call, Reader, embeds_patches
+from holdfast.attention.reader import Call, Reader, embeds_patches
 
 
 def read_vit(call: Call) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def read_rotary(call: Call) -> dict[str, Any]:
     """The same, turned by the rotary code of every patch (RoPE); class and register tokens are not turned."""
     q, k = call.parts["q_norm"], call.parts["k_norm"]
     if (rope := call.inputs.get("rope")) is not None:
-        q, k = (_turned(each, rope, call.module) for each in (q, k))
+        q, k = (_apply_rope(each, rope, call.module) for each in (q, k))
     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)  # grouped queries share keys
     return _tokens(call, q, k, bias=_additive_mask(call, q))
 
@@ -44,7 +44,7 @@ def _tokens(call: Call, q: Tensor, k: Tensor, *, bias: Tensor | None) -> dict[st
     return {"kind": "token", "q": q, "k": k, "scale": call.module.scale, "bias": bias, **places}
 
 
-def _turned(x: Tensor, rope: Tensor, module: Any) -> Tensor:
+def _apply_rope(x: Tensor, rope: Tensor, module: Any) -> Tensor:
     still, patches = x[:, :, : module.num_prefix_tokens], x[:, :, module.num_prefix_tokens :]
     return torch.cat([still, apply_rot_embed_cat(patches, rope, half=module.rotate_half)], dim=2).type_as(x)
 

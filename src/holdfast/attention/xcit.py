@@ -5,7 +5,7 @@ from typing import Any
 from timm.models.xcit import XCA
 from torch import nn
 
-from holdfast.attention.reading import Call, Reader
+from holdfast.attention.reader import Call, Reader
 
 
 def read_xcit(call: Call) -> dict[str, Any]:

@@ -10,19 +10,19 @@ from jsonargparse import ArgumentParser
 from rich.markup import escape
 
 from holdfast.analysis.registry import ANALYSES, all_settings
-from holdfast.analysis.results import Result, load_results
+from holdfast.analysis.results import AnalysisResult, load_results
 from holdfast.analysis.settings import Settings
-from holdfast.cli.preprocessing import add_preprocessing, protocol_of
-from holdfast.cli.run_folders import model_file_name, own_data, run_folder, with_checkpoint
+from holdfast.cli.preprocessing_options import add_preprocessing, protocol_of
+from holdfast.cli.shared_options import model_file_name, own_data, run_folder, with_checkpoint
 from holdfast.errors import HoldfastError
-from holdfast.figure_files import parse_formats
-from holdfast.model_names import model_spec
+from holdfast.plotting.files import parse_formats
+from holdfast.registry import model_spec
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-Stored = tuple[Path, list[Result]]  # a folder and the results in it
+Stored = tuple[Path, list[AnalysisResult]]  # a folder and the results in it
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -68,7 +68,9 @@ def run(arguments: Namespace) -> None:
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if arguments.redraw:
         alone = arguments.out if len(arguments.models) == 1 else None  # of several, --out is the comparison's
-        found = _told_apart([stored for model in arguments.models for stored in _stored(str(alone or model))])
+        found = _distinguish_results(
+            [stored for model in arguments.models for stored in _stored_results(str(alone or model))]
+        )
     else:
         found = list(_analyses(arguments, console))
     Console(soft_wrap=True).print(_table(found))
@@ -86,7 +88,7 @@ def run(arguments: Namespace) -> None:
         )
 
 
-def _compare(results: list[Result], target: Path, console: "Console", formats: tuple[str, ...]) -> None:
+def _compare(results: list[AnalysisResult], target: Path, console: "Console", formats: tuple[str, ...]) -> None:
     """The figures of all models side by side, as far as they are of the same images and settings."""
     count = _draw(results, target, formats)
     if count:
@@ -142,7 +144,7 @@ def _label(model: str) -> str:
     return folder.resolve().name if folder else model_file_name(model)
 
 
-def _stored(model: str) -> list[Stored]:
+def _stored_results(model: str) -> list[Stored]:
     root = model_spec(model).folder or Path(model).expanduser()
     folders = sorted({path.parent for path in root.rglob("*.safetensors") if path.stem in ANALYSES})
     if not folders:
@@ -150,17 +152,20 @@ def _stored(model: str) -> list[Stored]:
     return [(folder, load_results(folder)) for folder in folders]
 
 
-def _told_apart(found: list[Stored]) -> list[Stored]:
+def _distinguish_results(found: list[Stored]) -> list[Stored]:
     """Results of runs that have the same name get their folder beside it."""
     runs = {(results[0].label, folder.parent.parent) for folder, results in found}
     names = [label for label, _ in runs]
     return [
-        (folder, [_renamed(each, folder.parent.parent) if names.count(each.label) > 1 else each for each in results])
+        (
+            folder,
+            [_rename_result(each, folder.parent.parent) if names.count(each.label) > 1 else each for each in results],
+        )
         for folder, results in found
     ]
 
 
-def _renamed(result: Result, run: Path) -> Result:
+def _rename_result(result: AnalysisResult, run: Path) -> AnalysisResult:
     return replace(result, header={**result.header, "label": f"{result.label} ({run})"})
 
 
@@ -168,7 +173,7 @@ def _table(found: list[Stored]) -> "Table":
     """The headline numbers, one column per model."""
     from rich.table import Table
 
-    from holdfast.analysis.summary import headlines
+    from holdfast.analysis.registry import headlines
 
     numbers = [headlines(results) for _, results in found]
     table = Table("", *(escape(results[0].label) for _, results in found), box=None, header_style="bold")
@@ -177,13 +182,13 @@ def _table(found: list[Stored]) -> "Table":
     return table
 
 
-def _draw(results: list[Result], folder: Path, formats: tuple[str, ...]) -> int:
+def _draw(results: list[AnalysisResult], folder: Path, formats: tuple[str, ...]) -> int:
     """Write an album's figures; returns how many."""
-    from holdfast.analysis.album import album
-    from holdfast.figure_files import name_model, save_figure
+    from holdfast.analysis.figure_groups import figure_pages
+    from holdfast.plotting.files import name_model, save_figure
 
     single = results[0].label if len({result.label for result in results}) == 1 else ""
-    pages = list(album(results))
+    pages = list(figure_pages(results))
     for name, draw in pages:
         save_figure(name_model(draw(), single) if single else draw(), folder / name, formats=formats)
     return len(pages)

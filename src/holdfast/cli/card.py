@@ -17,7 +17,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Write the card and say how to upload it."""
-    from holdfast.reporting.card import write_card
+    from holdfast.reporting.model_card import write_card
 
     path, upload = write_card(arguments.run, arguments.out, name=arguments.name, license=arguments.license)
     console = Console(soft_wrap=True, highlight=False)

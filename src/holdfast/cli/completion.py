@@ -22,7 +22,7 @@ def _words() -> dict[str, list[str]]:
     """What may follow every command: its options, and the names that it takes first."""
     from holdfast.cli.list import LISTERS
     from holdfast.cli.main import COMMANDS, build_parser
-    from holdfast.studies.plan import study_names
+    from holdfast.studies.config import study_names
     from holdfast.training.recipe_files import recipe_names
 
     names = {"list": sorted(LISTERS), "train": recipe_names(), "study": study_names(), "completion": list(SHELLS)}

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 
-from holdfast.cli.clusters import add_cluster, cluster_of
-from holdfast.cli.planning import add_dry_run, dry_run, told_how_far_off
+from holdfast.cli.shared_options import add_cluster, add_dry_run, cluster_of, dry_run, told_how_far_off
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.corruptions.folders import Outcome
+    from holdfast.corruptions.corrupt_folder import Outcome
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -40,16 +39,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Corrupt the folder, show progress, list at the end what could not be read."""
-    from holdfast.corruptions.catalog import preset_of, select
-    from holdfast.corruptions.folders import KindAtSeverity, Settings, corrupt_folder, find_images
-    from holdfast.corruptions.forecast import forecast
-    from holdfast.corruptions.on_ray import run_on_ray
-    from holdfast.progress_line import ProgressLine
+    from holdfast.corruptions.corrupt_folder import FolderSettings, KindAtSeverity, corrupt_folder, find_images
+    from holdfast.corruptions.corrupt_folder_ray import run_on_ray
+    from holdfast.corruptions.dry_run import dry_run_report
+    from holdfast.corruptions.severities import preset_of, select
+    from holdfast.runtime.progress import ProgressLine
 
     severities = parse_severities(arguments.severity)
     cells = [KindAtSeverity(kind, severity) for kind in select(arguments.kinds) for severity in severities]
     quality = parse_format(arguments.format)
-    settings = Settings(arguments.seed, preset_of(arguments.preset).name, quality, arguments.frost, arguments.exif)
+    settings = FolderSettings(
+        arguments.seed, preset_of(arguments.preset).name, quality, arguments.frost, arguments.exif
+    )
     source, target = Path(arguments.source), Path(arguments.target)
     if arguments.workers < 0:
         raise HoldfastError(f"workers: expected 1 or more, got {arguments.workers}")
@@ -57,7 +58,7 @@ def run(arguments: Namespace) -> int:
     cluster = cluster_of(arguments)
     if arguments.dry_run:
         return dry_run(
-            "corrupt", arguments, [forecast(source, target, cells=cells, settings=settings, workers=workers)]
+            "corrupt", arguments, [dry_run_report(source, target, cells=cells, settings=settings, workers=workers)]
         )
     total = len(find_images(source)) * len(cells)
     header = f"corrupting {source} into {target}: {total // len(cells)} images × {len(cells)} cells"
@@ -98,7 +99,7 @@ def parse_format(text: str) -> int | None:
 
 
 def _report(outcomes: "list[Outcome]", target: Path, *, exif: str) -> int:
-    from holdfast.decoding import turned_warning
+    from holdfast.io.images import turned_warning
 
     failed = [outcome for outcome in outcomes if outcome.error]
     written, found = (sum(getattr(outcome, name) for outcome in outcomes) for name in ("written", "found"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.demos import DEMOS, Demo, Effort
+from holdfast.cli.demo_settings import DEMOS, Demo, Effort
 from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
 from holdfast.errors import HoldfastError, nearest
 
@@ -51,7 +51,7 @@ def run(arguments: Namespace) -> int:
     try:
         return _demo(demo, out, demo.quick if arguments.quick else demo.full, console)
     except KeyboardInterrupt as stop:
-        return _stopped(stopped_by(stop), console)
+        return _exit_stopped(stopped_by(stop), console)
 
 
 def _demo(demo: Demo, out: Path, effort: Effort, console: Console) -> int:
@@ -63,7 +63,7 @@ def _demo(demo: Demo, out: Path, effort: Effort, console: Console) -> int:
         console.print(f"[bold]{number}/{len(demo.models)} {name}[/bold]")
         stopped = train_one(recipe, out / name, effort, console, overrides=overrides)
         if stopped:
-            return _stopped(stopped, console)
+            return _exit_stopped(stopped, console)
         records[name] = _measure(demo, out / name, effort, console)
         if demo.analyses != "":
             _look_inside(demo, out / name, name, effort, console)
@@ -96,11 +96,11 @@ def train_one(
 
 def _measure(demo: Demo, folder: Path, effort: Effort, console: Console) -> "Records":
     """Evaluate; what is on disk is not measured again."""
+    from holdfast.evaluation.config import ComputeConfig
     from holdfast.evaluation.evaluate import evaluate
-    from holdfast.evaluation.options import Compute
 
     console.print(f"  measuring: {demo.suites.replace(',', ', ')} on {effort.images} images")
-    kept = Compute(keep_examples=effort.examples)
+    kept = ComputeConfig(keep_examples=effort.examples)
     return evaluate(folder, demo.data, demo.suites, limit=effort.images, compute=kept)
 
 
@@ -148,7 +148,7 @@ def differences(demo: Demo, records: "dict[str, Records]") -> list[str]:
     return sentences
 
 
-def _stopped(number: int, console: Console) -> int:
+def _exit_stopped(number: int, console: Console) -> int:
     console.print(f"stopped by {signal.Signals(number).name}; the same command goes on where it was")
     return EXIT_SIGNAL + number
 

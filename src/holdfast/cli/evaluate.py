@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.clusters import add_cluster, cluster_of
-from holdfast.cli.planning import add_dry_run, dry_run, told_how_far_off
-from holdfast.cli.preprocessing import add_preprocessing, protocol_of
-from holdfast.cli.run_folders import model_file_name, own_data, run_folder, with_checkpoint
+from holdfast.cli.preprocessing_options import add_preprocessing, protocol_of
+from holdfast.cli.shared_options import (
+    add_cluster,
+    add_dry_run,
+    cluster_of,
+    dry_run,
+    model_file_name,
+    own_data,
+    run_folder,
+    told_how_far_off,
+    with_checkpoint,
+)
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -86,10 +94,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Measure, then print the scores and where the records are."""
-    from holdfast.evaluation.errand import Request
+    from holdfast.evaluation.config import ComputeConfig
+    from holdfast.evaluation.dry_run import dry_run_report
     from holdfast.evaluation.evaluate import evaluate
-    from holdfast.evaluation.forecast import forecast
-    from holdfast.evaluation.options import Compute
+    from holdfast.evaluation.setup import EvaluationRequest
     from holdfast.evaluation.suites import assign
 
     first = os.environ.get("RANK", "0") == "0"
@@ -98,15 +106,18 @@ def run(arguments: Namespace) -> int:
     data = arguments.data or [_own_data(model, console)]
     given: dict[str, Any] = {name: getattr(arguments, name) for name in ("seed", "device", "workers")}
     given["limit"] = arguments.limit or None
-    known = {each.name: getattr(arguments, each.name) for each in fields(Compute) if each.name in vars(arguments)}
-    given |= {"protocol": protocol_of(arguments), "compute": Compute(**{**known, "cluster": cluster_of(arguments)})}
+    known = {each.name: getattr(arguments, each.name) for each in fields(ComputeConfig) if each.name in vars(arguments)}
+    given |= {
+        "protocol": protocol_of(arguments),
+        "compute": ComputeConfig(**{**known, "cluster": cluster_of(arguments)}),
+    }
     if arguments.predictions is not None:
         return _predict(model, data, arguments, console)
     out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
     served = assign(_suites(arguments), data)
     if arguments.dry_run:
-        requests = [Request(model, spec, names, out, **given) for spec, names in served]
-        return dry_run("evaluate", arguments, [forecast(request) for request in requests])
+        requests = [EvaluationRequest(model, spec, names, out, **given) for spec, names in served]
+        return dry_run("evaluate", arguments, [dry_run_report(request) for request in requests])
     given |= {"fresh": arguments.fresh, "show": True}
     with told_how_far_off("evaluate", arguments):
         records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
@@ -128,7 +139,7 @@ def _suites(arguments: Namespace) -> "tuple[Suite, ...]":
 
 
 def _predict(model: str, data: list[str], arguments: Namespace, console: Console) -> int:
-    from holdfast.evaluation.predictions import export_predictions
+    from holdfast.inference.label_map_files import export_predictions
 
     options = {"device": arguments.device, "protocol": protocol_of(arguments)}
     for spec in data:

@@ -2,7 +2,7 @@
 
 import signal
 
-from holdfast.leaving import Terminated
+from holdfast.runtime.signals import Terminated
 
 EXIT_OK, EXIT_SHUT, EXIT_BAD_INPUT = 0, 1, 2  # 1: the gate found the model worse
 EXIT_SIGNAL = 128  # plus the signal's number, as shells count

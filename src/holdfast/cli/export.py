@@ -6,8 +6,8 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.preprocessing import add_preprocessing, protocol_of
-from holdfast.cli.run_folders import own_data, run_folder
+from holdfast.cli.preprocessing_options import add_preprocessing, protocol_of
+from holdfast.cli.shared_options import own_data, run_folder
 from holdfast.errors import HoldfastError
 
 
@@ -22,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Export, and say where and how exactly."""
-    from holdfast.evaluation.exporting import FORMATS, export
+    from holdfast.deploy.export import FORMATS, export
 
     folder = run_folder(arguments.model)
     suffix = FORMATS.get(arguments.to, "")

@@ -9,11 +9,11 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli.exit_codes import EXIT_OK, EXIT_SHUT
-from holdfast.cli.run_folders import model_file_name, run_folder
+from holdfast.cli.shared_options import model_file_name, run_folder
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.gate import Rules, Side
+    from holdfast.gate import PairedScores, Rules
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -44,22 +44,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Judge, print the verdicts, write what was asked for; save a baseline unless the gate is shut."""
-    from holdfast import atomic
-    from holdfast.gate import judge, passed, sides_of
+    from holdfast.gate import all_passed, decide, paired_scores_of
     from holdfast.gate.output import junit, markdown, terminal
+    from holdfast.io import atomic
 
     _check(arguments)
     rules = _rules(arguments)
     old = _baseline(arguments.against) if arguments.against is not None else []
-    new = sides_of(arguments.run) if arguments.model is None else _measured(arguments, old)
+    new = paired_scores_of(arguments.run) if arguments.model is None else _evaluate_candidate(arguments, old)
     console = Console(soft_wrap=True, highlight=False)
-    answers = judge(new, old, rules) if arguments.against is not None else []
+    answers = decide(new, old, rules) if arguments.against is not None else []
     if answers:
         console.print(terminal(answers), markup=False)
     for path, text in ((arguments.junit, junit), (arguments.markdown, markdown)):
         if path is not None and answers:
             atomic.write_text(path, text(answers))
-    if not passed(answers):
+    if not all_passed(answers):
         return EXIT_SHUT
     if arguments.save is not None:
         _save(new, arguments.save, console)
@@ -86,24 +86,24 @@ def _rules(arguments: Namespace) -> "Rules":
     return replace(rules, **{name: value for name, value in given.items() if value is not None})
 
 
-def _baseline(path: Path) -> "list[Side]":
-    from holdfast.gate import read_baseline, sides_of
+def _baseline(path: Path) -> "list[PairedScores]":
+    from holdfast.gate import paired_scores_of, read_baseline
 
     if not path.exists():
         raise HoldfastError(
             f"--against must be a run, a folder of records or a baseline file, but {str(path)!r} is not there"
         )
-    return sides_of(path) if path.is_dir() else read_baseline(path)
+    return paired_scores_of(path) if path.is_dir() else read_baseline(path)
 
 
-def _measured(arguments: Namespace, old: "list[Side]") -> "list[Side]":
-    from holdfast.gate.measuring import measured_like
+def _evaluate_candidate(arguments: Namespace, old: "list[PairedScores]") -> "list[PairedScores]":
+    from holdfast.gate.evaluate_candidate import measured_like
 
     out = arguments.out or (None if run_folder(arguments.model) else Path("runs") / model_file_name(arguments.model))
     return measured_like(old, arguments.model, data=arguments.data, out=out, workers=arguments.workers)
 
 
-def _save(sides: "list[Side]", path: Path, console: Console) -> None:
+def _save(sides: "list[PairedScores]", path: Path, console: Console) -> None:
     from holdfast.gate import save_baseline
 
     size = save_baseline(sides, path)
@@ -114,7 +114,7 @@ def _save(sides: "list[Side]", path: Path, console: Console) -> None:
             console.print(f"{side.data}: {line}", markup=False)
 
 
-def _lacking(side: "Side") -> list[str]:
+def _lacking(side: "PairedScores") -> list[str]:
     """What a baseline does not hold: later gates judge by the rest, or refuse."""
     from holdfast.gate.scores import lacking
     from holdfast.metrics.summary import some

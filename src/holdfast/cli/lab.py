@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.preprocessing import add_preprocessing, protocol_of
-from holdfast.cli.run_folders import own_data, run_folder, with_checkpoint
+from holdfast.cli.preprocessing_options import add_preprocessing, protocol_of
+from holdfast.cli.shared_options import own_data, run_folder, with_checkpoint
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.lab.lens import Lens
+    from holdfast.lab.opened_model import OpenedModel
 
 DEMO = {"fan": "digits/fan_nano", "fan_afat": "digits/fan_nano_afat"}
 MOST_SEED = 2**31 - 1
@@ -53,12 +53,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> None:
     """Open models and data, then serve until interrupted."""
     check_installed()
-    models, data = _asked(arguments)
+    models, data = _requested_models(arguments)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: threads that spin would slow the page
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    from holdfast.lab.desk import Desk
-    from holdfast.lab.pick import as_recorded
+    from holdfast.lab.filmstrip import as_recorded
     from holdfast.lab.server import bound_socket, serve
+    from holdfast.lab.session import Session
 
     bound_socket(arguments.host, arguments.port).close()  # told before models are trained or loaded
     if arguments.demo:
@@ -67,9 +67,9 @@ def run(arguments: Namespace) -> None:
     chooser = arguments.corruptor or next(filter(Path.is_file, map(_own_corruptor, models)), None)
     protocol = protocol_of(arguments)
     options = {"limit": arguments.limit or None, "device": arguments.device, "corruptor": chooser, "protocol": protocol}
-    lenses = _opened(models, data, seed=arguments.seed or 0, **options)
+    lenses = _open_models(models, data, seed=arguments.seed or 0, **options)
     serve(
-        Desk(lenses if arguments.seed is not None else as_recorded(lenses)),
+        Session(lenses if arguments.seed is not None else as_recorded(lenses)),
         host=arguments.host,
         port=arguments.port,
         browser=not arguments.no_browser,
@@ -77,14 +77,14 @@ def run(arguments: Namespace) -> None:
     )
 
 
-def _opened(models: list[str], data: str, **options: Any) -> "list[Lens]":
+def _open_models(models: list[str], data: str, **options: Any) -> "list[OpenedModel]":
     """All models on the same data; of two, a sentence says which does not fit."""
-    from holdfast.lab.lens import open_lens
+    from holdfast.lab.opened_model import open_model
 
-    lenses: list[Lens] = []
+    lenses: list[OpenedModel] = []
     for model in models:
         try:
-            lenses.append(open_lens(model, lenses[0].data if lenses else data, **options))
+            lenses.append(open_model(model, lenses[0].data if lenses else data, **options))
         except HoldfastError as error:
             if len(models) == 1:
                 raise
@@ -104,7 +104,7 @@ def check_installed() -> None:
         )
 
 
-def _asked(arguments: Namespace) -> tuple[list[str], str]:
+def _requested_models(arguments: Namespace) -> tuple[list[str], str]:
     """Models and data by name; those of the demo may not be there yet."""
     if arguments.seed is not None and not 0 <= arguments.seed <= MOST_SEED:
         raise HoldfastError(f"--seed must lie in 0…{MOST_SEED}, got {arguments.seed}")
@@ -121,7 +121,7 @@ def _asked(arguments: Namespace) -> tuple[list[str], str]:
 def _train(recipes: dict[str, str], console: Console) -> None:
     """The demo's small models, as far as they are not trained yet."""
     from holdfast.cli.demo import train_one
-    from holdfast.cli.demos import Effort
+    from holdfast.cli.demo_settings import Effort
     from holdfast.evaluation.evaluate import evaluate
 
     effort = Effort("digits:train[0:512]", "digits:val[0:60]", epochs=3)

@@ -11,8 +11,8 @@ from rich.progress import track
 from rich.table import Table
 
 from holdfast.errors import HoldfastError, nearest
-from holdfast.method_names import LINES
-from holdfast.own_code import PLUGINS
+from holdfast.registry import METHOD_LINES
+from holdfast.runtime.plugins import PLUGINS
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -31,13 +31,13 @@ def run(arguments: Namespace) -> None:
 
 def models_table(arguments: Namespace) -> Table:
     """Holdfast's own models; timm's are listed by timm."""
-    from holdfast.model_names import NAMES
     from holdfast.published import published
+    from holdfast.registry import MODEL_NAMES
 
-    names = _matching(arguments.pattern, list(NAMES))
+    names = _matching_names(arguments.pattern, list(MODEL_NAMES))
     if not arguments.cost:
         return _table("model", rows=[[name] for name in names])
-    from holdfast.models.cost import measure_cost
+    from holdfast.models.flops import measure_cost
 
     papers = published("models")
     table = Table(box=None, header_style="bold")
@@ -60,7 +60,7 @@ def corruptions_table(arguments: Namespace) -> Table:
     from holdfast.corruptions import catalog_table
 
     header, rows = catalog_table()
-    names = _matching(arguments.pattern, [row[0] for row in rows])
+    names = _matching_names(arguments.pattern, [row[0] for row in rows])
     return _table(*header, rows=[list(row) for row in rows if row[0] in names])
 
 
@@ -68,34 +68,34 @@ def recipes_table(arguments: Namespace) -> Table:
     """The shipped recipes; `holdfast train NAME` runs one."""
     from holdfast.training.recipe_files import headline, recipe_names
 
-    names = _matching(arguments.pattern, recipe_names())
+    names = _matching_names(arguments.pattern, recipe_names())
     return _table("recipe", "what it trains", rows=[[name, headline(name)] for name in names])
 
 
 def studies_table(arguments: Namespace) -> Table:
     """The shipped studies; `holdfast study NAME` runs one."""
-    from holdfast.studies.plan import headline, study_names
+    from holdfast.studies.config import headline, study_names
 
-    names = _matching(arguments.pattern, study_names())
+    names = _matching_names(arguments.pattern, study_names())
     return _table("study", "what it asks", rows=[[name, headline(name)] for name in names])
 
 
 def methods_table(arguments: Namespace) -> Table:
     """What a model can be trained for: objectives, and the parts of the robust one."""
-    lines = LINES
+    lines = METHOD_LINES
     if PLUGINS:  # they may have brought more
         from holdfast.methods import methods
 
         lines = methods()
-    names = _matching(arguments.pattern, list(lines))
+    names = _matching_names(arguments.pattern, list(lines))
     return _table("method", "what it does", rows=[[name, lines[name]] for name in names])
 
 
 def suites_table(arguments: Namespace) -> Table:
     """The suites that `holdfast evaluate --suite` takes, several with commas."""
-    from holdfast.evaluation.suite_names import SUITES
+    from holdfast.registry import SUITES
 
-    names = _matching(arguments.pattern, list(SUITES))
+    names = _matching_names(arguments.pattern, list(SUITES))
     return _table("suite", "what it measures", rows=[[name, SUITES[name]] for name in names])
 
 
@@ -105,11 +105,11 @@ def data_table(arguments: Namespace) -> Table:
 
     lines = {name: (source.form, source.line) for name, source in SOURCES.items()}
     lines |= {name: (f"{name}:DIR", layout.line) for name, layout in OFFICIAL.items()}
-    names = _matching(arguments.pattern, list(lines))
+    names = _matching_names(arguments.pattern, list(lines))
     return _table("data", "what it is", rows=[[escape(part) for part in lines[name]] for name in names])
 
 
-def _matching(pattern: str | None, names: list[str]) -> list[str]:
+def _matching_names(pattern: str | None, names: list[str]) -> list[str]:
     if pattern is None:
         return names
     found = [name for name in names if fnmatch.fnmatchcase(name, pattern)]

@@ -13,9 +13,9 @@ from typing import Any
 
 from holdfast._version import __version__
 from holdfast.cli.exit_codes import EXIT_BAD_INPUT, EXIT_OK, EXIT_SIGNAL, stopped_by
-from holdfast.cli.plugins import load_plugins
 from holdfast.errors import HoldfastError, nearest
-from holdfast.leaving import hearing_signals
+from holdfast.runtime.plugins import load_plugins
+from holdfast.runtime.signals import handle_signals
 
 # name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and
 # `run(arguments)`, and imports torch only inside `run`.
@@ -46,7 +46,7 @@ def build_parser(command: str | None = None) -> Any:
     if command is not None:
         import jsonargparse  # a quarter of a second that `holdfast --help` does without
 
-        from holdfast.cli.help_text import PlainHelp
+        from holdfast.cli.shared_options import PlainHelp
 
         parser = jsonargparse.ArgumentParser(
             prog=f"holdfast {command}",
@@ -77,15 +77,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # names of files need not be UTF-8
         with contextlib.suppress(AttributeError):
             stream.reconfigure(errors="backslashreplace")
-    return _guarded(list(sys.argv[1:] if argv is None else argv))
+    return _run_guarded(list(sys.argv[1:] if argv is None else argv))
 
 
-def _guarded(argv: list[str]) -> int:
+def _run_guarded(argv: list[str]) -> int:
     try:
-        with hearing_signals():
-            return _run(argv)
+        with handle_signals():
+            return _run_command(argv)
     except (HoldfastError, argparse.ArgumentError) as error:
-        return _refused(str(error))
+        return _print_error(str(error))
     except KeyboardInterrupt as stop:
         way_on = "; the same command goes on where it was" if argv and argv[0] in GOES_ON else ""
         print(f"holdfast: stopped{way_on}", file=sys.stderr)
@@ -98,7 +98,7 @@ def _guarded(argv: list[str]) -> int:
     except (OSError, MemoryError, RuntimeError) as error:  # a full disk, a folder that may not be read or written
         if isinstance(error, RuntimeError) and not re.search("allocate memory|out of memory", str(error)):
             raise
-        return _refused(_machine_limit(error))
+        return _print_error(_machine_limit(error))
 
 
 def _machine_limit(error: OSError | MemoryError | RuntimeError) -> str:
@@ -107,12 +107,12 @@ def _machine_limit(error: OSError | MemoryError | RuntimeError) -> str:
     return f"{error.strerror or error}{f': {error.filename!r}' if error.filename else ''}"
 
 
-def _refused(sentence: str) -> int:
+def _print_error(sentence: str) -> int:
     print(f"holdfast: error: {' '.join(sentence.split())}", file=sys.stderr)
     return EXIT_BAD_INPUT
 
 
-def _run(argv: list[str]) -> int:
+def _run_command(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         build_parser().print_help()
         return EXIT_OK if argv else EXIT_BAD_INPUT
@@ -122,7 +122,7 @@ def _run(argv: list[str]) -> int:
     command, rest = argv[0], load_plugins(argv[1:])
     if command not in COMMANDS:
         raise HoldfastError(
-            f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_known()}'}"
+            f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_command_list()}'}"
         )
     parser = build_parser(command)
     if "--help-all" in rest:
@@ -131,7 +131,7 @@ def _run(argv: list[str]) -> int:
     if {"-h", "--help"} & {*rest}:  # of commands with very many options, only some
         getattr(_module(command), "shorten_help", lambda parser: None)(parser)
     prepared = getattr(_module(command), "prepared", list)  # of commands whose arguments are more than options
-    arguments = _parsed(parser, _known_options(parser, prepared(rest)))
+    arguments = _parse_arguments(parser, _known_options(parser, prepared(rest)))
     return int(_module(command).run(arguments) or EXIT_OK)
 
 
@@ -152,11 +152,11 @@ def _known_options(parser: argparse.ArgumentParser, argv: list[str]) -> list[str
     return argv
 
 
-def _parsed(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespace:
+def _parse_arguments(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespace:
     try:
         return parser.parse_args(argv)
     except argparse.ArgumentError as error:
-        from holdfast.kinds import refusal  # which `holdfast --help` does without
+        from holdfast.io.validation import refusal  # which `holdfast --help` does without
 
         options = {action.dest: action for action in parser._actions if action.option_strings}
         kinds = {name: getattr(action, "_typehint", action.type) for name, action in options.items()}
@@ -178,5 +178,5 @@ def _module(command: str) -> ModuleType:
     return importlib.import_module(f"holdfast.cli.{command}")
 
 
-def _known() -> str:
+def _command_list() -> str:
     return ", ".join(COMMANDS)

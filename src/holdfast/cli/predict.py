@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 
-from holdfast.cli.preprocessing import add_preprocessing, protocol_of
-from holdfast.cli.run_folders import with_checkpoint
+from holdfast.cli.preprocessing_options import add_preprocessing, protocol_of
+from holdfast.cli.shared_options import with_checkpoint
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.evaluation.predict import Prediction
+    from holdfast.inference.predict import Prediction
 
 FORMATS = ("table", "json", "csv")
 
@@ -47,8 +47,8 @@ def run(arguments: Namespace) -> None:
     """Predict, and print or write the rows."""
     if arguments.format not in FORMATS:
         raise HoldfastError(f"--format must be one of {', '.join(FORMATS)}, got {arguments.format!r}")
-    from holdfast import atomic
-    from holdfast.evaluation.predict import predict
+    from holdfast.inference.predict import predict
+    from holdfast.io import atomic
 
     protocol = protocol_of(arguments)
     drawn = {"overlays": arguments.overlays, "film": arguments.film, "fps": arguments.fps}

@@ -42,11 +42,11 @@ def _rows(root: Path) -> Iterator[tuple[str, ...]]:
     folders = {path.parent for path in root.rglob(RECIPE)} | {path.parent for path in root.rglob("records")}
     for folder in sorted(folders):
         if not any(parent in folders for parent in folder.parents if parent != root):
-            yield (str(folder.relative_to(root)), *_trained(folder), _measured(folder))
+            yield (str(folder.relative_to(root)), *_training_columns(folder), _records_column(folder))
 
 
-def _trained(folder: Path) -> tuple[str, str, str, str]:
-    from holdfast.yaml_files import read_yaml
+def _training_columns(folder: Path) -> tuple[str, str, str, str]:
+    from holdfast.io.yaml import read_yaml
 
     try:
         recipe: Any = read_yaml((folder / RECIPE).read_text(encoding="utf-8"), name=RECIPE) or {}
@@ -62,7 +62,7 @@ def _trained(folder: Path) -> tuple[str, str, str, str]:
     return str(model.get("name") or model.get("init") or "–"), str(data.get("train", "–")), state, score
 
 
-def _measured(folder: Path) -> str:
+def _records_column(folder: Path) -> str:
     """The record sets: data, and how many cells each holds."""
     found = []
     for path in sorted((folder / "records").glob("*/evaluation.json")):

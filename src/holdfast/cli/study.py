@@ -8,12 +8,11 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.clusters import add_cluster, cluster_of
 from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
-from holdfast.cli.planning import add_dry_run, dry_run, told_how_far_off
+from holdfast.cli.shared_options import add_cluster, add_dry_run, cluster_of, dry_run, told_how_far_off
 from holdfast.cli.train import add_recipe_values, recipe_values, shorten_help
 from holdfast.errors import HoldfastError
-from holdfast.names import comma_list
+from holdfast.io.validation import comma_list
 
 __all__ = ["add_arguments", "run", "shorten_help"]
 
@@ -38,8 +37,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run what is missing, then write and show the table."""
-    from holdfast.studies.page import terminal_tables, write_page
-    from holdfast.studies.plan import load_study
+    from holdfast.studies.config import load_study
+    from holdfast.studies.report import terminal_tables, write_page
     from holdfast.studies.results import all_results
 
     study = load_study(
@@ -53,10 +52,10 @@ def run(arguments: Namespace) -> int:
     out = arguments.out or Path("studies") / study.name
     cluster = cluster_of(arguments)
     if arguments.dry_run:
-        from holdfast.studies.forecast import forecast
+        from holdfast.studies.dry_run import dry_run_report
 
         tell = Console(stderr=True).print
-        found = forecast(study, out=out, processes=arguments.processes, tell=lambda row: tell(f"trying {row} …"))
+        found = dry_run_report(study, out=out, processes=arguments.processes, tell=lambda row: tell(f"trying {row} …"))
         return dry_run("study", arguments, [found])
     if not arguments.table_only:
         from holdfast.studies.runner import run_study

@@ -15,15 +15,15 @@ from rich.console import Console
 
 from holdfast import older_recipes
 from holdfast.cli.exit_codes import EXIT_SIGNAL
-from holdfast.cli.planning import add_dry_run, dry_run, told_how_far_off
+from holdfast.cli.shared_options import add_dry_run, dry_run, told_how_far_off
 from holdfast.errors import HoldfastError
-from holdfast.names import chosen_names
+from holdfast.io.validation import chosen_names
+from holdfast.io.yaml import read_yaml
 from holdfast.training import recipe as recipes
 from holdfast.training.recipe_files import leaves, merge
-from holdfast.yaml_files import read_yaml
 
 if TYPE_CHECKING:
-    from holdfast.training.loop import Result
+    from holdfast.training.loop import TrainingResult
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -68,7 +68,7 @@ def add_recipe_values(parser: ArgumentParser) -> None:
         if section not in groups:
             groups[section] = parser.add_argument_group(f"the recipe's {section or 'own'} values")
         default = field.default_factory() if callable(field.default_factory) else field.default
-        text = f"{_descriptions(section)[name]} (recipe default: {_shown(default)})"
+        text = f"{_descriptions(section)[name]} (recipe default: {_format_default(default)})"
         # no default here: what is not given comes from the recipe
         names = [f"--{path}", *older_recipes.FLAGS.get(path, [])]
         groups[section].add_argument(*names, type=kind, default=SUPPRESS, help=text.replace("%", "%%"))
@@ -76,16 +76,16 @@ def add_recipe_values(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Train; after a signal, say how to go on."""
-    from holdfast.training.journal import append_log
+    from holdfast.training.logger import append_log
     from holdfast.training.loop import train
 
     recipe, out = _recipe_and_folder(arguments)
     console = Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0", soft_wrap=True)
     asked: dict[str, Any] = {"out": out, "overrides": _overrides(arguments), "resume": arguments.resume}
     if arguments.dry_run:
-        from holdfast.training.forecast import forecast
+        from holdfast.training.dry_run import dry_run_report
 
-        return dry_run("train", arguments, [forecast(recipe, **asked)])
+        return dry_run("train", arguments, [dry_run_report(recipe, **asked)])
     try:
         with told_how_far_off("train", arguments) as account:
             result = train(recipe, show=True, **asked)
@@ -97,7 +97,7 @@ def run(arguments: Namespace) -> int:
         return EXIT_SIGNAL + result.stopped_by
     if account.comparison and (out / "log.jsonl").exists():
         append_log(out / "log.jsonl", "forecast", step=result.step, **account.comparison)
-    console.print(f"finished after {result.step} steps{_scored(result)}: {out}", highlight=False)
+    console.print(f"finished after {result.step} steps{_validation_score(result)}: {out}", highlight=False)
     return 0
 
 
@@ -105,7 +105,7 @@ class _Stopped(Exception):
     """The account of a run that was stopped stays open."""
 
 
-def _scored(result: "Result") -> str:
+def _validation_score(result: "TrainingResult") -> str:
     """What the exported weights scored in the last validation, and the best ones where those are others."""
     if result.accuracy is None:
         return ""
@@ -131,7 +131,7 @@ def _recipe_and_folder(arguments: Namespace) -> tuple[str | Path, Path]:
 def recipe_values(arguments: Namespace) -> dict[str, Any]:
     """The recipe values that were given, nested as in YAML."""
     sections = {path.split(".")[0] for path, _, _ in leaves()}
-    return {key: _nested(value) for key, value in vars(arguments).items() if key in sections}
+    return {key: _nest_options(value) for key, value in vars(arguments).items() if key in sections}
 
 
 def _overrides(arguments: Namespace) -> dict[str, Any]:
@@ -186,10 +186,10 @@ def _method(text: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, "name": "robust", "options": merge(defaults, given.get("options") or {})}
 
 
-def _nested(value: Any) -> Any:
+def _nest_options(value: Any) -> Any:
     if not hasattr(value, "__dict__") or isinstance(value, Mapping):
         return value
-    return {key: _nested(inner) for key, inner in vars(value).items()}
+    return {key: _nest_options(inner) for key, inner in vars(value).items()}
 
 
 def _descriptions(section: str) -> dict[str, str]:
@@ -198,5 +198,5 @@ def _descriptions(section: str) -> dict[str, str]:
     return {value.arg_name: " ".join((value.description or "").split()).rstrip(".") for value in found}
 
 
-def _shown(value: Any) -> str:
+def _format_default(value: Any) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

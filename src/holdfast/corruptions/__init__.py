@@ -8,8 +8,20 @@ Exact, seedable by image, quick, and useful alone: NumPy, SciPy, OpenCV and Pill
 One's own corruption stands beside them after `register`.
 """
 
-from holdfast.corruptions.api import FUNCTIONS, corrupt, corrupt_batch
-from holdfast.corruptions.catalog import (
+from holdfast.corruptions.apply import FUNCTIONS, corrupt, corrupt_batch
+from holdfast.corruptions.crop import prepare
+from holdfast.corruptions.custom import know, register, registered
+from holdfast.corruptions.frost_textures import recorded_name, texture_source
+from holdfast.corruptions.rng import Draws, LegacyDraws, StreamDraws, keyed
+from holdfast.corruptions.sequences import (
+    EXTRA_SEQUENCES,
+    SEQUENCE_PRESETS,
+    SEQUENCES,
+    TEST_SEQUENCES,
+    frame_count,
+    perturb,
+)
+from holdfast.corruptions.severities import (
     ALL,
     EXTRA,
     GROUPS,
@@ -24,18 +36,6 @@ from holdfast.corruptions.catalog import (
     parameters,
     select,
 )
-from holdfast.corruptions.draws import Draws, LegacyDraws, StreamDraws, keyed
-from holdfast.corruptions.own import know, register, registered
-from holdfast.corruptions.prepare import prepare
-from holdfast.corruptions.sequences import (
-    EXTRA_SEQUENCES,
-    SEQUENCE_PRESETS,
-    SEQUENCES,
-    TEST_SEQUENCES,
-    frame_count,
-    perturb,
-)
-from holdfast.corruptions.textures import recorded_name, texture_source
 from holdfast.corruptions.transform import RandomCorruption
 
 __all__ = [

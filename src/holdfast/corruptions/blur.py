@@ -8,7 +8,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.corruptions.draws import Draws
 from holdfast.corruptions.filters import (
     FLAT_STAYS,
     Field,
@@ -19,14 +18,15 @@ from holdfast.corruptions.filters import (
     motion,
     side_by_side,
     smooth_bytes,
-    stacked,
+    stack_arrays,
     stretch,
     strips,
+    swap_rows_and_columns,
     to_bytes,
-    turned,
     zoom_map,
     zoom_window,
 )
+from holdfast.corruptions.rng import Draws
 
 
 def gaussian_blur(images: Images, _draws: Sequence[Draws], *, sigma: float, truncate: float = 4.0) -> Images:
@@ -69,7 +69,7 @@ def glass_blur(images: Images, draws: Sequence[Draws], *, sigma: float, delta: i
     count, height, width = images.shape[:3]
     smoothed = apart(smooth_bytes(side_by_side(images), sigma), count)
     inner = (passes, height - 2 * delta, width - 2 * delta)
-    offsets = stacked([_offsets(source, inner, delta, width) for source in draws])  # N passes h w
+    offsets = stack_arrays([_offsets(source, inner, delta, width) for source in draws])  # N passes h w
     source = _copies((count, height, width), delta, offsets[:, 0])
     for number in range(1, passes):
         source = source.take(_copies((count, height, width), delta, offsets[:, number]), mode="clip")
@@ -152,7 +152,7 @@ class Zoomer:
     """Adds zooms of one image to a sum of layers; keeps the image turned, and room to work in."""
 
     def __init__(self, image: Field) -> None:
-        self.sideways = turned(image)
+        self.sideways = swap_rows_and_columns(image)
         self.wide = np.empty_like(image)
         longest = max(strip.stop - strip.start for values in (image, self.sideways) for strip in strips(values.shape))
         self.scratch = np.empty((2, longest * max(image[0].size, self.sideways[0].size)), np.float32)
@@ -164,7 +164,7 @@ class Zoomer:
         window, wide = self.sideways[left : left + columns, top : top + rows], self.wide[:rows]
         lower, weight = zoom_map(width, factor)
         for strip in strips(self.sideways.shape):
-            wide[:, strip] = turned(stretch(window, lower[strip], weight[strip], self.scratch))
+            wide[:, strip] = swap_rows_and_columns(stretch(window, lower[strip], weight[strip], self.scratch))
         lower, weight = zoom_map(height, factor)
         for strip in strips(layers.shape):
             layers[strip] += stretch(wide, lower[strip], weight[strip], self.scratch)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 from scipy.ndimage import gaussian_filter1d
 
-from holdfast.corruptions.draws import Draws
-from holdfast.corruptions.filters import Field, Image, Images, each, gaussian_taps, stacked, strips, tall, to_bytes
+from holdfast.corruptions.filters import Field, Image, Images, each, gaussian_taps, stack_arrays, strips, tall, to_bytes
+from holdfast.corruptions.rng import Draws
 
 LARGEST_MATRIX = 2048  # rows
 
@@ -24,7 +24,7 @@ def contrast(images: Images, _draws: Sequence[Draws], *, gain: float) -> Images:
     means = np.array([cv2.mean(image)[:3] for image in images])[:, None] / 255  # N 1 3
     levels = np.arange(256)[:, None] / 255.0
     tables = (np.clip((levels - means) * gain + means, 0, 1) * 255).astype(np.uint8)  # N 256 3
-    return stacked([cv2.LUT(image, table[None]) for image, table in zip(images, tables, strict=True)])
+    return stack_arrays([cv2.LUT(image, table[None]) for image, table in zip(images, tables, strict=True)])
 
 
 @each
@@ -99,15 +99,15 @@ def elastic_transform(
         reach, sigmas, values = (
             1.0,
             (sigma, sigma),
-            stacked([_jittered(image, affine, source) for image, source in pairs]),
+            stack_arrays([_jitter_affine(image, affine, source) for image, source in pairs]),
         )
     noise = np.concatenate([source.uniform(-reach, reach, (2, *shape)) for source in draws])  # 2N H W
-    fields = _smoothed(cv2.merge(list(noise.astype(np.float32, copy=False))), sigmas)  # H W 2N
+    fields = _smooth_fields(cv2.merge(list(noise.astype(np.float32, copy=False))), sigmas)  # H W 2N
     fields *= np.float32(alpha)
-    return to_bytes(_displaced(values, fields))
+    return to_bytes(_displace_pixels(values, fields))
 
 
-def _jittered(image: Image, reach: float, draws: Draws) -> Field:
+def _jitter_affine(image: Image, reach: float, draws: Draws) -> Field:
     """An affine map that takes three points around the centre to random places near them, axes ordered as published."""
     size = np.array(image.shape[:2], np.float32)
     centre, third = size // 2, min(image.shape[:2]) // 3
@@ -118,7 +118,7 @@ def _jittered(image: Image, reach: float, draws: Draws) -> Field:
     return cv2.warpAffine(image.astype(np.float32), matrix, size_across_down, borderMode=cv2.BORDER_REFLECT_101)
 
 
-def _smoothed(fields: Field, sigmas: tuple[float, float]) -> Field:
+def _smooth_fields(fields: Field, sigmas: tuple[float, float]) -> Field:
     """Gaussian smoothing of H W C cut at 3 σ, borders mirrored with the edge repeated."""
     if max(sigmas) == 0:
         return fields
@@ -143,7 +143,7 @@ def _smoothed_by_taps(fields: Field, sigmas: tuple[float, float]) -> Field:
     return fields
 
 
-def _displaced(values: NDArray[Any], fields: Field) -> Field:
+def _displace_pixels(values: NDArray[Any], fields: Field) -> Field:
     """Bilinear samples of N H W 3 at (column + field 2n, row + field 2n + 1), borders mirrored with the edge repeated.
 
     Four nearest look-ups and our own weights, because OpenCV before 5 interpolates on a grid of 1/32 pixel.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
 
-from holdfast.corruptions.draws import Draws
+from holdfast.corruptions.rng import Draws
 
 Image = NDArray[np.uint8]  # H W 3
 Images = NDArray[np.uint8]  # N H W 3, all of one size
@@ -26,12 +26,14 @@ def each(function: Callable[..., Image]) -> Callable[..., Images]:
 
     @functools.wraps(function)
     def batched(images: Images, draws: Sequence[Draws], **parameters: Any) -> Images:
-        return stacked([function(image, source, **parameters) for image, source in zip(images, draws, strict=True)])
+        return stack_arrays(
+            [function(image, source, **parameters) for image, source in zip(images, draws, strict=True)]
+        )
 
     return batched
 
 
-def stacked(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def stack_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Arrays of one shape along a new first axis; a single one is not copied."""
     return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
 
@@ -56,7 +58,7 @@ def apart(channels: NDArray[Any], count: int) -> NDArray[Any]:
     return np.ascontiguousarray(split.transpose(2, 0, 1, 3))
 
 
-def turned(values: NDArray[Any]) -> NDArray[Any]:
+def swap_rows_and_columns(values: NDArray[Any]) -> NDArray[Any]:
     """Rows and columns exchanged."""
     if values.ndim == 2 or values.shape[2] <= 4:
         return cv2.transpose(values)

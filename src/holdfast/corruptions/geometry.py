@@ -15,7 +15,7 @@ from PIL import Image as Pillow
 from holdfast.corruptions.filters import Image
 
 
-def translated(image: Image, pixels: int) -> Image:
+def translate(image: Image, pixels: int) -> Image:
     """Columns moved to the right by whole pixels: column x shows what was at x − pixels."""
     width, result = image.shape[1], np.zeros_like(image)
     kept = slice(max(0, pixels), min(width, width + pixels))
@@ -23,17 +23,17 @@ def translated(image: Image, pixels: int) -> Image:
     return result
 
 
-def rotated(image: Image, degrees: float) -> Image:
+def rotate(image: Image, degrees: float) -> Image:
     """Turned about the centre, clockwise, bilinear."""
     return np.array(Pillow.fromarray(image).rotate(-degrees, Pillow.Resampling.BILINEAR))
 
 
-def sheared(image: Image, degrees: float) -> Image:
+def shear(image: Image, degrees: float) -> Image:
     """Rows shifted in proportion to their distance from the centre, bilinear."""
     return _about_centre(image, (1.0, math.tan(math.radians(degrees)), 1.0))
 
 
-def scaled(image: Image, factor: float) -> Image:
+def scale_image(image: Image, factor: float) -> Image:
     """Larger or smaller about the centre, size of the picture kept, bilinear."""
     return _about_centre(image, (1 / factor, 0.0, 1 / factor))
 
@@ -49,7 +49,7 @@ def _about_centre(image: Image, inverse: tuple[float, float, float]) -> Image:
     return np.array(picture)
 
 
-def tilted(image: Image, degrees: float) -> Image:
+def tilt(image: Image, degrees: float) -> Image:
     """Seen by a camera tilted by the same angle about both axes, bilinear."""
     height, width = image.shape[:2]
     return cv2.warpPerspective(image, tilt_matrix(height, width, degrees), (width, height))

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 from holdfast.corruptions import blur, noise, weather
-from holdfast.corruptions.api import Rng, checked, source_of_draws
-from holdfast.corruptions.draws import Draws
+from holdfast.corruptions.apply import Rng, check_image, source_of_draws
 from holdfast.corruptions.filters import Image
-from holdfast.corruptions.geometry import rotated, scaled, sheared, tilted, translated
+from holdfast.corruptions.geometry import rotate, scale_image, shear, tilt, translate
+from holdfast.corruptions.rng import Draws
 from holdfast.errors import HoldfastError, nearest
-from holdfast.image_sizes import check_buffer
+from holdfast.io.image_sizes import check_buffer
 
 Frames = NDArray[np.uint8]  # F H W 3
 
@@ -119,7 +119,7 @@ def perturb(image: Image, kind: str, *, preset: str = "imagenet", level: int = 1
     levels are frames further apart.
     """
     row, chosen = _row(kind, preset, level), SEQUENCE_PRESETS[preset]
-    picture = checked(image)
+    picture = check_image(image)
     _check_size(picture, kind, chosen)
     draws = source_of_draws(rng, f"{kind} sequence", level)
     if chosen.uncropped and kind not in GEOMETRIC_SEQUENCES:
@@ -127,7 +127,7 @@ def perturb(image: Image, kind: str, *, preset: str = "imagenet", level: int = 1
     check_buffer(kind, picture.shape, row["frames"] * picture[..., 0].size, what=f"pixels of {row['frames']} frames")
     frames = _MAKERS[kind](picture, draws, level=level, **row)
     if frames.shape[1] != chosen.side and not chosen.uncropped:
-        return np.stack([_resized(frame, chosen.side) for frame in frames])
+        return np.stack([_resize_frame(frame, chosen.side) for frame in frames])
     return np.ascontiguousarray(_crop(frames, chosen.side))
 
 
@@ -166,7 +166,7 @@ def _crop(values: NDArray[Any], side: int) -> NDArray[Any]:
     return values[..., top : top + side, left : left + side, :]
 
 
-def _resized(frame: Image, side: int) -> Image:
+def _resize_frame(frame: Image, side: int) -> Image:
     return np.array(Pillow.fromarray(frame).resize((side, side), Pillow.Resampling.BILINEAR))
 
 
@@ -189,7 +189,7 @@ def _zoom_blur(image: Image, _draws: Draws, *, frames: int, step: float, level: 
     """Means of more and more scalings; not ImageNet-C's zoom, which crops and maps corners to corners."""
     layers, result = image.astype(np.uint16), [image]
     for number in range(1, frames):
-        layers += scaled(image, 1 + step * number)
+        layers += scale_image(image, 1 + step * number)
         result.append((layers // np.uint16(number + 1)).astype(np.uint8))
     return np.stack(result)
 
@@ -212,7 +212,7 @@ def _snow(
         angle = 4.0 * number - 150
         flakes = weather.driven(layer, angle, threshold=0.5, radius=radius, sigma=sigma, eight_bit=True)
         both = cv2.add(flakes, cv2.rotate(flakes, cv2.ROTATE_180), dtype=cv2.CV_32F)
-        result.append(weather.snowed(image, both, mix=0.85))
+        result.append(weather.add_snow(image, both, mix=0.85))
     return np.stack(result)
 
 
@@ -243,35 +243,35 @@ def _spatter(
     layer = weather.drops(image.shape[:2], draws, loc=loc, scale=scale, sigma=sigma, threshold=threshold)
     result = []
     for _ in range(frames):
-        result.append(weather.splashed(image, layer, gain=0.6))
-        layer = _flowed(layer, flow)
+        result.append(weather.add_water(image, layer, gain=0.6))
+        layer = _convolve_columns(layer, flow)
     return np.stack(result)
 
 
-def _flowed(layer: NDArray[np.float32], flow: tuple[float, ...]) -> NDArray[np.float32]:
+def _convolve_columns(layer: NDArray[np.float32], flow: tuple[float, ...]) -> NDArray[np.float32]:
     """Each column convolved with the filter, as long as before: water runs down by one or two pixels a frame."""
     columns = [np.convolve(column, flow, mode="same") for column in layer.T]
     return np.ascontiguousarray(np.stack(columns, axis=1), dtype=np.float32)
 
 
 def _translate(image: Image, _draws: Draws, *, frames: int, first: int, level: int) -> Frames:
-    return np.stack([translated(image, first + number) for number in range(frames)])
+    return np.stack([translate(image, first + number) for number in range(frames)])
 
 
 def _rotate(image: Image, _draws: Draws, *, frames: int, level: int) -> Frames:
-    return np.stack([rotated(image, number - frames // 2) for number in range(frames)])
+    return np.stack([rotate(image, number - frames // 2) for number in range(frames)])
 
 
 def _shear(image: Image, _draws: Draws, *, frames: int, level: int) -> Frames:
-    return np.stack([sheared(image, number - frames // 2) for number in range(frames)])
+    return np.stack([shear(image, number - frames // 2) for number in range(frames)])
 
 
 def _tilt(image: Image, _draws: Draws, *, frames: int, step: float, level: int) -> Frames:
-    return np.stack([tilted(image, step * (number - frames // 2)) for number in range(frames)])
+    return np.stack([tilt(image, step * (number - frames // 2)) for number in range(frames)])
 
 
 def _scale(image: Image, _draws: Draws, *, frames: int, first: float, step: float, level: int) -> Frames:
-    return np.stack([scaled(image, first + step * number) for number in range(frames)])
+    return np.stack([scale_image(image, first + step * number) for number in range(frames)])
 
 
 _MAKERS: dict[str, Callable[..., Frames]] = {

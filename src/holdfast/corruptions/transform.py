@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from PIL import Image as Pillow
 
-from holdfast.corruptions.api import corrupt
-from holdfast.corruptions.catalog import ALL, STANDARD, check_severity, kind_of, preset_of
-from holdfast.corruptions.draws import StreamDraws
+from holdfast.corruptions.apply import corrupt
+from holdfast.corruptions.rng import StreamDraws
+from holdfast.corruptions.severities import ALL, STANDARD, check_severity, kind_of, preset_of
 from holdfast.errors import HoldfastError
 
 

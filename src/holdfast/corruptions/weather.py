@@ -7,7 +7,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.corruptions.draws import Draws
 from holdfast.corruptions.filters import (
     FLAT_STAYS,
     Field,
@@ -16,17 +15,18 @@ from holdfast.corruptions.filters import (
     each,
     motion,
     smooth,
-    stacked,
+    stack_arrays,
     stretch,
     strips,
+    swap_rows_and_columns,
     tall,
     to_bytes,
-    turned,
     zoom_map,
     zoom_window,
 )
-from holdfast.corruptions.textures import texture
-from holdfast.image_sizes import check_buffer
+from holdfast.corruptions.frost_textures import texture
+from holdfast.corruptions.rng import Draws
+from holdfast.io.image_sizes import check_buffer
 
 _WATER = np.array([175, 238, 238], np.float32)
 _MUD = np.array([63, 42, 20], np.float32)
@@ -60,7 +60,7 @@ def snow(
         snowflakes = driven(layer, angle, threshold=threshold, radius=radius, sigma=sigma, eight_bit=eight_bit)
         seen = snowflakes[:height, :width]
         flakes.append(cv2.add(seen, cv2.rotate(seen, cv2.ROTATE_180), dtype=cv2.CV_32F))
-    return snowed(tall(images), np.concatenate(flakes), mix=mix).reshape(images.shape)
+    return add_snow(tall(images), np.concatenate(flakes), mix=mix).reshape(images.shape)
 
 
 def snow_layer(shape: tuple[int, ...], draws: Draws, *, loc: float, scale: float, zoom: float, trimmed: bool) -> Field:
@@ -71,8 +71,8 @@ def snow_layer(shape: tuple[int, ...], draws: Draws, *, loc: float, scale: float
     layer = (loc + scale * layer).astype(np.float32, copy=False)
     if zoom == 1:
         return layer
-    wide = stretch(turned(layer), *zoom_map(shape[1], zoom, trimmed=trimmed))
-    return stretch(turned(wide), *zoom_map(shape[0], zoom, trimmed=trimmed))
+    wide = stretch(swap_rows_and_columns(layer), *zoom_map(shape[1], zoom, trimmed=trimmed))
+    return stretch(swap_rows_and_columns(wide), *zoom_map(shape[0], zoom, trimmed=trimmed))
 
 
 def driven(layer: Field, angle: float, *, threshold: float, radius: int, sigma: float, eight_bit: bool) -> Image:
@@ -85,7 +85,7 @@ def driven(layer: Field, angle: float, *, threshold: float, radius: int, sigma: 
     return np.rint(blurred, out=blurred).astype(np.uint8)
 
 
-def snowed(image: Image, flakes: Field, *, mix: float) -> Image:
+def add_snow(image: Image, flakes: Field, *, mix: float) -> Image:
     """mix·x + (1−mix)·max(x, 1.5·grey + 0.5), plus flakes."""
     result = np.empty_like(image)
     for rows in strips(image.shape):
@@ -158,7 +158,7 @@ def plasma(side: int, decay: float, draws: Sequence[Draws]) -> Field:
     Draws per level all centres, then all points right of a corner, then all points below one.
     """
     count = len(draws)
-    unit = stacked([source.uniform(-1, 1, (side * side - 1,)) for source in draws]).astype(np.float32, copy=False)
+    unit = stack_arrays([source.uniform(-1, 1, (side * side - 1,)) for source in draws]).astype(np.float32, copy=False)
     grid = np.zeros((count, 1, 1), np.float32)
     amplitude, used = 1e4, 0
     while grid.shape[1] < side:
@@ -242,7 +242,7 @@ def spatter(
     ImageNet-C, extra kind. If nothing passes the threshold the image stays; the published code divides by zero there.
     """
     layer = drops(image.shape[:2], draws, loc=loc, scale=scale, sigma=sigma, threshold=threshold)
-    return muddied(image, layer, threshold=threshold, sigma=gain) if mud else splashed(image, layer, gain=gain)
+    return add_mud(image, layer, threshold=threshold, sigma=gain) if mud else add_water(image, layer, gain=gain)
 
 
 def drops(shape: tuple[int, ...], draws: Draws, *, loc: float, scale: float, sigma: float, threshold: float) -> Field:
@@ -252,7 +252,7 @@ def drops(shape: tuple[int, ...], draws: Draws, *, loc: float, scale: float, sig
     return layer
 
 
-def splashed(image: Image, layer: Field, *, gain: float) -> Image:
+def add_water(image: Image, layer: Field, *, gain: float) -> Image:
     """Water: an embossed distance from the edges of the drops, added in pale turquoise."""
     liquid = (np.minimum(layer, 1) * 255).astype(np.uint8)
     distance = cv2.distanceTransform(255 - cv2.Canny(liquid, 50, 150), cv2.DIST_L2, 5)
@@ -266,7 +266,7 @@ def splashed(image: Image, layer: Field, *, gain: float) -> Image:
     return to_bytes(cv2.add(image, cv2.merge([water * tint for tint in _WATER]), dtype=cv2.CV_32F))
 
 
-def muddied(image: Image, layer: Field, *, threshold: float, sigma: float) -> Image:
+def add_mud(image: Image, layer: Field, *, threshold: float, sigma: float) -> Image:
     """Mud: what is clearly inside the softened mask turns brown."""
     mask = smooth((layer > threshold).astype(np.float32), sigma)
     mask[mask < 0.8] = 0

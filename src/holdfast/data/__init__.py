@@ -5,10 +5,10 @@
 
 from typing import Any
 
-from holdfast.data.combine import Joined, Subset, stratified_subset, turned_images
+from holdfast.data.factory import SOURCES, open_data
+from holdfast.data.official_sets import OFFICIAL, OfficialSet, SequenceSource, is_official, open_official
 from holdfast.data.source import ArraySource, Source, UnreadableImage, check_known_classes, check_same_classes
-from holdfast.data.specs import SOURCES, open_data
-from holdfast.data.stored import OFFICIAL, OfficialSet, SequenceSource, is_official, open_official
+from holdfast.data.subsets import Joined, Subset, stratified_subset, turned_images
 
 __all__ = [
     "OFFICIAL",
@@ -33,7 +33,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "from_torch":  # the only part of this package that needs torch
-        from holdfast.data.tensors import from_torch
+        from holdfast.data.torch_datasets import from_torch
 
         return from_torch
     raise AttributeError(f"module 'holdfast.data' has no attribute {name!r}")

@@ -29,16 +29,16 @@ def open_camvid(rest: str, *, split: str) -> PairedFiles:
     parts = [word for word in words if word in ("held", "kept")]
     recordings = [word for word in words if word not in groups and word not in parts]
     names = [(part, name) for word in splits for part in groups[word] for name in _names(root, part)]
-    known = sorted({recording(name) for _, name in names})
+    known = sorted({recording_of(name) for _, name in names})
     for word in recordings:
         if word not in known:
             hint = nearest(word, [*groups, *known])
             raise HoldfastError(
                 f"camvid has the splits {', '.join(groups)} and here recordings {known}, got {word!r}{hint}"
             )
-    chosen = [(part, name) for part, name in names if not recordings or recording(name) in recordings]
+    chosen = [(part, name) for part, name in names if not recordings or recording_of(name) in recordings]
     if parts:
-        chosen = [item for item, held in zip(chosen, _held(chosen), strict=True) if held == (parts == ["held"])]
+        chosen = [item for item, held in zip(chosen, _held_out(chosen), strict=True) if held == (parts == ["held"])]
     return PairedFiles(
         f"camvid:{rest}",
         ids=[f"{part}/{name}" for part, name in chosen],
@@ -49,17 +49,17 @@ def open_camvid(rest: str, *, split: str) -> PairedFiles:
     )
 
 
-def recording(name: str) -> str:
+def recording_of(name: str) -> str:
     """Which drive a frame belongs to: ``0001TP`` of ``0001TP_008550``."""
     return name.rpartition("/")[2].partition("_")[0]
 
 
-def _held(names: list[tuple[str, str]]) -> list[bool]:
+def _held_out(names: list[tuple[str, str]]) -> list[bool]:
     """Whether a frame lies in a stretch that is held out, recording by recording."""
     counted: dict[str, int] = {}
     held = []
     for _, name in names:
-        place = counted[recording(name)] = counted.get(recording(name), -1) + 1
+        place = counted[recording_of(name)] = counted.get(recording_of(name), -1) + 1
         held.append(place // STRETCH % EVERY == EVERY - 1)
     return held
 

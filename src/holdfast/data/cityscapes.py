@@ -5,7 +5,7 @@ Labels are read from ``…_gtFine_labelIds.png`` and mapped to the 19 classes th
 
 from pathlib import Path
 
-from holdfast.corruptions.catalog import ALL, SEVERITIES
+from holdfast.corruptions.severities import ALL, SEVERITIES
 from holdfast.data.label_maps import PairedFiles, label_table
 from holdfast.errors import HoldfastError, nearest
 

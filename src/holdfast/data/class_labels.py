@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from holdfast.data.class_order import are_integers, are_ranks, places_by_name
-from holdfast.data.combine import Joined, Subset
-from holdfast.data.folders import FolderSource
+from holdfast.data.image_folder import FolderSource
 from holdfast.data.source import Source
+from holdfast.data.subsets import Joined, Subset
 
 RULES = {
     "rank": "each class folder's place in the order of its number",

@@ -13,8 +13,8 @@ import numpy as np
 from faster_coco_eval.core import mask as coco_masks
 from PIL import Image
 
-from holdfast.data.folders import decoded
-from holdfast.data.objects import Objects, Rle
+from holdfast.data.detection_targets import Objects, Rle
+from holdfast.data.image_folder import decode_file
 from holdfast.errors import HoldfastError
 
 FORM = "coco:IMAGES,ANNOTATIONS"
@@ -30,7 +30,7 @@ class CocoSource:
         self._file = annotations.name
         if not folder.is_dir():
             raise HoldfastError(f"IMAGES of {FORM} must be a folder, got {str(folder)!r}")
-        content = _read(annotations)
+        content = _read_annotations(annotations)
         categories = sorted(content["categories"], key=lambda category: category["id"])
         self.category_ids = tuple(int(category["id"]) for category in categories)
         self.classes = tuple(str(category.get("name", category["id"])) for category in categories)
@@ -49,7 +49,7 @@ class CocoSource:
     def image(self, index: int) -> Image.Image:
         """Decode one file, which must have the size that its annotations belong to."""
         id = self.id(index)
-        image = decoded(self.root / id, id=id)
+        image = decode_file(self.root / id, id=id)
         height, width = self.size(index)
         if image.size != (width, height):
             raise HoldfastError(
@@ -117,7 +117,7 @@ def open_coco(rest: str, *, split: str) -> CocoSource:
     return CocoSource(Path(folder).expanduser(), Path(annotations).expanduser())
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_annotations(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from holdfast.data.folders import decoded
-from holdfast.decoding import UnreadableFile, opened
+from holdfast.data.image_folder import decode_file
 from holdfast.errors import HoldfastError
+from holdfast.io.images import UnreadableFile, open_image
 
 TASK = "segmentation"
 IGNORED = 255  # a pixel that counts neither in a loss nor in a metric
@@ -19,7 +19,7 @@ EXIF_ORIENTATION = 274
 def read_label_file(path: Path) -> np.ndarray:
     """The numbers in a label image of one channel: index or palette PNG, uint8 or uint16 (H, W)."""
     try:
-        with opened(path) as image:
+        with open_image(path) as image:
             if image.mode not in ("L", "P", "1", "I", "I;16"):
                 raise HoldfastError(
                     f"label image {str(path)!r} must hold one class number per pixel (grey or palette), "
@@ -33,7 +33,7 @@ def read_label_file(path: Path) -> np.ndarray:
 def check_upright(path: Path) -> None:
     """Refuse a photograph that a viewer would turn: whoever drew its labels may have seen it the other way."""
     try:
-        with opened(path) as image:
+        with open_image(path) as image:
             orientation = image.getexif().get(EXIF_ORIENTATION, 1)
     except UnreadableFile:
         return  # whoever decodes it says what is wrong
@@ -118,7 +118,7 @@ class PairedFiles:
         """Decode one image; a photograph that a viewer would turn is refused."""
         path = Path(self._images[index])
         check_upright(path)
-        return decoded(path, id=self.id(index))
+        return decode_file(path, id=self.id(index))
 
     def target(self, index: int) -> np.ndarray:
         """The class of every pixel, uint8 (H, W); 255 is ignored."""
@@ -151,7 +151,7 @@ class PairedFiles:
 
     def _size(self, index: int) -> tuple[int, int] | None:
         try:
-            with opened(Path(self._images[index])) as image:
+            with open_image(Path(self._images[index])) as image:
                 return image.height, image.width
         except UnreadableFile:
             return None  # whoever decodes it says what is wrong

@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from holdfast.data.detection_targets import Objects, run_lengths
 from holdfast.data.digits import SPLITS, split_of_every_image
 from holdfast.data.label_maps import TASK
 from holdfast.errors import HoldfastError, nearest
@@ -121,12 +122,12 @@ def draw_scene(
     shown: list[int] = []
     for _ in range(int(rng.integers(2, 6))):
         chosen = int(rng.integers(len(glyphs)))
-        cover = _placed(rng, glyphs[chosen], size)
+        cover = _place_digit(rng, glyphs[chosen], size)
         visible = cover >= 0.5
         if not visible.any() or _hides_too_much(instances, visible):
             continue
         shown.append(int(digits[chosen]))
-        picture = _painted(rng, picture, cover, digit=int(digits[chosen]), own=1.0 if plain else OWN_COLOUR)
+        picture = _paint_digit(rng, picture, cover, digit=int(digits[chosen]), own=1.0 if plain else OWN_COLOUR)
         labels[visible], instances[visible] = digits[chosen] + 1, len(shown)
     image = picture + rng.normal(0, 4, picture.shape)
     return Scene(np.clip(np.round(image), 0, 255).astype(np.uint8), labels, instances, tuple(shown))
@@ -168,7 +169,7 @@ def _background(rng: np.random.Generator, size: tuple[int, int], *, shapes: bool
     return picture
 
 
-def _placed(rng: np.random.Generator, glyph: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def _place_digit(rng: np.random.Generator, glyph: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """How much of every pixel one digit covers, [0, 1]: turned, enlarged, and mostly inside."""
     height, width = size
     side = min(size) * rng.uniform(0.4, 0.6)
@@ -187,7 +188,9 @@ def _hides_too_much(instances: np.ndarray, visible: np.ndarray) -> bool:
     return any((covered == number).sum() > (instances == number).sum() / 3 for number in numbers)
 
 
-def _painted(rng: np.random.Generator, picture: np.ndarray, cover: np.ndarray, *, digit: int, own: float) -> np.ndarray:
+def _paint_digit(
+    rng: np.random.Generator, picture: np.ndarray, cover: np.ndarray, *, digit: int, own: float
+) -> np.ndarray:
     """The picture with a digit in a bright colour: mostly its own, so that a small model learns in minutes."""
     hue = digit / 10 + rng.normal(0, 0.02) if rng.random() < own else rng.uniform()
     colour = 255 * np.array(colorsys.hsv_to_rgb(hue % 1, rng.uniform(0.6, 1), rng.uniform(0.78, 1)))
@@ -197,3 +200,37 @@ def _painted(rng: np.random.Generator, picture: np.ndarray, cover: np.ndarray, *
 def _box(mask: np.ndarray) -> tuple[int, int, int, int]:
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+
+
+class SceneObjectSource:
+    """The pictures of :class:`~holdfast.data.scenes.SceneSource`; a digit's box and mask are what is seen of it."""
+
+    task = "detection"
+    classes = CLASSES[1:]
+    category_ids = tuple(range(1, len(CLASSES)))
+
+    def __init__(self, scenes: SceneSource) -> None:
+        self.scenes, self.name = scenes, f"scene-objects-{scenes.split}" + ("-plain" if scenes.plain else "")
+        self.id, self.image = scenes.id, scenes.image
+
+    def __len__(self) -> int:
+        return len(self.scenes)
+
+    def target(self, index: int) -> Objects:
+        """Every digit that is seen."""
+        scene = self.scenes.scene(index)
+        numbers = np.arange(1, len(scene.digits) + 1)
+        masks = scene.instances == numbers[:, None, None]
+        return Objects(
+            scene.instances.shape,
+            scene.boxes().astype(np.float64),
+            np.array(scene.digits, np.int64),
+            masks.sum(axis=(1, 2)).astype(np.float64),
+            np.zeros(len(numbers), bool),
+            run_lengths(masks),
+        )
+
+
+def open_scene_objects(rest: str, *, split: str) -> SceneObjectSource:
+    """``scene-objects``, or with a split, a size, a count and ``plain`` as ``scenes`` takes them."""
+    return SceneObjectSource(open_scenes(rest, split=split))

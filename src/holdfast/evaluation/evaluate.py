@@ -11,15 +11,15 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from holdfast.data import Source, turned_images
-from holdfast.decoding import turned_warning
-from holdfast.evaluation.errand import Errand, Request, begun, fitted
-from holdfast.evaluation.examples import keep_examples
-from holdfast.evaluation.keeping import prepare_folder
-from holdfast.evaluation.on_ray import run_on_ray
-from holdfast.evaluation.options import Compute, Protocol
-from holdfast.evaluation.progress import Live
+from holdfast.evaluation.config import ComputeConfig, EvalProtocol
+from holdfast.evaluation.failure_examples import keep_examples
+from holdfast.evaluation.progress import ProgressDisplay
+from holdfast.evaluation.record_set import prepare_folder
 from holdfast.evaluation.runner import finished_units, run_units
+from holdfast.evaluation.runner_ray import run_on_ray
+from holdfast.evaluation.setup import EvaluationRequest, PreparedEvaluation, fit_corruption_models, prepare_evaluation
 from holdfast.evaluation.suites import kinds_of
+from holdfast.io.images import turned_warning
 from holdfast.records.records import Records, read_records
 
 logger = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ def evaluate(
     device: str = "auto",
     fresh: bool = False,
     show: bool | None = None,
-    protocol: Protocol | None = None,
-    compute: Compute | None = None,
+    protocol: EvalProtocol | None = None,
+    compute: ComputeConfig | None = None,
 ) -> Records:
     """Measure a model on every cell of some suites and return what it said of every image.
 
@@ -63,9 +63,9 @@ def evaluate(
         protocol: what happens to images before the model answers: their size, its normalisation, the preset …
         compute: batch sizes and precision.
     """
-    protocol, compute = protocol or Protocol(), compute or Compute()
-    request = Request(model, data, suites, out, limit, seed, workers, device, protocol, compute)
-    with begun(request) as errand:
+    protocol, compute = protocol or EvalProtocol(), compute or ComputeConfig()
+    request = EvaluationRequest(model, data, suites, out, limit, seed, workers, device, protocol, compute)
+    with prepare_evaluation(request) as errand:
         records = _measure(errand, fresh=fresh, show=show)
         keep = request.compute.keep_examples
         if keep and errand.processes.first:
@@ -76,7 +76,7 @@ def evaluate(
     return records if records.folder and records.folder.exists() else replace(records, folder=None)
 
 
-def _measure(errand: Errand, *, fresh: bool, show: bool | None) -> Records:
+def _measure(errand: PreparedEvaluation, *, fresh: bool, show: bool | None) -> Records:
     work, plan, processes = errand.work, errand.work.plan, errand.processes
     keys = work.units()
     mine = [keys[number] for number in processes.share(len(keys))]
@@ -88,13 +88,13 @@ def _measure(errand: Errand, *, fresh: bool, show: bool | None) -> Records:
     imagenet = errand.header["classes"] == 1000 and errand.steps.preset == "imagenet"
     suites = {cell.name: str(cell.definition.get("suite", cell.name)) for cell in plan.cells}
     pending = Counter(suites[plan.cells[cell].name] for _, cell in keys) if processes.count == 1 else {}
-    with Live(
+    with ProgressDisplay(
         total=total,
         imagenet=imagenet,
         show=show if processes.first else False,
         running=getattr(plan.task, "running", None),
         kinds=kinds_of(plan.task),
-        header=_told(errand),
+        header=_describe_evaluation(errand),
         suites=suites,
         pending=pending,
     ) as live:
@@ -102,7 +102,7 @@ def _measure(errand: Errand, *, fresh: bool, show: bool | None) -> Records:
         processes.meet()  # damaged files are set aside before anybody writes
         live.found(sum(len(plan.rows(shard, work.shard_size)) for shard, cell in mine if (shard, cell) in done))
         todo = [key for key in mine if key not in done]
-        corruptors = fitted(errand, todo)
+        corruptors = fit_corruption_models(errand, todo)
         if todo and errand.request.compute.cluster is not None:
             run_on_ray(errand, todo, watcher=live)
         elif todo:
@@ -120,7 +120,7 @@ def _measure(errand: Errand, *, fresh: bool, show: bool | None) -> Records:
     return records
 
 
-def _told(errand: Errand) -> str:
+def _describe_evaluation(errand: PreparedEvaluation) -> str:
     """What is measured, for output that nobody watches."""
     plan, header = errand.work.plan, errand.header
     counts = f"{len(plan.ids)} images × {len(plan.cells)} cells"

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from holdfast.corruptions.own import Registered, know, registered
+from holdfast.corruptions.custom import Registered, know, registered
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.cells import Plan
-from holdfast.evaluation.making import Bench, Piece, Unreadable
-from holdfast.evaluation.protocol import Steps
-from holdfast.leaving import serve_the_parent
+from holdfast.evaluation.cell_images import Samples, Unreadable, WorkerCache
+from holdfast.evaluation.plan import Plan
+from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.runtime.signals import exit_when_orphaned
 
 # images that travel from a worker together: few enough for the 64 MB of shared memory that containers have
 LARGEST_CHUNK, LARGEST_BYTES = 64, 2_500_000
@@ -57,7 +57,9 @@ class Failure(NamedTuple):
 class Chunks(IterableDataset[Chunk | Failure]):
     """All chunks of all jobs, or a worker's share of them."""
 
-    def __init__(self, plan: Plan, jobs: Sequence[Job], *, steps: Steps, seed: int, shard_size: int) -> None:
+    def __init__(
+        self, plan: Plan, jobs: Sequence[Job], *, steps: PreprocessingSteps, seed: int, shard_size: int
+    ) -> None:
         self.plan, self.jobs, self.steps = plan, tuple(jobs), steps
         self.seed, self.shard_size = seed, shard_size
 
@@ -76,7 +78,7 @@ class Chunks(IterableDataset[Chunk | Failure]):
             rows = self.plan.rows(job.shard, self.shard_size)
             size = min(self._chunk_size(), -(-len(rows) // workers))
             chunks = [rows[start : start + size] for start in range(0, len(rows), size)]
-            mine = [(chunk, Bench(self.plan, self.steps, self.seed)) for chunk in chunks[number::workers]]
+            mine = [(chunk, WorkerCache(self.plan, self.steps, self.seed)) for chunk in chunks[number::workers]]
             for cell in job.cells:
                 for chunk, bench in mine:
                     made = self.plan.cells[cell].make.pieces(self.plan.cells[cell], chunk, bench)
@@ -89,7 +91,7 @@ class Chunks(IterableDataset[Chunk | Failure]):
         return max(1, min(LARGEST_CHUNK, LARGEST_BYTES // bytes_of(self.steps.size)))
 
 
-def _chunk(shard: int, cell: int, piece: Piece) -> Chunk:
+def _chunk(shard: int, cell: int, piece: Samples) -> Chunk:
     stack = torch.from_numpy(np.ascontiguousarray(_channels_first(np.stack(piece.images)))) if piece.images else None
     return Chunk(shard, cell, piece.rows, stack, piece.targets, piece.unreadable)
 
@@ -139,5 +141,5 @@ def bytes_of(size: tuple[int, int]) -> int:
 def _begin_worker(number: int, own: Sequence[Registered] = ()) -> None:
     """One thread per worker, the corruptions that the main process knows; and signals are its business."""
     know(own)
-    serve_the_parent()
+    exit_when_orphaned()
     cv2.setNumThreads(0)

@@ -7,16 +7,16 @@ from types import TracebackType
 
 import numpy as np
 
-from holdfast.corruptions.catalog import SEVERITIES, STANDARD
+from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.metrics.corruption import Values, corruption_errors, mean_corruption_accuracy, mean_corruption_error
-from holdfast.progress_line import ProgressLine
 from holdfast.records.cells import CLEAN, CellSpec, corruption_cell
-from holdfast.tasks.running import RunningScore
+from holdfast.runtime.progress import ProgressLine
+from holdfast.tasks.running_score import RunningScore
 
 REFRESH = 0.1  # seconds between two lines of scores
 
 
-class Tally:
+class RunningScores:
     """The score of a task so far, per cell, where it has one that adds up; of corruptions over these kinds."""
 
     def __init__(self, running: RunningScore | None, kinds: Sequence[str] = STANDARD) -> None:
@@ -62,7 +62,7 @@ class Tally:
         return "" if len(errors) == len(self.kinds) else f" ({len(errors)} of {len(self.kinds)} kinds)"
 
 
-class Live:
+class ProgressDisplay:
     """How far an evaluation is: a bar on a terminal, lines where output is piped and wanted.
 
     ``pending`` says how many units every suite still has, and ``suites`` which suite a cell belongs to.
@@ -80,12 +80,12 @@ class Live:
         suites: Mapping[str, str] | None = None,
         pending: Mapping[str, int] | None = None,
     ) -> None:
-        self.tally, self._imagenet = Tally(running, kinds), imagenet
+        self.tally, self._imagenet = RunningScores(running, kinds), imagenet
         self._line = ProgressLine("evaluating", total=total, unit="images", show=show, header=header)
         self._suites, self._pending, self._told = suites or {}, dict(pending or {}), 0.0
         self._begun = False
 
-    def __enter__(self) -> "Live":
+    def __enter__(self) -> "ProgressDisplay":
         self._line.__enter__()
         return self
 

@@ -15,16 +15,15 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.attacking import attacked
-from holdfast.evaluation.cells import Cell, Plan
-from holdfast.evaluation.judge import Judge
+from holdfast.evaluation.attack_cells import attack_batch
 from holdfast.evaluation.loader import Chunk, Chunks, Failure, Job, chunk_loader, ended_workers
-from holdfast.evaluation.protocol import Steps
-from holdfast.leaving import worker_deaths
-from holdfast.models.corruptor import Corruptor
+from holdfast.evaluation.plan import Cell, Plan
+from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.inference.normalized_model import NormalizedModel
+from holdfast.models.corruption_model import Corruptor
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
-from holdfast.records.units import (
+from holdfast.records.shard_files import (
     DamagedUnit,
     Field,
     Unit,
@@ -35,13 +34,14 @@ from holdfast.records.units import (
     unit_name,
     write_unit,
 )
+from holdfast.runtime.signals import worker_deaths
 
 logger = logging.getLogger(__name__)
 
 Key = tuple[int, int]  # shard, number of the cell
 
 
-class Watcher(Protocol):
+class ProgressCallback(Protocol):
     """Is told how far the work is."""
 
     def looked_at(self, count: int) -> None:
@@ -85,7 +85,7 @@ class Work:
         return self.folder / unit_name(self.plan.cells[key[1]].name, key[0])
 
 
-def finished_units(work: Work, views: Sequence[str], *, repair: bool, watcher: Watcher) -> set[Key]:
+def finished_units(work: Work, views: Sequence[str], *, repair: bool, watcher: ProgressCallback) -> set[Key]:
     """The units that are on disk, checked; ``repair`` sets damaged ones aside, so that they are done again."""
     done = set()
     for key in work.units():
@@ -114,22 +114,22 @@ def run_units(
     work: Work,
     keys: Sequence[Key],
     *,
-    judge: Judge,
-    steps: Steps,
-    watcher: Watcher,
+    judge: NormalizedModel,
+    steps: PreprocessingSteps,
+    watcher: ProgressCallback,
     corruptors: Mapping[str, Corruptor] | None = None,
 ) -> None:
     """Measure the units and write each when it is complete."""
     jobs = [Job(shard, tuple(cell for s, cell in keys if s == shard)) for shard in dict.fromkeys(s for s, _ in keys)]
     chunks = Chunks(work.plan, jobs, steps=steps, seed=work.seed, shard_size=work.shard_size)
     loader = chunk_loader(chunks, workers=work.workers, pin=judge.device.type == "cuda")
-    desk = Desk(work, judge, watcher, corruptors or {})
+    desk = UnitWriter(work, judge, watcher, corruptors or {})
     way_on = "what is recorded stays, and the same command goes on from it, with fewer --workers if need be"
     with worker_deaths(way_on=way_on), ended_workers(loader) as made:
         _look_at_all(made, desk)
 
 
-def _look_at_all(loader: Iterable[Chunk | Failure], desk: "Desk") -> None:
+def _look_at_all(loader: Iterable[Chunk | Failure], desk: "UnitWriter") -> None:
     work, batch = desk.work, list[Chunk]()
     batch_size = work.batch_size if work.plan.task.together else 1
     for chunk in _safely(loader):
@@ -164,10 +164,12 @@ class _Open:
     targets: list[Any] = field(default_factory=list)  # theirs
 
 
-class Desk:
+class UnitWriter:
     """Where chunks become units."""
 
-    def __init__(self, work: Work, judge: Judge, watcher: Watcher, corruptors: Mapping[str, Corruptor]) -> None:
+    def __init__(
+        self, work: Work, judge: NormalizedModel, watcher: ProgressCallback, corruptors: Mapping[str, Corruptor]
+    ) -> None:
         self.work, self.judge, self.watcher, self.corruptors = work, judge, watcher, corruptors
         self.task = work.plan.task
         self.open: dict[Key, _Open] = {}
@@ -196,7 +198,9 @@ class Desk:
     def _answers(self, images: Tensor) -> Mapping[str, Any]:
         look = self.judge.look_padded if self.task.together else self.judge.look
         parts = [look(part) for part in images.split(self.work.batch_size)]
-        return parts[0] if len(parts) == 1 else {view: _concatenated([p[view] for p in parts]) for view in parts[0]}
+        return (
+            parts[0] if len(parts) == 1 else {view: _concatenate_parts([p[view] for p in parts]) for view in parts[0]}
+        )
 
     def _add(self, chunk: Chunk, part: dict[str, Field] | None) -> None:
         key = (chunk.shard, chunk.cell)
@@ -220,7 +224,7 @@ class Desk:
         if found.images:
             found.parts = self._in_batches(number, found, order)
             order = np.arange(len(rows))
-        arrays = _joined(found.parts, order, self.judge.views, fields=self.task.fields)
+        arrays = _join_parts(found.parts, order, self.judge.views, fields=self.task.fields)
         header = {
             "cell": cell.name,
             "definition": cell.described,
@@ -264,7 +268,7 @@ class Desk:
     ) -> dict[str, Field]:
         assert images is not None
         cell, ids = self.work.plan.cells[number], [self.work.plan.ids[row] for row in rows]
-        return attacked(
+        return attack_batch(
             self.judge,
             cell,
             images,
@@ -276,11 +280,11 @@ class Desk:
         )
 
 
-def _concatenated(parts: Sequence[Any]) -> Any:
+def _concatenate_parts(parts: Sequence[Any]) -> Any:
     return torch.cat(list(parts)) if isinstance(parts[0], Tensor) else [each for part in parts for each in part]
 
 
-def _joined(
+def _join_parts(
     parts: list[dict[str, Field]], order: np.ndarray, views: Sequence[str], *, fields: Mapping[str, Any]
 ) -> dict[str, Field]:
     if not parts:  # not one image of the shard could be read
@@ -305,7 +309,7 @@ def _check_origin(unit: Unit, work: Work, key: Key, views: Sequence[str]) -> Non
         raise DamagedUnit(f"{work.path(key).name} is damaged: it does not hold the images of its shard")
 
 
-def tell(watcher: Watcher, work: Work, key: Key, unit: Unit) -> None:
+def tell(watcher: ProgressCallback, work: Work, key: Key, unit: Unit) -> None:
     """How well the first view did, for the line that people watch."""
     plan, view = work.plan, unit.header["views"][0]
     cell: Cell = plan.cells[key[1]]

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.attacks import LearnedOcclusion, Occlusion
-from holdfast.attacks.patches import fitting_patch
+from holdfast.attacks.patch_selection import fitting_patch
 from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kinds, parameters, recorded_name
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source
-from holdfast.data.stored import OFFICIAL as SETS
-from holdfast.data.stored import Layout, OfficialSet, is_official, open_official
+from holdfast.data.official_sets import OFFICIAL as SETS
+from holdfast.data.official_sets import OfficialSet, StoredLayout, is_official, open_official
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.attack_suites import (
+from holdfast.evaluation.attack_cells import fitting_definition
+from holdfast.evaluation.attack_specs import (
     ATTACKS,
     AttackSuite,
     all_different,
@@ -25,24 +26,25 @@ from holdfast.evaluation.attack_suites import (
     named_attack,
     plain,
 )
-from holdfast.evaluation.attacking import fitting_definition
-from holdfast.evaluation.cells import Cell, Plan, shared_plan, stored_plan
-from holdfast.evaluation.evaluation_data import EvaluationData
-from holdfast.evaluation.making import AsTheyAre, Corrupted, Film, Perturbed, Stored
-from holdfast.evaluation.protocol import Steps
-from holdfast.evaluation.suite_names import OF_OBJECTS, STORED, SUITES
+from holdfast.evaluation.cell_images import CleanImages, CorruptedImages, PerturbedImages, SequenceImages, StoredImages
+from holdfast.evaluation.data import EvaluationData
+from holdfast.evaluation.plan import Cell, Plan, shared_plan, stored_plan
+from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.io.validation import chosen_names, file_name
 from holdfast.metrics.average_precision import COCO_C, COCO_C_FAN
 from holdfast.metrics.iou import SEVERITY_RULES
-from holdfast.names import chosen_names, file_name
-from holdfast.own_code import code_fingerprint
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
+from holdfast.records.compatibility import with_revision
 from holdfast.records.fingerprints import content_fingerprint
-from holdfast.records.revisions import revised
+from holdfast.registry import DETECTION_SUITES, STORED, SUITES
+from holdfast.runtime.plugins import code_fingerprint
 from holdfast.tasks import task_of
-from holdfast.tasks.task import Task
+from holdfast.tasks.base import Task
 
 Suite = str | AttackSuite
-CellsOf = Callable[[str, Any, Steps, bool], Iterable[Cell]]  # of a suite's name, a source, its steps, extra or not
+CellsOf = Callable[
+    [str, Any, PreprocessingSteps, bool], Iterable[Cell]
+]  # of a suite's name, a source, its steps, extra or not
 
 
 def parse_suites(suites: Any) -> tuple[Suite, ...]:
@@ -88,7 +90,7 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
                 f"suite {str(name)!r} cannot be measured on the stored set {data.spec!r}, "
                 f"which is scored by the suite {data.stored.suite!r}"
             )
-        if name in OF_OBJECTS and data.task.name != "detection":
+        if name in DETECTION_SUITES and data.task.name != "detection":
             raise HoldfastError(
                 f"suite {name!r} needs data with objects, such as coco:IMAGES,ANNOTATIONS, got {data.spec!r}"
             )
@@ -97,7 +99,9 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
             raise HoldfastError(f"suite {name!r} needs the stored set, --data {needed}, got {data.spec!r}")
 
 
-def make_plan(names: Sequence[Suite], data: EvaluationData, *, steps: Steps, extra: bool, limit: int | None) -> Plan:
+def make_plan(
+    names: Sequence[Suite], data: EvaluationData, *, steps: PreprocessingSteps, extra: bool, limit: int | None
+) -> Plan:
     """All images and cells of these suites on these data."""
     check_suites(names, data)
     if data.stored is not None:
@@ -109,23 +113,23 @@ def make_plan(names: Sequence[Suite], data: EvaluationData, *, steps: Steps, ext
             for cell in _cells_of(name)(name, source, steps, extra):
                 made.setdefault(cell.name, (name, cell))
         told = [(cell, {"suite": str(name), **_definition(cell, steps)}) for name, cell in made.values()]
-        return [replace(cell, definition=revised(said, cell.spec, preset=steps.preset)) for cell, said in told]
+        return [replace(cell, definition=with_revision(said, cell.spec, preset=steps.preset)) for cell, said in told]
 
     return shared_plan(data.source, cells)
 
 
-def _definition(cell: Cell, steps: Steps) -> dict[str, Any]:
+def _definition(cell: Cell, steps: PreprocessingSteps) -> dict[str, Any]:
     """What the cell is, with the steps that its images take."""
     taken = steps.named(way) if (way := getattr(cell.make, "way", None)) is not None else []
     return {**cell.definition, **({"preprocessing": taken} if taken else {})}
 
 
-def _clean(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
-    yield Cell(CLEAN, AsTheyAre(), source, {"suite": name})
+def _clean(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+    yield Cell(CLEAN, CleanImages(), source, {"suite": name})
 
 
-def _corrupted(
-    name: str, source: Source, steps: Steps, extra: bool, *, severities: Sequence[int] = SEVERITIES
+def _cells_of_corruptions(
+    name: str, source: Source, steps: PreprocessingSteps, extra: bool, *, severities: Sequence[int] = SEVERITIES
 ) -> Iterator[Cell]:
     """By the name of the whole suite, of which fewer severities are a part: what is measured is never done twice."""
     kinds = kinds_of(task_of(source), extra=extra)
@@ -138,43 +142,45 @@ def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
     return tuple(of_task(extra)) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
 
 
-def _cityscapes_c(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
+def _cityscapes_c(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
     if task_of(source).name != "segmentation":
         raise HoldfastError("suite 'cityscapes-c' needs label maps, such as cityscapes:DIR or scenes")
     yield from _corruption_cells(name, source, steps, SEVERITY_RULES["paper"])
 
 
-def _kinds(name: str, source: Source, steps: Steps, extra: bool, *, kinds: Sequence[str]) -> Iterator[Cell]:
+def _kinds(
+    name: str, source: Source, steps: PreprocessingSteps, extra: bool, *, kinds: Sequence[str]
+) -> Iterator[Cell]:
     yield from _corruption_cells(name, source, steps, dict.fromkeys(kinds, SEVERITIES))
 
 
 def _corruption_cells(
-    name: str, source: Source, steps: Steps, severities: Mapping[str, Sequence[int]]
+    name: str, source: Source, steps: PreprocessingSteps, severities: Mapping[str, Sequence[int]]
 ) -> Iterator[Cell]:
     for kind, chosen in severities.items():
         for severity in chosen:
             settings = plain(parameters(kind, severity, preset=steps.preset))
             definition = {"suite": name, "drawn": recorded_name(kind), "parameters": settings}
             definition |= {"code": code_fingerprint(FUNCTIONS[kind])} if kind in own_kinds() else {}
-            yield Cell(corruption_cell(kind, severity), Corrupted(kind, severity), source, definition)
+            yield Cell(corruption_cell(kind, severity), CorruptedImages(kind, severity), source, definition)
 
 
-def _own_corruptions(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
+def _own_corruptions(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
     if not own_kinds():
         raise HoldfastError("suite 'own-corruptions' needs a corruption of your own, see holdfast.corruptions.register")
     yield from _corruption_cells(name, source, steps, dict.fromkeys(own_kinds(), SEVERITIES))
 
 
-def _sequences(name: str, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
+def _sequences(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
     if steps.preset not in SEQUENCE_PRESETS:
         known = ", ".join(SEQUENCE_PRESETS)
         raise HoldfastError(f"suite 'perturbations' needs one of the presets {known}, got {steps.preset!r}")
     for kind in TEST_SEQUENCES + EXTRA_SEQUENCES if extra else TEST_SEQUENCES:
         frames = frame_count(kind, preset=steps.preset)
-        yield Cell(sequence_cell(kind), Perturbed(kind), source, {"suite": name, "frames": frames})
+        yield Cell(sequence_cell(kind), PerturbedImages(kind), source, {"suite": name, "frames": frames})
 
 
-def _attacked(suite: AttackSuite, source: Source, steps: Steps, extra: bool) -> Iterator[Cell]:
+def _cells_of_attack(suite: AttackSuite, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
     attack, cell = suite.attack, attack_cell(suite.name)
     if isinstance(attack, Occlusion | LearnedOcclusion) and "patch_size" not in suite.settings:
         if steps.size is None:
@@ -183,23 +189,23 @@ def _attacked(suite: AttackSuite, source: Source, steps: Steps, extra: bool) -> 
     definition = replace(suite, attack=attack).definition
     if isinstance(attack, LearnedOcclusion):
         definition |= fitting_definition()
-    yield Cell(cell, AsTheyAre(), source, definition, attack=attack)
+    yield Cell(cell, CleanImages(), source, definition, attack=attack)
 
 
 def _cells_of(suite: Suite) -> Callable[..., Iterable[Cell]]:
     if isinstance(suite, AttackSuite):
-        return _attacked
+        return _cells_of_attack
     if suite in _CELLS:
         return _CELLS[suite]
     if suite not in ATTACKS:
         raise HoldfastError(f"suite {suite!r} has no cells: make it known with register_suite or register_attack")
-    return lambda name, source, steps, extra: _attacked(named_attack(name), source, steps, extra)
+    return lambda name, source, steps, extra: _cells_of_attack(named_attack(name), source, steps, extra)
 
 
 _CELLS: dict[str, CellsOf] = {
     "clean": _clean,
-    "corruptions": _corrupted,
-    "corruptions-135": partial(_corrupted, severities=(1, 3, 5)),
+    "corruptions": _cells_of_corruptions,
+    "corruptions-135": partial(_cells_of_corruptions, severities=(1, 3, 5)),
     "cityscapes-c": _cityscapes_c,
     "coco-c": partial(_kinds, kinds=COCO_C),
     "coco-c-fan": partial(_kinds, kinds=COCO_C_FAN),
@@ -215,7 +221,7 @@ def register_suite(name: str, line: str, cells: CellsOf) -> None:
         name: as in ``--suite``.
         line: what it measures, for ``holdfast list suites``.
         cells: ``cells(name, source, steps, extra)`` gives its cells of a data source. A new kind of cell is a class
-            with ``repeated`` and ``pieces`` like those of :mod:`holdfast.evaluation.making`.
+            with ``repeated`` and ``pieces`` like those of :mod:`holdfast.evaluation.cell_images`.
     """
     _check_new(name)
     SUITES[name], _CELLS[name] = line, cells
@@ -240,7 +246,7 @@ def register_official(name: str, line: str, look: Callable[[str, Path], Official
     _check_new(name)
     if name in SETS:
         raise HoldfastError(f"data {name!r} is registered already; choose another name")
-    SETS[name] = Layout(line, look)
+    SETS[name] = StoredLayout(line, look)
     STORED[name] = SUITES[name] = f"{line}: --data {name}:DIR"
 
 
@@ -251,7 +257,7 @@ def _check_new(name: str) -> None:
         raise HoldfastError(f"suite {name!r} is registered already; choose another name")
 
 
-def _stored_plan(stored: OfficialSet, *, steps: Steps, extra: bool, limit: int | None) -> Plan:
+def _stored_plan(stored: OfficialSet, *, steps: PreprocessingSteps, extra: bool, limit: int | None) -> Plan:
     specs = [cell for cell in stored.cells if extra or stored.extras or not _is_extra(cell)]
     cells = [_stored_cell(stored, spec) for spec in specs]
     cells = [replace(cell, definition=_definition(cell, steps)) for cell in cells]
@@ -263,10 +269,10 @@ def _stored_cell(stored: OfficialSet, spec: CellSpec) -> Cell:
     content = content_fingerprint(source, sample=64)  # of tens of cells, so not all files of each
     definition: dict[str, Any] = {"suite": stored.suite, "set": stored.name, "content": content}
     if spec.family == "sequence":
-        return Cell(spec, Film(), source, {**definition, "frames": source.frame_count})
+        return Cell(spec, SequenceImages(), source, {**definition, "frames": source.frame_count})
     if spec.family == "corruption":
-        return Cell(spec, Stored(), source, definition)
-    return Cell(spec, AsTheyAre(), source, definition, restricted_to=stored.restricted_to)
+        return Cell(spec, StoredImages(), source, definition)
+    return Cell(spec, CleanImages(), source, definition, restricted_to=stored.restricted_to)
 
 
 def _is_extra(cell: CellSpec) -> bool:

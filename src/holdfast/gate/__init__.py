@@ -5,20 +5,23 @@ agree before two sides are compared, ``rules`` what is asked, ``scores`` which s
 ``output`` the answers as text.
 """
 
+from holdfast._deprecated import renamed
 from holdfast.gate.baseline import read_baseline, save_baseline
+from holdfast.gate.paired_scores import PairedScores, paired_scores_of
 from holdfast.gate.rules import Rule, Rules, read_rules
-from holdfast.gate.sides import Side, sides_of
-from holdfast.gate.verdicts import Judged, judge, passed
+from holdfast.gate.verdicts import RuleVerdict, all_passed, decide
 
 __all__ = [
-    "Judged",
+    "PairedScores",
     "Rule",
+    "RuleVerdict",
     "Rules",
-    "Side",
-    "judge",
-    "passed",
+    "all_passed",
+    "decide",
+    "paired_scores_of",
     "read_baseline",
     "read_rules",
     "save_baseline",
-    "sides_of",
 ]
+
+__getattr__ = renamed(__name__)

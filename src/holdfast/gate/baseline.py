@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast import atomic
 from holdfast.errors import HoldfastError
-from holdfast.gate.sides import Side
+from holdfast.gate.paired_scores import PairedScores
+from holdfast.io import atomic
 
 FORMAT = 2  # 1 held bootstrap draws of AP instead of jackknife replicates
 LARGEST = 2**28  # bytes of a file that is opened at all
@@ -27,7 +27,7 @@ MOST_IMAGES = 10**7
 _WHOLE = (np.uint8, np.uint16, np.uint32)
 
 
-def save_baseline(sides: Sequence[Side], path: Path) -> int:
+def save_baseline(sides: Sequence[PairedScores], path: Path) -> int:
     """Write a baseline; returns its size in bytes."""
     content = {"holdfast_baseline": FORMAT, "sets": [_plain(side) for side in sides]}
     text = json.dumps({"checksum": _checksum(content), **content}, indent=1, sort_keys=True) + "\n"
@@ -35,7 +35,7 @@ def save_baseline(sides: Sequence[Side], path: Path) -> int:
     return len(text)
 
 
-def read_baseline(path: Path) -> list[Side]:
+def read_baseline(path: Path) -> list[PairedScores]:
     """Read a baseline; a file that is not exactly what was written is refused."""
     try:
         if path.stat().st_size > LARGEST:
@@ -64,8 +64,8 @@ def read_baseline(path: Path) -> list[Side]:
     return sides
 
 
-def _plain(side: Side) -> dict[str, Any]:
-    packed = {name: _packed(values) for name, values in side.columns.items()}
+def _plain(side: PairedScores) -> dict[str, Any]:
+    packed = {name: _pack_column(values) for name, values in side.columns.items()}
     return {
         "header": dict(side.header),
         "cells": {name: dict(header) for name, header in side.cells.items()},
@@ -82,7 +82,7 @@ def _plain(side: Side) -> dict[str, Any]:
     }
 
 
-def _side(told: Mapping[str, Any]) -> Side:
+def _side(told: Mapping[str, Any]) -> PairedScores:
     count = int(told["count"])
     if not 0 < count <= MOST_IMAGES:
         raise HoldfastError(f"a baseline must hold 1 to {MOST_IMAGES} images, got {count}")
@@ -91,10 +91,10 @@ def _side(told: Mapping[str, Any]) -> Side:
         raise HoldfastError(
             f"a baseline must keep something of every cell, but has nothing of {empty[0]!r}; save it again"
         )
-    return Side(
+    return PairedScores(
         dict(told["header"]),
         {name: told["cells"][name] for name in told["order"]},
-        {name: _unpacked(column, count) for name, column in told["columns"].items()},
+        {name: _unpack_column(column, count) for name, column in told["columns"].items()},
         count,
         tuple(told["missing"]),
         str(told["digest"]),
@@ -105,7 +105,7 @@ def _side(told: Mapping[str, Any]) -> Side:
     )
 
 
-def _packed(values: NDArray[np.float64]) -> dict[str, Any] | None:
+def _pack_column(values: NDArray[np.float64]) -> dict[str, Any] | None:
     distinct, places = np.unique(values, return_inverse=True)
     if len(distinct) == 1:
         return {"always": float(distinct[0])}
@@ -117,7 +117,7 @@ def _packed(values: NDArray[np.float64]) -> dict[str, Any] | None:
     return None if kind is None else {"whole": np.dtype(kind).name, "values": _text(values.astype(kind))}
 
 
-def _unpacked(column: Mapping[str, Any], count: int) -> NDArray[np.float64]:
+def _unpack_column(column: Mapping[str, Any], count: int) -> NDArray[np.float64]:
     if "always" in column:
         return np.full(count, float(column["always"]))
     if "whole" in column:

@@ -5,40 +5,40 @@ from math import isnan
 from xml.etree import ElementTree
 
 from holdfast.gate.rules import SHOWN
-from holdfast.gate.verdicts import Judged, passed
+from holdfast.gate.verdicts import RuleVerdict, all_passed
 from holdfast.metrics.summary import some
-from holdfast.reporting.text import NOT_MEASURED, number, printable, signed, span
+from holdfast.reporting.formatting import NOT_MEASURED, number, printable, signed, span
 
 _COLUMNS = ("rule", "baseline", "now", "difference", "95 % interval", "verdict", "")
 
 
-def terminal(answers: Sequence[Judged]) -> str:
+def terminal(answers: Sequence[RuleVerdict]) -> str:
     """A table for every data set, what to know below it, and the outcome."""
     lines = []
     for data, held in _by_data(answers).items():
-        lines += [printable(f"{data}, {held[0].images} images"), *_aligned([_COLUMNS, *map(_row, held)])]
+        lines += [printable(f"{data}, {held[0].images} images"), *_align_columns([_COLUMNS, *map(_row, held)])]
         lines += [printable(f"  {answer.rule.text}: {answer.reason}") for answer in held if answer.reason]
         lines += [printable(f"  {line}") for line in unreadable(held[0])]
     return "\n".join([*lines, outcome(answers)])
 
 
-def markdown(answers: Sequence[Judged]) -> str:
+def markdown(answers: Sequence[RuleVerdict]) -> str:
     """The same as Markdown."""
     lines = ["## Robustness gate", "", f"**{outcome(answers)}**", ""]
     for data, held in _by_data(answers).items():
-        lines += [f"{_escaped(data)}, {held[0].images} images", ""]
+        lines += [f"{_escape_cell(data)}, {held[0].images} images", ""]
         lines += [
-            _piped(_COLUMNS),
-            _piped(["---"] * len(_COLUMNS)),
-            *(_piped(map(_escaped, _row(a))) for a in held),
+            _pipe_row(_COLUMNS),
+            _pipe_row(["---"] * len(_COLUMNS)),
+            *(_pipe_row(map(_escape_cell, _row(a))) for a in held),
             "",
         ]
-        lines += [f"- {_escaped(answer.rule.text)}: {answer.reason}" for answer in held if answer.reason]
-        lines += [f"- {_escaped(line)}" for line in unreadable(held[0])]
+        lines += [f"- {_escape_cell(answer.rule.text)}: {answer.reason}" for answer in held if answer.reason]
+        lines += [f"- {_escape_cell(line)}" for line in unreadable(held[0])]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def junit(answers: Sequence[Judged]) -> str:
+def junit(answers: Sequence[RuleVerdict]) -> str:
     """JUnit's XML: a suite per data set, a test per rule."""
     root = ElementTree.Element("testsuites", {"name": "holdfast gate", **_counts(answers)})
     for data, held in _by_data(answers).items():
@@ -59,7 +59,7 @@ def junit(answers: Sequence[Judged]) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def sentence(answer: Judged) -> str:
+def sentence(answer: RuleVerdict) -> str:
     """One answer in words."""
     _, old, new, difference, bounds, verdict, _ = _row(answer)
     values = f"{new}" if isnan(answer.old) else f"{old} before, {new} now, {difference}"
@@ -67,22 +67,22 @@ def sentence(answer: Judged) -> str:
     return f"{told}; {answer.reason}" if answer.reason else told
 
 
-def unreadable(answer: Judged) -> list[str]:
+def unreadable(answer: RuleVerdict) -> list[str]:
     """The images of the data set that count on neither side, because one of the two could not read them."""
     sides = {"unreadable in the baseline": answer.unreadable_before, "unreadable now": answer.unreadable}
     return [f"{where}: {some(names)}" for where, names in sides.items() if names]
 
 
-def outcome(answers: Sequence[Judged]) -> str:
+def outcome(answers: Sequence[RuleVerdict]) -> str:
     """One line for all that were judged."""
     judged = [answer for answer in answers if answer.verdict != SHOWN]
     failed = [answer for answer in judged if not answer.passed]
-    if passed(answers):
+    if all_passed(answers):
         return f"the gate is open: {len(judged)} of {len(judged)} rules hold"
     return f"the gate is shut: {len(failed)} of {len(judged)} rules fail"
 
 
-def _row(answer: Judged) -> list[str]:
+def _row(answer: RuleVerdict) -> list[str]:
     digits = 2 if answer.unit.startswith("%") else 4
     bound = isnan(answer.old)
     low, high = answer.interval.low, answer.interval.high
@@ -98,20 +98,20 @@ def _row(answer: Judged) -> list[str]:
     ]
 
 
-def _by_data(answers: Sequence[Judged]) -> dict[str, list[Judged]]:
-    found: dict[str, list[Judged]] = {}
+def _by_data(answers: Sequence[RuleVerdict]) -> dict[str, list[RuleVerdict]]:
+    found: dict[str, list[RuleVerdict]] = {}
     for answer in answers:
         found.setdefault(answer.data, []).append(answer)
     return found
 
 
-def _counts(answers: Sequence[Judged]) -> dict[str, str]:
+def _counts(answers: Sequence[RuleVerdict]) -> dict[str, str]:
     failures = sum(not answer.passed for answer in answers)
     shown = sum(answer.verdict == SHOWN for answer in answers)
     return {"tests": str(len(answers)), "failures": str(failures), "errors": "0", "skipped": str(shown)}
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     right = (1, 2, 3)
     return [
@@ -123,9 +123,9 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _piped(cells: Iterable[str]) -> str:
+def _pipe_row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _escaped(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return printable(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import HoldfastError, nearest
-from holdfast.yaml_files import read_yaml
+from holdfast.io.yaml import read_yaml
 
 UNRESOLVED = ("fail", "pass")
 SHOWN = "shown"  # of a default rule: its score stands in the table and is not judged

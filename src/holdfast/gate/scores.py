@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.errors import HoldfastError, nearest
-from holdfast.gate.matching import Pair
+from holdfast.gate.compatibility import Pair
+from holdfast.gate.paired_scores import PairedScores
 from holdfast.gate.rules import Rule
-from holdfast.gate.sides import Side
-from holdfast.metrics.formulas import Formula
+from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import some
 from holdfast.tasks import task_named
 
@@ -37,44 +37,46 @@ class Scores:
         formulas: the scores by name.
     """
 
-    side: Side
+    side: PairedScores
     cells: tuple[str, ...]
     columns: tuple[str, ...]
-    formulas: Mapping[str, Formula]
+    formulas: Mapping[str, ScoreDefinition]
 
     @classmethod
-    def of(cls, side: Side, cells: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> "Scores":
+    def of(
+        cls, side: PairedScores, cells: Sequence[str] | None = None, columns: Sequence[str] | None = None
+    ) -> "Scores":
         """The scores of a side, or of a part of its cells."""
         names = tuple(side.cells if cells is None else cells)
         kept = tuple(side.columns if columns is None else columns)
         found = [formula for formula in side.formulas(names, kept) if reads(formula, kept) is not None]
         return cls(side, names, kept, {formula.name: formula for formula in found})
 
-    def named(self, name: str) -> Formula | None:
+    def named(self, name: str) -> ScoreDefinition | None:
         """The score of that name or label, the corruption mean as ``C``, a cell such as ``fog/5``, or a kind."""
         if name in self.formulas:
             return self.formulas[name]
         whole = [formula for formula in self.formulas.values() if not formula.name.endswith(PARTIAL)]
         return _called(name, whole) or self._cell(name) or _of_kind(name, whole)
 
-    def part_of(self, name: str) -> Formula | None:
+    def part_of(self, name: str) -> ScoreDefinition | None:
         """The partial score of which ``name`` is the full one."""
         parts = [formula for formula in self.formulas.values() if formula.name.endswith(PARTIAL)]
         exact = next((formula for formula in parts if formula.name == f"{name}{PARTIAL}"), None)
         return exact or _called(name, parts) or _of_kind(name, parts)
 
-    def read_by(self, formula: Formula) -> set[str]:
+    def read_by(self, formula: ScoreDefinition) -> set[str]:
         """The columns that a score is made of."""
         return reads(formula, self.columns) or set()
 
-    def _cell(self, name: str) -> Formula | None:
+    def _cell(self, name: str) -> ScoreDefinition | None:
         if name not in self.cells:
             return None
         alone = self.side.formulas([name], self.columns)
         return next((formula for formula in alone if formula.cells == (name,)), None)
 
 
-def _called(name: str, formulas: Sequence[Formula]) -> Formula | None:
+def _called(name: str, formulas: Sequence[ScoreDefinition]) -> ScoreDefinition | None:
     if name == "C":
         means = [f for f in formulas if f.name.startswith("mean_corruption_") or f.name.removesuffix(PARTIAL) == "mpc"]
         return next(iter(means), None)
@@ -82,11 +84,11 @@ def _called(name: str, formulas: Sequence[Formula]) -> Formula | None:
     return next((formula for formula in alone if formula.label.partition(" (partial")[0] == name), None)
 
 
-def _of_kind(name: str, formulas: Sequence[Formula]) -> Formula | None:
+def _of_kind(name: str, formulas: Sequence[ScoreDefinition]) -> ScoreDefinition | None:
     return next((formula for formula in formulas if formula.table and formula.kind == name), None)
 
 
-def reads(formula: Formula, columns: Sequence[str]) -> set[str] | None:
+def reads(formula: ScoreDefinition, columns: Sequence[str]) -> set[str] | None:
     """The columns that a score is made of; None where one of them is missing: a baseline file does not keep all."""
     means = _Read(columns)
     try:
@@ -96,7 +98,7 @@ def reads(formula: Formula, columns: Sequence[str]) -> set[str] | None:
     return means.asked
 
 
-def asked_score(rule: Rule, pair: Pair) -> Formula | None:
+def asked_score(rule: Rule, pair: Pair) -> ScoreDefinition | None:
     """The score that a rule means; None on data where neither model has it. Refuses what cannot be compared."""
     shared = Scores.of(pair.old, pair.cells, list(pair.columns[0]))
     old, new = Scores.of(pair.old), Scores.of(pair.new)
@@ -147,7 +149,7 @@ def _kept_otherwise(name: str, pair: Pair, old: Scores, new: Scores) -> str:
     return "the two models do not keep the same of it; evaluate again"
 
 
-def _cells(scores: Scores, formula: Formula | None) -> list[str]:
+def _cells(scores: Scores, formula: ScoreDefinition | None) -> list[str]:
     """The cells that a score is made of, in their order."""
     if formula is None:
         return []
@@ -162,7 +164,7 @@ def unknown(rule: Rule, pairs: Sequence[Pair]) -> str:
     return told + nearest(rule.name, known)
 
 
-def headline(pair: Pair) -> list[Formula]:
+def headline(pair: Pair) -> list[ScoreDefinition]:
     """Every headline score of the baseline; refuses if the new model lacks a cell of one."""
     task, old = task_named(pair.old.task), Scores.of(pair.old)
     shared = Scores.of(pair.old, pair.cells, list(pair.columns[0]))
@@ -182,7 +184,7 @@ def headline(pair: Pair) -> list[Formula]:
     return found
 
 
-def lacking(side: Side) -> dict[str, tuple[str, ...]]:
+def lacking(side: PairedScores) -> dict[str, tuple[str, ...]]:
     """The headline scores that a side has only in part, with the cells they lack."""
     task = task_named(side.task)
     return {

@@ -12,14 +12,14 @@ from math import isnan
 import numpy as np
 
 from holdfast.errors import HoldfastError
-from holdfast.gate.matching import Pair, matched
+from holdfast.gate.compatibility import Pair, match_sides
+from holdfast.gate.paired_scores import PairedScores
 from holdfast.gate.rules import SHOWN, Rule, Rules
 from holdfast.gate.scores import asked_score, headline, unknown
-from holdfast.gate.sides import Side
-from holdfast.metrics.formulas import Formula
 from holdfast.metrics.intervals import Interval
 from holdfast.metrics.jackknife import Groups, image_groups
 from holdfast.metrics.score_intervals import Replicated, interval_of_difference, interval_of_score, is_same_model
+from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import some
 
 BETTER, NO_WORSE, WORSE, NOT_RESOLVED = "better", "no worse", "worse", "not resolved"
@@ -28,7 +28,7 @@ RATIOS = ("retention", "rpc", "rpc_fan")  # how the names of what is divided by 
 
 
 @dataclass(frozen=True)
-class Judged:
+class RuleVerdict:
     """One rule's answer on one data set.
 
     Attributes:
@@ -62,11 +62,11 @@ class Judged:
     unreadable_before: tuple[str, ...] = ()
 
 
-def judge(new: Sequence[Side], old: Sequence[Side], rules: Rules) -> list[Judged]:
+def decide(new: Sequence[PairedScores], old: Sequence[PairedScores], rules: Rules) -> list[RuleVerdict]:
     """Every rule on every data set of the baseline that has its score; a rule without an answer is refused."""
     if not old:
         raise HoldfastError("a baseline must hold a data set, got none; save it again")
-    pairs = matched(new, old)
+    pairs = match_sides(new, old)
     for pair in pairs:
         _check_unreadable(pair, allowed=rules.allow_unreadable)
     answers = [answer for pair in pairs for answer in _of_pair(pair, rules)]
@@ -79,7 +79,7 @@ def judge(new: Sequence[Side], old: Sequence[Side], rules: Rules) -> list[Judged
     return answers
 
 
-def passed(answers: Sequence[Judged]) -> bool:
+def all_passed(answers: Sequence[RuleVerdict]) -> bool:
     """Whether all rules let the model through."""
     return all(answer.passed for answer in answers)
 
@@ -97,7 +97,7 @@ def _check_unreadable(pair: Pair, *, allowed: int) -> None:
         )
 
 
-def _of_pair(pair: Pair, rules: Rules) -> list[Judged]:
+def _of_pair(pair: Pair, rules: Rules) -> list[RuleVerdict]:
     found = _asked(pair, rules)
     if not found:
         return []
@@ -105,10 +105,10 @@ def _of_pair(pair: Pair, rules: Rules) -> list[Judged]:
     sides = [Replicated(columns, groups) for columns in pair.columns]
     for side, of_sets in zip(sides, pair.replicates, strict=True):
         side.replicates.update(of_sets)
-    return [_judged(rule, formula, pair, sides, groups, rules) for rule, formula in found]
+    return [_decide_rule(rule, formula, pair, sides, groups, rules) for rule, formula in found]
 
 
-def _asked(pair: Pair, rules: Rules) -> list[tuple[Rule, Formula]]:
+def _asked(pair: Pair, rules: Rules) -> list[tuple[Rule, ScoreDefinition]]:
     """The rules with the scores that they mean; without rules every headline score of the baseline, no worse."""
     if rules.rules:
         scores = [(rule, asked_score(rule, pair)) for rule in rules.rules]
@@ -123,12 +123,12 @@ def _default_rule(name: str) -> Rule:
     return Rule(f"{name} no worse", name, NO_WORSE)
 
 
-def _judged(
-    rule: Rule, formula: Formula, pair: Pair, sides: Sequence[Replicated], groups: Groups, rules: Rules
-) -> Judged:
+def _decide_rule(
+    rule: Rule, formula: ScoreDefinition, pair: Pair, sides: Sequence[Replicated], groups: Groups, rules: Rules
+) -> RuleVerdict:
     new, old = (float(formula.compute(side.means)) for side in sides)
     answer = partial(
-        Judged,
+        RuleVerdict,
         rule,
         pair.old.data,
         len(pair.ids),
@@ -152,7 +152,7 @@ def _judged(
     return answer(old, new, interval, verdict, _lets_through(verdict, gain, rule, margin, rules), reason)
 
 
-def _margin(rule: Rule, formula: Formula, rules: Rules) -> float:
+def _margin(rule: Rule, formula: ScoreDefinition, rules: Rules) -> float:
     if rule.number is not None:
         return rule.number
     return rules.margin if rule.what == NO_WORSE and formula.unit.startswith("%") else 0.0

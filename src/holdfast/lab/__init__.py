@@ -1,21 +1,24 @@
 """The lab: watch one image break through one model or two, and see why. ``holdfast lab`` is its page.
 
-`open_lens` and `look` are the pure part and need nothing but Holdfast; the page needs the extra ``lab``.
+`open_model` and `inspect_image` are the pure part and need nothing but Holdfast; the page needs the extra ``lab``.
 """
 
-from holdfast.lab.damage import Damage, parse_damage
-from holdfast.lab.lens import Lens, open_lens
-from holdfast.lab.look import Glance, Look, Picture, look, probabilities, right
+from holdfast._deprecated import renamed
+from holdfast.lab.edits import Edits, parse_edits
+from holdfast.lab.inspect import ImagePrediction, Inspection, LabImage, inspect_image, probabilities, right
+from holdfast.lab.opened_model import OpenedModel, open_model
 
 __all__ = [
-    "Damage",
-    "Glance",
-    "Lens",
-    "Look",
-    "Picture",
-    "look",
-    "open_lens",
-    "parse_damage",
+    "Edits",
+    "ImagePrediction",
+    "Inspection",
+    "LabImage",
+    "OpenedModel",
+    "inspect_image",
+    "open_model",
+    "parse_edits",
     "probabilities",
     "right",
 ]
+
+__getattr__ = renamed(__name__)

@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from holdfast.corruptions.catalog import EXTRA, kind_of
+from holdfast.corruptions.severities import EXTRA, kind_of
 from holdfast.errors import HoldfastError
-from holdfast.lab.damage import MOST_EPS
-from holdfast.lab.desk import LARGEST_UPLOAD, Ask, Desk, parse_ask
-from holdfast.lab.guard import Guard
-from holdfast.lab.keep import FORMS
+from holdfast.lab.auth import Guard
+from holdfast.lab.downloads import FORMS
+from holdfast.lab.edits import MOST_EPS
+from holdfast.lab.session import LARGEST_UPLOAD, Session, ViewState, parse_ask
 from holdfast.lab.templates import asset, fragment
 
 MEDIA = {"picture.png": "image/png", "card.html": "text/html; charset=utf-8", "lines.py": "text/plain; charset=utf-8"}
@@ -32,7 +32,7 @@ T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def lab_app(desk: Desk) -> Starlette:
+def lab_app(desk: Session) -> Starlette:
     """The routes, without a guard."""
     worker = ThreadPoolExecutor(1, thread_name_prefix="lab")
 
@@ -43,26 +43,26 @@ def lab_app(desk: Desk) -> Starlette:
         return HTMLResponse(await apart(lambda: fragment("page.html", **page_values(desk))))
 
     async def look(request: Request) -> Response:
-        ask, _ = await _asked(request)
+        ask, _ = await _parse_request(request)
         return JSONResponse(await apart(lambda: desk.look(ask)))
 
     async def inside(request: Request) -> Response:
-        ask, _ = await _asked(request)
+        ask, _ = await _parse_request(request)
         return JSONResponse(await apart(lambda: desk.inside(ask)))
 
     async def token(request: Request) -> Response:
-        ask, values = await _asked(request)
+        ask, values = await _parse_request(request)
         row, column = _share(values, "row"), _share(values, "column")
         return JSONResponse(await apart(lambda: desk.token(ask, row=row, column=column)))
 
     async def strip(request: Request) -> Response:
-        _, values = await _asked(request)
+        _, values = await _parse_request(request)
         label, severity, page = (_number(values, name) for name in ("label", "severity", "page"))
         chosen = None if label < 0 else label
         return JSONResponse(await apart(lambda: desk.strip(label=chosen, severity=severity, page=page)))
 
     async def sweep(request: Request) -> Response:
-        ask, values = await _asked(request)
+        ask, values = await _parse_request(request)
         return JSONResponse(await apart(lambda: desk.sweep(ask, str(values.get("kind", "")))))
 
     async def drop(request: Request) -> Response:
@@ -97,7 +97,7 @@ def lab_app(desk: Desk) -> Starlette:
     )
 
 
-def page_values(desk: Desk) -> dict[str, Any]:
+def page_values(desk: Session) -> dict[str, Any]:
     """What the page must know before anything is asked."""
     first = desk.first
     flips = desk.records is not None
@@ -130,7 +130,7 @@ async def _sentence(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, status_code=422)
 
 
-async def _asked(request: Request) -> tuple[Ask, dict[str, Any]]:
+async def _parse_request(request: Request) -> tuple[ViewState, dict[str, Any]]:
     try:
         values = json.loads(await _body(request, LARGEST_ASK))
     except ValueError as error:
@@ -183,7 +183,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-def serve(desk: Desk, *, host: str, port: int, browser: bool, say: Callable[[str], None]) -> None:
+def serve(desk: Session, *, host: str, port: int, browser: bool, say: Callable[[str], None]) -> None:
     """Serve until interrupted; ``say`` is told the links."""
     with bound_socket(host, port) as listening:
         port = listening.getsockname()[1]

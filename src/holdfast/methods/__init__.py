@@ -1,18 +1,26 @@
 """What models are trained for. Works in anybody's loop, without the rest of Holdfast."""
 
+from holdfast._deprecated import renamed
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.adversarial import AdversarialTraining
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
-from holdfast.methods.detection import detection_losses
 from holdfast.methods.distillation import Distillation
+from holdfast.methods.loss_terms import Context, ForwardPass, ImageSpace, Term, Views
 from holdfast.methods.noise2net import Noise2Net, noise2net
-from holdfast.methods.objective import OBJECTIVES, CrossEntropy, Loss, Objective, Player, build_objective
+from holdfast.methods.objective import (
+    OBJECTIVES,
+    CrossEntropy,
+    Loss,
+    Objective,
+    OwnsModules,
+    build_objective,
+    detection_losses,
+)
 from holdfast.methods.patch_augment import PatchAugmentation, patch_augment
-from holdfast.methods.pixel_loss import PixelCrossEntropy, pixel_cross_entropy
-from holdfast.methods.robust import TERMS, RobustObjective, TermEntry, robust_objective
-from holdfast.methods.terms import Context, Pass, Setting, Term, Views
+from holdfast.methods.robust_training import TERMS, RobustObjective, TermEntry, robust_objective
+from holdfast.methods.segmentation_loss import PixelCrossEntropy, pixel_cross_entropy
 from holdfast.methods.tora import TradeOff, tora_objective
-from holdfast.models.adapting import ADAPTERS
+from holdfast.models.adaptation import ADAPTERS
 from holdfast.models.tora_phases import begin_phase
 
 OBJECTIVES["pixel_cross_entropy"] = PixelCrossEntropy
@@ -43,15 +51,15 @@ __all__ = [
     "CrossEntropy",
     "Distillation",
     "FeatureAlignment",
+    "ForwardPass",
+    "ImageSpace",
     "Loss",
     "Noise2Net",
     "Objective",
-    "Pass",
+    "OwnsModules",
     "PatchAugmentation",
     "PixelCrossEntropy",
-    "Player",
     "RobustObjective",
-    "Setting",
     "Term",
     "TermEntry",
     "TradeOff",
@@ -67,3 +75,5 @@ __all__ = [
     "robust_objective",
     "tora_objective",
 ]
+
+__getattr__ = renamed(__name__)

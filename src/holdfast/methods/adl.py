@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from holdfast.attention import AttentionHandle
 from holdfast.errors import HoldfastError
 from holdfast.methods.adl_chunked import ChunkedCosines
+from holdfast.methods.loss_terms import Context, ForwardPass, Term, from_options
 from holdfast.methods.objective import Loss
-from holdfast.methods.terms import Context, Pass, Term, from_options
 
 Variant = Literal["released", "paper"]
 CHUNK = 64  # rows at a time in the chunked form
@@ -104,7 +104,7 @@ class AttentionDiversification(Term):
         if self.variant not in ("released", "paper"):
             raise HoldfastError(f"variant of ADL must be 'released' or 'paper', got {self.variant!r}")
 
-    def loss(self, forward: Pass) -> Loss:
+    def loss(self, forward: ForwardPass) -> Loss:
         """The weighted loss of the clean images' attention."""
         loss, figures = self(forward.attention)
         return Loss(self.weight * loss, figures)

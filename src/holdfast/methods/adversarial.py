@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 from holdfast.attacks import GradientAttack, PixelModel, perturb
-from holdfast.kinds import checked_options
+from holdfast.io.validation import checked_options
+from holdfast.methods.loss_terms import Context, ForwardPass, Term
 from holdfast.methods.objective import Loss
-from holdfast.methods.terms import Context, Pass, Term
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class AdversarialTraining(Term):
     weight: float = 1.0
     clean_weight: float = 0.0
 
-    def loss(self, forward: Pass) -> Loss:
+    def loss(self, forward: ForwardPass) -> Loss:
         """The weighted loss of the attacked images, in a pass of their own after the clean ones'."""
         setting, images, targets = forward.setting, forward.images, forward.targets
         mean, std = setting.mean.to(images), setting.std.to(images)

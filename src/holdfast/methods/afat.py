@@ -17,12 +17,11 @@ from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
 from torchvision.models.detection.generalized_rcnn import GeneralizedRCNN
 
-from holdfast.attacks.patches import without_most_attended
+from holdfast.attacks.patch_selection import without_most_attended
 from holdfast.errors import HoldfastError
+from holdfast.methods.loss_terms import Context, ForwardPass, Term, Views, from_options
 from holdfast.methods.objective import Loss
-from holdfast.methods.terms import Context, Pass, Term, Views, from_options
-from holdfast.models.conv_corruptor import ConvCorruptor
-from holdfast.models.corruptor import Corruptor, in_pixels, select_lowest
+from holdfast.models.corruption_model import ConvCorruptor, Corruptor, in_pixels, select_lowest
 
 Selection = Literal["adversarial", "random", "cross-entropy", "attention"]
 Occlusion = Literal["noise", "drop"]
@@ -129,11 +128,11 @@ class FeatureAlignment(Term):
         """Its own."""
         return {"corruptor": self.optimizer} if self.optimizer else {}
 
-    def prepare(self, images: Tensor, forward: Pass) -> Views:
+    def prepare(self, images: Tensor, forward: ForwardPass) -> Views:
         """One joint batch [corrupted ; clean]."""
         return (self.corrupt(images, forward.model), images)
 
-    def loss(self, forward: Pass) -> Loss:
+    def loss(self, forward: ForwardPass) -> Loss:
         """λ · alignment. Its gradient reaches the classifier as it is, the corruption model through ``_rescale``."""
         if self.settings.selection == "cross-entropy":
             occluded = forward.setting.task_loss(forward.outputs_of(self), forward.targets)

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from holdfast.data.class_order import places_by_name
 from holdfast.errors import HoldfastError
+from holdfast.methods.loss_terms import Context, ForwardPass, Term, from_options
 from holdfast.methods.objective import Loss
-from holdfast.methods.terms import Context, Pass, Term, from_options
 
 Kind = Literal["hard", "soft"]
 WEIGHTS = {"hard": 0.5, "soft": 0.1}  # as published
@@ -71,7 +71,7 @@ class Distillation(Term):
         """1 − α."""
         return 1 - self.alpha
 
-    def loss(self, forward: Pass) -> Loss:
+    def loss(self, forward: ForwardPass) -> Loss:
         """The weighted distillation loss, and how often student and teacher agree."""
         answers = self.answers(forward.images, mean=forward.setting.mean, std=forward.setting.std)
         check_classes(teacher=answers.shape[1], student=forward.outputs.shape[1])
@@ -103,7 +103,7 @@ def check_classes(*, teacher: int, student: int) -> None:
 
 def distillation_term(options: Any, context: Context) -> Distillation:
     """From a recipe's option ``distillation``; ``teacher`` is any model spec, such as ``timm:NAME`` or ``run:DIR``."""
-    from holdfast.models.specs import load_model
+    from holdfast.models.factory import load_model
 
     teacher = options.get("teacher") if isinstance(options, dict) else None
     if not isinstance(teacher, str):

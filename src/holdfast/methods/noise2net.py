@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import HoldfastError
-from holdfast.methods.terms import Context, Pass, Term, Views, from_options
+from holdfast.methods.loss_terms import Context, ForwardPass, Term, Views, from_options
 
 BLOCKS, SCALES, WIDTH = 4, 4, 4
 STRENGTH = (0.375, 0.75)
@@ -68,7 +68,7 @@ class Noise2Net(Term):
         if not 0 <= self.share <= 1:
             raise HoldfastError(f"noise2net_share must lie between 0 and 1, got {self.share}")
 
-    def prepare(self, images: Tensor, forward: Pass) -> Views:
+    def prepare(self, images: Tensor, forward: ForwardPass) -> Views:
         """The images, some of them distorted."""
         return (noise2net(images, share=self.share, **forward.setting.range) if self.share else images,)
 

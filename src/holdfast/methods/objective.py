@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from holdfast.errors import HoldfastError, nearest
-from holdfast.kinds import checked_options
+from holdfast.io.validation import checked_options
 
 TaskLoss = Callable[[Any, Any], Tensor]  # of a model's output and targets, one number
 
@@ -40,7 +40,7 @@ class Objective(Protocol):
 
 
 @runtime_checkable
-class Player(Protocol):
+class OwnsModules(Protocol):
     """An objective that owns modules and moves them itself, from the same backward pass as the model's.
 
     A loop saves and restores ``modules`` and ``optimizers`` by name, averages the modules' gradients over processes,
@@ -91,3 +91,9 @@ def build_objective(name: str, options: Mapping[str, Any], context: Mapping[str,
             f"objective {name!r} must know {' and '.join(needed)}: it belongs to a recipe with model.adapt"
         )
     return OBJECTIVES[name](**options, **{key: value for key, value in context.items() if key in arguments})
+
+
+def detection_losses(model: nn.Module, images: Any, targets: Any) -> Loss:
+    """One forward pass in training mode; images as a list or a batch, targets as a list of boxes, labels, masks."""
+    losses = model(images, targets)
+    return Loss(sum(losses.values()), {name: loss.detach() for name, loss in losses.items()})

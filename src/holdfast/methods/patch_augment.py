@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.errors import HoldfastError
+from holdfast.methods.loss_terms import Context, ForwardPass, Term, Views, from_options
 from holdfast.methods.objective import Loss
-from holdfast.methods.terms import Context, Pass, Term, Views, from_options
 
 Crops = Literal["released", "per-patch"]
 
@@ -105,7 +105,7 @@ class PatchAugmentation(Term):
         if self.crops not in Crops.__args__:  # type: ignore[attr-defined]
             raise HoldfastError(f"crops of patches must be 'released' or 'per-patch', got {self.crops!r}")
 
-    def prepare(self, images: Tensor, forward: Pass) -> Views:
+    def prepare(self, images: Tensor, forward: ForwardPass) -> Views:
         """Show the augmented images in a pass of their own, before all others as released, and put its loss by."""
         augmented = patch_augment(
             images,
@@ -117,14 +117,14 @@ class PatchAugmentation(Term):
         forward.keep(self, self._loss(augmented, forward))
         return (images,)
 
-    def _loss(self, augmented: Tensor, forward: Pass) -> Tensor:
+    def _loss(self, augmented: Tensor, forward: ForwardPass) -> Tensor:
         if not self.discard_gradient:
             return forward.setting.task_loss(forward.model(augmented), forward.targets)
         with torch.no_grad():  # RSPC occludes these images as well: BatchNorm sees both halves
             outputs = forward.model(forward.show_after(self, augmented))
             return forward.setting.task_loss(outputs[-len(augmented) :], forward.targets)
 
-    def loss(self, forward: Pass) -> Loss:
+    def loss(self, forward: ForwardPass) -> Loss:
         """The weighted loss of the augmented images."""
         loss = forward.kept(self)
         return Loss(self.weight * loss, {"patch_cross_entropy": loss.detach()})

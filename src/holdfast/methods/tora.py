@@ -16,7 +16,7 @@ from holdfast.attacks import GradientAttack, PixelModel, perturb
 from holdfast.errors import HoldfastError
 from holdfast.methods.objective import Loss
 from holdfast.models.tora_phases import PHASES
-from holdfast.models.wrappers import without_wrappers
+from holdfast.models.unwrap import unwrap_model
 
 
 class TradeOff:
@@ -58,7 +58,7 @@ class TradeOff:
         return Loss(total, {name: loss.detach() for name, loss in zip(batches, losses, strict=True)})
 
     def _adversarial(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        pixel_model = PixelModel(_Viewed(without_wrappers(model), self.view), mean=self.mean, std=self.std)
+        pixel_model = PixelModel(_Viewed(unwrap_model(model), self.view), mean=self.mean, std=self.std)
         pixel_model.to(images.device)
         pixels = (images * pixel_model.std + pixel_model.mean).clamp(0, 1)
         seed = int(torch.randint(2**31, ()))  # the loop's own generator: another start in every step

@@ -1,5 +1,6 @@
 """Numbers from records: the papers' scores as pure functions, intervals, summaries and comparisons; no model needed."""
 
+from holdfast._deprecated import renamed
 from holdfast.metrics.accuracy import accuracy, correct, predicted, ranked, restricted, restricted_classes
 from holdfast.metrics.calibration import (
     calibration_gaps,
@@ -21,20 +22,20 @@ from holdfast.metrics.corruption import (
     relative_corruption_errors,
     retention,
 )
-from holdfast.metrics.formulas import Formula, column
-from holdfast.metrics.intervals import Interval, Spread, jackknife_interval, over_seeds, paired_difference
-from holdfast.metrics.own import METRICS, Metric, register_metric
-from holdfast.metrics.papers import paper_says
-from holdfast.metrics.sequence import (
+from holdfast.metrics.custom import METRICS, Metric, register_metric
+from holdfast.metrics.flip_rate import (
     flip_probability,
     flips,
+    mean_flip_rate,
     mean_over_kinds,
-    mean_rate,
     mean_top5_distance,
     top5_distance,
     top5_distances,
 )
+from holdfast.metrics.intervals import Interval, Spread, jackknife_interval, over_seeds, paired_difference
+from holdfast.metrics.scoring.base import ScoreDefinition, column
 from holdfast.metrics.summary import Score, Summary, summarise
+from holdfast.published.paper_scores import paper_says
 
 __all__ = [
     "FAN_KINDS",
@@ -43,10 +44,10 @@ __all__ = [
     "WITHOUT_NOISE",
     "Comparison",
     "Difference",
-    "Formula",
     "Interval",
     "Metric",
     "Score",
+    "ScoreDefinition",
     "Spread",
     "Summary",
     "accuracy",
@@ -65,8 +66,8 @@ __all__ = [
     "jackknife_interval",
     "mean_corruption_accuracy",
     "mean_corruption_error",
+    "mean_flip_rate",
     "mean_over_kinds",
-    "mean_rate",
     "mean_top5_distance",
     "negative_log_likelihood",
     "over_runs",
@@ -84,3 +85,5 @@ __all__ = [
     "top5_distance",
     "top5_distances",
 ]
+
+__getattr__ = renamed(__name__)

@@ -11,7 +11,8 @@ import numpy as np
 from faster_coco_eval import COCO, COCOeval_faster
 from faster_coco_eval.core import mask as coco_masks
 
-from holdfast.corruptions.catalog import SEVERITIES, STANDARD
+from holdfast._deprecated import renamed
+from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.records.detections import coco_found, coco_truth, has_masks
 
@@ -65,7 +66,9 @@ def record_scores(fields: Mapping[str, Any]) -> dict[Overlap, dict[str, float]]:
     return {overlap: coco_scores(truth, found, overlap=overlap) for overlap in kinds}
 
 
-def matched(fields: Mapping[str, Any], image: int, *, score: float = 0.5, overlap: float = 0.5) -> tuple[int, int, int]:
+def match_image(
+    fields: Mapping[str, Any], image: int, *, score: float = 0.5, overlap: float = 0.5
+) -> tuple[int, int, int]:
     """Of one image: objects found, detections and objects, when only detections from ``score`` on count.
 
     The best detection first takes the object of its class that it overlaps most, if by ``overlap`` or more. Detections
@@ -118,3 +121,6 @@ def _five(values: Sequence[float], kind: str) -> np.ndarray:
     if array.shape != (len(SEVERITIES),) or not np.isfinite(array).all():
         raise HoldfastError(f"scores of {kind} must be {len(SEVERITIES)} numbers, one per severity, got {values}")
     return array
+
+
+__getattr__ = renamed(__name__)

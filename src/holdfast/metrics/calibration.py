@@ -39,7 +39,7 @@ def calibration_gaps(confidences: ArrayLike, correct: ArrayLike, *, bins: int = 
     The calibration error is a function of this array's mean over the images (:func:`gap_of_means`), which is what the
     jackknife needs. Bins are equally wide and contain their upper edge.
     """
-    sure, right = _checked(confidences, correct)
+    sure, right = _check_inputs(confidences, correct)
     if bins < 1:
         raise HoldfastError(f"bins must be at least 1, got {bins}")
     column = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], sure, side="left")
@@ -80,7 +80,7 @@ def expected_calibration_error(confidences: ArrayLike, correct: ArrayLike, *, bi
     return gap_of_means(calibration_gaps(confidences, correct, bins=bins).mean(axis=0))
 
 
-def _checked(confidences: ArrayLike, correct: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _check_inputs(confidences: ArrayLike, correct: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     sure, right = np.asarray(confidences, dtype=np.float64), np.asarray(correct, dtype=np.float64)
     if sure.ndim != 1 or sure.shape != right.shape or not sure.size:
         raise HoldfastError(

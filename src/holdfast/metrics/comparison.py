@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from holdfast.errors import HoldfastError
-from holdfast.metrics.finding import why_not
-from holdfast.metrics.formulas import Formula
-from holdfast.metrics.html import table
+from holdfast.metrics.html_table import table
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
 from holdfast.metrics.jackknife import Groups, image_groups
 from holdfast.metrics.score_intervals import Replicated, interval_of_difference, is_same_model, set_replicates
+from holdfast.metrics.score_lookup import why_not
+from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import (
     formulas_of,
     image_columns,
@@ -21,8 +21,8 @@ from holdfast.metrics.summary import (
     shared_targets,
     summarise,
 )
+from holdfast.records.compatibility import without_older
 from holdfast.records.records import CellRecord, Records
-from holdfast.records.revisions import without_older
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def compare(
     """
     if not isinstance(first, Records) or not isinstance(second, Records):
         pairs = _pairs(first, second)
-        return _joined([compare(one, other, baseline=baseline, intervals=intervals) for one, other in pairs])
+        return _join_comparisons([compare(one, other, baseline=baseline, intervals=intervals) for one, other in pairs])
     if first.task != second.task:
         raise HoldfastError(f"records to compare must be of one task, got {first.task} and {second.task}")
     first, second = without_older([first, second])
@@ -141,7 +141,7 @@ def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Record
     return pairs
 
 
-def _joined(found: Sequence[Comparison]) -> Comparison:
+def _join_comparisons(found: Sequence[Comparison]) -> Comparison:
     """Several comparisons as one; where two have a score of one name, the later one's is told apart by a number."""
     if len(found) == 1:
         return found[0]
@@ -177,7 +177,7 @@ def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> Sp
 
 
 def _difference(
-    formula: Formula, sides: Sequence[Replicated], groups: Groups | None, *, same_model: bool
+    formula: ScoreDefinition, sides: Sequence[Replicated], groups: Groups | None, *, same_model: bool
 ) -> Difference:
     first, second = (float(formula.compute(side.means)) for side in sides)
     interval = Interval(first - second, float("nan"), float("nan"), 0.95)

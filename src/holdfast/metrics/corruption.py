@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.corruptions.catalog import GROUPS, SEVERITIES, STANDARD
+from holdfast.corruptions.severities import GROUPS, SEVERITIES, STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.published import published
 

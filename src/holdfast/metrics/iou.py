@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from holdfast.corruptions.catalog import SEVERITIES
+from holdfast.corruptions.severities import SEVERITIES
 from holdfast.errors import HoldfastError
 from holdfast.metrics.corruption import Values, mean_of
 from holdfast.records.cells import corruption_cell

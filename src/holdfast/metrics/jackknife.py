@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from holdfast.errors import HoldfastError
-from holdfast.metrics.groups import grouping_of, groups_of
+from holdfast.metrics.recordings import grouping_of, groups_of
 
 SINGLE_IMAGES = 200  # up to so many images, every image is a group of its own
 GROUPS = 100  # of more images; the t quantile of 99 degrees of freedom is within 1.3 % of the normal one

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.metrics.formulas import Formula, Means, column
-from holdfast.metrics.groups import INDEPENDENT, grouping_of
 from holdfast.metrics.intervals import FEW_IMAGES, Interval, difference_interval, highest_share, score_interval
 from holdfast.metrics.jackknife import Groups, means_and_replicates
-from holdfast.progress_line import ProgressLine
+from holdfast.metrics.recordings import INDEPENDENT, grouping_of
+from holdfast.metrics.scoring.base import Means, ScoreDefinition, column
 from holdfast.records.records import CellRecord
+from holdfast.runtime.progress import ProgressLine
 from holdfast.tasks import task_named
 
 Columns = Mapping[str, NDArray[np.float64]]
@@ -47,7 +47,9 @@ def set_replicates(
     return found
 
 
-def interval_of_score(formula: Formula, value: float, means: Means, replicates: Means, *, groups: Groups) -> Interval:
+def interval_of_score(
+    formula: ScoreDefinition, value: float, means: Means, replicates: Means, *, groups: Groups
+) -> Interval:
     """The interval of one score."""
     left = np.broadcast_to(np.asarray(formula.compute(replicates), dtype=np.float64), groups.count)
     scale = formula.interval_scale
@@ -59,7 +61,7 @@ def interval_of_score(formula: Formula, value: float, means: Means, replicates: 
     )
 
 
-def _highest_at_zero(formula: Formula, means: Means, groups: Groups) -> float:
+def _highest_at_zero(formula: ScoreDefinition, means: Means, groups: Groups) -> float:
     """The ratio whose numerator is 0, with that numerator at its own upper bound."""
     share = highest_share(groups)
     return float(
@@ -68,7 +70,12 @@ def _highest_at_zero(formula: Formula, means: Means, groups: Groups) -> float:
 
 
 def interval_of_difference(
-    formula: Formula, values: Sequence[float], sides: Sequence[Replicated], *, groups: Groups, same_model: bool = False
+    formula: ScoreDefinition,
+    values: Sequence[float],
+    sides: Sequence[Replicated],
+    *,
+    groups: Groups,
+    same_model: bool = False,
 ) -> Interval:
     """The interval of the first model's score minus the second's; of one and the same model it is exactly 0."""
     value, percent = values[0] - values[1], formula.unit.startswith("%")

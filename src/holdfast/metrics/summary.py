@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.corruption import alexnet_errors
-from holdfast.metrics.finding import key_of, why_not
-from holdfast.metrics.formulas import Formula, Means, Reference, column
-from holdfast.metrics.html import table
+from holdfast.metrics.custom import own_columns, own_formulas
+from holdfast.metrics.html_table import table
 from holdfast.metrics.intervals import Interval
 from holdfast.metrics.jackknife import Groups, image_groups, means_and_replicates
-from holdfast.metrics.own import own_columns, own_formulas
 from holdfast.metrics.score_intervals import interval_note, interval_of_score, set_replicates
+from holdfast.metrics.score_lookup import key_of, why_not
+from holdfast.metrics.scoring.base import Means, Reference, ScoreDefinition, column
 from holdfast.published import published
+from holdfast.records.compatibility import like
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord, Records
-from holdfast.records.revisions import like
 from holdfast.tasks import task_named
 
 RATIOS = ("retention", "retention_partial", "fan_retention", "relative_mce")  # of clean and corrupted images
@@ -169,7 +169,7 @@ def formulas_of(
     columns: Sequence[str] | Mapping[str, Any],
     *,
     reference: Reference | None,
-) -> list[Formula]:
+) -> list[ScoreDefinition]:
     """Every score that the task knows for these cells, then the registered ones."""
     specs = [cell.spec for cell in cells.values()]
     task = task_named(records.task)
@@ -223,7 +223,7 @@ def shared_targets(cells: Mapping[str, CellRecord], ids: NDArray[np.str_]) -> ND
 
 
 def score_of(
-    formula: Formula,
+    formula: ScoreDefinition,
     means: Means,
     replicates: Means | None,
     cells: Mapping[str, CellRecord],
@@ -253,7 +253,7 @@ def score_of(
     )
 
 
-def _remark(formula: Formula, cells: Mapping[str, CellRecord]) -> str:
+def _remark(formula: ScoreDefinition, cells: Mapping[str, CellRecord]) -> str:
     """What the task says beside an attack's number; and that a ratio is of images prepared in two ways."""
     if formula.name in RATIOS:
         return _two_preparations(cells)

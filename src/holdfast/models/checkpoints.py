@@ -17,13 +17,21 @@ from timm.models import load_state_dict
 from timm.models._hub import save_for_hf
 from torch import Tensor, nn
 
-from holdfast import atomic
+from holdfast._deprecated import renamed
 from holdfast.errors import HoldfastError
+from holdfast.io import atomic
 from holdfast.models import create_model, rvt
+from holdfast.models.checkpoint_keys import (
+    State,
+    beside,
+    fresh_head,
+    head_keys,
+    rename_published,
+    segmenter_state,
+    timm_filter,
+)
 from holdfast.models.detector import Detector
 from holdfast.models.segmenter import Segmenter
-from holdfast.models.segmenter_files import fresh_head, segmenter_state
-from holdfast.models.spellings import State, beside, head_keys, rename_published, timm_filter
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +41,14 @@ DERIVED = ("attn_mask", "relative_position_index")  # follow from the architectu
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedWeights:
     """What a file brought: how many tensors were used, and which were left out and why."""
 
     used: int
     left_out: tuple[str, ...] = ()
 
 
-def load_checkpoint(model: nn.Module, path: str | Path, *, ema: bool | None = None) -> Loaded:
+def load_checkpoint(model: nn.Module, path: str | Path, *, ema: bool | None = None) -> LoadedWeights:
     """Load a published or own checkpoint file into a model; either everything fits or nothing is changed.
 
     A head of another size is left out and the model keeps its own. An RVT gets the masks, the kind of MLP and of
@@ -65,7 +73,7 @@ def fill_exactly(model: nn.Module, path: str | Path) -> None:
     _load(model, read_weights(path), file=Path(path).name, exactly=True)
 
 
-def _load_encoder(encoder: nn.Module, state: State, *, file: str) -> Loaded:
+def _load_encoder(encoder: nn.Module, state: State, *, file: str) -> LoadedWeights:
     """A classifier's weights into the encoder of a detector, which has neither its head nor its last norm."""
     own = encoder.state_dict()
     lost = tuple(f"{name}." for name in ("norm", "fc_norm", "head", "cls_attn_blocks", "cls_token"))
@@ -75,7 +83,7 @@ def _load_encoder(encoder: nn.Module, state: State, *, file: str) -> Loaded:
     return _load(encoder, kept, file=file)
 
 
-def _load(model: nn.Module, state: State, *, file: str, exactly: bool = False) -> Loaded:
+def _load(model: nn.Module, state: State, *, file: str, exactly: bool = False) -> LoadedWeights:
     undo: list[tuple[nn.Module, str, Any]] = []
     try:
         if isinstance(model, Segmenter):
@@ -103,7 +111,7 @@ def _load(model: nn.Module, state: State, *, file: str, exactly: bool = False) -
     if added:
         logger.warning("%s: knows no TAP, the model's own starts as it is built", file)
     model.load_state_dict(state, strict=False)
-    return Loaded(used=len(state), left_out=tuple(left_out))
+    return LoadedWeights(used=len(state), left_out=tuple(left_out))
 
 
 def convert_checkpoint(path: str | Path, out: str | Path, *, model: str, ema: bool | None = None) -> nn.Module:
@@ -229,3 +237,6 @@ def _check_fit(state: Mapping[str, Tensor], model: nn.Module, *, file: str, may_
 
 def _first(keys: list[str], count: int = 3) -> str:
     return ", ".join(keys[:count]) + (", …" if len(keys) > count else "")
+
+
+__getattr__ = renamed(__name__)

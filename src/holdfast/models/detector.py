@@ -18,10 +18,10 @@ from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredic
 from holdfast.errors import HoldfastError, nearest
 from holdfast.models.backbone import imagenet_cfg
 from holdfast.models.encoders import create_encoder
-from holdfast.models.heads.cascade import CASCADE, FASTER, MASK, AlignedPool, Cascade, RoIStage, StageSettings
-from holdfast.models.heads.pyramids import PUBLISHED_TOP, feature_pyramid
-from holdfast.models.heads.regions import RegionProposals
-from holdfast.models.heads.scaling import Scaling
+from holdfast.models.heads.cascade_rcnn import CASCADE, FASTER, MASK, AlignedPool, Cascade, RoIStage, StageSettings
+from holdfast.models.heads.detection_transform import Scaling
+from holdfast.models.heads.fpn import PUBLISHED_TOP, feature_pyramid
+from holdfast.models.heads.rpn import RegionProposals
 
 Kind = Literal["faster", "mask", "cascade"]
 STAGES: dict[str, tuple[StageSettings, ...]] = {"faster": FASTER, "mask": MASK, "cascade": CASCADE}

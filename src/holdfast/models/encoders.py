@@ -63,7 +63,7 @@ def choose_maps(model: nn.Module, indices: Sequence[int] | None = None) -> Maps:
         known = _known_features(model)
         if indices is not None and not all(-len(known) <= index < len(known) for index in indices):
             raise HoldfastError(f"maps must be numbers of the model's {len(known)} features, got {list(indices)}")
-        taps = tuple(index % len(known) for index in indices) if indices is not None else _spread(known)
+        taps = tuple(index % len(known) for index in indices) if indices is not None else _spread_layers(known)
         features = [known[int(tap)] for tap in taps]
     strides = tuple(int(feature["reduction"]) for feature in features)
     return Maps(taps, tuple(int(feature["num_chs"]) for feature in features), strides)
@@ -99,7 +99,7 @@ def _known_features(model: Any) -> list[dict[str, Any]]:
     return list(features)
 
 
-def _spread(features: list[dict[str, Any]]) -> tuple[int, ...]:
+def _spread_layers(features: list[dict[str, Any]]) -> tuple[int, ...]:
     """Of a pyramid the last of each stage, of equal blocks every quarter."""
     last_of_stage = {int(feature["reduction"]): index for index, feature in enumerate(features)}
     if len(features) <= 5:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from holdfast.models.described import Parts, tensor_bytes, tensor_text
+from holdfast.models.description import Parts, tensor_bytes, tensor_text
 
 VERSIONED = ("torch", "timm", "holdfast", "builtins")  # every record names them, see records.fingerprints.versions
 

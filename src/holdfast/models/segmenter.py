@@ -18,8 +18,8 @@ from holdfast.models.backbone import imagenet_cfg
 from holdfast.models.encoders import Maps, choose_maps, create_encoder, forward_maps, prune_encoder
 from holdfast.models.fan import FAN, SIZES
 from holdfast.models.heads import segmentation_head
+from holdfast.models.sliding_window import Windowed, checked_window, slide
 from holdfast.models.tap import add_tap
-from holdfast.models.windows import Windowed, checked_window, slide
 
 # released: 768 for every FAN, 256 for SETR; ours: what the small encoder's maps are worth
 _WIDTHS = {"segformer": 768, "setr": 256}
@@ -188,7 +188,7 @@ def segmenter(
     )
 
 
-def windowed(model: nn.Module, window: int | Sequence[int], stride: int | None = None) -> nn.Module:
+def with_sliding_window(model: nn.Module, window: int | Sequence[int], stride: int | None = None) -> nn.Module:
     """The same weights, asked window by window; a segmenter's own windows give way."""
     if not isinstance(model, Segmenter):
         return Windowed(model, window, stride)

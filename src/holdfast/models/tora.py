@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from holdfast.errors import HoldfastError, nearest
-from holdfast.layers.adapters import Adapter, AdapterGate, Fusion, PlaceGate, TokenGate
+from holdfast.layers.tora_adapters import Adapter, AdapterGate, Fusion, PlaceGate, TokenGate
 
 Method = Literal["tora", "adapter-fusion", "single-adapter", "head-only"]
 Softmax = Literal["adapter", "token"]

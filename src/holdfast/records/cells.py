@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from holdfast.corruptions.catalog import ALL
 from holdfast.corruptions.sequences import SEQUENCES
+from holdfast.corruptions.severities import ALL
 from holdfast.errors import HoldfastError
 
 Family = Literal["clean", "corruption", "sequence", "attack", "set", "condition"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.records.units import DamagedUnit, Unit, read_unit, save_unit
+from holdfast.records.shard_files import DamagedUnit, Unit, read_unit, save_unit
 
 EXAMPLES = "examples.safetensors"
 PICTURE = "picture"

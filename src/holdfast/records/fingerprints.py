@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from holdfast._version import __version__
-from holdfast.data.combine import Joined, Subset
 from holdfast.data.source import ArraySource, UnreadableImage
+from holdfast.data.subsets import Joined, Subset
 
 # what turns files into pixels and pixels into logits
 LIBRARIES = ("torch", "timm", "numpy", "scipy", "pillow", "opencv")

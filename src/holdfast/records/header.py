@@ -10,8 +10,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from holdfast import atomic
 from holdfast.errors import HoldfastError
+from holdfast.io import atomic
 
 HEADER, IMAGES, FOLDER = "evaluation.json", "images.safetensors", "records"
 FORMAT = 2  # of what is written; another number never mixes with this one. Format 1 is read
@@ -68,7 +68,7 @@ def _check_kinds(header: Mapping[str, Any], folder: Path) -> None:
 def write_images(folder: Path, ids: Sequence[str], targets: np.ndarray) -> None:
     """Write the list of all images: their ids, and what the task keeps of their targets, one row each."""
     text = np.frombuffer("\0".join(ids).encode("utf-8", "surrogateescape"), dtype=np.uint8)
-    with atomic.replacing(folder / IMAGES) as temporary:
+    with atomic.replace_file(folder / IMAGES) as temporary:
         temporary.write_bytes(save({"ids": text.copy(), "targets": np.ascontiguousarray(targets)}))
 
 

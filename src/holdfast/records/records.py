@@ -1,7 +1,7 @@
 """What was measured, image by image: every score, interval, comparison and report is computed from this alone.
 
 On disk a record set is a folder: ``evaluation.json`` (what was measured, completely), ``images.safetensors`` (ids and
-targets) and one file per finished unit, see :mod:`holdfast.records.units`.
+targets) and one file per finished unit, see :mod:`holdfast.records.shard_files`.
 """
 
 import logging
@@ -15,13 +15,22 @@ import numpy as np
 from holdfast.errors import HoldfastError, nearest
 from holdfast.records.cells import CellSpec, in_order, spec_of
 from holdfast.records.header import CLASSIFICATION, HEADER, check_images, read_header, read_images
-from holdfast.records.units import DamagedUnit, Field, Unit, field_name, fields_of, is_named_for, read_unit, shard_paths
+from holdfast.records.shard_files import (
+    DamagedUnit,
+    Field,
+    Unit,
+    field_name,
+    fields_of,
+    is_named_for,
+    read_unit,
+    shard_paths,
+)
 
 if TYPE_CHECKING:
     import pandas
 
     from holdfast.metrics.summary import Summary
-    from holdfast.tasks.task import Task
+    from holdfast.tasks.base import Task
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +180,7 @@ class Records:
 
     def _repr_html_(self) -> str:
         """For notebooks: the cells with their scores; ``summary()`` has the intervals."""
-        from holdfast.metrics.html import table
+        from holdfast.metrics.html_table import table
 
         rows = [(name, f"{100 * cell.accuracy:.2f} %", str(len(cell))) for name, cell in self.cells.items()]
         told = f"{self.header.get('model', 'model')} on {self.header.get('data', 'data')}"
@@ -213,7 +222,7 @@ def read_records(folder: Path, *, cells: Sequence[str] | None = None) -> Records
     by_view = {
         view: {
             name: _cell_record(found[name], view, ids, targets, excluded=excluded, task=str(header["task"]))
-            for name in (_ordered(found) if cells is None else [name for name in cells if name in found])
+            for name in (_order_cells(found) if cells is None else [name for name in cells if name in found])
         }
         for view in views
     }
@@ -249,7 +258,7 @@ def _every_image_once(units: Sequence[Unit], count: int) -> bool:
     return np.array_equal(rows, np.arange(count))
 
 
-def _ordered(found: Mapping[str, list[Unit]]) -> list[str]:
+def _order_cells(found: Mapping[str, list[Unit]]) -> list[str]:
     return [cell.name for cell in in_order([spec_of(_cell_header(units)) for units in found.values()])]
 
 

@@ -12,23 +12,24 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from holdfast import atomic
+from holdfast._deprecated import renamed
 from holdfast._version import __version__
 from holdfast.errors import HoldfastError, nearest
-from holdfast.idle_parts import idle_parts
+from holdfast.io import atomic
+from holdfast.io.training_log import idle_parts
 from holdfast.records.records import Records
-from holdfast.reporting.entries import MANY, DataSet, data_sets
+from holdfast.reporting.comparable import MANY, DataSet, data_sets
 from holdfast.reporting.export import tables
-from holdfast.reporting.runs import Run, chosen, read_runs
+from holdfast.reporting.formatting import clean_name, printable
+from holdfast.reporting.runs import Run, choose_records, read_runs
 from holdfast.reporting.sections.analysis import analysis_section
-from holdfast.reporting.sections.breaks import breaks_section
 from holdfast.reporting.sections.data_set import part_of
-from holdfast.reporting.sections.origins import named, origin, own_command
+from holdfast.reporting.sections.error_types import breaks_section
+from holdfast.reporting.sections.reproduce import name_run, origin, own_command
+from holdfast.reporting.sections.score_tables import meanings
 from holdfast.reporting.sections.section import Section
-from holdfast.reporting.sections.tables import meanings
 from holdfast.reporting.sections.trade_off import trade_off_section
 from holdfast.reporting.sections.training import training_section
-from holdfast.reporting.text import clean_name, printable
 
 # what stands below the data sets, in this order; a new section is a file and a row here
 SECTIONS: tuple[Callable[[Sequence[Run]], Section], ...] = (
@@ -75,7 +76,7 @@ def report(
         raise HoldfastError(f"format must be one of {', '.join(FORMATS)}, got {format!r}{nearest(format, FORMATS)}")
     given = [runs] if isinstance(runs, Path | str | Records) else list(runs)
     shown = {"data": _words(data), "suite": _words(suites)}
-    read = chosen(read_runs(given, names=names), data=shown["data"], suites=shown["suite"])
+    read = choose_records(read_runs(given, names=names), data=shown["data"], suites=shown["suite"])
     path = Path(out).expanduser() if out is not None else None
     options = {"names": ",".join(names), "title": title} | {key: ",".join(value) for key, value in shown.items()}
     if format == "site":
@@ -92,7 +93,7 @@ def report(
 
 
 def _site(runs: Sequence[Run], out: Path | None, *, title: str, options: dict[str, str]) -> str:
-    from holdfast.reporting.site import write_site
+    from holdfast.reporting.leaderboard import write_site
 
     if out is None:
         raise HoldfastError("out must name the folder of the site, got none")
@@ -114,17 +115,17 @@ def _page(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str, command: 
     parts = [part_of(data, number=n, title=name) for n, (data, name) in enumerate(zip(sets, titles(sets), strict=True))]
     made = [section(runs) for section in SECTIONS]
     sections, problems = [each for each in made if each.filled], [line for each in made for line in each.problems]
-    shown = clean_name(title) or "How well they hold: " + _listed([run.name for run in runs])
+    shown = clean_name(title) or "How well they hold: " + _list_names([run.name for run in runs])
     contents = [(part.anchor, part.title) for part in parts] + [(part.anchor, part.title) for part in sections]
-    return rendered(
+    return render_page(
         "page.html.j2",
         title=shown,
         lead=lead(runs, sets),
         back=back,
-        models=[named(run) for run in runs],
+        models=[name_run(run) for run in runs],
         contents=[*contents, ("reproduce", "Reproduce it"), ("meanings", "Definitions")],
         sentences=[sentence for part in parts for sentence in part.sentences],
-        notes=[*unmeasured(runs), *idle(runs), *problems],
+        notes=[*unmeasured_runs(runs), *idle_terms(runs), *problems],
         parts=parts,
         sections=sections,
         origins=[origin(run) for run in runs],
@@ -133,7 +134,7 @@ def _page(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str, command: 
     )
 
 
-def rendered(template: str, **values: Any) -> str:
+def render_page(template: str, **values: Any) -> str:
     """A page from its template, with what all pages share."""
     return _template(template).render(
         many=MANY,
@@ -149,20 +150,20 @@ def rendered(template: str, **values: Any) -> str:
 def lead(runs: Sequence[Run], sets: Sequence[DataSet]) -> str:
     """What the page is about, in one sentence."""
     models = f"{len(runs)} models" if len(runs) > 1 else "One model"
-    where = _listed(list(dict.fromkeys(data.spec for data in sets)))
+    where = _list_names(list(dict.fromkeys(data.spec for data in sets)))
     what = f"{models} on {where}" if sets else f"{models}, not evaluated yet"
     apart = " Results on different images are kept apart and not compared." if len(sets) > 1 else ""
     return f"{what}: clean scores, what corruption and attacks leave of them, and why.{apart}"
 
 
-def unmeasured(runs: Sequence[Run]) -> list[str]:
+def unmeasured_runs(runs: Sequence[Run]) -> list[str]:
     """Runs without a single finished cell."""
     without = [run.name for run in runs if not any(records.cells for records in run.records)]
-    text = f"Not evaluated yet: {_listed(without)}. Run holdfast evaluate and write the report again."
+    text = f"Not evaluated yet: {_list_names(without)}. Run holdfast evaluate and write the report again."
     return [text] if without else []
 
 
-def idle(runs: Sequence[Run]) -> list[str]:
+def idle_terms(runs: Sequence[Run]) -> list[str]:
     """Parts of the objectives that did nothing while the runs were trained."""
     return [f"{run.name}: {sentence}." for run in runs for sentence in idle_parts(run.log)]
 
@@ -220,7 +221,7 @@ def titles(sets: Sequence[DataSet]) -> list[str]:
     return names
 
 
-def _listed(names: Sequence[str], *, most: int = 4) -> str:
+def _list_names(names: Sequence[str], *, most: int = 4) -> str:
     shown = [*names[:most], f"{len(names) - most} more"] if len(names) > most else list(names)
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
 
@@ -239,3 +240,6 @@ def _template(name: str) -> Any:
         lstrip_blocks=True,
     )
     return environment.get_template(name)
+
+
+__getattr__ = renamed(__name__)

@@ -11,12 +11,12 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from holdfast.analysis.results import FOLDER as ANALYSIS
-from holdfast.analysis.results import Result, load_results
+from holdfast.analysis.results import AnalysisResult, load_results
 from holdfast.errors import HoldfastError, nearest
-from holdfast.model_names import model_spec
+from holdfast.io.yaml import read_yaml
 from holdfast.records.records import HEADER, CellRecord, Records, load_records
-from holdfast.reporting.text import clean_name, distinct
-from holdfast.yaml_files import read_yaml
+from holdfast.registry import model_spec
+from holdfast.reporting.formatting import clean_name, distinct_names
 
 OWN_FILES = ("recipe.yaml", "records", "log.jsonl", "analysis", HEADER)
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # saved beside the parameters, not trained
@@ -44,7 +44,7 @@ class Run:
     records: Sequence[Records] = ()
     recipe: Mapping[str, Any] = field(default_factory=dict)
     log: Sequence[Mapping[str, Any]] = ()
-    results: Sequence[Result] = ()
+    results: Sequence[AnalysisResult] = ()
     parameters: int | None = None
     notes: Sequence[str] = ()
 
@@ -79,8 +79,10 @@ def read_runs(runs: Iterable[Path | str | Records], *, names: Sequence[str] = ()
         raise HoldfastError("runs must name at least one run folder, got none")
     if names and len(names) != len(given):
         raise HoldfastError(f"names must be one per run, got {len(names)} for {len(given)} runs")
-    labels = distinct([clean_name(name) for name in (names or _own_names(given))])
-    read = [_read(run, name=name, number=number) for number, (run, name) in enumerate(zip(given, labels, strict=True))]
+    labels = distinct_names([clean_name(name) for name in (names or _own_names(given))])
+    read = [
+        _read_run(run, name=name, number=number) for number, (run, name) in enumerate(zip(given, labels, strict=True))
+    ]
     if not any(run.records or run.log or run.results for run in read):
         raise HoldfastError(
             f"there is nothing to report in {', '.join(repr(str(run.folder)) for run in read)}; "
@@ -89,7 +91,7 @@ def read_runs(runs: Iterable[Path | str | Records], *, names: Sequence[str] = ()
     return read
 
 
-def chosen(runs: Sequence[Run], *, data: Sequence[str] = (), suites: Sequence[str] = ()) -> list[Run]:
+def choose_records(runs: Sequence[Run], *, data: Sequence[str] = (), suites: Sequence[str] = ()) -> list[Run]:
     """The runs with the records of some data sets and some suites only; of nothing that is nowhere."""
     specs = [_data_of(records) for run in runs for records in run.records]
     found = [_suite_of(cell) for run in runs for records in run.records for cell in records.cells.values()]
@@ -99,10 +101,10 @@ def chosen(runs: Sequence[Run], *, data: Sequence[str] = (), suites: Sequence[st
     for word in suites:
         if word not in found:
             raise HoldfastError(_not_there("suite", word, found))
-    return [replace(run, records=_kept(run.records, data, suites)) for run in runs]
+    return [replace(run, records=_matching_records(run.records, data, suites)) for run in runs]
 
 
-def _kept(sets: Sequence[Records], data: Sequence[str], suites: Sequence[str]) -> tuple[Records, ...]:
+def _matching_records(sets: Sequence[Records], data: Sequence[str], suites: Sequence[str]) -> tuple[Records, ...]:
     of_data = [records for records in sets if not data or any(_is_of(_data_of(records), word) for word in data)]
     if not suites:
         return tuple(of_data)
@@ -157,7 +159,7 @@ def _records_name(records: Records) -> str:
     return str(records.header.get("model") or "model")
 
 
-def _read(run: Path | str | Records, *, name: str, number: int) -> Run:
+def _read_run(run: Path | str | Records, *, name: str, number: int) -> Run:
     if isinstance(run, Records):
         return Run(name, number, records=(run,))
     folder = Path(run)
@@ -207,7 +209,7 @@ def _entry(line: str) -> Mapping[str, Any] | None:
     return entry if whole else None
 
 
-def _results(folder: Path, notes: list[str]) -> tuple[Result, ...]:
+def _results(folder: Path, notes: list[str]) -> tuple[AnalysisResult, ...]:
     if not (folder / ANALYSIS).is_dir():
         return ()
     try:

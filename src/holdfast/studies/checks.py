@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.analysis.registry import ANALYSES
 from holdfast.data import open_data
-from holdfast.data.stored import is_official
+from holdfast.data.official_sets import is_official
 from holdfast.errors import HoldfastError, nearest
-from holdfast.evaluation.attack_suites import ATTACKS, AttackSuite
-from holdfast.evaluation.evaluation_data import open_evaluation_data
+from holdfast.evaluation.attack_specs import ATTACKS, AttackSuite
+from holdfast.evaluation.data import open_evaluation_data
 from holdfast.evaluation.suites import check_suites, parse_suites
-from holdfast.names import chosen_names
+from holdfast.io.validation import chosen_names
 from holdfast.studies.columns import SET_COLUMNS, Column, columns
-from holdfast.studies.plan import Study
+from holdfast.studies.config import Study
 
 CORRUPTED = ("corruptions", "corruptions-135", "imagenet-c", "cifar-c")
 DENSE = ("corruptions", "corruptions-135", "coco-c", "coco-c-fan", "cityscapes-c")  # of detection and segmentation

@@ -7,13 +7,13 @@ from functools import lru_cache
 import numpy as np
 
 from holdfast.analysis.registry import ANALYSES
-from holdfast.corruptions.catalog import SEVERITIES
+from holdfast.corruptions.severities import SEVERITIES
 from holdfast.metrics.corruption import Values, mean_of, retention
-from holdfast.metrics.formulas import Compute, Formula, Means
-from holdfast.metrics.formulas import column as column_key
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
+from holdfast.metrics.scoring.base import Compute, Means, ScoreDefinition
+from holdfast.metrics.scoring.base import column as column_key
+from holdfast.studies.measure_run import set_scores
 from holdfast.studies.results import RunResult
-from holdfast.studies.set_scores import set_scores
 from holdfast.tasks import task_named
 
 RIGHT = "right"  # what a study keeps of every image in every cell
@@ -25,7 +25,7 @@ class Column:
 
     Attributes:
         title: the heading.
-        shows: the name of a score (:mod:`holdfast.metrics.formulas`), or of what an analysis keeps of every image.
+        shows: the name of a score (:mod:`holdfast.metrics.scoring.base`), or of what an analysis keeps of every image.
         better: ``higher`` or ``lower``.
         says: one line for the reader.
     """
@@ -92,7 +92,7 @@ def columns(shifts: Iterable[str] = (), attacks: Iterable[str] = ()) -> dict[str
 
 
 @lru_cache(maxsize=256)
-def formulas(result: RunResult) -> dict[str, Formula]:
+def formulas(result: RunResult) -> dict[str, ScoreDefinition]:
     """The scores that a run's cells allow, by name; of corruptions also over fewer cells than the benchmark has."""
     task = task_named(result.task)
     keys = [column_key(name, RIGHT) for name in result.right]
@@ -101,7 +101,7 @@ def formulas(result: RunResult) -> dict[str, Formula]:
     return _over_fewer_cells(result) | {each.name: each for each in kept}
 
 
-def _over_fewer_cells(result: RunResult) -> dict[str, Formula]:
+def _over_fewer_cells(result: RunResult) -> dict[str, ScoreDefinition]:
     corrupted = tuple(cell.name for cell in result.cells if cell.family == "corruption" and cell.name in result.right)
     clean = next((cell.name for cell in result.cells if cell.family == "clean"), None)
     if not corrupted:
@@ -111,11 +111,11 @@ def _over_fewer_cells(result: RunResult) -> dict[str, Formula]:
         return mean_of([means[column_key(cell, RIGHT)] for cell in corrupted])
 
     name, text = "mean_corruption_accuracy", f"mean accuracy over {_which(result)}"
-    found = {name: Formula(name, "C", "%", "high", text, lambda m: 100 * mean(m), cells=corrupted)}
+    found = {name: ScoreDefinition(name, "C", "%", "high", text, lambda m: 100 * mean(m), cells=corrupted)}
     if clean is not None:
         kept: Compute = lambda m: retention(mean(m), m[column_key(clean, RIGHT)])  # noqa: E731
         both = (clean, *corrupted)
-        found["retention"] = Formula("retention", "retention", "%", "high", "C / clean", kept, cells=both)
+        found["retention"] = ScoreDefinition("retention", "retention", "%", "high", "C / clean", kept, cells=both)
     return found
 
 
@@ -131,7 +131,7 @@ def available(results: Mapping[str, Sequence[RunResult]]) -> dict[str, Column]:
     """The columns that every run of every row can fill."""
     held = [{*formulas(run), *run.measures, *set_scores(run)} for runs in results.values() for run in runs]
     common = set.intersection(*held) if held else set()
-    found = {name: column for name, column in columns(*_asked(results)).items() if column.shows in common}
+    found = {name: column for name, column in columns(*_measured_suites(results)).items() if column.shows in common}
     if "corrupted" in found:
         cells = " or ".join(dict.fromkeys(_which(run) for runs in results.values() for run in runs))
         found["corrupted"] = replace(found["corrupted"], says=f"mean accuracy over {cells}, %")
@@ -155,7 +155,7 @@ def run_score(column: Column, run: RunResult) -> float:
     return float(statistics(column, run)(_means(run, column))) if of_set is None else float(of_set[0])
 
 
-def _asked(results: Mapping[str, Sequence[RunResult]]) -> tuple[list[str], list[str]]:
+def _measured_suites(results: Mapping[str, Sequence[RunResult]]) -> tuple[list[str], list[str]]:
     """The natural shifts and the attacks that runs were measured on."""
     cells = {cell.name: cell.family for runs in results.values() for run in runs for cell in run.cells}
     shifts, attacks = ([name for name in cells if cells[name] == family] for family in ("condition", "attack"))

@@ -87,23 +87,23 @@ def cost_table(results: Results) -> str:
     return _markdown(["processor minutes per run", "training", "measuring"], body)
 
 
-def _chosen(run: RunResult, family: str) -> list[int]:
+def _cell_indices(run: RunResult, family: str) -> list[int]:
     return [place for place, cell in enumerate(run.cells) if cell.family == family]
 
 
 def _shares(run: RunResult, family: str) -> list[float]:
-    counts = np.asarray(run.figures["objects"])[_chosen(run, family), 0].sum(axis=0)
+    counts = np.asarray(run.figures["objects"])[_cell_indices(run, family), 0].sum(axis=0)
     return (100 * counts / max(counts.sum(), 1)).tolist()
 
 
 def _figure(run: RunResult, name: str, family: str) -> float:
-    values = np.asarray(run.figures[name])[_chosen(run, family)]
+    values = np.asarray(run.figures[name])[_cell_indices(run, family)]
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else float("nan")
 
 
 def _class_iou(run: RunResult, family: str) -> NDArray[np.float64]:
-    return 100 * np.asarray(run.figures["class_iou"], np.float64)[_chosen(run, family)].mean(axis=0)
+    return 100 * np.asarray(run.figures["class_iou"], np.float64)[_cell_indices(run, family)].mean(axis=0)
 
 
 def _mean(values: Sequence[float]) -> str:

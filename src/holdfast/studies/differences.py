@@ -26,8 +26,8 @@ from holdfast.metrics.intervals import (
 from holdfast.metrics.jackknife import Groups, image_groups, replicated_means
 from holdfast.metrics.score_intervals import CONSTANT
 from holdfast.studies.columns import Column, ingredients, run_score, shared_seeds, statistics
+from holdfast.studies.measure_run import has_draws_only, set_estimate, set_scores
 from holdfast.studies.results import RunResult
-from holdfast.studies.set_scores import has_draws_only, set_estimate, set_scores
 
 UNDEFINED = Interval(math.nan, math.nan, math.nan, 0.95)
 Runs = tuple[RunResult, ...]

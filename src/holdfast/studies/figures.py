@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from holdfast.figure_parts import legend_above, note
+from holdfast.plotting.style import legend_above, note
 from holdfast.studies.columns import Column, available, scores, shared_seeds
 from holdfast.studies.differences import difference
 from holdfast.studies.results import RunResult
@@ -21,9 +21,9 @@ Results = Mapping[str, Sequence[RunResult]]
 def figures(results: Results) -> "dict[str, Figure]":
     """All plots by name."""
     drawn = {"rows": rows_figure(results), "differences": differences_figure(results)}
-    if traded(results):
+    if trade_off_columns(results):
         drawn["trade_off"] = trade_off_figure(results)
-    return drawn | ({"training": training_figure(results)} if traced(results) else {})
+    return drawn | ({"training": training_figure(results)} if traced_names(results) else {})
 
 
 def rows_figure(results: Results) -> "Figure":
@@ -84,7 +84,7 @@ def differences_figure(results: Results) -> "Figure":
     return figure
 
 
-def traded(results: Results) -> list[tuple[Column, Column]]:
+def trade_off_columns(results: Results) -> list[tuple[Column, Column]]:
     """Clean accuracy with each column of images gone bad; none where fewer than two rows stand against the first."""
     columns, (first, *others) = available(results), results
     compared = [row for row in others if shared_seeds(results[row], results[first])]
@@ -96,7 +96,7 @@ def traded(results: Results) -> list[tuple[Column, Column]]:
 
 def trade_off_figure(results: Results) -> "Figure":
     """Every row minus the first one, clean to the right and robust upwards, with both 95 % intervals."""
-    pairs, (first, *others) = traded(results), results
+    pairs, (first, *others) = trade_off_columns(results), results
     figure, axes = _panels(len(pairs), rows=7, share_rows=False)
     colours = dict(zip(others, _colours(len(others)), strict=True))
     for axis, (clean, bad) in zip(axes, pairs, strict=True):
@@ -122,14 +122,14 @@ def counted_seeds(count: int) -> str:
     return {0: "no shared seed", 1: "one seed", 2: "two seeds"}.get(count, f"{count} seeds")
 
 
-def traced(results: Results) -> list[str]:
+def traced_names(results: Results) -> list[str]:
     """What at least one training logged, in the order of the log."""
     return list(dict.fromkeys(name for runs in results.values() for run in runs for name in run.traces))
 
 
 def training_figure(results: Results) -> "Figure":
     """One panel per logged figure, one line per row: the mean over its seeds."""
-    names = traced(results)
+    names = traced_names(results)
     figure, axes = _panels(len(names), rows=6, share_rows=False)
     colours = dict(zip(results, _colours(len(results)), strict=True))
     for axis, name in zip(axes, names, strict=True):

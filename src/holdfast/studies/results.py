@@ -12,15 +12,15 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from holdfast import atomic
-from holdfast.corruptions.catalog import ALL, SEVERITIES
+from holdfast.corruptions.severities import ALL, SEVERITIES
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.options import BENCHMARK
+from holdfast.evaluation.config import BENCHMARK
+from holdfast.io import atomic
 from holdfast.older_recipes import former
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, spec_of
 from holdfast.records.header import CLASSIFICATION
+from holdfast.studies.config import Study, row_file_name
 from holdfast.studies.first_values import FIRST_VALUES
-from holdfast.studies.plan import Study, row_file_name
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import as_values
 
@@ -38,7 +38,7 @@ class RunResult:
         traces: what the training logged, step and value, (T, 2), by its name in the log.
         draws: of tasks whose scores belong to a whole set, per quantity a row for every cell: its score and its
             jackknife replicates, (cells, 1 + groups), where the header has ``replicates``; else, before, scores of
-            images drawn with replacement. See :mod:`holdfast.studies.set_scores`.
+            images drawn with replacement. See :mod:`holdfast.studies.measure_run`.
         figures: what else a page shows of every cell, (cells, …).
     """
 
@@ -105,7 +105,7 @@ def result_path(folder: Path, row: str, seed: int) -> Path:
 
 def write_result(path: Path, result: RunResult) -> None:
     """Write one result, renamed into place."""
-    arrays = dict(_packed(cell, values) for cell, values in result.right.items())
+    arrays = dict(_pack_answers(cell, values) for cell, values in result.right.items())
     arrays |= {f"measure/{name}": values.astype(np.float32) for name, values in result.measures.items()}
     arrays |= {f"trace/{name}": values.astype(np.float32) for name, values in result.traces.items()}
     arrays |= {f"draws/{name}": values.astype(np.float32) for name, values in result.draws.items()}
@@ -115,7 +115,7 @@ def write_result(path: Path, result: RunResult) -> None:
     metadata = {"holdfast": json.dumps(header, sort_keys=True, ensure_ascii=False)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic.replacing(path) as unfinished:
+        with atomic.replace_file(path) as unfinished:
             unfinished.write_bytes(save(arrays, metadata=metadata))
     except OSError as error:
         out = str(path.parent.parent)
@@ -137,7 +137,7 @@ def read_result(path: Path) -> RunResult:
 
 def _result(header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> RunResult:
     right = {
-        name.partition("/")[2]: _unpacked(values, header["images"]) if name.startswith("bits/") else values
+        name.partition("/")[2]: _unpack_answers(values, header["images"]) if name.startswith("bits/") else values
         for name, values in arrays.items()
         if name.startswith(("bits/", "share/"))
     }
@@ -159,14 +159,14 @@ def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def _packed(cell: str, values: np.ndarray) -> tuple[str, np.ndarray]:
+def _pack_answers(cell: str, values: np.ndarray) -> tuple[str, np.ndarray]:
     """An image that is seen once needs one bit; of several masks the share is kept."""
     if np.isin(values, (0.0, 1.0)).all():
         return f"bits/{cell}", np.packbits(values.astype(bool))
     return f"share/{cell}", values.astype(np.float32)
 
 
-def _unpacked(bits: np.ndarray, images: int) -> np.ndarray:
+def _unpack_answers(bits: np.ndarray, images: int) -> np.ndarray:
     if len(bits) != -(-images // 8):  # a count from a damaged header could ask for any amount of memory
         raise ValueError(f"{images} images do not fit {len(bits)} bytes of bits")
     return np.unpackbits(bits, count=images).astype(np.float64)
@@ -205,7 +205,7 @@ def all_results(folder: Path, study: Study) -> dict[str, list[RunResult]]:
 
 
 def measured_alike(results: Mapping[str, Sequence[RunResult]]) -> dict[str, list[RunResult]]:
-    """The results without the cells that were corrected between two of the runs (:mod:`holdfast.records.revisions`)."""
+    """The results without the cells that were corrected between two of the runs, see :mod:`holdfast.records`."""
     revisions = [run.header.get("revisions", {}) for runs in results.values() for run in runs]
     named = dict.fromkeys(name for told in revisions for name in told)
     unlike = [name for name in named if len({told.get(name, 1) for told in revisions}) > 1]

@@ -19,14 +19,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from holdfast import atomic
 from holdfast._version import __version__
-from holdfast.cluster import Cluster
 from holdfast.errors import HoldfastError
-from holdfast.leaving import Terminated, leave_with_parent
+from holdfast.io import atomic
+from holdfast.runtime.ray import Cluster
+from holdfast.runtime.signals import Terminated, exit_with_parent
 from holdfast.studies.checks import check_study
-from holdfast.studies.measures import measure, traces
-from holdfast.studies.plan import Study, row_file_name
+from holdfast.studies.config import Study, row_file_name
+from holdfast.studies.measure_run import measure, traces
 from holdfast.studies.results import (
     RunResult,
     adopt,
@@ -86,7 +86,7 @@ def run_study(
             if alone and console.is_terminal:
                 console.print(names, highlight=False)
 
-        from holdfast.studies.on_ray import run_on_ray  # which calls what is defined below
+        from holdfast.studies.runner_ray import run_on_ray  # which calls what is defined below
 
         runs = (
             _one_by_one(study, todo, out=out, tell=tell, show=console.is_terminal)
@@ -178,7 +178,7 @@ def _share_cores(processes: int) -> None:
     import torch
 
     torch.set_num_threads(max(1, torch.get_num_threads() // processes))
-    leave_with_parent()
+    exit_with_parent()
 
 
 def run_path(out: Path, name: str, seed: int) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.errors import HoldfastError, nearest
 from holdfast.records.header import CLASSIFICATION
-from holdfast.tasks.task import Task
+from holdfast.tasks.base import Task
 
 # where each task is; imported when first asked for, so that reading records needs no torch
 TASKS: dict[str, str | Task] = {

@@ -9,37 +9,36 @@ import numpy as np
 from holdfast.errors import HoldfastError
 from holdfast.metrics.accuracy import ranked, restricted_classes
 from holdfast.metrics.calibration import calibration_gaps, gap_of_means
-from holdfast.metrics.formulas import (
+from holdfast.metrics.flip_rate import flips, top5_distances
+from holdfast.metrics.scoring.base import (
+    CellScore,
     Compute,
-    Formula,
-    Measure,
     Reference,
+    ScoreDefinition,
     clean_score,
     column,
     condition_scores,
     corruption_scores,
     single_scores,
 )
-from holdfast.metrics.sequence import flips, top5_distances
-from holdfast.metrics.sequence_formulas import DISTANCES, FLIPS, sequence_formulas
+from holdfast.metrics.scoring.sequences import DISTANCES, FLIPS, sequence_formulas
 from holdfast.records.cells import CellSpec
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord
-from holdfast.records.units import Field, field_name
-from holdfast.tasks.class_examples import ClassExamples
-from holdfast.tasks.examples import Examples
-from holdfast.tasks.running import RunningScore
-from holdfast.tasks.task import Answers
+from holdfast.records.shard_files import Field, field_name
+from holdfast.tasks.base import Answers
+from holdfast.tasks.examples.base import ClassExamples, Examples
+from holdfast.tasks.running_score import RunningScore
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
     from torch import Tensor, nn
 
-    from holdfast.attacks.goal import Goal
+    from holdfast.attacks.criteria import Criterion
 
 BINS = 15  # of the calibration error
 IMAGENET = 1000
 RIGHT, TOP_FIVE = "right", "top_five"  # the latter: the five best classes of every frame, of sequences only
-MEASURE = Measure("accuracy", "top-1 accuracy", "mCA", lambda means, cell: means[column(cell, RIGHT)], answers=RIGHT)
+MEASURE = CellScore("accuracy", "top-1 accuracy", "mCA", lambda means, cell: means[column(cell, RIGHT)], answers=RIGHT)
 
 
 def class_names(count: int) -> Sequence[str]:
@@ -86,7 +85,7 @@ class Classification:
 
     def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> Any:
         """The published protocol that fits: crop, corrupt, then the model's size."""
-        from holdfast.evaluation.protocol import choose_preset, preprocessing
+        from holdfast.evaluation.preprocessing import choose_preset, preprocessing
 
         prepared = getattr(source, "prepared", None)
         return preprocessing(
@@ -143,11 +142,11 @@ class Classification:
         return [{"class": names[number], "probability": value} for number, value in pairs]
 
     @property
-    def goal(self) -> "Goal":
+    def goal(self) -> "Criterion":
         """Cross-entropy, and another class."""
-        from holdfast.attacks.goal import ONE_CLASS
+        from holdfast.attacks.criteria import MISCLASSIFICATION
 
-        return ONE_CLASS
+        return MISCLASSIFICATION
 
     # training
 
@@ -179,19 +178,19 @@ class Classification:
 
     def build(self, recipe: Any, *, classes: int, size: Any) -> "nn.Module":
         """A timm model with a head for these classes."""
-        from holdfast.training.starting import start_model
+        from holdfast.training.initialize import start_model
 
         return start_model(recipe, classes=classes, size=size)
 
     def transforms(self, recipe: Any, image: Any) -> tuple[Any, Any]:
         """The image alone is varied; its class stays."""
-        from holdfast.training.augment import training_transform, validation_transform
+        from holdfast.training.augment.classification import training_transform, validation_transform
 
         return ImageOnly(training_transform(recipe, image)), ImageOnly(validation_transform(image))
 
     def mixer(self, recipe: Any, *, classes: int) -> Any:
         """Mixup, cutmix and smoothing."""
-        from holdfast.training.augment import batch_mixer
+        from holdfast.training.augment.classification import batch_mixer
 
         return batch_mixer(recipe, classes=classes)
 
@@ -252,7 +251,7 @@ class Classification:
         columns: Sequence[str],
         header: Mapping[str, Any],
         reference: Reference | None,
-    ) -> list[Formula]:
+    ) -> list[ScoreDefinition]:
         """Clean scores, corruptions with the mCE family, sequences, conditions, other sets, attacks."""
         return [
             *clean_score(cells, MEASURE),
@@ -309,18 +308,20 @@ def class_count(header: Mapping[str, Any]) -> int | None:
     return classes if isinstance(classes, int) else len(classes) if isinstance(classes, Sequence) else None
 
 
-def _clean_details(cells: Sequence[CellSpec], *, classes: int | None) -> list[Formula]:
+def _clean_details(cells: Sequence[CellSpec], *, classes: int | None) -> list[ScoreDefinition]:
     clean = next((cell.name for cell in cells if cell.family == "clean"), None)
     if clean is None:
         return []
     top5: Compute = lambda means: 100 * means[column(clean, "top5")]  # noqa: E731
     ece: Compute = lambda means: 100 * gap_of_means([means[column(clean, f"gap{n}")] for n in range(BINS)])  # noqa: E731
     scores = [
-        Formula(
+        ScoreDefinition(
             "top5", "top-5", "%", "high", "target among the five best classes", top5, answers=column(clean, "top5")
         ),
-        Formula("nll", "NLL", "nats", "low", "mean −log p(target), clean images", lambda m: m[column(clean, "nll")]),
-        Formula("ece", "ECE", "%", "low", f"calibration error in {BINS} bins, clean images", ece),
+        ScoreDefinition(
+            "nll", "NLL", "nats", "low", "mean −log p(target), clean images", lambda m: m[column(clean, "nll")]
+        ),
+        ScoreDefinition("ece", "ECE", "%", "low", f"calibration error in {BINS} bins, clean images", ece),
     ]
     # among five classes or fewer everything is in the top five
     return [score for score in scores if score.name != "top5" or classes is None or classes > 5]

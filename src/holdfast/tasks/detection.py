@@ -13,27 +13,27 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from holdfast.data.objects import Objects, recorded, run_lengths
+from holdfast.data.detection_targets import Objects, recorded_fields, run_lengths
 from holdfast.errors import HoldfastError
 from holdfast.metrics.ap_jackknife import cell_replicates
-from holdfast.metrics.average_precision import matched, record_scores
+from holdfast.metrics.average_precision import match_image, record_scores
 from holdfast.metrics.detection_errors import breakage
-from holdfast.metrics.detection_formulas import BOX, MASK, detection_formulas
-from holdfast.metrics.formulas import Formula, Reference
 from holdfast.metrics.jackknife import Groups, image_groups
+from holdfast.metrics.scoring.base import Reference, ScoreDefinition
+from holdfast.metrics.scoring.detection import BOX, MASK, detection_formulas
 from holdfast.records.cells import CellSpec
 from holdfast.records.detections import FIELDS, ROW, packed_masks
 from holdfast.records.records import CellRecord
-from holdfast.records.units import Field, field_name
-from holdfast.tasks.box_examples import SCORE, BoxExamples, drawn
-from holdfast.tasks.examples import Examples, class_name
-from holdfast.tasks.task import Answers
+from holdfast.records.shard_files import Field, field_name
+from holdfast.tasks.base import Answers
+from holdfast.tasks.examples.base import Examples, class_name
+from holdfast.tasks.examples.boxes import SCORE, BoxExamples, draw_boxes
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
     from PIL import Image
     from torch import Tensor, nn
 
-    from holdfast.attacks.goal import Goal
+    from holdfast.attacks.criteria import Criterion
 
 DETECTION = "detection"
 MASK_THRESHOLD = 0.5
@@ -42,7 +42,7 @@ _KEYS = {"bbox": BOX, "segm": MASK}
 
 
 @dataclass(frozen=True)
-class NativeSteps:
+class NativePreprocessing:
     """Pictures at their own size, as bytes of [0,1] pixels: a detector resizes and normalises them itself."""
 
     preset: str = "any"
@@ -76,7 +76,7 @@ class NativeSteps:
         return image
 
 
-class NoGoal:
+class NoCriterion:
     """Detectors are not attacked here."""
 
     losses: Mapping[str, Any] = MappingProxyType({})
@@ -124,17 +124,17 @@ class Detection:
         """What can be found in one image."""
         return source.target(index)
 
-    def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> NativeSteps:
+    def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> NativePreprocessing:
         """Nothing but the corruption, at the image's own size."""
         if preset not in (None, "any"):
             raise HoldfastError(f"preset must be 'any' for detection, whose images keep their size, got {preset!r}")
         if stored_jpeg:
             raise HoldfastError("stored_jpeg is of ImageNet-C; detectors see corrupted images without it")
-        return NativeSteps()
+        return NativePreprocessing()
 
     def adapted(self, model: "nn.Module", source: Any) -> "nn.Module":
         """The model itself, or one that answers with COCO's gapped category ids behind their ranks."""
-        from holdfast.models.foreign_detectors import ranked_labels
+        from holdfast.models.torchvision_detectors import ranked_labels
 
         known = getattr(source, "category_ids", None)  # files without annotations have none
         return model if known is None else ranked_labels(model, known)
@@ -191,12 +191,12 @@ class Detection:
             f"{class_name(int(label) - 1, classes or ())}: {100 * score:.0f} %"
             for label, score in zip(labels, output["scores"][sure].tolist(), strict=True)
         ]
-        return drawn(picture, (picture.height, picture.width), boxes, labels - 1, masks, names=names)
+        return draw_boxes(picture, (picture.height, picture.width), boxes, labels - 1, masks, names=names)
 
     @property
-    def goal(self) -> "Goal":
+    def goal(self) -> "Criterion":
         """None yet: whatever asks for it is told so."""
-        return NoGoal()
+        return NoCriterion()
 
     # training
 
@@ -214,7 +214,7 @@ class Detection:
 
         counts = torch.zeros(3, dtype=torch.int64)
         for found, target in zip(output or (), targets or (), strict=True):
-            counts += torch.tensor(matched(_single(found, target), 0))
+            counts += torch.tensor(match_image(_single(found, target), 0))
         return counts
 
     def validation_scores(self, counts: "Tensor") -> dict[str, float]:
@@ -225,7 +225,7 @@ class Detection:
     def build(self, recipe: Any, *, classes: int, size: Any) -> "nn.Module":
         """A model called ``detector`` with the encoder and the settings of the recipe's ``model.kwargs``."""
         from holdfast.models.detector import Detector
-        from holdfast.training.starting import start_model
+        from holdfast.training.initialize import start_model
 
         if size is not None:
             raise HoldfastError(f"data.size must be null for detection, see min_size of the detector, got {size}")
@@ -236,7 +236,7 @@ class Detection:
 
     def transforms(self, recipe: Any, image: Any) -> tuple[Any, Any]:
         """Image and objects are mirrored and cut out together; the detector itself draws the size."""
-        from holdfast.training.augment_objects import as_tensors, object_transform
+        from holdfast.training.augment.detection import as_tensors, object_transform
 
         of_classification = ("mixup", "cutmix", "erasing", "rand_augment", "color_jitter", "vflip", "smoothing")
         for name in of_classification:
@@ -305,12 +305,12 @@ class Detection:
 
     def right(self, cell: CellRecord) -> np.ndarray:
         """F1 of every image at score and IoU ½; 1 where there is nothing and nothing was found."""
-        counts = [matched(cell.fields, image) for image in range(len(cell))]
+        counts = [match_image(cell.fields, image) for image in range(len(cell))]
         return np.array([2 * hit / (seen + there) if seen + there else 1.0 for hit, seen, there in counts])
 
     def rows(self, cell: CellRecord) -> dict[str, np.ndarray]:
         """Id, objects, detections from score ½ on, how many of them are right, and F1."""
-        counts = np.array([matched(cell.fields, image) for image in range(len(cell))]).reshape(-1, 3)
+        counts = np.array([match_image(cell.fields, image) for image in range(len(cell))]).reshape(-1, 3)
         return {
             "id": cell.ids,
             "objects": counts[:, 2],
@@ -341,14 +341,14 @@ class Detection:
         columns: Sequence[str],
         header: Mapping[str, Any],
         reference: Reference | None,
-    ) -> list[Formula]:
+    ) -> list[ScoreDefinition]:
         """AP of boxes and masks on clean images, mPC and rPC of either protocol, and every kind's AP."""
         return detection_formulas(cells, columns=columns)
 
 
 def _digest(objects: Objects) -> int:
     digest = hashlib.blake2b(repr(objects.size).encode(), digest_size=8)
-    for array in recorded(objects).values():
+    for array in recorded_fields(objects).values():
         digest.update(np.ascontiguousarray(array).tobytes())
     return int.from_bytes(digest.digest(), "little", signed=True)
 
@@ -389,7 +389,7 @@ def _fields(found: Mapping[str, Any], target: Objects, *, cell: str, classes: in
         "masks": masks,
         "mask_lengths": lengths,
     }
-    return {name: np.asarray(value).astype(FIELDS[name]) for name, value in {**own, **recorded(target)}.items()}
+    return {name: np.asarray(value).astype(FIELDS[name]) for name, value in {**own, **recorded_fields(target)}.items()}
 
 
 def _run_lengths(found: Mapping[str, Any], size: tuple[int, int], *, cell: str) -> Sequence[Any]:
@@ -403,7 +403,7 @@ def _run_lengths(found: Mapping[str, Any], size: tuple[int, int], *, cell: str) 
 
 
 def _single(found: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
-    """One image's answer and training target, as :func:`matched` reads records."""
+    """One image's answer and training target, as :func:`match_image` reads records."""
     count = len(target["boxes"])
     return {
         **{name: (found[name].float().cpu().numpy(),) for name in ("boxes", "labels", "scores")},

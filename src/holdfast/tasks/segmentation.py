@@ -8,8 +8,6 @@ import numpy as np
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.calibration import pixel_calibration
-from holdfast.metrics.formulas import Formula, Reference
-from holdfast.metrics.groups import grouping_of, groups_of
 from holdfast.metrics.iou import (
     KINDS,
     band_counts,
@@ -20,20 +18,22 @@ from holdfast.metrics.iou import (
     pixel_counts,
 )
 from holdfast.metrics.jackknife import Groups, image_groups, replicated_means
-from holdfast.metrics.segmentation_formulas import count_columns, segmentation_formulas
+from holdfast.metrics.recordings import grouping_of, groups_of
+from holdfast.metrics.scoring.base import Reference, ScoreDefinition
+from holdfast.metrics.scoring.segmentation import count_columns, segmentation_formulas
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
-from holdfast.records.units import Field, field_name
-from holdfast.tasks.examples import Examples, class_name
-from holdfast.tasks.map_examples import MapExamples, over
-from holdfast.tasks.running import RunningScore
-from holdfast.tasks.task import Answers
+from holdfast.records.shard_files import Field, field_name
+from holdfast.tasks.base import Answers
+from holdfast.tasks.examples.base import Examples, class_name
+from holdfast.tasks.examples.label_maps import MapExamples, over
+from holdfast.tasks.running_score import RunningScore
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
     from PIL import Image
     from torch import Tensor, nn
 
-    from holdfast.attacks.goal import Goal
+    from holdfast.attacks.criteria import Criterion
 
 SEGMENTATION = "segmentation"
 IGNORED = 255
@@ -84,7 +84,7 @@ class Segmentation:
 
     def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> Any:
         """Images at their own size, corrupted there."""
-        from holdfast.evaluation.native import NativeSize
+        from holdfast.evaluation.native_resolution import NativeSize
 
         if stored_jpeg:
             raise HoldfastError("stored_jpeg is ImageNet-C's: segmentation images are corrupted and seen as they are")
@@ -116,7 +116,7 @@ class Segmentation:
         if repeats is not None:
             raise HoldfastError(f"{cell.name} shows every image several times, which segmentation does not count")
         arrays: dict[str, Field] = {}
-        from holdfast.models.windows import predicted_map_and_confidence
+        from holdfast.models.sliding_window import predicted_map_and_confidence
 
         labels = [np.asarray(target) for target in targets]  # a loader makes tensors of arrays
         for view, logits in answers.items():
@@ -141,7 +141,7 @@ class Segmentation:
 
     def answer(self, output: "Tensor", *, classes: Sequence[str] | None, top: int) -> list[dict[str, Any]]:
         """The classes that cover most of one image, for ``holdfast predict``: their share, and how sure they are."""
-        from holdfast.models.windows import predicted_map_and_confidence
+        from holdfast.models.sliding_window import predicted_map_and_confidence
 
         seen, sure = predicted_map_and_confidence(output, tuple(output.shape[-2:]), cell="this image")
         numbers, counts = np.unique(seen, return_counts=True)
@@ -157,16 +157,16 @@ class Segmentation:
 
     def overlay(self, picture: "Image.Image", output: "Tensor", *, classes: Sequence[str] | None) -> "Image.Image":
         """The label map over the picture, at the picture's size."""
-        from holdfast.models.windows import predicted_map
+        from holdfast.models.sliding_window import predicted_map
 
         return over(picture, predicted_map(output, (picture.height, picture.width), cell="this image"))
 
     @property
-    def goal(self) -> "Goal":
+    def goal(self) -> "Criterion":
         """Pixel-wise cross-entropy, until no pixel is right."""
-        from holdfast.attacks.segpgd import EVERY_PIXEL
+        from holdfast.attacks.segpgd import PIXEL_MISCLASSIFICATION
 
-        return EVERY_PIXEL
+        return PIXEL_MISCLASSIFICATION
 
     # training
 
@@ -179,7 +179,7 @@ class Segmentation:
 
     def loss(self, output: "Tensor", targets: "Tensor") -> "Tensor":
         """Cross-entropy, mean over the labelled pixels."""
-        from holdfast.methods.pixel_loss import pixel_cross_entropy
+        from holdfast.methods.segmentation_loss import pixel_cross_entropy
 
         return pixel_cross_entropy(output, targets)
 
@@ -202,13 +202,13 @@ class Segmentation:
 
     def build(self, recipe: Any, *, classes: int, size: Any) -> "nn.Module":
         """A segmenter, its encoder from random, pretrained or a classifier's weights."""
-        from holdfast.training.starting import start_segmenter
+        from holdfast.training.initialize import start_segmenter
 
         return start_segmenter(recipe, classes=classes)
 
     def transforms(self, recipe: Any, image: Any) -> tuple[Any, Any]:
         """Image and labels are varied together."""
-        from holdfast.training.joint_augment import pair_transforms
+        from holdfast.training.augment.segmentation import pair_transforms
 
         return pair_transforms(recipe, image)
 
@@ -267,7 +267,7 @@ class Segmentation:
         columns: Sequence[str],
         header: Mapping[str, Any],
         reference: Reference | None,
-    ) -> list[Formula]:
+    ) -> list[ScoreDefinition]:
         """Clean scores, corruptions by both papers' rules, conditions or recordings, attacks."""
         return segmentation_formulas(cells, columns=columns, header=header)
 

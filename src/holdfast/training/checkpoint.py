@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from holdfast import atomic
 from holdfast.errors import HoldfastError
+from holdfast.io import atomic
+from holdfast.training.recipe import Recipe
 
 STATE, SEAL = "state.json", "checksum"
 NAME = re.compile(r"step-\d{8,}")
@@ -40,7 +41,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Moving:
+class CheckpointState:
     """What changes while training, by the name of its file."""
 
     modules: Mapping[str, nn.Module]
@@ -48,7 +49,7 @@ class Moving:
     scaler: Any = None  # the gradient scaler of fp16
 
 
-def save_checkpoint(folder: Path, moving: Moving, position: Position) -> Path:
+def save_checkpoint(folder: Path, moving: CheckpointState, position: Position) -> Path:
     """Write ``folder/step-…`` and let ``last`` point to it."""
     path = folder / _name(position.step)
     state: dict[str, Any] = {"position": asdict(position), "numbers": {}}
@@ -62,14 +63,14 @@ def save_checkpoint(folder: Path, moving: Moving, position: Position) -> Path:
                 tensors, state["numbers"][name] = flatten_state(optimizer)
                 _write_tensors(tensors, temporary / f"{name}.safetensors")
             state["checksums"] = {file.name: _checksum(file.read_bytes()) for file in sorted(temporary.iterdir())}
-            (temporary / STATE).write_text(json.dumps(_sealed(state), indent=1), encoding="utf-8")
+            (temporary / STATE).write_text(json.dumps(_seal_state(state), indent=1), encoding="utf-8")
         _point(folder, position)
     except (OSError, SafetensorError) as error:
         raise _cannot_write(path, error) from error
     return path
 
 
-def restore_checkpoint(folder: Path, moving: Moving) -> Position:
+def restore_checkpoint(folder: Path, moving: CheckpointState) -> Position:
     """Load the last checkpoint that is intact into ``moving``; the start position if there is none."""
     found = last_intact(folder)
     if found is None:
@@ -174,7 +175,7 @@ def _read_state(path: Path) -> dict[str, Any] | None:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
         if not {"checksums", SEAL} & {*state}:  # written before there were any
             return state if Position(**state["position"]).step == _step(path) else None
-        if _sealed({key: value for key, value in state.items() if key != SEAL}) != state:
+        if _seal_state({key: value for key, value in state.items() if key != SEAL}) != state:
             return None
         intact = all(_checksum((path / name).read_bytes()) == found for name, found in state["checksums"].items())
         return state if intact and Position(**state["position"]).step == _step(path) else None
@@ -182,7 +183,7 @@ def _read_state(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _sealed(state: dict[str, Any]) -> dict[str, Any]:
+def _seal_state(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, SEAL: _checksum(json.dumps(state, sort_keys=True).encode())}
 
 
@@ -214,3 +215,23 @@ def _name(step: int) -> str:
 def _cannot_write(path: Path, error: OSError | SafetensorError) -> HoldfastError:
     reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error).splitlines()[0]
     return HoldfastError(f"checkpoint {str(path)!r} cannot be written ({reason}); the previous one is intact")
+
+
+def rescale_for_processes(recipe: Recipe, checkpoints: Path, processes: int) -> Recipe:
+    """The recipe with the batch and accumulation by which so many processes take the steps that the run began with.
+
+    No process sees more images at once than the recipe says: fewer processes accumulate more.
+    """
+    before = last_intact(checkpoints)
+    images = before[1]["position"].get("images_per_step") if before else None
+    train = recipe.train
+    if images is None or images == train.batch_size * train.accumulate * processes:
+        return recipe
+    if images % processes:
+        raise HoldfastError(
+            f"the run takes {images} images per step, which {processes} processes cannot share evenly; "
+            f"go on with a number of processes that divides {images}"
+        )
+    mine = images // processes
+    times = next(count for count in range(1, mine + 1) if mine % count == 0 and mine // count <= train.batch_size)
+    return replace(recipe, train=replace(train, batch_size=mine // times, accumulate=times))

@@ -18,12 +18,12 @@ _held: set[int] = set()
 def check_free(folder: Path) -> None:
     """Refuse a folder that another process trains in."""
     if folder.is_dir():
-        with locked(folder):
+        with lock_folder(folder):
             pass
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the folder itself locked (flock), so that no file is left; file systems that cannot do so are not locked."""
     if fcntl is None:
         yield

@@ -12,31 +12,36 @@ from accelerate.utils import send_to_device
 from timm.utils import distribute_bn
 from torch import Tensor, nn
 
-from holdfast import atomic
 from holdfast.data import open_data, turned_images
-from holdfast.data.given import given
-from holdfast.data.tensors import as_source
-from holdfast.decoding import turned_warning
+from holdfast.data.in_memory import register_sources
+from holdfast.data.torch_datasets import as_source
 from holdfast.errors import HoldfastError
-from holdfast.idle_parts import idle_parts
-from holdfast.leaving import peer_deaths, worker_deaths
-from holdfast.methods import Objective, Player
-from holdfast.models.corruptor import save_corruptor
+from holdfast.io import atomic
+from holdfast.io.images import turned_warning
+from holdfast.io.training_log import idle_parts
+from holdfast.methods import Objective, OwnsModules
+from holdfast.models.corruption_model import save_corruptor
 from holdfast.models.fingerprint import weights_fingerprint
-from holdfast.training.assemble import Stage, assemble
-from holdfast.training.checkpoint import Position, prune, repair, restore_checkpoint, save_checkpoint
-from holdfast.training.engine import engine
-from holdfast.training.journal import Journal, Meter
-from holdfast.training.loading import Batch, Unreadable
+from holdfast.runtime.signals import peer_deaths, worker_deaths
+from holdfast.training.accelerator import StopRequest, engine
+from holdfast.training.build import TrainState, build_training
+from holdfast.training.checkpoint import (
+    Position,
+    prune,
+    repair,
+    rescale_for_processes,
+    restore_checkpoint,
+    save_checkpoint,
+)
+from holdfast.training.initialize import described_start, train_mode
+from holdfast.training.loader import Batch, Unreadable
 from holdfast.training.lock import check_free
-from holdfast.training.phases import Part, parts_of
-from holdfast.training.randomness import For, reseed, seeded
+from holdfast.training.logger import Meter, TrainingLogger
+from holdfast.training.phases import PhaseRun, parts_of
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import flat_values, load_recipe, merge, to_yaml
 from holdfast.training.run_folder import RunFolder, export_model, write_config
-from holdfast.training.sharing import shared_out
-from holdfast.training.starting import described_start, train_mode
-from holdfast.training.stopping import StopRequest
+from holdfast.training.seeding import Stream, reseed, seeded
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +49,7 @@ LEFT_BEHIND = "the last checkpoint is kept: go on with --resume and any number o
 
 
 @dataclass(frozen=True)
-class Result:
+class TrainingResult:
     """How a run ended: folder, steps done, last and best clean accuracy (%), and the signal that stopped it, if any."""
 
     folder: Path
@@ -63,7 +68,7 @@ def train(
     objective: Objective | None = None,
     data: Sequence[Any] | None = None,
     show: bool | None = None,
-) -> Result:
+) -> TrainingResult:
     """Train or fine-tune a model.
 
     Args:
@@ -76,7 +81,7 @@ def train(
         show: show progress; None shows it on a terminal.
     """
     if data is not None:
-        with _given(data) as (train_spec, val_spec):
+        with _register_data(data) as (train_spec, val_spec):
             named = merge(overrides or {}, {"data": {"train": train_spec, "val": val_spec}})
             return train(recipe, out=out, overrides=named, resume=resume, objective=objective, show=show)
     recipe = load_recipe(recipe, overrides)
@@ -85,14 +90,14 @@ def train(
     run = RunFolder(Path(out))
     run.check(recipe, resume=resume)
     with (
-        seeded(For.WEIGHTS, recipe.seed),
+        seeded(Stream.WEIGHTS, recipe.seed),
         engine(recipe.train, folder=run.path) as accelerator,
         ExitStack() as for_the_run,
     ):
         if accelerator.is_main_process:
             check_free(run.path)
-        shared = shared_out(recipe, run.checkpoints, accelerator.num_processes) if resume else recipe
-        stage = assemble(shared, accelerator, objective=objective, begun=run.begun if resume else None)
+        shared = rescale_for_processes(recipe, run.checkpoints, accelerator.num_processes) if resume else recipe
+        stage = build_training(shared, accelerator, objective=objective, begun=run.begun if resume else None)
         accelerator.wait_for_everyone()  # all have checked the folder before one writes into it
         if accelerator.is_main_process:
             for_the_run.enter_context(run.held(recipe, resume=resume))
@@ -109,7 +114,7 @@ def train(
             accelerator.init_trackers("holdfast", config=flat_values(recipe))
         way_on = "the last checkpoint is kept: go on with --resume, with fewer --data.workers if need be"
         with (
-            Journal(accelerator, run.path, steps=stage.steps, show=show, header=_header(stage)) as journal,
+            TrainingLogger(accelerator, run.path, steps=stage.steps, show=show, header=_header(stage)) as journal,
             StopRequest() as stop,
             worker_deaths(way_on=way_on),
             peer_deaths(accelerator.num_processes, way_on=LEFT_BEHIND),
@@ -120,7 +125,7 @@ def train(
             return run_steps(stage, run, position, journal=journal, stop=stop)
 
 
-def _header(stage: Stage) -> str:
+def _header(stage: TrainState) -> str:
     """What is trained, for output that nobody watches."""
     recipe = stage.recipe
     epochs = f"{stage.epochs} epoch{'' if stage.epochs == 1 else 's'}"
@@ -130,25 +135,25 @@ def _header(stage: Stage) -> str:
 
 
 @contextmanager
-def _given(data: Sequence[Any]) -> Iterator[tuple[str, str]]:
+def _register_data(data: Sequence[Any]) -> Iterator[tuple[str, str]]:
     if isinstance(data, str) or not isinstance(data, Sequence) or len(data) != 2:
         raise HoldfastError(f"data must be two, to train and to validate on, got {type(data).__name__}")
     sources = [
         open_data(each, split=split) if isinstance(each, str) else as_source(each)
         for each, split in zip(data, ("train", "val"), strict=True)
     ]
-    with given(*sources) as specs:
+    with register_sources(*sources) as specs:
         yield specs
 
 
-def train_parts(recipe: Recipe, out: Path, parts: list[Part], *, resume: bool, show: bool | None) -> Result:
+def train_parts(recipe: Recipe, out: Path, parts: list[PhaseRun], *, resume: bool, show: bool | None) -> TrainingResult:
     """Every phase and every weight of a recipe, one run after the other; a finished one is not trained again."""
     whole = RunFolder(out)
     if whole.recipe.exists() and not resume:
         raise HoldfastError(f"{str(out)!r} already holds a run; add --resume or choose another --out")
     for part in parts:
         RunFolder(part.folder).check(part.recipe, resume=resume)
-    results: list[Result] = []
+    results: list[TrainingResult] = []
     with engine(recipe.train, folder=out) as together:  # one group of processes for all parts
         for part in parts:
             results.append(train(part.recipe, out=part.folder, resume=resume, show=show))
@@ -160,7 +165,9 @@ def train_parts(recipe: Recipe, out: Path, parts: list[Part], *, resume: bool, s
     return replace(results[-1], folder=out, step=sum(result.step for result in results))
 
 
-def run_steps(stage: Stage, run: RunFolder, position: Position, *, journal: Journal, stop: StopRequest) -> Result:
+def run_steps(
+    stage: TrainState, run: RunFolder, position: Position, *, journal: TrainingLogger, stop: StopRequest
+) -> TrainingResult:
     """All steps from ``position`` to the end of the run, or to a signal."""
     recipe, accelerator = stage.recipe.train, stage.accelerator
     alone = accelerator.num_processes == 1
@@ -198,13 +205,13 @@ def run_steps(stage: Stage, run: RunFolder, position: Position, *, journal: Jour
         if save:
             save_all(stage, run, position)
         if signal and done < stage.steps:
-            return Result(run.path, done, accuracy, position.best, stopped_by=signal)
+            return TrainingResult(run.path, done, accuracy, position.best, stopped_by=signal)
 
     finish(stage, run, position, journal=journal)
-    return Result(run.path, position.step, accuracy, position.best)
+    return TrainingResult(run.path, position.step, accuracy, position.best)
 
 
-def train_step(stage: Stage, batches: list[Batch], *, step: int, epoch: int) -> dict[str, Tensor]:
+def train_step(stage: TrainState, batches: list[Batch], *, step: int, epoch: int) -> dict[str, Tensor]:
     """One optimizer step: mix, objective, backward, clip, step, average. Returns figures for the log."""
     accelerator, recipe = stage.accelerator, stage.recipe
     figures: dict[str, Tensor] = {}
@@ -212,7 +219,7 @@ def train_step(stage: Stage, batches: list[Batch], *, step: int, epoch: int) -> 
         images = send_to_device(batch.images, accelerator.device, non_blocking=True)
         targets = send_to_device(batch.targets, accelerator.device, non_blocking=True)
         last = number == len(batches) - 1
-        reseed(For.STEP, recipe.seed, step, number, accelerator.process_index)
+        reseed(Stream.STEP, recipe.seed, step, number, accelerator.process_index)
         with nullcontext() if last else accelerator.no_sync(stage.model):
             images, targets = stage.mix(images, targets, epoch)
             with accelerator.autocast():
@@ -221,7 +228,7 @@ def train_step(stage: Stage, batches: list[Batch], *, step: int, epoch: int) -> 
         for name, value in {"loss": loss.total.detach(), **loss.parts}.items():
             figures[name] = figures.get(name, torch.zeros_like(value)) + value / len(batches)
 
-    player = stage.objective if isinstance(stage.objective, Player) else None
+    player = stage.objective if isinstance(stage.objective, OwnsModules) else None
     if player is not None:
         share_gradients(stage, player)
     if recipe.optimizer.clip_grad is not None:
@@ -236,7 +243,7 @@ def train_step(stage: Stage, batches: list[Batch], *, step: int, epoch: int) -> 
     return figures
 
 
-def share_gradients(stage: Stage, player: Player) -> None:
+def share_gradients(stage: TrainState, player: OwnsModules) -> None:
     """Average an objective's own gradients over the processes."""
     for module in player.modules.values():
         for parameter in module.parameters():
@@ -244,7 +251,7 @@ def share_gradients(stage: Stage, player: Player) -> None:
                 parameter.grad = stage.accelerator.reduce(parameter.grad, reduction="mean")
 
 
-def validate(stage: Stage, unreadable: Unreadable) -> tuple[float, dict[str, float]]:
+def validate(stage: TrainState, unreadable: Unreadable) -> tuple[float, dict[str, float]]:
     """The task's first score in percent of the weights that the run will export, and of the others beside them."""
     models = [stage.bare] if stage.ema is None else [stage.ema.module, stage.bare]
     if stage.accelerator.num_processes > 1:  # every process has seen other images: average the norms' statistics
@@ -256,7 +263,7 @@ def validate(stage: Stage, unreadable: Unreadable) -> tuple[float, dict[str, flo
 
 
 @torch.no_grad()
-def scores_of(model: nn.Module, stage: Stage, unreadable: Unreadable) -> dict[str, float]:
+def scores_of(model: nn.Module, stage: TrainState, unreadable: Unreadable) -> dict[str, float]:
     """What the task says of a model's answers to the validation images, over all processes."""
     model.eval()
     device, task = stage.accelerator.device, stage.task
@@ -277,7 +284,7 @@ def with_best(position: Position, accuracy: float) -> Position:
     return replace(position, best=accuracy, best_step=position.step)
 
 
-def save_all(stage: Stage, run: RunFolder, position: Position) -> None:
+def save_all(stage: TrainState, run: RunFolder, position: Position) -> None:
     """Save a checkpoint on the main process and remove those that are no longer needed."""
     if stage.accelerator.is_main_process:
         save_checkpoint(run.checkpoints, stage.moving(), position)
@@ -285,23 +292,23 @@ def save_all(stage: Stage, run: RunFolder, position: Position) -> None:
     stage.accelerator.wait_for_everyone()
 
 
-def prune_all(stage: Stage, run: RunFolder, position: Position) -> None:
+def prune_all(stage: TrainState, run: RunFolder, position: Position) -> None:
     """Remove the checkpoints that the recipe does not keep."""
     keep_every = stage.recipe.train.keep_epochs * stage.steps_per_epoch
     prune(run.checkpoints, position=position, keep_every=keep_every)
 
 
-def finish(stage: Stage, run: RunFolder, position: Position, *, journal: Journal) -> None:
+def finish(stage: TrainState, run: RunFolder, position: Position, *, journal: TrainingLogger) -> None:
     """Export the final model, and note whether all processes hold the same one, and the same players."""
     final = stage.ema.module if stage.ema is not None else stage.bare
-    players = stage.objective.modules.values() if isinstance(stage.objective, Player) else ()
+    players = stage.objective.modules.values() if isinstance(stage.objective, OwnsModules) else ()
     states = [module.state_dict() for module in (stage.bare, *players)]
     mine = torch.tensor([int(weights_fingerprint(*states)[:15], 16)], device=stage.accelerator.device)
     everyones = stage.accelerator.gather(mine).tolist()
     if stage.accelerator.is_main_process:
         export_model(final, run.path, recipe=stage.recipe, image=stage.image, classes=stage.classes)
-        if isinstance(stage.objective, Player) and "corruptor" in stage.objective.modules:
-            with atomic.replacing(run.path / "corruptor.safetensors") as unfinished:
+        if isinstance(stage.objective, OwnsModules) and "corruptor" in stage.objective.modules:
+            with atomic.replace_file(run.path / "corruptor.safetensors") as unfinished:
                 save_corruptor(stage.objective.modules["corruptor"], unfinished)
     turned = turned_images(stage.train_images.source) + turned_images(stage.val_images.source)
     if warning := turned_warning(turned, exif=stage.recipe.data.exif):
@@ -321,11 +328,11 @@ def finish(stage: Stage, run: RunFolder, position: Position, *, journal: Journal
         journal.warn(sentence)
 
 
-def how_far(stage: Stage) -> dict[str, float]:
+def how_far(stage: TrainState) -> dict[str, float]:
     """How far an objective's own modules are from where they began, relative to their norm."""
     shares = {}
     for name, start in stage.player_starts.items():
-        now = cast(Player, stage.objective).modules[name].state_dict()
+        now = cast(OwnsModules, stage.objective).modules[name].state_dict()
         apart = sum(float((now[key].cpu() - value).double().square().sum()) for key, value in start.items())
         shares[name] = (
             apart / max(sum(float(value.double().square().sum()) for value in start.values()), 1e-12)
@@ -333,7 +340,7 @@ def how_far(stage: Stage) -> dict[str, float]:
     return shares
 
 
-def learning_rate(stage: Stage) -> float:
+def learning_rate(stage: TrainState) -> float:
     """The highest one of all groups."""
     return max(group["lr"] for group in stage.optimizer.param_groups)
 

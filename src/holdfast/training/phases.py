@@ -9,21 +9,21 @@ from typing import Any
 from torch import nn
 
 from holdfast.errors import HoldfastError, nearest
-from holdfast.kinds import checked_options
+from holdfast.io.validation import checked_options
 from holdfast.methods import OBJECTIVES
-from holdfast.models.adapting import Adapter, adapter_named
+from holdfast.models.adaptation import AdapterEntry, adapter_named
 from holdfast.training.recipe import AdaptRecipe, PhasesRecipe, Recipe
 
 
 @dataclass(frozen=True)
-class Part:
+class PhaseRun:
     """One phase, for one weight: a run of its own."""
 
     recipe: Recipe
     folder: Path
 
 
-def parts_of(recipe: Recipe, out: Path) -> list[Part]:
+def parts_of(recipe: Recipe, out: Path) -> list[PhaseRun]:
     """The runs that a recipe with ``train.phases.run: all`` stands for; none where it is a run by itself.
 
     Every phase but the last is trained once, and knows nothing of weights, so that later ones find it as it is.
@@ -49,7 +49,7 @@ def parts_of(recipe: Recipe, out: Path) -> list[Part]:
     return [*first, *repeated]
 
 
-def _first_phases(recipe: Recipe, adapter: Adapter, out: Path) -> Iterator[Part]:
+def _first_phases(recipe: Recipe, adapter: AdapterEntry, out: Path) -> Iterator[PhaseRun]:
     phases = recipe.train.phases or PhasesRecipe()
     recipe = replace(recipe, train=replace(recipe.train, epochs=phases.first_epochs or recipe.train.epochs))
     start = recipe.model.adapt.start if recipe.model.adapt else None
@@ -59,11 +59,11 @@ def _first_phases(recipe: Recipe, adapter: Adapter, out: Path) -> Iterator[Part]
         yield part
 
 
-def _part(recipe: Recipe, folder: Path, *, run: str, start: str | None, weights: list[float]) -> Part:
+def _part(recipe: Recipe, folder: Path, *, run: str, start: str | None, weights: list[float]) -> PhaseRun:
     assert recipe.model.adapt is not None
     model = replace(recipe.model, adapt=replace(recipe.model.adapt, start=start))
     train = replace(recipe.train, phases=PhasesRecipe(run=run, weights=weights))
-    return Part(replace(recipe, model=model, train=train), folder)
+    return PhaseRun(replace(recipe, model=model, train=train), folder)
 
 
 def phase_of(recipe: Recipe) -> str:
@@ -77,7 +77,7 @@ def phase_of(recipe: Recipe) -> str:
     return phase
 
 
-def adapted(model: nn.Module, recipe: Recipe) -> nn.Module:
+def build_adapted(model: nn.Module, recipe: Recipe) -> nn.Module:
     """The pretrained model with what the phase starts from, and only what learns in it left free."""
     settings = recipe.model.adapt
     if settings is None:
@@ -98,7 +98,7 @@ def adapted(model: nn.Module, recipe: Recipe) -> nn.Module:
     return new
 
 
-def _adapt(adapter: Adapter, model: nn.Module, settings: AdaptRecipe) -> nn.Module:
+def _adapt(adapter: AdapterEntry, model: nn.Module, settings: AdaptRecipe) -> nn.Module:
     first = next(iter(inspect.signature(adapter.adapt).parameters))  # the model
     whose = f"model.adapt {settings.name!r}"
     options = checked_options(settings.options, adapter.adapt, whose=whose, withheld=[first])
@@ -124,7 +124,7 @@ def phase_context(recipe: Recipe) -> dict[str, Any]:
     return {"phase": phase, "trade_off": weights[0]}
 
 
-def _check_objective(recipe: Recipe, adapter: Adapter) -> None:
+def _check_objective(recipe: Recipe, adapter: AdapterEntry) -> None:
     """A weight means nothing to an objective that does not ask for phases."""
     build = OBJECTIVES.get(recipe.objective.name)
     weighted = adapter.weights is not None and (recipe.train.phases is not None or len(adapter.phases) > 1)

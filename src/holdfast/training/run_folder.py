@@ -1,6 +1,6 @@
 """A run is a folder: recipe.yaml, log.jsonl, checkpoints/, and in the end model.safetensors + config.json.
 
-Of an adapted model the end is what was added (models/adapting.py), and the frozen model's two files in backbone/.
+Of an adapted model the end is what was added (models/adaptation.py), and the frozen model's two files in backbone/.
 """
 
 import json
@@ -13,17 +13,17 @@ from typing import Any
 from timm.models._hub import save_config_for_hf
 from torch import nn
 
-from holdfast import atomic
 from holdfast.errors import HoldfastError
-from holdfast.models.adapting import BACKBONE, adapter_named, adapter_of
+from holdfast.io import atomic
+from holdfast.models.adaptation import BACKBONE, adapter_named, adapter_of
 from holdfast.models.segmenter import Segmenter
-from holdfast.training.augment import ImageFormat
+from holdfast.training.augment.classification import ImageFormat
 from holdfast.training.checkpoint import save_weights
-from holdfast.training.lock import locked
+from holdfast.training.initialize import Begun, named_model, size_argument
+from holdfast.training.lock import lock_folder
 from holdfast.training.phases import phase_notes
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import differences, load_recipe, to_yaml
-from holdfast.training.starting import Begun, named_model, size_argument
 
 CONFIG = "config.json"
 
@@ -72,12 +72,12 @@ class RunFolder:
     @contextmanager
     def held(self, recipe: Recipe, *, resume: bool) -> Iterator[None]:
         """Make and lock the folder and write the recipe; what fails before the first line of the log leaves none."""
-        with atomic.leaving_nothing(self.path, unless=(self.path / "log.jsonl").exists):
+        with atomic.remove_on_failure(self.path, unless=(self.path / "log.jsonl").exists):
             try:
                 self.checkpoints.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise self._not_writable(error) from error
-            with locked(self.path):
+            with lock_folder(self.path):
                 self.check(recipe, resume=resume)  # somebody may have come in between
                 try:
                     atomic.write_text(self.recipe, to_yaml(recipe))
@@ -124,9 +124,9 @@ def write_config(
     arguments = {**recipe.model.kwargs, **own}
     try:
         if weights:
-            with atomic.replacing(folder / "model.safetensors") as temporary:
+            with atomic.replace_file(folder / "model.safetensors") as temporary:
                 save_weights(model, temporary)
-        with atomic.replacing(folder / CONFIG) as temporary:
+        with atomic.replace_file(folder / CONFIG) as temporary:
             path: Any = temporary  # annotated as text, used as a path
             save_config_for_hf(model, path, model_config={"label_names": list(classes)}, model_args=arguments)
     except OSError as error:

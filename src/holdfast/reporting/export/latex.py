@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from holdfast.reporting.export.text import DASH, Block, Column, Line, Value, fixed, printable
+from holdfast.reporting.export.text_tables import DASH, Block, TextColumn, TextRow, TextValue, as_fixed, printable
 
 
 def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
@@ -50,9 +50,9 @@ def _caption(block: Block) -> str:
     return _latex_text("; ".join(part for part in told if part) + ".")
 
 
-def _best(block: Block) -> list[Value | None]:
+def _best(block: Block) -> list[TextValue | None]:
     """The best measured value of every column, where there are several to choose from."""
-    found: list[Value | None] = []
+    found: list[TextValue | None] = []
     for index, column in enumerate(block.columns):
         values = [value for line in block.lines if not line.paper and (value := line.values[index]) is not None]
         sign = {"high": 1, "low": -1}.get(column.better)
@@ -60,14 +60,14 @@ def _best(block: Block) -> list[Value | None]:
     return found
 
 
-def _latex_value(value: Value | None, column: Column, *, bold: bool) -> str:
+def _latex_value(value: TextValue | None, column: TextColumn, *, bold: bool) -> str:
     if value is None:
         return DASH
-    number = fixed(value.value, column.unit)
+    number = as_fixed(value.value, column.unit)
     shown = rf"\textbf{{{number}}}" if bold else number
     if not value.sure:
         return shown
-    return rf"{shown} {{\scriptsize {{[}}{fixed(value.low, column.unit)}, {fixed(value.high, column.unit)}{{]}}}}"
+    return rf"{shown} {{\scriptsize {{[}}{as_fixed(value.low, column.unit)}, {as_fixed(value.high, column.unit)}{{]}}}}"
 
 
 _LATEX = {
@@ -89,7 +89,7 @@ def _latex_text(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in printable(text))
 
 
-def _latex_name(line: Line) -> str:
+def _latex_name(line: TextRow) -> str:
     return rf"\emph{{{_latex_text(line.name)}}}" if line.paper else _latex_text(line.name)
 
 

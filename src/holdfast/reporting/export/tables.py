@@ -10,31 +10,31 @@ from math import isnan
 
 import numpy as np
 
-from holdfast.corruptions.catalog import EXTRA, GROUPS, OWN, heading, table_group
 from holdfast.corruptions.sequences import SEQUENCES
+from holdfast.corruptions.severities import EXTRA, GROUPS, OWN, short_heading, table_group
 from holdfast.errors import HoldfastError, nearest
-from holdfast.metrics.papers import Printed, architecture_of, of_imagenet, paper_says
 from holdfast.metrics.summary import Score, Summary, clean_cell, some, summarise
+from holdfast.published.paper_scores import PaperScore, architecture_of, of_imagenet, paper_says
+from holdfast.records.compatibility import without_older
 from holdfast.records.records import Records
-from holdfast.records.revisions import without_older
-from holdfast.reporting.export import latex, machine, text
-from holdfast.reporting.export.text import Block, Column, Line, Value
+from holdfast.reporting.export import csv_json, latex, text_tables
+from holdfast.reporting.export.text_tables import Block, TextColumn, TextRow, TextValue
 
 
 @dataclass(frozen=True)
-class Row:
+class ExportRow:
     """One line of the tables: what was measured, or what a paper prints."""
 
     name: str
     summary: Summary | None = None
-    printed: Printed | None = None
+    printed: PaperScore | None = None
 
-    def value(self, name: str) -> Value | None:
+    def value(self, name: str) -> TextValue | None:
         """One score; what a paper prints has no interval."""
         if self.printed is not None:
-            return Value(self.printed.values[name]) if name in self.printed.values else None
+            return TextValue(self.printed.values[name]) if name in self.printed.values else None
         score = self.summary.scores.get(name) if self.summary is not None else None
-        return Value(score.value, score.low, score.high) if score is not None and not isnan(score.value) else None
+        return TextValue(score.value, score.low, score.high) if score is not None and not isnan(score.value) else None
 
 
 def export(
@@ -68,7 +68,7 @@ def export(
 
 def table_rows(
     sets: Sequence[Records], *, paper: bool = False, baseline: Records | None = None, intervals: bool = True
-) -> Iterator[Row]:
+) -> Iterator[ExportRow]:
     """One row per record set and view, followed by what the papers print of that architecture."""
     sets = without_older(sets)
     apart = iter(_names_apart(sets))
@@ -77,19 +77,21 @@ def table_rows(
         for view in records.views:
             other = clean.view(view) if clean is not None and view in clean.views else None
             summary = summarise(records.view(view), baseline=baseline, clean=other, intervals=intervals)
-            yield Row(next(apart), summary)
+            yield ExportRow(next(apart), summary)
         if paper and of_imagenet(records):
-            yield from (Row(str(printed), printed=printed) for printed in paper_says(architecture_of(records.header)))
+            yield from (
+                ExportRow(str(printed), printed=printed) for printed in paper_says(architecture_of(records.header))
+            )
 
 
-def blocks(rows: Sequence[Row]) -> list[Block]:
+def blocks(rows: Sequence[ExportRow]) -> list[Block]:
     """The tables: scores over everything, then accuracy, CE, flips and top-5 distance kind by kind."""
     tables = dict.fromkeys(score.table for row in rows for score in row.summary or () if score.table)
     found = [_headline(rows), *(_by_kind(rows, table) for table in tables)]
     return [block for block in found if block.columns]
 
 
-def remarks(rows: Sequence[Row]) -> list[str]:
+def remarks(rows: Sequence[ExportRow]) -> list[str]:
     """What must be said below the tables: the images, what partial scores lack, notes of scores."""
     scores = [score for row in rows for score in row.summary or ()]
     shown = {table for table in {score.table for score in scores} if in_part(scores, table)}
@@ -97,7 +99,7 @@ def remarks(rows: Sequence[Row]) -> list[str]:
 
 
 def _remarks(summary: Summary, shown: Collection[str]) -> Iterator[str]:
-    yield described(summary)
+    yield describe_measurement(summary)
     if summary.interval_note:
         yield summary.interval_note
     if summary.unfinished:
@@ -111,7 +113,7 @@ def _remarks(summary: Summary, shown: Collection[str]) -> Iterator[str]:
     yield from (f"{score.label} {score.value:.2f}: {score.note}" for score in summary if score.note)
 
 
-def described(summary: Summary) -> str:
+def describe_measurement(summary: Summary) -> str:
     """What was measured on, in a line."""
     header = summary.header
     parts = [
@@ -125,15 +127,16 @@ def described(summary: Summary) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _headline(rows: Sequence[Row]) -> Block:
+def _headline(rows: Sequence[ExportRow]) -> Block:
     names: dict[str, Score] = {}
     for row in rows:
         for score in row.summary or ():
             if not score.table:
                 names.setdefault(score.name, score)
-    labels = told_apart([_short_label(score) for score in names.values()], list(names))
+    labels = distinguish_rows([_short_label(score) for score in names.values()], list(names))
     columns = tuple(
-        Column(label, unit=score.unit, better=score.better) for label, score in zip(labels, names.values(), strict=True)
+        TextColumn(label, unit=score.unit, better=score.better)
+        for label, score in zip(labels, names.values(), strict=True)
     )
     return Block("scores", columns, _lines(rows, list(names)))
 
@@ -147,7 +150,7 @@ def in_part(scores: Iterable[Score], table: str) -> str:
     return ends.pop() if len(ends) == 1 else ""
 
 
-def _by_kind(rows: Sequence[Row], table: str) -> Block:
+def _by_kind(rows: Sequence[ExportRow], table: str) -> Block:
     """One table with a column per kind; a kind that is only there in part has none, unless all are so alike."""
     scores = [score for row in rows for score in row.summary or () if score.table == table]
     part = in_part(scores, table)
@@ -162,7 +165,7 @@ def _by_kind(rows: Sequence[Row], table: str) -> Block:
         if kind in names or (standard and group in GROUPS)
     ]
     columns = tuple(
-        Column(kind, group=group, short=heading(kind), unit=scores[0].unit, better=scores[0].better)
+        TextColumn(kind, group=group, short=short_heading(kind), unit=scores[0].unit, better=scores[0].better)
         for group, kind in kept
     )
     lines = _lines(rows, [names.get(kind, "") for _, kind in kept], intervals=False)
@@ -181,13 +184,13 @@ def _groups(kinds: Sequence[str], *, family: str) -> dict[str, list[str]]:
     return known
 
 
-def _lines(rows: Sequence[Row], names: Sequence[str], *, intervals: bool = True) -> tuple[Line, ...]:
+def _lines(rows: Sequence[ExportRow], names: Sequence[str], *, intervals: bool = True) -> tuple[TextRow, ...]:
     lines = []
     for row in rows:
         values = [row.value(name) for name in names]
-        kept = values if intervals else [Value(value.value) if value else None for value in values]
+        kept = values if intervals else [TextValue(value.value) if value else None for value in values]
         if any(values):
-            lines.append(Line(row.name, tuple(kept), paper=row.printed is not None))
+            lines.append(TextRow(row.name, tuple(kept), paper=row.printed is not None))
     return tuple(lines)
 
 
@@ -195,7 +198,7 @@ def _short_label(score: Score) -> str:
     return f"{score.label.partition(' (partial')[0]} partial" if score.partial else score.label
 
 
-def told_apart(labels: Sequence[str], details: Sequence[str]) -> list[str]:
+def distinguish_rows(labels: Sequence[str], details: Sequence[str]) -> list[str]:
     """The labels; equal ones have their detail beside them, and a number where that is equal, too."""
     found: list[str] = []
     for label, detail in zip(labels, details, strict=True):
@@ -211,7 +214,7 @@ def _names_apart(sets: Sequence[Records]) -> list[str]:
     names = [_row_name(records, view, sets) for records, view in rows]
     folders = [str(records.folder.parent.parent) if records.folder else "in memory" for records, _ in rows]
     seeds = [f"{folder}, seed {records.header.get('seed')}" for folder, (records, _) in zip(folders, rows, strict=True)]
-    return told_apart(names, folders if len(set(folders)) > 1 or len(set(seeds)) == len(set(folders)) else seeds)
+    return distinguish_rows(names, folders if len(set(folders)) > 1 or len(set(seeds)) == len(set(folders)) else seeds)
 
 
 def _row_name(records: Records, view: str, sets: Sequence[Records]) -> str:
@@ -236,27 +239,27 @@ def clean_elsewhere(records: Records, sets: Sequence[Records]) -> Records | None
     return None
 
 
-def _terminal(rows: Sequence[Row], width: int) -> str:
-    return text.terminal(blocks(rows), remarks(rows), width=width)
+def _terminal(rows: Sequence[ExportRow], width: int) -> str:
+    return text_tables.terminal(blocks(rows), remarks(rows), width=width)
 
 
-def _markdown(rows: Sequence[Row], width: int) -> str:
-    return text.markdown(blocks(rows), remarks(rows))
+def _markdown(rows: Sequence[ExportRow], width: int) -> str:
+    return text_tables.markdown(blocks(rows), remarks(rows))
 
 
-def _latex(rows: Sequence[Row], width: int) -> str:
+def _latex(rows: Sequence[ExportRow], width: int) -> str:
     return latex.latex(blocks(rows), remarks(rows))
 
 
-def _csv(rows: Sequence[Row], width: int) -> str:
-    return machine.comma_separated([(row.name, row.summary, row.printed) for row in rows])
+def _csv(rows: Sequence[ExportRow], width: int) -> str:
+    return csv_json.comma_separated([(row.name, row.summary, row.printed) for row in rows])
 
 
-def _robustbench(rows: Sequence[Row], width: int) -> str:
-    return machine.robustbench([(row.name, row.summary) for row in rows if row.summary is not None])
+def _robustbench(rows: Sequence[ExportRow], width: int) -> str:
+    return csv_json.robustbench([(row.name, row.summary) for row in rows if row.summary is not None])
 
 
-FORMATS: dict[str, Callable[[Sequence[Row], int], str]] = {
+FORMATS: dict[str, Callable[[Sequence[ExportRow], int], str]] = {
     "terminal": _terminal,
     "md": _markdown,
     "latex": _latex,

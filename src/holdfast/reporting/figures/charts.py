@@ -1,24 +1,50 @@
 """The report's own figures: plain numbers in, a matplotlib figure out. Scores are in percent."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from holdfast.figure_parts import colour
 from holdfast.metrics.intervals import Interval
-from holdfast.reporting.figures.drawing import LINE, MUTED
-from holdfast.reporting.figures.values import say
-from holdfast.reporting.text import number, signed, span
+from holdfast.plotting.style import colour
+from holdfast.plotting.svg import LINE, MUTED, draw_svg, set_tooltips
+from holdfast.reporting.formatting import number, signed, span
+
+
+@dataclass(frozen=True)
+class ReportFigure:
+    """An SVG; ``wide`` ones take the whole width of the page, those ``aside`` are folded away."""
+
+    name: str
+    title: str
+    svg: Markup
+    caption: str = ""
+    wide: bool = False
+    aside: bool = False
+
+
+def svg_picture(
+    draw: Callable[[], Figure],
+    *,
+    name: str,
+    title: str,
+    caption: str = "",
+    wide: bool = False,
+    aside: bool = False,
+) -> ReportFigure:
+    """Curves, dots, images and maps, with the page's ink."""
+    return ReportFigure(name, title, draw_svg(draw, name=name, description=title), caption, wide=wide, aside=aside)
+
 
 WIDTH = 4.6  # inches: about a phone's width, so that text stays readable there; wide pages put figures side by side
 BETTER, WORSE = "#1d9a84", "#d0603a"
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """One curve, with a band around it where ``low`` and ``high`` are given; ``number`` chooses the colour."""
 
     label: str
@@ -48,7 +74,7 @@ class Track:
     points: Sequence[tuple[str, float, float]] = field(default_factory=tuple)
 
 
-def severity_curves(lines: Sequence[Line], *, what: str = "accuracy") -> Figure:
+def severity_curves(lines: Sequence[ChartLine], *, what: str = "accuracy") -> Figure:
     """Mean accuracy, or another score, over the kinds against severity; severity 0 is the clean images."""
     figure, axes = _one_axes(height=3.0)
     for line in lines:
@@ -57,7 +83,7 @@ def severity_curves(lines: Sequence[Line], *, what: str = "accuracy") -> Figure:
         if line.low:
             band = f"_{line.label}"  # hidden with its line, and in no legend
             axes.fill_between(line.x, line.low, line.high, color=shade, alpha=0.15, linewidth=0, label=band)
-            say(drawn, _severities(line))
+            set_tooltips(drawn, _severities(line))
     ticks = sorted({int(value) for line in lines for value in line.x})
     axes.set_xticks(ticks, ["clean" if tick == 0 else str(tick) for tick in ticks])
     axes.set_xlabel("severity")
@@ -74,7 +100,7 @@ def forest(rows: Sequence[tuple[str, Interval]]) -> Figure:
         axes.plot([interval.low, interval.high], [place, place], color=shade, linewidth=1.6)
         filled = shade if interval.excludes_zero else "none"
         (dot,) = axes.plot(interval.value, place, marker="o", markersize=5, color=shade, markerfacecolor=filled)
-        say(dot, [f"{label}\n{signed(interval.value)} points\n{span(interval.low, interval.high)}"])
+        set_tooltips(dot, [f"{label}\n{signed(interval.value)} points\n{span(interval.low, interval.high)}"])
     axes.axvline(0, color=MUTED, linewidth=0.9)
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
@@ -115,7 +141,7 @@ def trade_off(tracks: Sequence[Track], *, attack: str) -> Figure:
     return figure
 
 
-def curves(lines: Sequence[Line], *, x: str, y: str) -> Figure:
+def curves(lines: Sequence[ChartLine], *, x: str, y: str) -> Figure:
     """Curves of training: a value against steps or epochs, as they are."""
     figure, axes = _one_axes(height=2.5)
     for line in lines:
@@ -128,7 +154,7 @@ def curves(lines: Sequence[Line], *, x: str, y: str) -> Figure:
     return figure
 
 
-def _severities(line: Line) -> list[str]:
+def _severities(line: ChartLine) -> list[str]:
     points = zip(line.x, line.y, line.low, line.high, strict=True)
     return [
         f"{line.label}\n{f'severity {x:.0f}' if x else 'clean'}: {number(y)} %\n{span(low, high)}"
@@ -144,7 +170,7 @@ def _one_axes(*, height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _legend(axes: Axes, entries: Sequence[Line | Point | Track]) -> None:
+def _legend(axes: Axes, entries: Sequence[ChartLine | Point | Track]) -> None:
     if entries:
         columns = 1 if max(len(entry.label) for entry in entries) > 18 else min(3, len(entries))
         axes.figure.legend(loc="outside upper left", ncols=columns, handlelength=1.4, columnspacing=1.2)

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from holdfast.analysis.album import alike, in_words
-from holdfast.analysis.plugin import Analysis
+from holdfast.analysis.base import Analysis
+from holdfast.analysis.figure_groups import group_alike, in_words
 from holdfast.analysis.registry import ANALYSES
-from holdfast.analysis.results import Result
+from holdfast.analysis.results import AnalysisResult
 from holdfast.errors import HoldfastError
-from holdfast.reporting.entries import MANY
-from holdfast.reporting.figures.pictures import Picture, svg_picture
+from holdfast.reporting.comparable import MANY
+from holdfast.reporting.figures.charts import ReportFigure, svg_picture
 from holdfast.reporting.runs import Run
 from holdfast.reporting.sections.section import Section
 
@@ -24,10 +24,10 @@ def analysis_section(runs: Sequence[Run]) -> Section:
     return Section("attention", "Inside the models", text, pictures, problems=problems)
 
 
-def analysis_pictures(runs: Sequence[Run]) -> tuple[list[Picture], list[str]]:
+def analysis_pictures(runs: Sequence[Run]) -> tuple[list[ReportFigure], list[str]]:
     """The figures of all analyses that were run, and a sentence about each that cannot be drawn."""
     pictures, problems = [], []
-    for analysis, results, name in _wanted(runs):
+    for analysis, results, name in _wanted_figures(runs):
         try:
             pictures.append(_picture(analysis, results, name=name))
         except (HoldfastError, KeyError, IndexError, ValueError, TypeError) as error:  # results of another version
@@ -36,7 +36,7 @@ def analysis_pictures(runs: Sequence[Run]) -> tuple[list[Picture], list[str]]:
     return pictures, problems
 
 
-def _wanted(runs: Sequence[Run]) -> Iterator[tuple[Analysis, list[Result], str]]:
+def _wanted_figures(runs: Sequence[Run]) -> Iterator[tuple[Analysis, list[AnalysisResult], str]]:
     """What each figure shows: never results of different images or settings together."""
     found = [replace(result, header={**result.header, "label": run.name}) for run in runs for result in run.results]
     for analysis in ANALYSES.values():
@@ -44,14 +44,14 @@ def _wanted(runs: Sequence[Run]) -> Iterator[tuple[Analysis, list[Result], str]]
         if analysis.shown is None or not mine:
             continue
         try:
-            groups = [[result] for result in mine] if analysis.shown.each else alike(analysis, mine)
+            groups = [[result] for result in mine] if analysis.shown.each else group_alike(analysis, mine)
         except (KeyError, IndexError, ValueError, TypeError):  # results of another version: each on its own
             groups = [[result] for result in mine]
         for number, results in enumerate(groups):
             yield analysis, results, f"analysis-{analysis.name}-{number}"
 
 
-def _picture(analysis: Analysis, results: list[Result], *, name: str) -> Picture:
+def _picture(analysis: Analysis, results: list[AnalysisResult], *, name: str) -> ReportFigure:
     shown = analysis.shown
     assert shown is not None
     title = f"{shown.title} – {results[0].label}" if shown.each else shown.title

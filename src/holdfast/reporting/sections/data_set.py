@@ -4,25 +4,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from holdfast.metrics.comparison import Comparison
-from holdfast.reporting.entries import DataSet, Entry, comparisons, described, warnings_of
-from holdfast.reporting.figures.charts import forest
-from holdfast.reporting.figures.of_data import data_figures
-from holdfast.reporting.figures.pictures import Picture, svg_picture
+from holdfast.reporting.comparable import DataSet, Entry, comparisons, describe_data, warnings_of
+from holdfast.reporting.figures.charts import ReportFigure, forest, svg_picture
+from holdfast.reporting.figures.severity import data_figures
+from holdfast.reporting.formatting import kind_label
 from holdfast.reporting.sections.examples import ShownExample, examples
 from holdfast.reporting.sections.heat_maps import HeatMap, heat_maps
-from holdfast.reporting.sections.papers import PaperTable, paper_table
-from holdfast.reporting.sections.seeds import SeedTable, seed_table
-from holdfast.reporting.sections.sentences import Sentence, sentences
-from holdfast.reporting.sections.tables import (
+from holdfast.reporting.sections.key_findings import Sentence, sentences
+from holdfast.reporting.sections.published_tables import PaperTable, paper_table
+from holdfast.reporting.sections.score_tables import (
     DifferenceRow,
     Table,
-    compared,
     difference_row,
     headline_table,
     kinds_table,
     more_table,
+    shown_differences,
 )
-from holdfast.reporting.text import kind_label
+from holdfast.reporting.sections.seeds import SeedTable, seed_table
 
 
 @dataclass(frozen=True)
@@ -30,12 +29,12 @@ class Compared:
     """One model against the first: a figure and the same numbers as a table."""
 
     entry: Entry
-    figure: Picture
+    figure: ReportFigure
     rows: Sequence[DifferenceRow]
 
 
 @dataclass(frozen=True)
-class Part:
+class DataSetSection:
     """Everything about one data set."""
 
     anchor: str
@@ -45,7 +44,7 @@ class Part:
     headline: Table
     more: Table
     seeds: SeedTable | None
-    figures: Sequence[Picture]
+    figures: Sequence[ReportFigure]
     baseline: str
     comparisons: Sequence[Compared]
     kinds: Table | None
@@ -57,21 +56,21 @@ class Part:
     sentences: Sequence[Sentence]
 
 
-def part_of(data: DataSet, *, number: int, title: str) -> Part:
+def part_of(data: DataSet, *, number: int, title: str) -> DataSetSection:
     """Everything about one data set."""
     anchor = f"data-{number + 1}"
     against = comparisons(data)
-    return Part(
+    return DataSetSection(
         anchor=anchor,
         title=title,
-        description=described(data),
+        description=describe_data(data),
         warnings=warnings_of(data),
         headline=headline_table(data),
         more=more_table(data),
         seeds=seed_table(data),
         figures=data_figures(data, anchor=anchor),
         baseline=data.baseline.name,
-        comparisons=list(_compared(against, baseline=data.baseline.name, anchor=anchor)),
+        comparisons=list(_compare_entries(against, baseline=data.baseline.name, anchor=anchor)),
         kinds=kinds_table(data),
         heat_maps=heat_maps(data),
         examples=examples(data),
@@ -82,9 +81,9 @@ def part_of(data: DataSet, *, number: int, title: str) -> Part:
     )
 
 
-def _compared(against: Sequence[tuple[Entry, Comparison]], *, baseline: str, anchor: str) -> Iterator[Compared]:
+def _compare_entries(against: Sequence[tuple[Entry, Comparison]], *, baseline: str, anchor: str) -> Iterator[Compared]:
     for number, (entry, comparison) in enumerate(against):
-        differences = compared(comparison)
+        differences = shown_differences(comparison)
         rows = [(kind_label(difference.label), difference.interval) for difference in differences]
         if rows:
             picture = svg_picture(

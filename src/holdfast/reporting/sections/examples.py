@@ -12,10 +12,10 @@ from typing import Any
 from PIL import Image
 
 from holdfast.records.examples import Example, read_examples
-from holdfast.reporting.entries import DataSet, Entry
-from holdfast.reporting.text import clean_name, kind_label
+from holdfast.reporting.comparable import DataSet, Entry
+from holdfast.reporting.formatting import clean_name, kind_label
 from holdfast.tasks import task_named
-from holdfast.tasks.examples import Kept, Shown, encoded
+from holdfast.tasks.examples.base import ExampleView, Kept, encode_picture
 
 Key = tuple[str, str]  # cell and image
 MOST, MOST_MODELS = 60, 8
@@ -88,16 +88,16 @@ def examples(data: DataSet) -> list[ShownExample]:
     if drawing is None:
         return []
     models = data.shown[:MOST_MODELS]
-    stored = {entry: _by_key(_stored(entry)) for entry in models}
+    stored = {entry: _by_key(_stored_examples(entry)) for entry in models}
     pictures = {key: example for found in stored.values() for key, example in found.items()}
-    made = [_shown(key, example, models, stored, drawing) for key, example in pictures.items()]
+    made = [_show_example(key, example, models, stored, drawing) for key, example in pictures.items()]
     # where a model's answers are kept with its own examples only, those that all models kept
     least = 1 if drawing.in_records else max((len(each.answers) for each in made), default=0)
     answered = [each for each in made if len(each.answers) >= max(1, least)]
-    return _fitting(sorted(answered, key=lambda each: (-each.hard, -each.split, each.id)))
+    return _choose_examples(sorted(answered, key=lambda each: (-each.hard, -each.split, each.id)))
 
 
-def _stored(entry: Entry) -> list[Example]:
+def _stored_examples(entry: Entry) -> list[Example]:
     records = entry.records
     return read_examples(records.folder, fingerprint=str(records.header.get("fingerprint", "")))
 
@@ -106,26 +106,28 @@ def _by_key(found: Iterable[Example]) -> dict[Key, Example]:
     return {(example.cell, example.id): example for example in found}
 
 
-def _shown(key: Key, example: Example, models: Sequence[Entry], stored: Any, drawing: Any) -> ShownExample:
+def _show_example(key: Key, example: Example, models: Sequence[Entry], stored: Any, drawing: Any) -> ShownExample:
     cell, name = key
     with Image.open(io.BytesIO(example.picture)) as file:
         picture = file.convert("RGB")
-    known = [(entry, kept) for entry in models if (kept := _kept(entry, key, stored[entry], drawing)) is not None]
+    known = [
+        (entry, kept) for entry in models if (kept := _recorded_answer(entry, key, stored[entry], drawing)) is not None
+    ]
     spec = next((e.records.cells[cell].spec for e, _ in known), None)
     names = _class_names(models)
-    truth: Shown = drawing.truth(picture, known[0][1], names) if known else Shown("")
+    truth: ExampleView = drawing.truth(picture, known[0][1], names) if known else ExampleView("")
     answers = [(entry, drawing.answer(picture, kept, names)) for entry, kept in known]
     return ShownExample(
         clean_name(name),
         (spec.kind or spec.family) if spec is not None else cell,
         spec.severity if spec is not None else 0,
         clean_name(truth.words),
-        [_address(example.picture), *([_address(encoded(truth.picture))] if truth.picture is not None else [])],
+        [_address(example.picture), *([_address(encode_picture(truth.picture))] if truth.picture is not None else [])],
         [_answer(entry, said) for entry, said in answers],
     )
 
 
-def _kept(entry: Entry, key: Key, stored: dict[Key, Example], drawing: Any) -> Kept | None:
+def _recorded_answer(entry: Entry, key: Key, stored: dict[Key, Example], drawing: Any) -> Kept | None:
     """Truth and answer from the records, or from what the model's own examples hold."""
     cell, name = key
     if cell not in entry.records.cells:
@@ -137,8 +139,8 @@ def _kept(entry: Entry, key: Key, stored: dict[Key, Example], drawing: Any) -> K
     return drawing.recorded(record, int(rows[0])) if len(rows) else None
 
 
-def _answer(entry: Entry, said: Shown) -> Answer:
-    picture = _address(encoded(said.picture)) if said.picture is not None else ""
+def _answer(entry: Entry, said: ExampleView) -> Answer:
+    picture = _address(encode_picture(said.picture)) if said.picture is not None else ""
     return Answer(entry, clean_name(said.words), said.right, said.sure, picture)
 
 
@@ -146,7 +148,7 @@ def _class_names(models: Sequence[Entry]) -> Sequence[str]:
     return next((names for entry in models if (names := entry.records.header.get("class_names"))), ())
 
 
-def _fitting(found: Sequence[ShownExample]) -> list[ShownExample]:
+def _choose_examples(found: Sequence[ShownExample]) -> list[ShownExample]:
     """As many as fit: one from the hardest, one from those that models differ about most, in turn."""
     split = sorted((each for each in found if each.split > 0), key=lambda each: -each.split)
     turns = (each for turn in zip_longest(found, split) for each in turn if each is not None)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.corruptions.catalog import ALL, SEVERITIES, table_group
-from holdfast.reporting.entries import DataSet, Entry
-from holdfast.reporting.text import NOT_MEASURED, kind_label, number
+from holdfast.corruptions.severities import ALL, SEVERITIES, table_group
+from holdfast.reporting.comparable import DataSet, Entry
+from holdfast.reporting.formatting import NOT_MEASURED, kind_label, number
 from holdfast.tasks import task_named
 
 

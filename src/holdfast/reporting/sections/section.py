@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.reporting.figures.pictures import Picture
-from holdfast.reporting.sections.tables import Table
+from holdfast.reporting.figures.charts import ReportFigure
+from holdfast.reporting.sections.score_tables import Table
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Section:
     anchor: str
     title: str
     description: str
-    figures: Sequence[Picture] = ()
+    figures: Sequence[ReportFigure] = ()
     table: Table | None = None
     tables: Sequence[TextTable] = ()
     problems: Sequence[str] = ()

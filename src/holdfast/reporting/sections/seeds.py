@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from holdfast.metrics.intervals import over_seeds
 from holdfast.metrics.summary import Score
-from holdfast.reporting.entries import DataSet, Entry
-from holdfast.reporting.sections.tables import headline_table
-from holdfast.reporting.text import NOT_MEASURED, number
+from holdfast.reporting.comparable import DataSet, Entry
+from holdfast.reporting.formatting import NOT_MEASURED, number
+from holdfast.reporting.sections.score_tables import headline_table
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ def _seeds(entries: Sequence[Entry]) -> int:
 
 def _row(entries: Sequence[Entry], columns: Sequence[Score]) -> SeedRow:
     names = ", ".join(entry.name for entry in entries)
-    return SeedRow(names, [_spread(entries, column.name) for column in columns])
+    return SeedRow(names, [_format_spread(entries, column.name) for column in columns])
 
 
-def _spread(entries: Sequence[Entry], name: str) -> str:
+def _format_spread(entries: Sequence[Entry], name: str) -> str:
     if not all(name in entry.summary for entry in entries):
         return NOT_MEASURED
     spread = over_seeds([entry.summary[name].value for entry in entries])

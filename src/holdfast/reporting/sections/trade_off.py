@@ -15,11 +15,11 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.metrics.summary import Score, summarise
 from holdfast.older_recipes import modern
-from holdfast.reporting.export.text import Block, Column, Line, Value
+from holdfast.reporting.export.text_tables import Block, TextColumn, TextRow, TextValue
+from holdfast.reporting.formatting import NOT_MEASURED, number
 from holdfast.reporting.runs import Run, read_runs
+from holdfast.reporting.sections.score_tables import is_headline
 from holdfast.reporting.sections.section import Section, TextTable
-from holdfast.reporting.sections.tables import is_headline
-from holdfast.reporting.text import NOT_MEASURED, number
 
 DESCRIPTION = "tora.json"
 VIEWS = ("acc", "rob", "joint")  # in the slides' order
@@ -58,7 +58,9 @@ def trade_off_section(runs: Sequence[Run]) -> Section:
     """Both tables, where there are such runs with records."""
     held = [run for run in trade_off_runs(runs) if run.scores]
     blocks = [block for block in (heads_table(held), methods_table(held)) if block.lines]
-    return Section("trade-off", "TORA: accuracy against robustness", TEXT, tables=[_shown(block) for block in blocks])
+    return Section(
+        "trade-off", "TORA: accuracy against robustness", TEXT, tables=[_text_table(block) for block in blocks]
+    )
 
 
 def trade_off_runs(runs: Iterable[Run]) -> list[TradeOffRun]:
@@ -66,7 +68,7 @@ def trade_off_runs(runs: Iterable[Run]) -> list[TradeOffRun]:
     found = []
     for run in runs:
         description = _description(run)
-        notes, settings = _mapping(description.get("notes")), _mapping(description.get("settings"))
+        notes, settings = _as_mapping(description.get("notes")), _as_mapping(description.get("settings"))
         method, weights = settings.get("method"), notes.get("lambdas")
         if notes.get("phase") == "joint" and method in METHODS and isinstance(weights, list) and len(weights) == 1:
             found.append(TradeOffRun(run, str(method), float(weights[0]), description))
@@ -78,7 +80,7 @@ def heads_table(runs: Sequence[TradeOffRun], *, method: str = "tora") -> Block:
     runs = [run for run in runs if run.method == method]
     names = _score_names(runs)
     lines = [
-        Line(f"λ {weight:g}, {view}", tuple(_mean(group, view, name) for name in names))
+        TextRow(f"λ {weight:g}, {view}", tuple(_mean(group, view, name) for name in names))
         for weight, group in _groups(runs)
         for view in VIEWS
         if any(view in run.scores for run in group)
@@ -89,14 +91,14 @@ def heads_table(runs: Sequence[TradeOffRun], *, method: str = "tora") -> Block:
 def methods_table(runs: Sequence[TradeOffRun]) -> Block:
     """Tuning methods × λ with parameters, GMACs and hours, joint prediction (the slides' third table)."""
     names = _score_names(runs)
-    costs = (Column("GMACs"), Column("params", unit="M"), Column("hours"))
+    costs = (TextColumn("GMACs"), TextColumn("params", unit="M"), TextColumn("hours"))
     lines = []
     for weight in sorted({run.weight for run in runs}):
         for method in METHODS:
             group = [run for run in runs if (run.method, run.weight) == (method, weight)]
             if group:
                 values = [*_costs(group), *(_mean(group, "joint", name) for name in names)]
-                lines.append(Line(f"λ {weight:g}, {method}", tuple(values)))
+                lines.append(TextRow(f"λ {weight:g}, {method}", tuple(values)))
     return Block("tuning methods", (*costs, *_columns(runs, names)), tuple(lines))
 
 
@@ -120,38 +122,38 @@ def _score_names(runs: Sequence[TradeOffRun]) -> list[str]:
     return list(dict.fromkeys(name for run in runs for scores in run.scores.values() for name in scores))
 
 
-def _columns(runs: Sequence[TradeOffRun], names: Sequence[str]) -> list[Column]:
+def _columns(runs: Sequence[TradeOffRun], names: Sequence[str]) -> list[TextColumn]:
     known = {name: score for run in runs for scores in run.scores.values() for name, score in scores.items()}
-    return [Column(known[name].label, unit=known[name].unit) for name in names]
+    return [TextColumn(known[name].label, unit=known[name].unit) for name in names]
 
 
-def _mean(group: Sequence[TradeOffRun], view: str, name: str) -> Value | None:
+def _mean(group: Sequence[TradeOffRun], view: str, name: str) -> TextValue | None:
     return _value([run.scores[view][name].value for run in group if name in run.scores.get(view, {})])
 
 
-def _value(values: Sequence[float]) -> Value | None:
+def _value(values: Sequence[float]) -> TextValue | None:
     if not values:
         return None
-    return Value(fmean(values), min(values), max(values)) if len(values) > 1 else Value(values[0])
+    return TextValue(fmean(values), min(values), max(values)) if len(values) > 1 else TextValue(values[0])
 
 
-def _costs(group: Sequence[TradeOffRun]) -> list[Value | None]:
-    cost = _mapping(group[0].description.get("cost"))
+def _costs(group: Sequence[TradeOffRun]) -> list[TextValue | None]:
+    cost = _as_mapping(group[0].description.get("cost"))
     hours = [run.hours for run in group if run.hours is not None]
     return [
-        Value(cost["gmacs"]) if "gmacs" in cost else None,
-        Value(cost["parameters"] / 1e6) if "parameters" in cost else None,
-        Value(fmean(hours)) if hours else None,
+        TextValue(cost["gmacs"]) if "gmacs" in cost else None,
+        TextValue(cost["parameters"] / 1e6) if "parameters" in cost else None,
+        TextValue(fmean(hours)) if hours else None,
     ]
 
 
-def _shown(block: Block) -> TextTable:
+def _text_table(block: Block) -> TextTable:
     lines = [[line.name, *(_text(value) for value in line.values)] for line in block.lines]
     headings = [f"{column.label}, {column.unit}" if column.unit else column.label for column in block.columns]
     return TextTable(block.title, ["", *headings], lines)
 
 
-def _text(value: Value | None) -> str:
+def _text(value: TextValue | None) -> str:
     if value is None:
         return NOT_MEASURED
     digits = 1 if abs(value.value) >= 10 else 2
@@ -165,16 +167,16 @@ def _description(run: Run) -> Mapping[str, Any]:
         read = json.loads(path.read_text(encoding="utf-8")) if path is not None and path.is_file() else {}
     except (OSError, ValueError):
         return {}
-    return _mapping(read)
+    return _as_mapping(read)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
 def _start(run: Run) -> str | None:
     """The run whose adapters this one started from."""
-    return _mapping(_mapping(modern(run.recipe).get("model")).get("adapt")).get("start")
+    return _as_mapping(_as_mapping(modern(run.recipe).get("model")).get("adapt")).get("start")
 
 
 def _with_phase1(run: Run) -> list[Run | None]:

@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.names import file_name
-from holdfast.reporting.entries import MANY
+from holdfast.io.validation import file_name
+from holdfast.reporting.comparable import MANY
 from holdfast.reporting.figures import charts
-from holdfast.reporting.figures.charts import Line
-from holdfast.reporting.figures.pictures import Picture, svg_picture
+from holdfast.reporting.figures.charts import ChartLine, ReportFigure, svg_picture
+from holdfast.reporting.formatting import NOT_MEASURED, clean_name, number
 from holdfast.reporting.runs import Run
-from holdfast.reporting.sections.origins import named
+from holdfast.reporting.sections.reproduce import name_run
+from holdfast.reporting.sections.score_tables import ScoreRow, Table
 from holdfast.reporting.sections.section import Section
-from holdfast.reporting.sections.tables import Row, Table
-from holdfast.reporting.text import NOT_MEASURED, clean_name, number
 
 # of single blocks, and what only debugging needs
 SKIPPED = (*"0123456789", "grad_norm", "active_rows")
@@ -26,13 +25,13 @@ VALIDATED = {"top1": "accuracy", "miou": "mIoU", "f1": "F1"}
 
 def training_section(runs: Sequence[Run]) -> Section:
     """How the runs were trained, if any has a log."""
-    table = Table(COLUMNS, [Row(named(run), cells) for run, cells in training_rows(runs)])
+    table = Table(COLUMNS, [ScoreRow(name_run(run), cells) for run, cells in training_rows(runs)])
     trained = [run for run in runs if run.log]
     some = f" Curves of the first {MANY} of {len(trained)}." if len(trained) > MANY else ""
     return Section("training", "Training", f"From the logs of the runs.{some}", training_figures(trained[:MANY]), table)
 
 
-def training_figures(runs: Sequence[Run]) -> list[Picture]:
+def training_figures(runs: Sequence[Run]) -> list[ReportFigure]:
     """Loss and validation accuracy of all runs, then the other figures of their logs."""
     wanted = {"loss": ("Training loss", "loss", "step")} | {
         key: (f"{word[:1].upper()}{word[1:]} on the validation images", f"{word}, %", "epoch")
@@ -50,7 +49,7 @@ def training_figures(runs: Sequence[Run]) -> list[Picture]:
     return pictures
 
 
-def _curve(key: str, lines: Sequence[Line], *, title: str, label: str) -> Picture:
+def _curve(key: str, lines: Sequence[ChartLine], *, title: str, label: str) -> ReportFigure:
     name = "training-" + file_name(key, allowed="")
     return svg_picture(lambda: charts.curves(lines, x="epoch", y=label), name=name, title=title)
 
@@ -63,14 +62,14 @@ def _loss_parts(runs: Iterable[Run], *, most: int = 4) -> list[str]:
     return [key for key in keys if any(log_line(run, event="step", key=key) for run in runs)][:most]
 
 
-def log_line(run: Run, *, event: str, key: str) -> Line | None:
+def log_line(run: Run, *, event: str, key: str) -> ChartLine | None:
     """One value of a log against epochs (against steps, where the log does not tell how many an epoch has)."""
     kept = [line for line in run.log if line["event"] == event and _is_number(line.get(key))]
     if not kept:
         return None
     per_epoch = steps_per_epoch(run)
     x = [line["step"] / per_epoch for line in kept]
-    return Line(run.name, run.number, x, [float(line[key]) for line in kept])
+    return ChartLine(run.name, run.number, x, [float(line[key]) for line in kept])
 
 
 def steps_per_epoch(run: Run) -> float:

@@ -1,0 +1,105 @@
+"""Makes the tables of how-long.md from what perf/costs.py has stored: ``python docs/tools/make_how_long.py``."""
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "how-long.md"
+TABLE = ROOT / "perf" / "results" / "costs.json"
+CELLS = 76  # the clean images, and 15 kinds × 5 severities
+MODELS = {
+    "deit_tiny_patch16_224": "DeiT-T",
+    "deit_small_patch16_224": "DeiT-S",
+    "deit_base_patch16_224": "DeiT-B",
+    "fan_tiny_8_p4_hybrid": "FAN-T-Hybrid",
+    "fan_base_16_p4_hybrid": "FAN-B-Hybrid",
+}
+ATTACKS = {"fgsm": "FGSM", "pgd5": "PGD-5", "occlusion-random": "occlusion, 10 masks"}
+DENSE = {
+    "SegFormer head on FAN-T-Hybrid, 1024×2048": ("Cityscapes-C, 500 images", 500),
+    "Mask R-CNN on FAN-T-Hybrid, 480×640": ("COCO-C, 5,000 images", 5000),
+}
+WORKERS = (1, 8, 64)
+
+
+def page() -> str:
+    """The page with its tables."""
+    stored = json.loads(TABLE.read_text(encoding="utf-8"))
+    text = PAGE.read_text(encoding="utf-8")
+    for name, lines in (("costs", _costs(stored)), ("sets", _sets(stored["cases"]))):
+        body = "\n".join([f"<!-- {name} -->", *lines, f"<!-- /{name} -->"])
+        text = re.sub(rf"<!-- {name} -->.*?<!-- /{name} -->", lambda _, body=body: body, text, flags=re.DOTALL)
+    return text
+
+
+def _costs(stored: dict) -> list[str]:
+    cases, machine = stored["cases"], stored["environment"]
+    load = max(case["load"] for case in cases.values())
+    lines = [
+        f"Processor time of one thread on one core ({machine['processor']}), while the load of the machine was up to",
+        f"{load:.0f}. To make an image means to decode it once and to corrupt it for all cells of the suite; a look",
+        "is one forward pass.",
+        "",
+        "| suite | cells | making an image for all cells |",
+        "|---|---|---|",
+        *(_making(f"{name}, 224 px", cases[name]) for name in ("corruptions", "perturbations")),
+        _making("corruptions, 32 px", cases["vit_nano, 32 px"]),
+        *(_making(f"{cases[name]['suite']}, {name.rpartition(', ')[2]}", cases[name]) for name in _dense(cases)),
+        "",
+        "| model | one look at an image |",
+        "|---|---|",
+        f"| ViT-nano, 32 px | {_time(_look(cases['vit_nano, 32 px']))} |",
+        *(f"| {label}, 224 px | {_time(_look(cases[name]))} |" for name, label in MODELS.items()),
+        *(f"| {name} | {_time(_look(cases[name]))} |" for name in _dense(cases)),
+        "",
+        "| attack on one image, DeiT-T | time | in looks |",
+        "|---|---|---|",
+    ]
+    look = _look(cases["deit_tiny_patch16_224"])
+    for name, label in ATTACKS.items():
+        took = cases[name]["attacking"]
+        lines.append(f"| {label} | {_time(took)} | {took / look:.0f} |")
+    return lines
+
+
+def _sets(cases: dict) -> list[str]:
+    lines = [
+        f"| what | {' | '.join(f'{count} worker' + ('s' if count > 1 else '') for count in WORKERS)} |",
+        f"|---{'|---' * len(WORKERS)}|",
+    ]
+    making = cases["corruptions"]["making"]
+    rows = {
+        f"ImageNet-C on the fly, 50,000 images, {label}": 50_000 * (making + CELLS * _look(cases[name]))
+        for name, label in MODELS.items()
+    }
+    for name in _dense(cases):
+        label, images = DENSE[name]
+        rows[f"{label}, {name.split(',')[0]}"] = images * (cases[name]["making"] + cases[name]["looking"])
+    for label, seconds in rows.items():
+        lines.append(f"| {label} | {' | '.join(_time(seconds / count) for count in WORKERS)} |")
+    return lines
+
+
+def _dense(cases: dict) -> list[str]:
+    return [name for name in DENSE if name in cases]
+
+
+def _making(name: str, case: dict) -> str:
+    return f"| {name} | {case['cells']} | {_time(case['making'])} |"
+
+
+def _look(case: dict) -> float:
+    return case["looking"] / case["cells"]
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1:
+        return f"{1000 * seconds:.1f} ms" if seconds < 0.01 else f"{1000 * seconds:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.0f} h"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,127 @@
+"""Import paths and names of before: they still work, and a DeprecationWarning says the new one. No torch."""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+# modules that have moved
+MODULES = {
+    "holdfast.analysis.diversity": "holdfast.analysis.head_diversity",
+    "holdfast.analysis.grouping": "holdfast.analysis.token_grouping",
+    "holdfast.analysis.plugin": "holdfast.analysis.base",
+    "holdfast.analysis.stability": "holdfast.analysis.attention_stability",
+    "holdfast.cluster": "holdfast.runtime.ray",
+    "holdfast.corruptions.catalog": "holdfast.corruptions.severities",
+    "holdfast.data.specs": "holdfast.data.factory",
+    "holdfast.evaluation.cells": "holdfast.evaluation.plan",
+    "holdfast.evaluation.forecast": "holdfast.evaluation.dry_run",
+    "holdfast.evaluation.options": "holdfast.evaluation.config",
+    "holdfast.evaluation.predictions": "holdfast.inference.label_map_files",
+    "holdfast.evaluation.protocol": "holdfast.evaluation.preprocessing",
+    "holdfast.figure_parts": "holdfast.plotting.style",
+    "holdfast.forecasts": "holdfast.runtime.dry_run",
+    "holdfast.lab.damage": "holdfast.lab.edits",
+    "holdfast.lab.look": "holdfast.lab.inspect",
+    "holdfast.methods.robust": "holdfast.methods.robust_training",
+    "holdfast.metrics.formulas": "holdfast.metrics.scoring.base",
+    "holdfast.models.adapting": "holdfast.models.adaptation",
+    "holdfast.models.corruptor": "holdfast.models.corruption_model",
+    "holdfast.models.tora_files": "holdfast.models.tora_checkpoints",
+    "holdfast.records.units": "holdfast.records.shard_files",
+    "holdfast.reporting.card": "holdfast.reporting.model_card",
+    "holdfast.training.joint_augment": "holdfast.training.augment.segmentation",
+}
+
+# names that have changed, by the module from which they were imported
+NAMES = {
+    "holdfast": {"Compute": "ComputeConfig", "Protocol": "EvalProtocol"},
+    "holdfast.analysis.grouping": {"sampled": "sample_grid"},
+    "holdfast.analysis.plugin": {"Shown": "FigureSpec"},
+    "holdfast.analysis.results": {"Result": "AnalysisResult"},
+    "holdfast.analysis.stability": {"counts": "has_counts", "pooled": "pooled_cosines"},
+    "holdfast.attacks": {"EVERY_PIXEL": "PIXEL_MISCLASSIFICATION", "EveryPixel": "PixelMisclassification"},
+    "holdfast.cluster": {"Done": "TaskResult", "Tasks": "RayTasks"},
+    "holdfast.corruptions.catalog": {"heading": "short_heading"},
+    "holdfast.evaluation.cells": {"limited": "limit_rows"},
+    "holdfast.evaluation.forecast": {"forecast": "dry_run_report"},
+    "holdfast.evaluation.options": {"Compute": "ComputeConfig", "Protocol": "EvalProtocol"},
+    "holdfast.evaluation.protocol": {"Steps": "PreprocessingSteps"},
+    "holdfast.forecasts": {"Forecast": "DryRunReport", "accounted": "compare_with_dry_run", "timed": "time_work"},
+    "holdfast.gate": {
+        "Judged": "RuleVerdict",
+        "Side": "PairedScores",
+        "judge": "decide",
+        "passed": "all_passed",
+        "sides_of": "paired_scores_of",
+    },
+    "holdfast.lab": {
+        "Glance": "ImagePrediction",
+        "Look": "Inspection",
+        "look": "inspect_image",
+        "open_lens": "open_model",
+    },
+    "holdfast.lab.damage": {"Damage": "Edits", "parse_damage": "parse_edits"},
+    "holdfast.lab.look": {
+        "Glance": "ImagePrediction",
+        "Look": "Inspection",
+        "Picture": "LabImage",
+        "kept": "recorded_fields",
+        "look": "inspect_image",
+    },
+    "holdfast.methods": {"Pass": "ForwardPass", "Player": "OwnsModules", "Setting": "ImageSpace"},
+    "holdfast.metrics": {"Formula": "ScoreDefinition", "mean_rate": "mean_flip_rate"},
+    "holdfast.metrics.average_precision": {"matched": "match_image"},
+    "holdfast.metrics.formulas": {"Formula": "ScoreDefinition", "Measure": "CellScore"},
+    "holdfast.models.adapting": {"Adapter": "AdapterEntry"},
+    "holdfast.models.checkpoints": {"Loaded": "LoadedWeights"},
+    "holdfast.reporting.page": {"idle": "idle_terms", "rendered": "render_page", "unmeasured": "unmeasured_runs"},
+    "holdfast.training.joint_augment": {"normalised": "normalise_pair", "padded": "pad_pair"},
+}
+
+
+def renamed(module: str) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module of which some names have changed."""
+
+    def __getattr__(name: str) -> Any:
+        new = NAMES[module].get(name)
+        if new is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(f"{module}.{name} is {module}.{new} now", DeprecationWarning, stacklevel=2)
+        return getattr(importlib.import_module(module), new)
+
+    return __getattr__
+
+
+class _MovedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds a module under its old path: an empty one that asks the new one for every attribute."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        return importlib.util.spec_from_loader(name, self) if name in MODULES else None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        old, new = module.__name__, MODULES[module.__name__]
+        warnings.warn(f"{old} is {new} now", DeprecationWarning, stacklevel=2)
+        names, found = NAMES.get(old, {}), importlib.import_module(new)
+
+        def attribute(name: str) -> Any:
+            return getattr(found, names.get(name, name))
+
+        module.__dict__["__getattr__"] = attribute
+        module.__dict__["__dir__"] = lambda: sorted({*dir(found), *names})
+
+
+def find_moved_modules() -> None:
+    """Let ``import`` find moved modules by their old paths, after all that is where it says."""
+    if not any(type(finder).__name__ == _MovedModules.__name__ for finder in sys.meta_path):
+        sys.meta_path.append(_MovedModules())

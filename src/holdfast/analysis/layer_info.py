@@ -1,0 +1,63 @@
+"""What the layers of a result are: plain data for the header, and the words for it."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from holdfast.analysis.results import AnalysisResult
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from holdfast.attention import AttentionHandle
+
+
+def describe_layers(handles: "list[AttentionHandle]") -> list[dict[str, Any]]:
+    """What the layers of a result are, as plain data."""
+    return [
+        {
+            "name": handle.name,
+            "kind": handle.kind,
+            "heads": int(handle.q.shape[1]),
+            "tokens": int(handle.k.shape[-2]),
+            "grid": list(map(int, handle.grid)) if handle.grid else None,
+            "prefix": handle.prefix,
+            "windows": list(map(int, handle.windows)) if handle.windows else None,
+        }
+        for handle in handles
+    ]
+
+
+def pad_heads(layers: "list[Tensor]") -> np.ndarray:
+    """(B, h) per layer → (B, layers, most heads), NaN where a layer has fewer."""
+    heads = max(layer.shape[1] for layer in layers)
+    stacked = np.full((layers[0].shape[0], len(layers), heads), np.nan, dtype=np.float32)
+    for number, layer in enumerate(layers):
+        stacked[:, number, : layer.shape[1]] = layer.cpu().numpy()
+    return stacked
+
+
+def kinds(result: AnalysisResult) -> set[str]:
+    """The kinds of attention in a result; empty where it does not say."""
+    return {str(layer.get("kind")) for layer in result.header.get("layers") or ()}
+
+
+def aside(result: AnalysisResult) -> str:
+    """What a name needs beside it, so that channels and windows are never taken for all tokens."""
+    found = kinds(result)
+    return " (channels)" if "channel" in found else " (windows)" if "window" in found else ""
+
+
+def label_of(result: AnalysisResult) -> str:
+    """The model's name in a figure, with what it attends to unless that is all tokens."""
+    return result.label + aside(result)
+
+
+def unit(result: AnalysisResult) -> str:
+    """What is attended to: tokens or channels."""
+    return "channels" if "channel" in kinds(result) else "tokens"
+
+
+def layer_name(number: int) -> str:
+    """Layers are counted from 1, in every figure."""
+    return f"layer {number + 1}"

@@ -1,0 +1,92 @@
+"""Attack a model without leaving a trace in it."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.attacks.criteria import MISCLASSIFICATION, Criterion
+from holdfast.attacks.pixel_model import local
+from holdfast.errors import HoldfastError
+
+Mode = Literal["eval", "keep"]
+MODES = ("eval", "keep")
+
+
+@contextmanager
+def attack_mode(model: nn.Module, *, mode: Mode = "eval") -> Iterator[nn.Module]:
+    """Yield the model ready for an attack: no data-parallel wrappers, throw-away buffers, gradients enabled.
+
+    ``mode="eval"`` attacks the network that will be deployed; ``"keep"`` attacks it as it stands, for instance in
+    training mode, where dropout goes on drawing from torch's generator. Afterwards modes and buffers (BatchNorm's
+    statistics) are the very objects they were. Parameters are never touched: attacks ask autograd for the gradient of
+    the images alone.
+    """
+    if mode not in MODES:
+        raise HoldfastError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+    model = local(model)
+    modules = list(model.modules())
+    modes = [module.training for module in modules]
+    with ExitStack() as stack:
+        stack.callback(_set_modes, modules, modes)
+        if mode == "eval":
+            model.eval()
+        elif any(modes):
+            stack.enter_context(_spare_buffers(modules))
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        yield model
+
+
+def own_copies(images: Tensor, labels: Any) -> tuple[Tensor, Any]:
+    """Copies without history: a tensor made in inference mode cannot be differentiated."""
+    return images.detach().clone(), labels.detach().clone() if isinstance(labels, Tensor) else labels
+
+
+def predict(model: nn.Module, images: Tensor, targets: Any) -> Tensor:
+    """The classes the model sees, (B,); refuses logits that are not finite."""
+    return MISCLASSIFICATION.predicted(score(model, images, targets))
+
+
+@torch.no_grad()
+def score(model: nn.Module, images: Tensor, targets: Any, *, goal: Criterion = MISCLASSIFICATION) -> Any:
+    """The model's output, checked, without a graph and in single precision at least."""
+    output = single_or_double(forward_without_cached_casts(model, images))
+    goal.check(output, targets)
+    return output
+
+
+def single_or_double(output: Any) -> Any:
+    """Half-precision logits of an autocast pass as float32: losses are not computed in half precision."""
+    half = isinstance(output, Tensor) and output.dtype in (torch.float16, torch.bfloat16)
+    return output.float() if half else output
+
+
+def forward_without_cached_casts(model: nn.Module, images: Tensor) -> Tensor:
+    """A pass without gradients beside one with them, in the same autocast region."""
+    # some versions of torch keep the half-precision weights that autocast makes in this pass; made without gradients,
+    # they would cut the gradient of a training pass in the same autocast region
+    device = images.device.type
+    if not torch.is_autocast_enabled(device):
+        return model(images)
+    with torch.autocast(device, dtype=torch.get_autocast_dtype(device), cache_enabled=False):
+        return model(images)
+
+
+@contextmanager
+def _spare_buffers(modules: list[nn.Module]) -> Iterator[None]:
+    kept = [(module, name, buffer) for module in modules for name, buffer in module._buffers.items()]
+    try:
+        for module, name, buffer in kept:
+            module._buffers[name] = None if buffer is None else buffer.clone()
+        yield
+    finally:
+        for module, name, buffer in kept:
+            module._buffers[name] = buffer
+
+
+def _set_modes(modules: list[nn.Module], modes: list[bool]) -> None:
+    for module, training in zip(modules, modes, strict=True):
+        module.training = training

@@ -1,0 +1,76 @@
+"""Which attention can be read, and where in a model it stands."""
+
+from typing import Any
+
+import torch
+from timm.models.cait import ClassAttn
+from torch import nn
+
+from holdfast.attention import cait, fan_rvt, hiera, swin, vit, xcit
+from holdfast.attention.reader import Reader
+from holdfast.errors import HoldfastError
+from holdfast.models.unwrap import unwrap_model
+
+READERS: dict[type[nn.Module], Reader] = {
+    kind: reader for family in (fan_rvt, vit, cait, swin, xcit, hiera) for kind, reader in family.READERS.items()
+}
+FAMILIES = (
+    "Holdfast's models and timm's ViT, DeiT, BEiT, EVA-02, DINOv3, CaiT, Swin, SwinV2, Hiera and XCiT are supported"
+)
+
+
+def attention_names(model: nn.Module) -> list[str]:
+    """The attention modules of a model's blocks, first to last, class attention left out; none if it is refused."""
+    model = unwrap_model(model)
+    if why_not(model):
+        return []
+    return [
+        name for name, module in model.named_modules() if type(module) in READERS and not isinstance(module, ClassAttn)
+    ]
+
+
+def can_watch(model: nn.Module) -> bool:
+    """Whether `watch` reads the attention of such a model."""
+    return bool(attention_names(model))
+
+
+def check_watchable(model: nn.Module) -> None:
+    """Refuse in one sentence what would not be read right."""
+    if any(_is_compiled(module) for module in model.modules()):
+        raise HoldfastError("cannot watch a compiled model: watch the model that was given to torch.compile instead")
+    if sentence := why_not(model):
+        raise HoldfastError(f"cannot watch this model: {sentence} ({FAMILIES})")
+
+
+def why_not(model: nn.Module) -> str:
+    """Why a model is refused, with its name; empty if it is not."""
+    name = type(model).__name__
+    known = [(path, module) for path, module in model.named_modules() if type(module) in READERS]
+    if not known:
+        return f"{name} has no attention that we can read"
+    for path, module in known:
+        if not READERS[type(module)].inside(owner_of(model, path)) or _is_branch(model, path):
+            return f"{name} has attention ({path}) whose tokens we do not know"
+    if all(isinstance(module, ClassAttn) for _, module in known):
+        return f"{name} has no attention that we can read, but for its class token's"
+    return ""
+
+
+def owner_of(model: nn.Module, path: str) -> Any:
+    """The nearest module around an attention that embeds patches; None if there is none."""
+    while path:
+        path = path.rpartition(".")[0]
+        module = model.get_submodule(path)
+        if isinstance(getattr(module, "patch_embed", None), nn.Module):
+            return module
+    return None
+
+
+def _is_branch(model: nn.Module, path: str) -> bool:
+    """Whether several attentions stand side by side in a block, whose output is then not that of one of them."""
+    return isinstance(model.get_submodule(path.rpartition(".")[0]), nn.Sequential)
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    kinds = (torch._dynamo.OptimizedModule, torch.jit.ScriptModule)
+    return isinstance(module, kinds) or module._compiled_call_impl is not None

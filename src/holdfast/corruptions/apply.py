@@ -1,0 +1,162 @@
+"""`corrupt` for one image, `corrupt_batch` for many images with ids."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.corruptions import blur, digital, noise, weather
+from holdfast.corruptions.filters import STRIP_VALUES, Image, Images, stack_arrays
+from holdfast.corruptions.rng import Draws, StreamDraws, keyed
+from holdfast.corruptions.severities import ALL, MIN_SIDE, Preset, check_severity, kind_of, parameters, preset_of
+from holdfast.errors import HoldfastError
+from holdfast.io.image_sizes import ImageSizeError
+
+FUNCTIONS: dict[str, Callable[..., Images]] = {
+    function.__name__: function
+    for function in (
+        noise.gaussian_noise,
+        noise.shot_noise,
+        noise.impulse_noise,
+        noise.speckle_noise,
+        blur.defocus_blur,
+        blur.glass_blur,
+        blur.motion_blur,
+        blur.zoom_blur,
+        blur.gaussian_blur,
+        weather.snow,
+        weather.frost,
+        weather.fog,
+        weather.brightness,
+        weather.spatter,
+        digital.contrast,
+        digital.elastic_transform,
+        digital.pixelate,
+        digital.jpeg_compression,
+        digital.saturate,
+    )
+}
+
+Rng = Draws | np.random.Generator | int | None
+
+
+def corrupt(
+    image: NDArray[np.uint8],
+    kind: str,
+    *,
+    severity: int = 1,
+    preset: str = "any",
+    rng: Rng = None,
+    textures: str | None = None,
+) -> Image:
+    """Corrupt one uint8 image (H×W×3, RGB; grey is expanded) and return a new one.
+
+    ImageNet-C and relatives, see `holdfast.corruptions.severities`. ``rng`` is a seed, a NumPy generator or a source of
+    draws such as `keyed(seed, image_id, kind, severity)`; None draws fresh entropy. A seed alone gives every image the
+    same draws: use `corrupt_batch` or `keyed` for many images. ``textures`` names the folder of the frost photographs.
+    """
+    entry = _bind_parameters(kind, severity, preset, textures)
+    return entry(check_image(image, preset)[None], [source_of_draws(rng, kind, check_severity(severity))])[0]
+
+
+def corrupt_batch(
+    images: Sequence[NDArray[np.uint8]] | NDArray[np.uint8],
+    kind: str,
+    *,
+    ids: Sequence[str | int],
+    severity: int = 1,
+    preset: str = "any",
+    seed: int = 0,
+    textures: str | None = None,
+) -> list[Image]:
+    """Corrupt many images, each with draws keyed by (seed, its id, kind, severity).
+
+    So an image's result does not depend on the batch it is in, on order, workers or processes.
+    """
+    if len(images) != len(ids):
+        raise HoldfastError(f"ids: expected one per image, {len(images)} in all, got {len(ids)}")
+    entry, severity = _bind_parameters(kind, severity, preset, textures), check_severity(severity)
+    ready = [check_image(image, preset) for image in images]
+    named = [str(name) for name in ids] if kind_of(kind).random else [""]
+    sources: list[Draws] = [keyed(seed, name, kind, severity) for name in named]
+    sources *= len(ready) // len(sources) if sources else 0  # kinds that draw nothing share one source
+    results: list[Image] = []
+    for part in _stacks(ready):
+        results.extend(entry(stack_arrays(ready[part]), sources[part]))
+    return results
+
+
+def _stacks(images: list[Image]) -> Iterator[slice]:
+    """Runs of images of one size, as many as stay in cache together; large images go one by one."""
+    start = 0
+    while start < len(images):
+        stop, limit = start + 1, start + max(1, STRIP_VALUES // images[start].size)
+        while stop < min(limit, len(images)) and images[stop].shape == images[start].shape:
+            stop += 1
+        yield slice(start, stop)
+        start = stop
+
+
+def check_image(image: NDArray[Any], preset: str = "any") -> Image:
+    """The image as contiguous H×W×3 uint8, or one sentence about why it cannot be corrupted."""
+    if not isinstance(image, np.ndarray):
+        raise HoldfastError(f"image: expected a NumPy array of uint8, H×W×3, got {type(image).__name__}")
+    if image.dtype != np.uint8:
+        raise HoldfastError(f"image: expected uint8 with values 0 to 255, got {image.dtype}")
+    grey = image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 1)
+    if not grey and (image.ndim != 3 or image.shape[2] != 3):
+        raise HoldfastError(f"image: expected H×W×3 (RGB) or H×W (grey), got shape {image.shape}")
+    _check_size(image.shape[0], image.shape[1], preset_of(preset))
+    if grey:
+        return cv2.merge([np.ascontiguousarray(image.reshape(image.shape[:2]))] * 3)
+    return np.ascontiguousarray(image)
+
+
+def _check_size(height: int, width: int, preset: Preset) -> None:
+    if preset.side is not None and (height, width) != (preset.side, preset.side):
+        raise HoldfastError(
+            f"image: preset {preset.name!r} is defined for {preset.side}×{preset.side}, got {height}×{width}; "
+            "preset 'any' takes all sizes"
+        )
+    if min(height, width) < MIN_SIDE:
+        raise ImageSizeError(f"image: expected at least {MIN_SIDE} pixels on each side, got {height}×{width}")
+    if max(height, width) >= 2**15 or height * width >= 2**29:  # places must fit 16 bits, indices 31
+        raise ImageSizeError(
+            f"image: expected at most {2**15 - 1} pixels on each side and 2^29 in all, got {height}×{width}"
+        )
+
+
+def _bind_parameters(
+    kind: str, severity: int, preset: str, textures: str | None
+) -> Callable[[Images, list[Draws]], Images]:
+    kind_of(kind)
+    values = parameters(kind, severity, preset=preset)
+    if kind == "frost":
+        values["textures"] = textures
+    function = FUNCTIONS[kind]
+    if kind in ALL:
+        return lambda images, draws: function(images, draws, **values)
+    return lambda images, draws: _same_form(function(images, draws, **values), images, kind=kind)
+
+
+def _same_form(result: Any, images: Images, *, kind: str) -> Images:
+    """What somebody's own corruption returned, if it is images like those that it got."""
+    if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or result.shape != images.shape:
+        got = f"{result.dtype} {result.shape}" if isinstance(result, np.ndarray) else type(result).__name__
+        raise HoldfastError(f"{kind} must return uint8 images of the shape that it got, {images.shape}, got {got}")
+    return result
+
+
+def source_of_draws(rng: Rng, kind: str, severity: int) -> Draws:
+    """What a user may pass as ``rng``, as a source of draws."""
+    if rng is None:
+        return StreamDraws(np.random.default_rng())
+    if isinstance(rng, np.random.Generator):
+        return StreamDraws(rng)
+    if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool):
+        return keyed(int(rng), "", kind, severity)
+    if isinstance(rng, Draws):
+        return rng
+    raise HoldfastError(f"rng: expected a seed, a NumPy generator or a source of draws, got {type(rng).__name__}")

@@ -1,0 +1,85 @@
+"""Some images of a folder each as tasks of a Ray cluster: a worker calls ``corrupt_file``, as a local process does."""
+
+import platform
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import cv2
+
+from holdfast.corruptions.corrupt_folder import (
+    MANIFEST,
+    FolderSettings,
+    KindAtSeverity,
+    Outcome,
+    corrupt_file,
+    is_complete,
+    replace_image,
+)
+from holdfast.errors import HoldfastError
+from holdfast.runtime.ray import Cluster, tasks_on
+
+TASKS_PER_SLOT = 8
+MOST_FILES = 2000  # of one task, which come home together where nodes share no folder
+
+Cells = Sequence[KindAtSeverity]
+Files = dict[str, bytes]  # by their path below the target
+
+
+def run_on_ray(
+    source: Path, target: Path, images: list[str], cells: Cells, settings: FolderSettings, *, cluster: Cluster
+) -> Iterator[Outcome]:
+    """Corrupt the images on a cluster; what became of each comes in the order of finishing."""
+    shared = None if cluster.gather else target.absolute()
+    if cluster.gather:  # nodes do not see what is here already
+        there, images = _finished_images(target, images, cells, settings)
+        yield from there
+    with tasks_on(cluster) as tasks:
+        size = max(1, min(MOST_FILES // len(cells), -(-len(images) // (TASKS_PER_SLOT * tasks.slots))))
+        for start in range(0, len(images), size):
+            part = images[start : start + size]
+            tasks.submit(part, corrupt_files, source.absolute(), shared, part, cells, settings)
+        for _, (outcomes, files) in tasks.finished():
+            for relative, content in files.items():
+                _write(target / relative, content)
+            yield from outcomes
+
+
+def corrupt_files(
+    source: Path, target: Path | None, images: Sequence[str], cells: Cells, settings: FolderSettings
+) -> tuple[list[Outcome], Files]:
+    """In a worker: all cells of some images, into the shared folder or, without one, as bytes."""
+    cv2.setNumThreads(1)
+    for folder in (source, target):
+        if folder is not None and not folder.is_dir():
+            raise HoldfastError(
+                f"{str(folder)!r} is not there on {platform.node()}: all nodes must see the images, "
+                "and the target unless --gather brings the results home"
+            )
+    if target is not None:
+        return [corrupt_file(source, target, relative, cells, settings) for relative in images], {}
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as name:
+        place = Path(name)
+        outcomes = [corrupt_file(source, place, relative, cells, settings) for relative in images]
+        made = [path for path in place.rglob("*") if path.is_file()]
+        return outcomes, {path.relative_to(place).as_posix(): path.read_bytes() for path in made}
+
+
+def _finished_images(
+    target: Path, images: list[str], cells: Cells, settings: FolderSettings
+) -> tuple[list[Outcome], list[str]]:
+    places = [target / settings.place(cell) for cell in cells]
+    todo = [
+        relative
+        for relative in images
+        if not all(is_complete(place / settings.name(relative), settings) for place in places)
+    ]
+    left = set(todo)
+    return [Outcome(relative, found=len(cells)) for relative in images if relative not in left], todo
+
+
+def _write(path: Path, content: bytes) -> None:
+    assert path.name != MANIFEST
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replace_image(path) as part:
+        part.write_bytes(content)

@@ -1,0 +1,72 @@
+"""What corrupting a folder would do and how long it would take: some of its images, done elsewhere."""
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.corruptions.corrupt_folder import FolderSettings, KindAtSeverity, check_folder, corrupt_file
+from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, spent, time_work
+
+SECONDS, MOST = 5.0, 64  # that may be spent on measuring, and images that are tried
+COUNTED = 100_000  # files that are looked for one by one; of more, only a sample
+
+
+def dry_run_report(
+    source: Path, target: Path, *, cells: Sequence[KindAtSeverity], settings: FolderSettings, workers: int
+) -> DryRunReport:
+    """Corrupt a few images into a temporary folder, and say what all of them would take."""
+    begin = time.perf_counter()
+    images = check_folder(source, target, settings)
+    start = Seconds(spent(), time.perf_counter() - begin)
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        each, size = _time_images(source, Path(folder), _spread_sample(images, MOST), cells, settings)
+    there = _share_there(target, images, cells, settings)
+    files = len(images) * len(cells)
+    work = each.times(len(images) * (1 - there))
+    wall = max(work.wall / workers, work.processor / (os.cpu_count() or 1))
+    counts = {"images": len(images), "cells": len(cells), "files": files}
+    if there:
+        counts["of them there already" if files <= COUNTED else "of them there already, about"] = round(files * there)
+    return DryRunReport(
+        f"would corrupt {source} into {target}",
+        counts,
+        int(size * len(images)),
+        start + Seconds(work.processor, wall),
+        parts={"starting": start.processor, "corrupting": work.processor},
+    )
+
+
+def _time_images(
+    source: Path, folder: Path, images: Sequence[str], cells: Sequence[KindAtSeverity], settings: FolderSettings
+) -> tuple[Seconds, float]:
+    """What an image takes in time and bytes; the first one warms up, and counts only where it is slow."""
+    done, total, deadline = 0, NOTHING, time.perf_counter() + SECONDS
+    for number, relative in enumerate(images):
+        took, _ = time_work(corrupt_file, source, folder, relative, cells, settings)
+        if number == 0 and len(images) > 1 and took.wall < SECONDS / 2:
+            continue
+        total, done = total + took, done + 1
+        if time.perf_counter() > deadline:
+            break
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    tried = len(files) / len(cells) or 1
+    return total.times(1 / max(done, 1)), sum(path.stat().st_size for path in files) / tried
+
+
+def _share_there(
+    target: Path, images: Sequence[str], cells: Sequence[KindAtSeverity], settings: FolderSettings
+) -> float:
+    """Which share of the files needs not be made."""
+    if not target.is_dir():
+        return 0.0
+    sample = _spread_sample(images, max(1, COUNTED // len(cells)))
+    places = [target / settings.place(cell) for cell in cells]
+    there = sum((place / settings.name(relative)).is_file() for relative in sample for place in places)
+    return there / (len(sample) * len(cells))
+
+
+def _spread_sample(images: Sequence[str], count: int) -> Sequence[str]:
+    """So many of them, far apart."""
+    return images if len(images) <= count else [images[i * len(images) // count] for i in range(count)]

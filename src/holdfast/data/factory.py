@@ -1,0 +1,127 @@
+"""From a spec string such as ``folder:clean+folder:edsr`` to a source."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from holdfast.data.acdc import open_acdc
+from holdfast.data.camvid import open_camvid
+from holdfast.data.cifar import open_cifar, open_cifar10, open_cifar100
+from holdfast.data.cityscapes import open_cityscapes
+from holdfast.data.coco import open_coco
+from holdfast.data.digits import open_digits
+from holdfast.data.image_folder import open_folder
+from holdfast.data.in_memory import NAME as GIVEN_NAME
+from holdfast.data.in_memory import open_given
+from holdfast.data.mask_folder import open_masks
+from holdfast.data.npz import open_npz
+from holdfast.data.official_sets import is_official
+from holdfast.data.scenes import open_scene_objects, open_scenes
+from holdfast.data.source import Source, check_not_empty
+from holdfast.data.subsets import Joined, Subset
+from holdfast.errors import HoldfastError, nearest
+
+
+class SourceRow(NamedTuple):
+    """One row of the table below."""
+
+    form: str
+    line: str
+    open: Callable[..., Any]
+    needs_path: bool = False
+    downloads: bool = False
+    turns: bool = False  # knows EXIF rotations
+
+
+def _open_cifar_training_images(rest: str, *, split: str, kind: str, download: bool = False) -> Source:
+    return open_cifar(rest, split="train", kind=kind, download=download)
+
+
+SOURCES: dict[str, SourceRow] = {
+    "digits": SourceRow(
+        "digits[:SPLIT]", "1797 digits of scikit-learn, 32 px, embedded; train, val or test", open_digits
+    ),
+    "scenes": SourceRow(
+        "scenes[:SPLIT,HxW,COUNT,plain]", "digits on procedural backgrounds, 96×128, embedded; label maps", open_scenes
+    ),
+    "masks": SourceRow(
+        "masks:IMAGES,LABELS", "your images with label maps: [,classes=FILE][,ignore=N]", open_masks, needs_path=True
+    ),
+    "camvid": SourceRow("camvid:DIR[,SPLIT]", "CamVid, 11 classes, 480×360; label maps", open_camvid, needs_path=True),
+    "cityscapes": SourceRow(
+        "cityscapes:DIR[,SPLIT]", "Cityscapes, 19 classes; label maps", open_cityscapes, needs_path=True
+    ),
+    "acdc": SourceRow(
+        "acdc:DIR[,CONDITION][,SPLIT]", "ACDC: fog, night, rain, snow; val unless told", open_acdc, needs_path=True
+    ),
+    "npz": SourceRow("npz:FILE", "arrays x (uint8, N×H×W×3) and y, optionally classes", open_npz, needs_path=True),
+    "folder": SourceRow("folder:DIR", "one folder of images per class", open_folder, needs_path=True, turns=True),
+    "cifar10": SourceRow("cifar10:[DIR]", "CIFAR-10; --data.download=true fetches it", open_cifar10, downloads=True),
+    "cifar100": SourceRow("cifar100:[DIR]", "CIFAR-100, likewise", open_cifar100, downloads=True),
+    "cifar10-train": SourceRow(
+        "cifar10-train:[DIR]",
+        "CIFAR-10's training images also where others take the test set: cifar10-train:[45000:] holds some out",
+        partial(_open_cifar_training_images, kind="cifar10"),
+        downloads=True,
+    ),
+    "coco": SourceRow(
+        "coco:IMAGES,ANNOTATIONS", "objects in COCO's format: a folder and a JSON file", open_coco, needs_path=True
+    ),
+    "scene-objects": SourceRow(
+        "scene-objects[:SPLIT,HxW,COUNT,plain]",
+        "digits to be found in drawn scenes, with boxes and masks, embedded",
+        open_scene_objects,
+    ),
+}
+# images 40000 to 44999 of a source, or with a step every so many of them
+_SLICE = re.compile(r"^(?P<spec>.*)\[(?P<start>\d*):(?P<stop>\d*)(?::(?P<step>[1-9]\d*))?\]$")
+# a plus sign joins two sources only where a new source begins, so that paths may contain it
+_JOINT = re.compile(r"\+(?=(?:" + "|".join(SOURCES) + r")(?::|\+|\[|$))")
+
+
+def open_data(spec: str, *, split: str = "val", download: bool = False, exif: str = "ignore") -> Source:
+    """Open a data source.
+
+    Args:
+        spec: ``digits``, ``npz:FILE``, ``folder:DIR``, ``cifar10:[DIR]``, ``cifar100:[DIR]``, or several with ``+``.
+            ``[START:STOP]`` behind any of them takes a stretch of its images.
+        split: which part to take of sources that have several and do not say.
+        download: let torchvision fetch what is missing.
+        exif: ``ignore`` rotations that the EXIF data of a folder's images ask for, or ``apply`` them.
+    """
+    names = _JOINT.split(spec)
+    parts = [_open_one(part, split=split, download=download, exif=exif) for part in names]
+    return parts[0] if len(parts) == 1 else Joined(parts, names=names)
+
+
+def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:
+    stretch = _SLICE.match(spec)
+    if stretch:
+        whole = _open_one(stretch["spec"], split=split, download=download, exif=exif)
+        return _stretch(whole, stretch, spec=spec)
+    name, _, rest = spec.partition(":")
+    if name == GIVEN_NAME:
+        return open_given(spec)
+    if name not in SOURCES:
+        if is_official(spec):
+            raise HoldfastError(f"data {spec!r} is an official test set: evaluate a model on it, with its own suite")
+        forms = ", ".join(kind.form for kind in SOURCES.values())
+        raise HoldfastError(f"unknown data {spec!r}{nearest(name, SOURCES) or f'; expected one of {forms}'}")
+    kind = SOURCES[name]
+    if kind.needs_path and not rest:
+        raise HoldfastError(f"data {spec!r} must name a path, as in {kind.form}")
+    options = ({"download": download} if kind.downloads else {}) | ({"exif": exif} if kind.turns else {})
+    source = kind.open(rest, split=split, **options)
+    check_not_empty(source, spec=spec)
+    return source
+
+
+def _stretch(source: Source, bounds: re.Match[str], *, spec: str) -> Source:
+    parts = (int(bounds[part]) if bounds[part] else None for part in ("start", "stop", "step"))
+    numbers = np.arange(len(source))[slice(*parts)]
+    if int(bounds["stop"] or 0) > len(source) or not len(numbers):
+        raise HoldfastError(f"data {spec!r} must name a stretch of its {len(source)} images, as in [0:{len(source)}]")
+    return Subset(source, numbers)

@@ -1,0 +1,1 @@
+"""Models outside of Holdfast: export, ONNX, Hugging Face."""

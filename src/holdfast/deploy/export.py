@@ -1,0 +1,256 @@
+"""A model as a file for another runtime: ONNX, or PyTorch's own ``.pt2``; checked on real images before it is written.
+
+Reading a ``.pt2`` file executes code that whoever wrote it put there: Holdfast writes such files and never reads them.
+"""
+
+import contextlib
+import copy
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from holdfast.data import Source
+from holdfast.deploy.onnx_files import METADATA, OnnxDescription
+from holdfast.deploy.onnx_model import has_gradient
+from holdfast.errors import HoldfastError, nearest
+from holdfast.evaluation.config import EvalProtocol
+from holdfast.evaluation.data import EvaluationData, open_evaluation_data
+from holdfast.evaluation.preprocessing import largest_size
+from holdfast.inference.predictor import Predictor, apply_protocol, requested_input
+from holdfast.io import atomic
+from holdfast.models.factory import LoadedModel, architecture_of, load_model
+from holdfast.models.outputs import Logits, logits_of
+from holdfast.models.segmenter import Segmenter
+from holdfast.models.unwrap import unwrap_model
+
+FORMATS = {"onnx": ".onnx", "pt2": ".pt2"}
+TOLERANCE = 1e-4  # of logits of order 1; 2e-6 is what our models show
+CHECKED = 8  # images
+BATCHES = (1, 2, 5)
+WHOLE = (512, 512)  # the largest windows of a segmenter that has none, unless said
+
+
+def export(
+    model: nn.Module | str | Path,
+    out: Path | str,
+    data: Source | str,
+    *,
+    to: str = "onnx",
+    size: int | tuple[int, int] | None = None,
+    protocol: EvalProtocol | None = None,
+) -> float:
+    """Write a model as a file for another runtime, with a batch of any size; returns its largest difference.
+
+    The file's answers to real images are compared with the model's own, in batches of 1, 2 and 5: where a logit
+    differs by more than 1e-4, nothing is written.
+
+    Args:
+        model: as in :func:`holdfast.evaluate`.
+        out: the file to write.
+        data: images to check it with, as in :func:`holdfast.evaluate`.
+        to: ``onnx``, which :func:`holdfast.evaluate` reads again by ``onnx:FILE``, or ``pt2``.
+        size: height and width of its images; the model's own unless given, of segmenters that of their windows, or of
+            the images where these are smaller.
+        protocol: mean, std, crop_pct and what else the file shall say of the model, as in :func:`holdfast.evaluate`.
+    """
+    if to not in FORMATS:
+        raise HoldfastError(f"to must be one of {', '.join(FORMATS)}, got {to!r}{nearest(to, FORMATS)}")
+    found = prepare_export(model, data, size=size, protocol=protocol)
+    with _quiet(), torch.no_grad():
+        answer, content = _WRITERS[to](found.model, found.images[:2], found.told)
+        difference = _check_answers(answer, found.images, found.answers)
+    path = Path(out).expanduser()
+    with atomic.replace_file(path) as temporary:
+        temporary.write_bytes(content)
+    return difference
+
+
+@dataclass(frozen=True, eq=False)
+class Exportable:
+    """What is written, and what a file is checked by.
+
+    Attributes:
+        model: the network itself, on the CPU.
+        told: what the file will say of it.
+        ids: of the images that it is checked with.
+        images: these, as the model gets them, normalised, (n, 3, H, W).
+        answers: what the model says of them.
+    """
+
+    model: nn.Module
+    told: OnnxDescription
+    ids: tuple[str, ...]
+    images: Tensor
+    answers: Tensor
+
+
+def prepare_export(
+    model: nn.Module | str | Path,
+    data: Source | str,
+    *,
+    size: int | tuple[int, int] | None = None,
+    protocol: EvalProtocol | None = None,
+) -> Exportable:
+    """The model as it is exported, and its own answers to some images, asked as an evaluation asks it."""
+    asked = protocol or EvalProtocol()
+    asked = replace(asked, size=size if size is not None else asked.size)
+    loaded, opened = load_model(model), open_evaluation_data(data, limit=CHECKED, exif=asked.exif)
+    if not has_gradient(loaded.model):
+        raise HoldfastError(
+            f"model must be one of PyTorch to be exported, got {loaded.name!r}, which is a file already"
+        )
+    told = _describe_export(loaded, opened, asked)
+    with Predictor.open(loaded, opened, asked) as predictor:
+        plain, images = _plain(loaded.model), _images(opened, predictor, told)
+        with _quiet(), torch.no_grad():
+            answers = plain(images)
+            if not isinstance(answers, Tensor):
+                plain, answers = Logits(plain), logits_of(answers)
+    ids = tuple(opened.pictures.id(index) for index in range(len(images)))
+    return Exportable(plain, told, ids, images, answers)
+
+
+def _plain(model: nn.Module) -> nn.Module:
+    """The network itself, in evaluation mode on the CPU: a segmenter sees one window at a time."""
+    inner = copy.deepcopy(unwrap_model(model)).cpu().eval()
+    if isinstance(inner, Segmenter):
+        inner.window = None
+    return inner
+
+
+def _describe_export(loaded: LoadedModel, data: EvaluationData, protocol: EvalProtocol) -> OnnxDescription:
+    task, size = data.task.name, protocol.size
+    if task not in ("classification", "segmentation"):
+        raise HoldfastError(f"holdfast export writes classifiers and segmenters, got data of {task}")
+    wanted = requested_input(apply_protocol(loaded.model, replace(protocol, probabilities=None)), protocol)
+    own: Any = unwrap_model(loaded.model)
+    side = wanted.size
+    if task == "segmentation":
+        side = (size, size) if isinstance(size, int) else size or _window(data, wanted.window or WHOLE)
+    if side is None:
+        raise HoldfastError("size must be given for a model that does not say its own, got none")
+    classes = loaded.classes or tuple(map(str, data.pictures.classes))
+    return OnnxDescription(
+        task,
+        side,
+        wanted.mean,
+        wanted.std,
+        wanted.interpolation,
+        output="probabilities" if protocol.probabilities else "logits",
+        classes=classes if len(classes) == getattr(own, "num_classes", len(classes)) else None,
+        architecture=architecture_of(loaded.model),
+        stride=min(wanted.stride, *side) if wanted.stride else None,
+        crop_pct=wanted.crop_pct if task == "classification" else None,
+        crop_mode=wanted.crop_mode,
+    )
+
+
+def _window(data: EvaluationData, window: tuple[int, int]) -> tuple[int, int]:
+    """A segmenter's window, and of smaller images these: a file of a fixed size would have to fill them up."""
+    largest = largest_size(data.pictures)
+    return min(window[0], largest[0]), min(window[1], largest[1])
+
+
+def _images(data: EvaluationData, predictor: Predictor, told: OnnxDescription) -> Tensor:
+    """Real images as the model gets them, normalised, (n, 3, H, W)."""
+    pictures = [data.pictures.image(index) for index in range(min(CHECKED, len(data.pictures)))]
+    if told.task == "classification":
+        pixels = [predictor.steps.clean(picture) for picture in pictures]
+    else:
+        assert told.size is not None
+        height, width = told.size
+        scaled = [picture.convert("RGB").resize((width, height), Image.Resampling.BILINEAR) for picture in pictures]
+        pixels = [np.array(picture) for picture in scaled]
+    images = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
+    return predictor.judge.pixels.normalise(predictor.judge.on_device(images)).cpu()
+
+
+def _check_answers(answer: Callable[[Tensor], Tensor], images: Tensor, wanted: Tensor) -> float:
+    largest = 0.0
+    for count in BATCHES:
+        if count > len(images):
+            continue
+        got = answer(images[:count])
+        if got.shape != wanted[:count].shape:
+            raise HoldfastError(
+                f"the exported model must answer {count} images as the model does, got {tuple(got.shape)} instead of "
+                f"{tuple(wanted[:count].shape)}; nothing was written"
+            )
+        largest = max(largest, float((got - wanted[:count]).abs().max()))
+    if not largest <= TOLERANCE * max(1.0, float(wanted.abs().max())):
+        raise HoldfastError(
+            f"the exported model must answer as the model does to {TOLERANCE:g}, got a difference of {largest:.2g}; "
+            "nothing was written"
+        )
+    return largest
+
+
+def _onnx(model: nn.Module, images: Tensor, told: OnnxDescription) -> tuple[Callable[[Tensor], Tensor], bytes]:
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401 (torch's exporter needs it, and says so less plainly)
+    except ModuleNotFoundError as error:
+        raise HoldfastError(
+            "holdfast export --to onnx needs onnx, onnxscript and onnxruntime; run: pip install 'holdfast-vision[onnx]'"
+        ) from error
+    shapes = ({0: torch.export.Dim("batch")},)
+    names: dict[str, Any] = {"input_names": ["images"], "output_names": ["logits"]}
+    try:
+        program = torch.onnx.export(model, (images,), dynamo=True, dynamic_shapes=shapes, verbose=False, **names)
+    except Exception as error:  # whatever a foreign model does that cannot be traced
+        raise HoldfastError(f"the model cannot be exported to ONNX ({_line(error)})") from error
+    assert program is not None
+    proto = program.model_proto
+    entry = proto.metadata_props.add()
+    entry.key, entry.value = METADATA, told.text()
+    del proto.graph.value_info[:]  # shapes of what lies between: onnxruntime's quantisation stumbles over them
+    try:
+        content = proto.SerializeToString()
+    except ValueError as error:  # protobuf ends at 2 GB
+        raise HoldfastError(
+            "a model of 2 GB or more does not fit into one ONNX file; export it with --to pt2"
+        ) from error
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return lambda batch: torch.from_numpy(session.run(None, {"images": batch.numpy()})[0]), content
+
+
+def _pt2(model: nn.Module, images: Tensor, told: OnnxDescription) -> tuple[Callable[[Tensor], Tensor], bytes]:
+    try:
+        program = torch.export.export(model, (images,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    except Exception as error:  # likewise
+        raise HoldfastError(f"the model cannot be exported ({_line(error)})") from error
+    file = io.BytesIO()
+    torch.export.save(program, file, extra_files={f"{METADATA}.json": told.text()})
+    return program.module(), file.getvalue()
+
+
+_WRITERS: dict[str, Callable[[nn.Module, Tensor, OnnxDescription], tuple[Callable[[Tensor], Tensor], bytes]]] = {
+    "onnx": _onnx,
+    "pt2": _pt2,
+}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporters tell of every step, on the terminal and in the log."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,151 @@
+"""Image classifiers of Hugging Face's transformers with the preprocessing that comes with them: ``hf:DIR|NAME``.
+
+Only weights in safetensors are read and no code of the repository is run.
+"""
+
+import contextlib
+import logging
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from PIL import Image
+from torch import Tensor, nn
+
+from holdfast.errors import HoldfastError
+from holdfast.models.hub_offline import quick_hub
+
+IMAGENET = 1000  # whose labels everybody writes differently and in the same order
+_WORDS = {
+    Image.Resampling.BILINEAR: "bilinear",
+    Image.Resampling.BICUBIC: "bicubic",
+    Image.Resampling.LANCZOS: "lanczos",
+}
+
+
+class HuggingFaceModel(nn.Module):
+    """A classifier of transformers as a module of images: logits instead of a named tuple."""
+
+    def __init__(self, model: nn.Module, configuration: dict[str, Any]) -> None:
+        super().__init__()
+        self.model = model
+        self.pretrained_cfg = configuration
+        self.num_classes = int(configuration["num_classes"])
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalised images (B, 3, H, W) → logits (B, classes)."""
+        return self.model(pixel_values=images).logits
+
+
+def load_hugging_face(name: str) -> tuple[HuggingFaceModel, tuple[str, ...] | None]:
+    """The classifier in a folder or on the Hub, and the names of its classes where they tell something."""
+    try:
+        from transformers import AutoImageProcessor, AutoModelForImageClassification
+    except ModuleNotFoundError as error:
+        raise HoldfastError(
+            "hf: models need transformers, which is not installed; run: pip install 'holdfast-vision[hf]'"
+        ) from error
+    try:
+        with quick_hub(), _quiet():
+            model, report = AutoModelForImageClassification.from_pretrained(
+                name, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+            )
+            processor = AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
+    except Exception as error:  # transformers, the Hub and safetensors have exceptions of their own
+        raise HoldfastError(
+            f"hf:{name} must be an image classifier of transformers with its preprocessing, in safetensors "
+            f"({' '.join(str(error).split())[:160]})"
+        ) from error
+    if report["missing_keys"]:
+        lacking = sorted(map(str, report["missing_keys"]))[0]
+        raise HoldfastError(f"hf:{name} must hold all weights of a classifier, but {lacking} is missing")
+    configuration = {
+        "architecture": str(getattr(model.config, "model_type", type(model).__name__)),
+        "num_classes": int(model.config.num_labels),
+        **preprocessing_of(processor, name=name),
+    }
+    return HuggingFaceModel(model, configuration), _classes(model.config)
+
+
+def preprocessing_of(processor: Any, *, name: str) -> dict[str, Any]:
+    """A processor's size and normalisation in timm's words: of pixels from 0 to 1, (x − mean) / std.
+
+    A processor computes (255 · factor · x − mean) / std, where it rescales at all.
+    """
+
+    def told(key: str, default: Any = None) -> Any:
+        value = getattr(processor, key, None)
+        return default if value is None else value
+
+    if told("include_top", False):
+        raise HoldfastError(f"hf:{name} normalises its images twice (include_top), which Holdfast does not do")
+    scale = 255.0 * float(told("rescale_factor", 1 / 255)) if told("do_rescale", True) else 255.0
+    normalised, shift = told("do_normalize", True), 1.0 if told("rescale_offset", False) else 0.0
+    mean = _three(told("image_mean", 0.0)) if normalised else (0.0,) * 3
+    std = _three(told("image_std", 1.0)) if normalised else (1.0,) * 3
+    resample = Image.Resampling(int(told("resample", Image.Resampling.BILINEAR)))
+    return {
+        "input_size": (3, *_side(processor, name)),
+        "mean": tuple((value + shift) / scale for value in mean),
+        "std": tuple(value / scale for value in std),
+        "interpolation": _WORDS.get(resample, "bilinear"),
+        **_crop(processor),
+    }
+
+
+def _side(processor: Any, name: str) -> tuple[int, int]:
+    size = getattr(processor, "crop_size", None) if getattr(processor, "do_center_crop", False) else None
+    size = size or getattr(processor, "size", None) or {}
+    size = dict(size) if not isinstance(size, int) else {"shortest_edge": size}
+    edge = size.get("shortest_edge")
+    height, width = size.get("height") or edge, size.get("width") or edge
+    if not height or not width:
+        raise HoldfastError(f"hf:{name} must say the size of its images, got {size}")
+    return int(height), int(width)
+
+
+def _crop(processor: Any) -> dict[str, Any]:
+    """How a processor resizes and crops, in timm's words; nothing where it does not resize."""
+    if not getattr(processor, "do_resize", True):
+        return {}
+    size = getattr(processor, "size", None) or {}
+    size = dict(size) if not isinstance(size, int) else {"shortest_edge": size}
+    short = size.get("shortest_edge")
+    if short and getattr(processor, "crop_pct", None):  # ConvNeXt's; large images it squashes
+        squashed = short >= 384
+        return {"crop_pct": 1.0 if squashed else processor.crop_pct, "crop_mode": "squash" if squashed else "center"}
+    resized = short or size.get("height")
+    cropped = getattr(processor, "crop_size", None) if getattr(processor, "do_center_crop", False) else None
+    side = dict(cropped).get("height") if cropped is not None and not isinstance(cropped, int) else cropped
+    share = side / resized if side and side < resized else 1.0
+    if side and math.floor(side / share) < resized:  # timm divides again, and floors
+        share = side / (resized + 0.5)
+    return {"crop_pct": share, "crop_mode": "center" if short else "squash"}
+
+
+def _three(values: Any) -> tuple[float, ...]:
+    return tuple(map(float, values)) if isinstance(values, list | tuple) else (float(values),) * 3
+
+
+def _classes(config: Any) -> tuple[str, ...] | None:
+    names = [str(config.id2label[number]) for number in range(config.num_labels)]
+    return None if len(names) == IMAGENET or re.fullmatch(r"LABEL_\d+", names[0]) else tuple(names)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Transformers tells of every attempt and draws bars; one sentence at the end is enough."""
+    from transformers.utils import logging as told
+
+    loggers = [logging.getLogger("huggingface_hub"), logging.getLogger("transformers")]
+    levels = [logger.level for logger in loggers]
+    told.disable_progress_bar()
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        told.enable_progress_bar()
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

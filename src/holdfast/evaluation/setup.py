@@ -1,0 +1,146 @@
+"""An evaluation as it is asked for, and everything that it takes to begin: the same here and on another machine."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from holdfast.attacks import Occlusion
+from holdfast.data import check_known_classes
+from holdfast.data.torch_datasets import check_counted
+from holdfast.deploy.onnx_model import has_gradient
+from holdfast.errors import HoldfastError
+from holdfast.evaluation.attack_cells import fitted_corruptors
+from holdfast.evaluation.config import ComputeConfig, EvalProtocol
+from holdfast.evaluation.data import EvaluationData, labelled, open_evaluation_data
+from holdfast.evaluation.failure_examples import check_examples
+from holdfast.evaluation.loader import fitting_shard
+from holdfast.evaluation.plan import Plan
+from holdfast.evaluation.preprocessing import PreprocessingSteps, largest_size
+from holdfast.evaluation.record_set import make_header, record_folder
+from holdfast.evaluation.runner import Key, Work
+from holdfast.evaluation.suites import check_suites, make_plan, parse_suites
+from holdfast.inference.normalized_model import NormalizedModel
+from holdfast.inference.predictor import Predictor, given_normalisation
+from holdfast.io import atomic
+from holdfast.models.corruption_model import Corruptor
+from holdfast.runtime.device import Processes, check_workers, choose_precision, choose_workers, process_group
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """What ``holdfast.evaluate`` was asked for, by the names of its arguments."""
+
+    model: nn.Module | str | Path
+    data: Any
+    suites: Any = "clean"
+    out: Path | str | None = None
+    limit: int | None = None
+    seed: int = 0
+    workers: int | None = None
+    device: str = "auto"
+    protocol: EvalProtocol = field(default_factory=EvalProtocol)
+    compute: ComputeConfig = field(default_factory=ComputeConfig)
+
+
+@dataclass(frozen=True)
+class PreparedEvaluation:
+    """A request with its model loaded and its plan made; nothing is written yet."""
+
+    request: EvaluationRequest
+    data: EvaluationData
+    work: Work
+    header: dict[str, Any]
+    judge: NormalizedModel
+    steps: PreprocessingSteps
+    processes: Processes
+
+
+@contextmanager
+def prepare_evaluation(request: EvaluationRequest) -> Iterator[PreparedEvaluation]:
+    """Open the data, load the model and make the plan; what is wrong with a request is said here.
+
+    A record folder that this block made and in which nothing was measured goes when it fails.
+    """
+    protocol, compute, limit = request.protocol, request.compute, request.limit
+    names = parse_suites(request.suites)
+    check_workers(request.workers)
+    opened = open_evaluation_data(request.data, limit=limit, exif=protocol.exif, **given_normalisation(protocol))
+    check_suites(names, opened)
+    check_examples(opened.task, compute.keep_examples)
+    asked = (request.model, opened, protocol)
+    with process_group() as processes, Predictor.open(*asked, device=request.device, amp=compute.amp) as predictor:
+        judge, steps = predictor.judge, predictor.steps
+        match = not protocol.classes_differ
+        opened = labelled(opened, predictor.loaded.classes, judge.probe, match_names=match)
+        plan = make_plan(names, opened, steps=steps, extra=protocol.extra, limit=limit)
+        _check_gradients(predictor.loaded.model, plan)
+        _check_model(predictor, opened, plan, classes_differ=protocol.classes_differ)
+        settings = {"seed": request.seed, "limit": limit, **_settings(protocol, compute, steps, opened, judge.device)}
+        settings |= {"batch_size": compute.batch_size} if judge.by_batch else {}
+        header = make_header(predictor.loaded, opened, plan, judge, steps=steps, settings=settings, out=request.out)
+        with (
+            record_folder(request.out, predictor.loaded, header, processes) as folder,
+            atomic.remove_on_failure(folder, unless=lambda: any(folder.glob("*.[0-9]*.safetensors"))),
+        ):
+            work = Work(
+                plan,
+                folder,
+                header["fingerprint"],
+                seed=request.seed,
+                shard_size=settings["shard_size"],
+                batch_size=compute.batch_size,
+                attack_batch_size=compute.attack_batch_size,
+                workers=choose_workers(request.workers, judge.device, processes),
+            )
+            yield PreparedEvaluation(request, opened, work, header, judge, steps, processes)
+
+
+def fit_corruption_models(errand: PreparedEvaluation, todo: Sequence[Key]) -> dict[str, Corruptor]:
+    """What learned attacks learn before the units; every process asks, since they wait for each other."""
+    work, processes = errand.work, errand.processes
+    wanted = {work.plan.cells[cell].name for _, cell in (todo if processes.count == 1 else work.units())}
+    return fitted_corruptors(
+        work.plan,
+        [cell for cell in work.plan.cells if cell.name in wanted],
+        errand.judge,
+        steps=errand.steps,
+        seed=work.seed,
+        batch_size=work.attack_batch_size,
+        folder=work.folder,
+        processes=processes,
+    )
+
+
+def _check_gradients(model: nn.Module, plan: Plan) -> None:
+    """Refuse attacks that climb a gradient where there is none, before anything is measured."""
+    for cell in plan.cells if not has_gradient(model) else ():
+        if cell.attack is not None and getattr(cell.attack, "needs_gradient", not isinstance(cell.attack, Occlusion)):
+            raise HoldfastError(
+                f"suite {cell.name!r} needs a gradient, which an ONNX file does not have, nor an int8 model; "
+                "measure it on the model that it was made from"
+            )
+
+
+def _check_model(predictor: Predictor, data: EvaluationData, plan: Plan, *, classes_differ: bool) -> None:
+    if not classes_differ:
+        check_known_classes(predictor.loaded.classes, data.pictures, data=data.spec)
+    check_counted(data.pictures, predictor.judge.probe)
+    restricted = any(cell.restricted_to for cell in plan.cells)
+    plan.task.check_model(predictor.judge.probe, classes=plan.classes, restricted=restricted, data=data.spec)
+
+
+def _settings(
+    protocol: EvalProtocol, compute: ComputeConfig, steps: PreprocessingSteps, data: EvaluationData, where: torch.device
+) -> dict[str, Any]:
+    """What else the header says of how it was measured."""
+    return {
+        "amp": choose_precision(compute.amp, where),
+        "shard_size": compute.shard_size or fitting_shard(steps.size or largest_size(data.pictures)),
+        "attack_batch_size": compute.attack_batch_size,
+        **({"exif": protocol.exif} if protocol.exif != "ignore" else {}),
+    }

@@ -1,0 +1,155 @@
+"""What must agree before two sides are compared: the data, the protocol, the seed, and the versions that make pixels.
+
+The model's own part may differ: its size, mean and std, its precision, torch and timm, and whether it is a file of
+another runtime. That is what a gate is for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.errors import HoldfastError
+from holdfast.gate.paired_scores import Columns, PairedScores, names_digest
+
+PIXEL_MAKERS = ("holdfast", "numpy", "scipy", "pillow", "opencv")  # torch and timm belong to the model
+_WORDS = {
+    "task": "task",
+    "data_fingerprint": "data",
+    "data_content": "data",
+    "label": "protocol",
+    "preset": "protocol",
+    "frost": "protocol",
+    "exif": "protocol",
+    "steps": "protocol",
+    "seed": "seed",
+    "attack_batch_size": "protocol",
+    **{f"version of {name}": "version" for name in PIXEL_MAKERS},
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two sides on the images and cells that they share.
+
+    Attributes:
+        new: the side that is judged.
+        old: the side it is judged against.
+        ids: the images' names.
+        cells: the cells that both have, made by the same definition.
+        unlike: cells that both have, made by different definitions.
+        columns: what both average over these images, new and old.
+        replicates: of scores of a whole set, those of the same groups of images; none where the images differ.
+        targets: of the images.
+    """
+
+    new: PairedScores
+    old: PairedScores
+    ids: NDArray[np.str_]
+    cells: tuple[str, ...]
+    unlike: tuple[str, ...]
+    columns: tuple[Columns, Columns]
+    replicates: tuple[Columns, Columns]
+    targets: NDArray[Any] | None = None
+
+
+def match_sides(new: Sequence[PairedScores], old: Sequence[PairedScores]) -> list[Pair]:
+    """Every side of the baseline with the one side of the new model that was measured alike."""
+    return [_partner(side, new) for side in old]
+
+
+def _partner(old: PairedScores, new: Sequence[PairedScores]) -> Pair:
+    fitting = [side for side in new if not find_differences(side, old)]
+    if len(fitting) > 1:
+        raise HoldfastError(
+            f"the new model must have one record set of {old.data!r}, got {len(fitting)} that fit the baseline; "
+            "name one of them: RUN/records/NAME"
+        )
+    if not fitting:
+        nearest = min(new, key=lambda side: len(find_differences(side, old)))
+        raise HoldfastError(_refusal(nearest, old))
+    return pair_images(fitting[0], old)
+
+
+def find_differences(new: PairedScores, old: PairedScores) -> dict[str, tuple[Any, Any]]:
+    """What keeps two sides apart, with the values of both."""
+    attacked = [name for name in new.cells if name in old.cells and old.cells[name].get("family", "attack") == "attack"]
+    ours, theirs = (_identity(side, attacked=bool(attacked)) for side in (new, old))
+    if None in (ours["data_content"], theirs["data_content"]):  # records of before knew names and sizes only
+        ours["data_content"] = theirs["data_content"] = None
+    return {key: (ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]}
+
+
+def _identity(side: PairedScores, *, attacked: bool) -> dict[str, Any]:
+    header = side.header
+    steps = header.get("preprocessing") or {}
+    made = header.get("versions") or {}
+    return {
+        "task": side.task,
+        **{key: header.get(key) for key in ("data_fingerprint", "data_content", "label", "preset")},
+        **{key: header.get(key) for key in ("seed", "frost", "exif")},
+        "steps": [steps.get("protocol"), steps.get("after_corruption"), steps.get("preparation", "benchmark")],
+        "attack_batch_size": header.get("attack_batch_size") if attacked else None,
+        **{f"version of {name}": made.get(name) for name in PIXEL_MAKERS},
+    }
+
+
+def _refusal(new: PairedScores, old: PairedScores) -> str:
+    found = find_differences(new, old)
+    words = list(dict.fromkeys(_WORDS[key] for key in found))
+    told = "; ".join(
+        f"{key.replace('_', ' ')} {ours!r:.60}, not {theirs!r:.60}" for key, (ours, theirs) in found.items()
+    )
+    return (
+        f"the new model must be measured on the data, protocol, seed and version of the baseline ({old.data!r}), "
+        f"got another {' and '.join(words)} ({told}); evaluate again, or save the baseline again"
+    )
+
+
+def pair_images(new: PairedScores, old: PairedScores) -> Pair:
+    """Both sides on the images that both can be judged by, in one order."""
+    if new.digest != old.digest:
+        raise HoldfastError(f"the new model must be measured on the images of the baseline ({old.data!r}), got others")
+    assert new.ids is not None
+    ours, theirs = new.ids, _ids(old, new)
+    ids = ours[np.isin(ours, theirs)]
+    if not len(ids):
+        raise HoldfastError(f"the new model must share an image with the baseline ({old.data!r}), got none")
+    both = [name for name in old.cells if name in new.cells]
+    alike = tuple(name for name in both if _definition(new.cells[name]) == _definition(old.cells[name]))
+    unlike = tuple(name for name in both if name not in alike)
+    shared = [name for name in old.columns if name in new.columns and name.partition("|")[0] in alike]
+    sides = [
+        {name: side.columns[name][np.searchsorted(names, ids)] for name in shared}
+        for side, names in ((new, ours), (old, theirs))
+    ]
+    alike_images = new.missing == old.missing
+    replicates: tuple[Columns, Columns] = (new.replicates, old.replicates) if alike_images else ({}, {})
+    targets = None if new.targets is None else new.targets[np.searchsorted(ours, ids)]
+    return Pair(new, old, ids, alike, unlike, (sides[0], sides[1]), replicates, targets)
+
+
+def _ids(old: PairedScores, new: PairedScores) -> NDArray[np.str_]:
+    """The baseline's images: a file names only those it lacks, and the new side knows all."""
+    if old.ids is not None:
+        return old.ids
+    assert new.ids is not None
+    everybody = sorted([*new.ids.tolist(), *new.missing])
+    lacking = set(old.missing)
+    names = np.array([name for name in everybody if name not in lacking])
+    if names_digest(everybody) != old.digest or len(names) != old.count:
+        raise HoldfastError(f"the baseline of {old.data!r} must name the images it lacks, but its counts do not agree")
+    return names
+
+
+def _definition(header: Mapping[str, Any]) -> dict[str, Any]:
+    """What a cell is, without the model's own part; of JSON, so that tuples and lists are alike."""
+    return {key: _as_list(value) for key, value in header.items() if key != "preprocessing"}
+
+
+def _as_list(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _as_list(each) for key, each in value.items()}
+    return [_as_list(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,1 @@
+"""Predictions of one model: the predictor, files of predictions, overlays."""

@@ -1,0 +1,1 @@
+"""Files: atomic writing, YAML, images, folder indices, validation."""

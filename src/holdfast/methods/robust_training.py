@@ -1,0 +1,184 @@
+"""Robust objectives: the task's loss plus what the papers add, in any combination and in anybody's loop.
+
+objective = RobustObjective(terms=[FeatureAlignment(corruptor_for(model, (224, 224))), AttentionDiversification()])
+loss = objective(model, images, targets)
+loss.total.backward()
+optimizer.step(); optimizer.zero_grad()
+objective.update()
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchvision.models.detection.generalized_rcnn import GeneralizedRCNN
+
+from holdfast.attacks.criteria import MISCLASSIFICATION, Criterion
+from holdfast.attention import Seen, watch
+from holdfast.errors import HoldfastError, nearest
+from holdfast.methods.adl import adl_term
+from holdfast.methods.adversarial import adversarial_term
+from holdfast.methods.afat import afat_term
+from holdfast.methods.distillation import distillation_term
+from holdfast.methods.loss_terms import Context, ForwardPass, ImageSpace, Term
+from holdfast.methods.noise2net import noise2net_term
+from holdfast.methods.objective import Loss, TaskLoss
+from holdfast.methods.patch_augment import patches_term
+from holdfast.methods.segmentation_loss import pixel_cross_entropy
+from holdfast.models.unwrap import unwrap_model
+
+
+class RobustObjective:
+    """The task's loss of the clean images, and any terms: AFAT, ADL, patch-wise augmentation, … or your own.
+
+    All terms look at one joint batch, the views that they add first and the clean images last; with AFAT it is
+    [corrupted ; clean]. They prepare and are added up in their order.
+
+    Args:
+        terms: see ``holdfast.methods.loss_terms.Term``.
+        mean: that the images were normalised with.
+        std: likewise.
+        task_loss: of the model's output and targets.
+        goal: what attacks on this task work against.
+    """
+
+    def __init__(
+        self,
+        terms: Sequence[Term] = (),
+        *,
+        mean: Sequence[float] = IMAGENET_DEFAULT_MEAN,
+        std: Sequence[float] = IMAGENET_DEFAULT_STD,
+        task_loss: TaskLoss = F.cross_entropy,
+        goal: Criterion = MISCLASSIFICATION,
+    ) -> None:
+        self.terms = tuple(terms)
+        self.setting = ImageSpace(torch.tensor(mean).view(-1, 1, 1), torch.tensor(std).view(-1, 1, 1), task_loss, goal)
+        owned = [name for term in self.terms for name in term.modules]
+        if len(set(owned)) < len(owned):
+            raise HoldfastError(f"terms must own modules of different names, got {', '.join(sorted(owned))}")
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """What the terms own and move, such as AFAT's corruption model."""
+        return {name: module for term in self.terms for name, module in term.modules.items()}
+
+    @property
+    def optimizers(self) -> Mapping[str, torch.optim.Optimizer]:
+        """The optimizers of those."""
+        return {name: optimizer for term in self.terms for name, optimizer in term.optimizers.items()}
+
+    def update(self) -> Mapping[str, Tensor]:
+        """Let the terms move what they own; call it once per step, after backward."""
+        return {name: figure for term in self.terms for name, figure in term.update().items()}
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Any) -> Loss:
+        """The loss of a batch of normalised images with hard or soft targets."""
+        forward = ForwardPass(model, targets, self.setting, self.terms)
+        batch = forward.show(images)
+        with watch(model) if any(term.watches for term in self.terms) else nullcontext(Seen()) as seen:
+            outputs = model(batch)
+        forward.look(outputs, seen)
+        clean = self.setting.task_loss(forward.outputs, targets)
+        total = clean * prod(term.clean_weight for term in self.terms)
+        parts = {"cross_entropy": clean.detach()}
+        for term in self.terms:
+            if (loss := term.loss(forward)) is not None:
+                total, parts = total + loss.total, {**parts, **loss.parts}
+        return Loss(total, parts)
+
+
+class RobustDetection(RobustObjective):
+    """The same for a detector of torchvision's kind: its own losses, and terms that look at its backbone alone.
+
+    No paper has done it. Terms play on the images as the backbone gets them, scaled, normalised and padded; the heads
+    see the clean images' maps only, so that views cost a pass through the backbone each.
+    """
+
+    def __call__(self, model: nn.Module, images: Any, targets: Any) -> Loss:
+        """Images as a list or a batch of [0,1] pixels, targets as a list of boxes, labels and masks."""
+        forward = ForwardPass(model, targets, self.setting, self.terms)
+        backbone: Any = unwrap_model(model).backbone
+        shown = backbone.register_forward_pre_hook(lambda _, args: (forward.show(args[0]),))
+        heads = backbone.register_forward_hook(lambda _, args, maps: {n: forward.clean(m) for n, m in maps.items()})
+        try:
+            with watch(model) if any(term.watches for term in self.terms) else nullcontext(Seen()) as seen:
+                losses = model(images, targets)
+        finally:
+            shown.remove()
+            heads.remove()
+        forward.look(losses, seen)
+        total = sum(losses.values()) * prod(term.clean_weight for term in self.terms)
+        parts = {name: loss.detach() for name, loss in losses.items()}
+        for term in self.terms:
+            if (loss := term.loss(forward)) is not None:
+                total, parts = total + loss.total, {**parts, **loss.parts}
+        return Loss(total, parts)
+
+
+class TermEntry(NamedTuple):
+    """How a term is built from what a recipe says under its name, and what it does in one line."""
+
+    build: Callable[[Any, Context], Term]
+    line: str
+
+
+TERMS: dict[str, TermEntry] = {  # in the order in which they prepare and are added up
+    "noise2net_share": TermEntry(noise2net_term, "a share of the batch distorted by random networks (DeepAugment)"),
+    "patches": TermEntry(patches_term, "a second cross-entropy on patch-wise augmented images (RVT)"),
+    "afat": TermEntry(afat_term, "features aligned against the patches that a corruption model picks (AFAT, RSPC)"),
+    "adl": TermEntry(adl_term, "attention diversification loss against overfocusing (TAP+ADL)"),
+    "adversarial": TermEntry(adversarial_term, "cross-entropy on FGSM or PGD images"),
+    "distillation": TermEntry(distillation_term, "a teacher's answers as targets, hard or soft (DeiT; FAN, Table 2)"),
+}
+
+
+ON_DETECTORS = ("noise2net_share", "afat", "adl")
+
+
+def check_terms(names: Sequence[str]) -> None:
+    """Refuse what needs one loss of one output, which detectors do not have."""
+    if other := [name for name in names if name not in ON_DETECTORS]:
+        raise HoldfastError(
+            f"objective.options of a detector must be among {', '.join(ON_DETECTORS)}, got {other[0]!r}: it needs the "
+            "answers to changed images, and a detector in training gives losses alone"
+        )
+
+
+def robust_objective(
+    *,
+    model: nn.Module,
+    size: tuple[int, int] | None,
+    mean: Sequence[float],
+    std: Sequence[float],
+    task_loss: TaskLoss = F.cross_entropy,
+    goal: Criterion = MISCLASSIFICATION,
+    class_weights: Sequence[float] | None = None,
+    classes: Sequence[str] = (),
+    **options: Any,
+) -> RobustObjective:
+    """A robust objective from a recipe's options, one per term; null leaves a term out.
+
+    ``class_weights`` are for segmentation, see :func:`~holdfast.methods.segmentation_loss.pixel_cross_entropy`.
+    """
+    for name in options:
+        if name not in TERMS:
+            hint = nearest(name, TERMS) or f"; it takes {', '.join(TERMS)}"
+            raise HoldfastError(f"unknown option {name!r} of objective 'robust'{hint}")
+    if class_weights is not None:
+        task_loss = partial(pixel_cross_entropy, class_weights=class_weights)
+    context = Context(model, size, mean, std, classes)
+    asked = [name for name in TERMS if options.get(name) is not None]
+    if isinstance(model, GeneralizedRCNN):
+        check_terms(asked)
+        context = replace(context, mean=model.transform.image_mean, std=model.transform.image_std)
+        terms = [TERMS[name].build(options[name], context) for name in asked]
+        return RobustDetection(terms, mean=context.mean, std=context.std)
+    terms = [TERMS[name].build(options[name], context) for name in asked]
+    return RobustObjective(terms, mean=mean, std=std, task_loss=task_loss, goal=goal)

@@ -1,0 +1,73 @@
+"""A score of one's own: one call, and summaries, comparisons and the report have it with its interval.
+
+def columns(cell):  # per image, of any cell
+    return {"sure": (cell.confidences > 0.9).astype(float)}
+
+def formulas(cells):
+    clean = [cell.name for cell in cells if cell.family == "clean"]
+    compute = lambda means: 100 * means[column("clean", "sure")]
+    return [Formula("sure", "sure", "%", "high", "images with confidence above 0.9", compute) for _ in clean]
+
+register_metric("sure", formulas, columns=columns)
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast.errors import HoldfastError
+from holdfast.metrics.scoring.base import ScoreDefinition
+from holdfast.records.cells import CellSpec
+from holdfast.records.header import CLASSIFICATION
+from holdfast.records.records import CellRecord
+
+Columns = Callable[[CellRecord], Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What is added to a task's scores.
+
+    Attributes:
+        name: for people.
+        task: to which task.
+        formulas: the scores that some cells allow.
+        columns: what they average over the images beside the task's own quantities, each (N,), by quantity.
+    """
+
+    name: str
+    task: str
+    formulas: Callable[[Sequence[CellSpec]], Sequence[ScoreDefinition]]
+    columns: Columns | None = None
+
+
+METRICS: dict[str, Metric] = {}
+
+
+def register_metric(
+    name: str,
+    formulas: Callable[[Sequence[CellSpec]], Sequence[ScoreDefinition]],
+    *,
+    columns: Columns | None = None,
+    task: str = CLASSIFICATION,
+) -> Metric:
+    """Add scores to those of a task; a formula with ``headline`` stands in the report's first table."""
+    if name in METRICS:
+        raise HoldfastError(f"metric {name!r} is registered already; choose another name")
+    METRICS[name] = Metric(name, task, formulas, columns)
+    return METRICS[name]
+
+
+def own_formulas(cells: Sequence[CellSpec], *, task: str) -> list[ScoreDefinition]:
+    """The registered scores that these cells allow."""
+    return [formula for metric in METRICS.values() if metric.task == task for formula in metric.formulas(cells)]
+
+
+def own_columns(cell: CellRecord) -> dict[str, np.ndarray]:
+    """What registered scores average over the images of a cell."""
+    found: dict[str, np.ndarray] = {}
+    for metric in METRICS.values():
+        if metric.task == cell.task and metric.columns is not None:
+            found.update(metric.columns(cell))
+    return found

@@ -1,0 +1,327 @@
+"""The scores of segmentation as formulas over counts of pixels: mIoU of every cell, and what the papers make of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from holdfast.errors import HoldfastError
+from holdfast.metrics.calibration import PIXEL_BINS, pixel_error
+from holdfast.metrics.corruption import Values, mean_of, plain, retention
+from holdfast.metrics.iou import (
+    BANDS,
+    BOUNDARY_SHARE,
+    GROUPS,
+    KINDS,
+    cells_of,
+    cityscapes_c_mean,
+    class_iou,
+    group_means,
+    mean_accuracy,
+    mean_iou,
+    pixel_accuracy,
+    severity_rule,
+)
+from holdfast.metrics.recordings import grouping_of, groups_of
+from holdfast.metrics.scoring.base import (
+    CellScore,
+    Compute,
+    Means,
+    ScoreDefinition,
+    clean_score,
+    column,
+    condition_scores,
+    partial_if,
+    single_scores,
+)
+from holdfast.records.cells import CellSpec
+from holdfast.records.records import CellRecord
+
+CONDITIONS = ("fog", "night", "rain", "snow")  # ACDC
+PARTS = ("true", "predicted", "both")
+ALL, BOUNDARY, SURE = "", "boundary", "sure:"
+ROUNDED = "each cell rounded to 0.01 before severities are averaged, as the released testers do"
+
+
+def quantity(part: str, label: int, *, region: str = ALL) -> str:
+    """What a column of counts is called: ``both:3``, or ``both:3@night`` of some pixels or images only."""
+    return f"{part}:{label}@{region}" if region else f"{part}:{label}"
+
+
+def count_columns(cell: CellRecord) -> dict[str, np.ndarray]:
+    """Three counts per class for every image; of clean images also by distance, near contours, and by group."""
+    columns = _columns(cell.counts)
+    if cell.spec.family != "clean":
+        return columns
+    if "calibration" in cell.fields:  # not in records of earlier versions
+        columns |= {
+            f"{SURE}{part}:{bin}": cell.calibration[:, part, bin].astype(np.float64)
+            for part in range(3)
+            for bin in range(PIXEL_BINS)
+        }
+    bands = {band_name(number): cell.bands[:, number] for number in range(cell.bands.shape[1])}
+    for region, counts in {**bands, BOUNDARY: cell.boundary, **_by_group(cell)}.items():
+        columns |= _columns(counts, region=region)
+    return columns
+
+
+def band_name(number: int) -> str:
+    """A band of distances to the label boundary: ``≤2px``, ``≤4px`` …, ``>16px``."""
+    return f"≤{BANDS[number]}px" if number < len(BANDS) else f">{BANDS[-1]}px"
+
+
+def _columns(counts: np.ndarray, *, region: str = ALL) -> dict[str, np.ndarray]:
+    return {
+        quantity(part, label, region=region): counts[:, number, label].astype(np.float64)
+        for number, part in enumerate(PARTS)
+        for label in range(counts.shape[-1])
+    }
+
+
+def _by_group(cell: CellRecord) -> dict[str, np.ndarray]:
+    """The counts of one recording, city or condition; zero for all other images."""
+    grouping = grouping_of(cell.ids)
+    if grouping is None:
+        return {}
+    groups = groups_of(cell.ids, grouping)
+    names = np.unique(groups)
+    return {str(name): cell.counts * (groups == name)[:, None, None] for name in names} if len(names) > 1 else {}
+
+
+def counts_of(means: Means, cell: str, *, classes: int, region: str = ALL) -> np.ndarray:
+    """The mean counts of a cell as ``metrics.iou`` takes them, (…, 3, classes)."""
+    parts = [[means[column(cell, quantity(p, c, region=region))] for c in range(classes)] for p in PARTS]
+    return np.moveaxis(np.array(parts, dtype=np.float64), (0, 1), (-2, -1))
+
+
+def _check_classes(classes: int, cells: Sequence[CellSpec], columns: Sequence[str]) -> None:
+    """The header says how many classes were counted; a damaged one says something else."""
+    known = set(columns)
+    for cell in cells:
+        first, last, beyond = (column(cell.name, quantity(PARTS[0], c)) in known for c in (0, classes - 1, classes))
+        if first and (not last or beyond):
+            raise HoldfastError(
+                f"records of a segmenter must be of as many classes as their header says, got {classes}"
+            )
+
+
+def segmentation_formulas(
+    cells: Sequence[CellSpec], *, columns: Sequence[str], header: Mapping[str, Any]
+) -> list[ScoreDefinition]:
+    """Every score that these cells allow."""
+    classes = int(header.get("classes", 0))
+    names = [str(name) for name in header.get("class_names", range(classes))]
+    _check_classes(classes, cells, columns)
+    if len(names) != classes:
+        raise HoldfastError(f"records of a segmenter must name their {classes} classes, got {len(names)} names")
+
+    def of(means: Means, cell: str) -> Values:
+        return plain(mean_iou(counts_of(means, cell, classes=classes)))
+
+    measure = CellScore("miou", "mIoU", "mIoU-C", of)
+    clean = next((cell.name for cell in cells if cell.family == "clean"), None)
+    return [
+        *clean_score(cells, measure),
+        *(_clean_details(clean, names) if clean else []),
+        *(_calibration(clean) if clean and column(clean, f"{SURE}0:0") in columns else []),
+        *corruption_formulas(cells, measure, clean=clean),
+        *condition_scores(cells, measure),
+        *(_group_scores(clean, columns, classes=classes) if clean else []),
+        *single_scores(cells, measure),
+        *(_class_scores(clean, names) if clean else []),
+    ]
+
+
+def _clean_details(clean: str, names: Sequence[str]) -> list[ScoreDefinition]:
+    classes = len(names)
+
+    def percent(score: Callable[..., Any], region: str = ALL) -> Compute:
+        return lambda means: plain(100 * score(counts_of(means, clean, classes=classes, region=region)))
+
+    contours = f"mean Boundary IoU (Cheng et al. 2021), {100 * BOUNDARY_SHARE:g} % of the diagonal, clean images"
+    accuracy = "share of labelled pixels that are right, clean images"
+    scores = [
+        ScoreDefinition("pixel_accuracy", "pixel accuracy", "%", "high", accuracy, percent(pixel_accuracy)),
+        ScoreDefinition(
+            "mean_accuracy", "mAcc", "%", "high", "mean accuracy of the classes, clean", percent(mean_accuracy)
+        ),
+        ScoreDefinition("boundary_iou", "boundary IoU", "%", "high", contours, percent(mean_iou, BOUNDARY)),
+    ]
+    for number in range(len(BANDS) + 1):
+        name = band_name(number)
+        text = f"mIoU of the pixels {name} from the label boundary, clean images"
+        scores.append(
+            ScoreDefinition(
+                f"band/{name}", f"mIoU {name}", "%", "high", text, percent(mean_iou, name), table="band", kind=name
+            )
+        )
+    return scores
+
+
+def _calibration(clean: str) -> list[ScoreDefinition]:
+    def compute(means: Means) -> Values:
+        sums = [[means[column(clean, f"{SURE}{part}:{bin}")] for bin in range(PIXEL_BINS)] for part in range(3)]
+        return plain(100 * pixel_error(np.moveaxis(np.array(sums), (0, 1), (-2, -1))))
+
+    text = f"expected calibration error of the labelled pixels, {PIXEL_BINS} bins of confidence, clean images"
+    return [ScoreDefinition("ece", "ECE (pixels)", "%", "low", text, compute)]
+
+
+def _class_scores(clean: str, names: Sequence[str]) -> list[ScoreDefinition]:
+    def percent(label: int) -> Compute:
+        return lambda means: plain(100 * class_iou(counts_of(means, clean, classes=len(names)))[..., label])
+
+    return [
+        ScoreDefinition(
+            f"iou/{name}", name, "%", "high", f"IoU of {name}, clean images", percent(label), table="iou", kind=name
+        )
+        for label, name in enumerate(names)
+    ]
+
+
+def _group_scores(clean: str, columns: Sequence[str], *, classes: int) -> list[ScoreDefinition]:
+    """The mIoU of every recording, city or condition of the clean images, and the mean of ACDC's four."""
+    known = {ALL, BOUNDARY, *map(band_name, range(len(BANDS) + 1))}
+    regions = dict.fromkeys(
+        name.rpartition("@")[2] for name in columns if name.startswith(column(clean, "")) and "@" in name
+    )
+    groups = [region for region in regions if region not in known]
+
+    def of(group: str) -> Compute:
+        return lambda means: plain(100 * mean_iou(counts_of(means, clean, classes=classes, region=group)))
+
+    what = "condition" if set(groups) <= set(CONDITIONS) else "group"
+    scores = [
+        ScoreDefinition(
+            f"{what}/{name}", name, "%", "high", f"mIoU of the images of {name}", of(name), table=what, kind=name
+        )
+        for name in groups
+    ]
+    if what == "group" or not groups:
+        return scores
+    text = f"mean over {len(groups)} conditions of the mIoU of each; the clean score pools all images"
+    mean: Compute = lambda means: mean_of([of(group)(means) for group in groups])  # noqa: E731
+    return [ScoreDefinition("mean_condition_miou", "mean of conditions", "%", "high", text, mean), *scores]
+
+
+# ---------------------------------------------------------------------- corruptions
+
+
+def corruption_formulas(cells: Sequence[CellSpec], measure: CellScore, *, clean: str | None) -> list[ScoreDefinition]:
+    """Means by all rules that the cells allow, retention of each, then groups and kinds."""
+    there = {cell.name for cell in cells if cell.family == "corruption"}
+    if not there:
+        return []
+    benchmark = _Cells(measure, there, clean)
+    scores = [
+        *benchmark.mean("all", "mean_corruption_miou", "mIoU-C", "mean mIoU over 16 kinds × 5 severities", "retention"),
+        *benchmark.mean(
+            "paper",
+            "cityscapes_c",
+            "Cityscapes-C",
+            "mean mIoU over 16 kinds, noise at severities 1–3, others at 1–5 (FAN Table 9, TAP+ADL Table 4)",
+            "cityscapes_c_retention",
+        ),
+        *benchmark.mean(
+            "fan-released",
+            "cityscapes_c_fan_released",
+            "Cityscapes-C (FAN's tester)",
+            "mean mIoU over 16 kinds at severities 1–3, as FAN's released tester averages",
+            None,
+        ),
+        *benchmark.groups(),
+    ]
+    return scores + [benchmark.kind(kind) for kind in KINDS if benchmark.of_kind(kind)]
+
+
+class _Cells:
+    """The corruption cells that are there, and what they are scored by."""
+
+    def __init__(self, measure: CellScore, there: set[str], clean: str | None) -> None:
+        self.measure, self.there, self.clean = measure, there, clean
+
+    def of_kind(self, kind: str, rule: str = "all") -> list[str]:
+        return [cell for cell in cells_of(kind, rule=rule) if cell in self.there]
+
+    def complete(self, rule: str) -> list[str]:
+        return [kind for kind in severity_rule(rule) if set(cells_of(kind, rule=rule)) <= self.there]
+
+    def mious(self, means: Means, kinds: Sequence[str], rule: str) -> dict[str, Values]:
+        names = [cell for kind in kinds for cell in cells_of(kind, rule=rule)]
+        return {name: 100 * np.asarray(self.measure.of(means, name)) for name in names}
+
+    def mean(self, rule: str, name: str, label: str, text: str, kept: str | None) -> list[ScoreDefinition]:
+        kinds = self.complete(rule)
+        if not kinds:
+            return []
+        exact = rule != "all"
+
+        def compute(means: Means) -> Values:
+            cells = self.mious(means, kinds, rule)
+            if len(kinds) == len(KINDS):
+                return cityscapes_c_mean(cells, rule=rule, rounded=exact)
+            return mean_of([mean_of([cells[c] for c in cells_of(kind, rule=rule)]) for kind in kinds])
+
+        def share(means: Means) -> Values:
+            return retention(np.asarray(compute(means)) / 100, self.measure.of(means, str(self.clean)))
+
+        missing = tuple(
+            cell for kind in KINDS for cell in cells_of(kind, rule=rule) if kind not in kinds and cell not in self.there
+        )
+        note = ROUNDED if rule == "paper" else ""
+        scores = [ScoreDefinition(name, label, "%", "high", text, compute, note=note, family="corruption")]
+        if kept and self.clean:
+            title = "retention" if rule == "all" else f"{label} retention"
+            scores.append(ScoreDefinition(kept, title, "%", "high", f"{label} by clean mIoU", share, scale="ratio"))
+        return [partial_if(score, missing=missing, count=len(kinds), wanted=len(KINDS)) for score in scores]
+
+    def groups(self) -> list[ScoreDefinition]:
+        if len(self.complete("paper")) < len(KINDS):
+            return []
+
+        def compute(group: str) -> Compute:
+            return lambda means: group_means(self.mious(means, KINDS, "paper"))[group]
+
+        return [
+            ScoreDefinition(
+                f"miou_group/{group}",
+                f"{group} (Cityscapes-C)",
+                "%",
+                "high",
+                f"mean mIoU over {', '.join(kinds)} by the papers' severities",
+                compute(group),
+                table="miou_group",
+                kind=group,
+            )
+            for group, kinds in GROUPS.items()
+        ]
+
+    def kind(self, kind: str) -> ScoreDefinition:
+        names = self.of_kind(kind)
+        complete = next((rule for rule in ("all", "paper") if kind in self.complete(rule)), None)
+        rule = complete or "all"
+        used = [cell for cell in names if complete is None or cell in cells_of(kind, rule=rule)]
+        text = (
+            f"{self.measure.label} under {kind}, mean over severities {', '.join(c.rpartition('/')[2] for c in used)}"
+        )
+
+        def compute(means: Means) -> Values:
+            return 100 * np.asarray(mean_of([self.measure.of(means, cell) for cell in used]))
+
+        formula = ScoreDefinition(
+            f"miou/{kind}",
+            kind,
+            "%",
+            "high",
+            text,
+            compute,
+            family="corruption",
+            table="miou",
+            kind=kind,
+            cells=tuple(used),
+        )
+        if complete:
+            return formula
+        missing = tuple(cell for cell in cells_of(kind, rule="paper") if cell not in self.there)
+        return replace(formula, name=f"{formula.name}_partial", label=f"{kind} (partial)", missing=missing)

@@ -1,0 +1,86 @@
+"""Ways to adapt a frozen model, by name: what is added, who learns in which phase, and how it is kept.
+
+An adapted model has the frozen one as its attribute ``backbone``. A row here is all that recipes, runs and model specs
+need to know.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from holdfast.errors import HoldfastError, nearest
+from holdfast.models.tora import Method, tora
+from holdfast.models.tora_checkpoints import DESCRIPTION, load_added, load_tora, save_tora
+from holdfast.models.tora_phases import PHASES, begin_phase
+
+BACKBONE = "backbone"  # the frozen model's folder in that of a run
+
+
+@dataclass(frozen=True)
+class AdapterEntry:
+    """One way to adapt a frozen model.
+
+    Attributes:
+        line: what it is, in one line.
+        adapt: (model, **options) → the adapted model.
+        save: (adapted model, folder, notes) writes what was added, ``marker`` last.
+        load: folder → the adapted model of a finished run, its frozen model from the sub-folder ``backbone``.
+        take_over: (adapted model, folder) loads what an earlier phase has added.
+        marker: the file by which a folder is known as one of these.
+        phases: in the order of training, each from the one before.
+        begin: (adapted model, phase) lets learn what learns in a phase.
+        weights: the last phase is trained once for each; the recipe may name others. None where it has no weight.
+    """
+
+    line: str
+    adapt: Callable[..., nn.Module]
+    save: Callable[[Any, Path, Mapping[str, Any]], None]
+    load: Callable[[Path], nn.Module]
+    take_over: Callable[[Any, Path], None]
+    marker: str
+    phases: tuple[str, ...]
+    begin: Callable[[Any, str], None]
+    weights: tuple[float, ...] | None = None
+
+
+def adapter_named(name: str | None) -> AdapterEntry:
+    """The registered way of that name."""
+    if name not in ADAPTERS:
+        hint = nearest(str(name), ADAPTERS) or f"; known are {', '.join(ADAPTERS)}"
+        raise HoldfastError(f"model.adapt.name must be a registered way to adapt a model, got {name!r}{hint}")
+    return ADAPTERS[name]
+
+
+def adapter_of(folder: Path) -> AdapterEntry | None:
+    """The way in which the model of a finished run was adapted; None for a model that was not."""
+    return next((adapter for adapter in ADAPTERS.values() if (folder / adapter.marker).is_file()), None)
+
+
+def _save_tora(model: Any, folder: Path, notes: Mapping[str, Any]) -> None:
+    save_tora(model, folder, notes={"phase": notes["phase"], "lambdas": notes["weights"]})
+
+
+def _of_tora(method: Method, line: str, phases: tuple[str, ...] = ("joint",)) -> AdapterEntry:
+    return AdapterEntry(
+        line=line,
+        adapt=partial(tora, method=method),
+        save=_save_tora,
+        load=load_tora,
+        take_over=load_added,
+        marker=DESCRIPTION,
+        phases=phases,
+        begin=begin_phase,
+        weights=(0.5,),
+    )
+
+
+ADAPTERS: dict[str, AdapterEntry] = {
+    "tora": _of_tora("tora", "two adapters per block and a gate between them (TORA-ViT)", tuple(PHASES)),
+    "adapter-fusion": _of_tora("adapter-fusion", "two adapters per block, fused by attention", tuple(PHASES)),
+    "single-adapter": _of_tora("single-adapter", "one adapter per block"),
+    "head-only": _of_tora("head-only", "two new heads and nothing else"),
+}

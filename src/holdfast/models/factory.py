@@ -1,0 +1,251 @@
+"""Any model by a short text: ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``python:module:function``, ``onnx:FILE`` …"""
+
+import importlib
+import json
+import logging
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import timm
+from torch import Tensor, nn
+
+from holdfast.errors import HoldfastError, nearest
+from holdfast.models import create_model, model_names
+from holdfast.models.adaptation import BACKBONE, adapter_of
+from holdfast.models.checkpoint_keys import segmenter_arguments
+from holdfast.models.checkpoints import architecture_arguments, fill_exactly, load_checkpoint, read_weights
+from holdfast.models.hub_offline import quick_hub
+from holdfast.models.model_folder import load_folder
+from holdfast.models.segmenter import segmenter
+from holdfast.models.unwrap import unwrap_model
+from holdfast.registry import MODEL_FORMS, ModelSpec, model_spec
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model and what it is called.
+
+    Attributes:
+        model: the module.
+        name: how records name it.
+        folder: the run it comes from, where its records belong; None for all other models.
+        classes: what its answers mean, where its files tell.
+        given: whether a module was handed over, which stays on its device.
+    """
+
+    model: nn.Module
+    name: str
+    folder: Path | None = None
+    classes: tuple[str, ...] | None = None
+    given: bool = False
+
+
+def load_model(model: nn.Module | str | Path) -> LoadedModel:
+    """The model itself, or the one that a spec names; a bare path is a run's folder."""
+    if isinstance(model, nn.Module):
+        return LoadedModel(model, architecture_of(model), given=True)
+    text, spec = str(model), model_spec(str(model))
+    if spec.kind:
+        return SPECS[spec.kind](spec.rest)
+    if spec.folder is not None:
+        return _of_run(text)
+    hint = (
+        nearest(text.partition(":")[0], MODEL_FORMS)
+        or f"; expected a run's folder or one of {', '.join(MODEL_FORMS.values())}"
+    )
+    raise HoldfastError(f"model must be a module, a run's folder or a spec, got {text!r}{hint}")
+
+
+def load_torch_model(model: nn.Module | str | Path, *, what: str) -> LoadedModel:
+    """The same for whoever looks inside a model; ``what`` says who: a file of another runtime is refused."""
+    loaded = load_model(model)
+    if not all(getattr(module, "differentiable", True) for module in loaded.model.modules()):
+        raise HoldfastError(
+            f"{what} looks inside a model, which an ONNX file does not allow; give the model it was made from"
+        )
+    return loaded
+
+
+def _of_run(rest: str) -> LoadedModel:
+    spec = ModelSpec("run", rest)
+    folder = spec.folder or Path(rest)
+    if adapter := adapter_of(folder):
+        if spec.checkpoint:
+            raise HoldfastError(f"checkpoint must not be given for a run of adapters, got {spec.checkpoint!r}")
+        return LoadedModel(adapter.load(folder), f"run:{folder}", folder, _class_names(folder / BACKBONE))
+    if not (folder / "config.json").is_file() and (folder / "checkpoints" / "last").is_dir():
+        return _of_stopped_run(folder, spec.checkpoint)
+    model = _of_folder(folder, what="a finished run's folder")
+    if not spec.checkpoint:
+        return LoadedModel(model, f"run:{folder}", folder, _class_names(folder))
+    fill_exactly(model, _checkpoint_file(folder, spec.checkpoint))
+    return LoadedModel(model, f"run:{folder}@{spec.checkpoint}", folder, _class_names(folder))
+
+
+def _of_stopped_run(folder: Path, checkpoint: str) -> LoadedModel:
+    """The model of a run that has checkpoints and no end yet."""
+    checkpoints, on = folder / "checkpoints", f"holdfast train --out {folder} --resume goes on"
+    if not checkpoint:
+        raise HoldfastError(f"the run in {str(folder)!r} has not finished: --checkpoint last or best looks at it, {on}")
+    if not (checkpoints / "config.json").is_file():
+        raise HoldfastError(
+            f"the run in {str(folder)!r} has not finished and does not say how its model is built: it adapts a model, "
+            f"or was begun by an earlier Holdfast; {on}"
+        )
+    chosen = _checkpoint_file(folder, checkpoint if checkpoint in ("best", "last") else "last")
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as temporary:  # a folder as timm reads it
+        for name, file in (("config.json", checkpoints / "config.json"), ("model.safetensors", chosen)):
+            (Path(temporary) / name).symlink_to(file.resolve())
+        model = _of_folder(Path(temporary), what="a run's folder")
+    if checkpoint not in ("best", "last"):
+        fill_exactly(model, _checkpoint_file(folder, checkpoint))
+    return LoadedModel(model, f"run:{folder}@{checkpoint}", folder, _class_names(checkpoints))
+
+
+def _checkpoint_file(folder: Path, asked: str) -> Path:
+    """The weights of ``best`` or ``last``, the averaged ones where the run has such; or a file."""
+    home = folder / "checkpoints" / asked
+    if asked not in ("best", "last"):
+        path = Path(asked).expanduser()
+        if not path.is_file():
+            raise HoldfastError(f"checkpoint must be best, last or a file, got {asked!r}")
+        return path
+    found = [home / name for name in ("ema.safetensors", "model.safetensors") if (home / name).is_file()]
+    if not found:
+        raise HoldfastError(f"checkpoint {asked!r} is not there: {str(home)!r} holds no weights")
+    return found[0]
+
+
+def _of_local_dir(rest: str) -> LoadedModel:
+    folder = Path(rest).expanduser()
+    model = _of_folder(folder, what="a converted model's folder")
+    return LoadedModel(model, f"local-dir:{rest}", classes=_class_names(folder))
+
+
+def _class_names(folder: Path) -> tuple[str, ...] | None:
+    """The names that training wrote beside the model; none for plain numbers, which name nothing."""
+    try:
+        names = json.loads((folder / "config.json").read_text(encoding="utf-8"))["label_names"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    whole = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return tuple(names) if whole and names else None
+
+
+def _of_folder(folder: Path, *, what: str) -> nn.Module:
+    missing = [name for name in ("config.json", "model.safetensors") if not (folder / name).is_file()]
+    if missing:
+        raise HoldfastError(f"model must be {what}, but {' and '.join(missing)} is missing in {str(folder)!r}")
+    try:
+        return load_folder(folder)
+    except HoldfastError:
+        raise
+    except Exception as error:  # a damaged file fails in json, safetensors, timm or torch
+        raise HoldfastError(f"the model in {str(folder)!r} cannot be loaded ({_line(error)})") from error
+
+
+def _of_timm(rest: str) -> LoadedModel:
+    name, _, checkpoint = rest.partition("@")
+    if checkpoint:
+        path = Path(checkpoint).expanduser()
+        model = _told_model(path, name)
+        loaded = load_checkpoint(model, path)
+        if loaded.left_out:
+            raise HoldfastError(f"{checkpoint} must hold all weights of {name}, but {loaded.left_out[0]} does not fit")
+        return LoadedModel(model, f"timm:{rest}")
+    hub = logging.getLogger("huggingface_hub")
+    level = hub.level
+    hub.setLevel(logging.ERROR)  # it tells of every attempt; one sentence at the end is enough
+    try:
+        with quick_hub():
+            return LoadedModel(create_model(name, pretrained=True), f"timm:{name}")
+    except HoldfastError:
+        raise
+    except Exception as error:  # every transport of huggingface_hub has exceptions of its own
+        raise HoldfastError(
+            f"the weights of timm:{name} cannot be fetched ({_line(error)}); with a file at hand: timm:{name}@FILE"
+        ) from error
+    finally:
+        hub.setLevel(level)
+
+
+def _told_model(path: Path, name: str) -> nn.Module:
+    """A model as a checkpoint tells it: a segmenter if it has such a head, else the classifier."""
+    state = read_weights(path)
+    told = segmenter_arguments(state)
+    return create_model(name, **_told_by(state, name)) if told is None else segmenter(name, **told)
+
+
+def _told_by(state: Mapping[str, Tensor], name: str) -> dict[str, Any]:
+    """What a checkpoint says about its model: the number of classes, and of ours the kinds of blocks."""
+    if name in model_names():
+        return architecture_arguments(state, name)
+    config = timm.get_pretrained_cfg(name)
+    classifier = (config.classifier if config is not None else None) or "head"
+    head = f"{classifier if isinstance(classifier, str) else classifier[0]}.weight"
+    return {"num_classes": len(state[head])} if head in state and state[head].ndim else {}
+
+
+def _of_python(rest: str) -> LoadedModel:
+    module, _, function = rest.partition(":")
+    if not function:
+        raise HoldfastError(f"model python:{rest} must name a module and a function, as in python:my_models:build")
+    make = _import_function(module, function)
+    try:
+        model = make()
+    except (Exception, SystemExit) as error:  # whatever somebody else's code raises
+        raise HoldfastError(f"python:{rest} has raised {type(error).__name__} ({_line(error)})") from error
+    if not isinstance(model, nn.Module):
+        raise HoldfastError(f"python:{rest} must return a torch module, got {type(model).__name__}")
+    return LoadedModel(model, f"python:{rest}")
+
+
+def _import_function(module: str, function: str) -> Callable[[], object]:
+    sys.path.insert(0, "")  # modules of the working folder count, as for python itself
+    try:
+        found = getattr(importlib.import_module(module), function, None)
+    except (Exception, SystemExit) as error:  # a missing module, or whatever it raises
+        raise HoldfastError(f"python:{module}:{function} cannot be imported ({_line(error)})") from error
+    finally:
+        sys.path.remove("")
+    if not callable(found):
+        raise HoldfastError(f"python:{module}:{function} must be a function, but {module} has none of that name")
+    return found
+
+
+def _of_onnx(rest: str) -> LoadedModel:
+    from holdfast.deploy.onnx_model import load_onnx
+
+    model, told = load_onnx(Path(rest).expanduser())
+    return LoadedModel(model, f"onnx:{rest}", classes=told.classes)
+
+
+def _of_hugging_face(rest: str) -> LoadedModel:
+    from holdfast.deploy.huggingface import load_hugging_face
+
+    model, classes = load_hugging_face(rest)
+    return LoadedModel(model, f"hf:{rest}", classes=classes)
+
+
+def architecture_of(model: nn.Module) -> str:
+    """What timm calls the model, else the name of its class."""
+    config = getattr(unwrap_model(model), "pretrained_cfg", None) or {}
+    return str(config.get("architecture") or type(unwrap_model(model)).__name__)
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+SPECS: dict[str, Callable[[str], LoadedModel]] = {
+    "run": _of_run,
+    "local-dir": _of_local_dir,
+    "timm": _of_timm,
+    "python": _of_python,
+    "onnx": _of_onnx,
+    "hf": _of_hugging_face,
+}

@@ -1,0 +1,1 @@
+"""Matplotlib: style, files, curves, SVG with tooltips, annotated images."""

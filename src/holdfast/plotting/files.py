@@ -1,0 +1,100 @@
+"""Figures as files: vectors or bitmaps for print, that name their model and say in words what they show."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from holdfast.errors import HoldfastError
+from holdfast.io import atomic
+from holdfast.io.validation import comma_list
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "pdf", "svg")
+PRINT_DPI = 300
+
+
+def parse_formats(text: str) -> tuple[str, ...]:
+    """Formats from a comma list, each once."""
+    chosen = tuple(dict.fromkeys(comma_list(text)))
+    for name in chosen:
+        if name not in FORMATS:
+            raise HoldfastError(f"--figures must be some of {', '.join(FORMATS)}, got {text!r}")
+    if not chosen:
+        raise HoldfastError(f"--figures must name at least one of {', '.join(FORMATS)}, got none")
+    return chosen
+
+
+def save_figure(figure: "Figure", path: Path, *, formats: tuple[str, ...]) -> list[Path]:
+    """Write a figure in every format, each in one move; its alternative text is in the file, too.
+
+    ``path`` has no ending. Text in PDF and SVG stays text.
+    """
+    import matplotlib
+
+    title, told = path.name, alternative_text(figure)
+    metadata = {
+        "png": {"Title": title, "Description": told},
+        "pdf": {"Title": title, "Subject": told, "CreationDate": None},
+        "svg": {"Title": title, "Description": told, "Date": None},
+    }
+    written = []
+    style = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "holdfast"}
+    with matplotlib.rc_context(style):  # type: ignore[arg-type]
+        for name in formats:
+            target = path.with_name(f"{path.name}.{name}")
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with atomic.replace_file(target) as temporary:
+                    figure.savefig(temporary, format=name, dpi=PRINT_DPI, metadata=metadata[name])
+            except OSError as error:
+                raise HoldfastError(
+                    f"figures must go to a folder we can write to, got {str(target.parent)!r} ({error.strerror})"
+                ) from error
+            written.append(target)
+    return written
+
+
+def name_model(figure: "Figure", label: str) -> "Figure":
+    """Write a single model's name over a figure that does not say it yet."""
+    from matplotlib.text import Text
+
+    written = {text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)}
+    if not any(label in text for text in written):
+        title = figure.get_suptitle()
+        figure.suptitle(f"{label}: {title}" if title else label, fontsize=9)
+    return figure
+
+
+def alternative_text(figure: "Figure") -> str:
+    """What is seen: title, and for every panel what it shows over what, and in which range."""
+    told = [figure.get_suptitle()] if figure.get_suptitle() else []
+    told += [sentence for axis in figure.axes if (sentence := _panel(axis))]
+    return ". ".join(part.strip().rstrip(".") for part in told) + "." if told else ""
+
+
+def _panel(axis: "Axes") -> str:
+    """One panel in words; colour bars and empty panels have none."""
+    if axis.get_label() == "<colorbar>":
+        return f"Colours: {axis.get_ylabel()}" if axis.get_ylabel() else ""
+    about = " over ".join(word for word in (axis.get_ylabel(), axis.get_xlabel()) if word)
+    head = ": ".join(word for word in (axis.get_title() or axis.get_title(loc="left"), about) if word)
+    names = [name for name in axis.get_legend_handles_labels()[1] if name]
+    drawn: list[Any] = [np.asarray(line.get_ydata(), dtype=float) for line in axis.lines]
+    values = [each[np.isfinite(each)] for each in drawn if np.isfinite(each).any()]
+    seen = [part for part in (head, f"curves of {', '.join(dict.fromkeys(names))}" if names else "") if part]
+    if values:
+        low, high = min(float(each.min()) for each in values), max(float(each.max()) for each in values)
+        seen.append(f"values from {low:.3g} to {high:.3g}")
+    for image in axis.images:
+        data = image.get_array()
+        if data is not None and data.ndim == 2:
+            seen.append(
+                f"a map of {data.shape[0]} by {data.shape[1]} from {float(data.min()):.3g} to {float(data.max()):.3g}"
+            )
+        elif data is not None:
+            seen.append("an image")
+    return ", ".join(seen)

@@ -1,0 +1,81 @@
+"""What the papers print of an architecture, under the names of our scores, so that a table can show both."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.published import published
+from holdfast.records.records import Records
+from holdfast.registry import model_spec
+
+# the papers' columns by the scores that measure the same
+COLUMNS = {
+    "clean": "clean",
+    "corruption_accuracy": "fan_accuracy",
+    "retention": "fan_retention",
+    "mce": "mce",
+    "mce_without_noise": "mce_without_noise",
+    "mfr": "mfr",
+    "imagenet_a": "imagenet_a",
+    "imagenet_r": "imagenet_r",
+    "fgsm": "attack/fgsm",
+    "pgd5": "attack/pgd5",
+    "patch_fool": "attack/patch-fool",
+    "occlusion_random": "attack/occlusion-random",
+    "occlusion_learned": "attack/occlusion-learned",
+}
+
+
+@dataclass(frozen=True)
+class PaperScore:
+    """One row of one table of one paper."""
+
+    model: str
+    where: str
+    how: str
+    values: Mapping[str, float]
+
+    def __str__(self) -> str:
+        return f"{self.where} prints{f' ({self.how})' if self.how else ''}"
+
+
+def paper_says(architecture: str) -> list[PaperScore]:
+    """All that the papers print of an architecture: no row is preferred, since papers do not agree on one model."""
+    tables = published("scores")
+    found = [_headline(row) for row in (*tables["scores"], *tables["tora"])]
+    found += [_by_kind(row, "ce", mean="mce") for row in tables["corruption_errors"]]
+    found += [_by_kind(row, "accuracy", mean="fan_accuracy") for row in tables["corruption_accuracies"]]
+    return [row for row in found if row.model == architecture]
+
+
+def architecture_of(header: Mapping[str, Any]) -> str:
+    """The timm name of the model, as far as the header of its records says: ``timm:NAME@FILE`` is NAME."""
+    return model_spec(str(header.get("architecture") or header.get("model", ""))).architecture
+
+
+def of_imagenet(records: Records) -> bool:
+    """Whether the papers' figures are about the same classes."""
+    return records.header.get("preset") == "imagenet" and records.header.get("classes") in (1000, 200)
+
+
+def _headline(row: Mapping[str, Any]) -> PaperScore:
+    values = {name: float(row[column]) for column, name in COLUMNS.items() if column in row}
+    return PaperScore(row["model"], where(row), how(row), values)
+
+
+def _by_kind(row: Mapping[str, Any], prefix: str, *, mean: str) -> PaperScore:
+    values = {mean: float(row.get("mce", row.get("mean")))}
+    values |= {f"{prefix}/{kind}": float(value) for kind, value in row["values"].items()}
+    return PaperScore(row["model"], where(row), how(row), values)
+
+
+def where(row: Mapping[str, Any]) -> str:
+    """The paper and its table."""
+    return f"{row['source']}, {row['table']}"
+
+
+def how(row: Mapping[str, Any]) -> str:
+    """Training, start, resolution, λ and prediction, as far as the row names them."""
+    words = {"trained_with": "trained with {}", "pretrained_on": "from {}", "size": "at {} px", "lambda": "λ = {}"}
+    words["view"] = "prediction {}"
+    return ", ".join(phrase.format(row[key]) for key, phrase in words.items() if key in row)

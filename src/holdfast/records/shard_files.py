@@ -1,0 +1,194 @@
+"""One finished unit of work on disk: what the model said of one shard of images in one cell.
+
+A unit is one safetensors file that is renamed into place, so it is either complete or not there. Its JSON header says
+what was measured; a checksum over header and arrays tells a damaged file from a good one. Nothing is ever unpickled.
+What a task keeps of an image is a row of an array, or an array of its own length (the boxes of a detector): those are
+written as one array of all rows and the places where each image's begin.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from holdfast.errors import HoldfastError
+from holdfast.io.validation import file_name
+
+Field = np.ndarray | tuple[np.ndarray, ...]  # a row per image, or an array per image
+Fields = Mapping[str, Field]
+
+UNFINISHED = ".tmp"
+SEPARATOR = "|"  # between a view's name and a field
+BEGINNINGS = "#begin"  # of every image's rows in an array of all rows
+
+
+class DamagedUnit(HoldfastError):
+    """A unit file that is not what its own header promises."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one shard of images gave in one cell.
+
+    Attributes:
+        header: plain data: ``cell`` (its name), ``definition``, ``shard``, ``fingerprint`` and ``views``.
+        rows: the images' places in the list of all images, without those that could not be read, int64 (n,).
+        excluded: the places of those, int64.
+        arrays: per view and field (``view|predictions``) one row per image, or a tuple with one array per image.
+    """
+
+    header: Mapping[str, Any]
+    rows: np.ndarray
+    excluded: np.ndarray
+    arrays: Fields
+
+
+def unit_name(cell: str, shard: int) -> str:
+    """The file of a unit: ``fog/3`` of shard 2 is ``fog.3.00002.safetensors``."""
+    return f"{_stem(cell)}.{shard:05d}.safetensors"
+
+
+def is_named_for(unit: Unit, path: Path) -> bool:
+    """Whether a file's name says the cell and the shard that it holds: a copy under another name counts twice."""
+    shard = unit.header.get("shard")
+    return isinstance(shard, int) and unit_name(str(unit.header["cell"]), shard) == path.name
+
+
+def shard_paths(folder: Path, *, wanted: Sequence[str] | None) -> dict[str, list[Path]]:
+    """The unit files of every cell in the order of their shards: of the wanted cells, or of all that are there."""
+    paths: dict[str, list[Path]] = {} if wanted is None else {_stem(cell): [] for cell in wanted}
+    for path in sorted(folder.glob("[!.]*.safetensors")):
+        stem, _, shard = path.name.removesuffix(".safetensors").rpartition(".")
+        if stem and shard.isdigit() and (wanted is None or stem in paths):
+            paths.setdefault(stem, []).append(path)
+    return paths if wanted is None else {cell: paths[_stem(cell)] for cell in wanted}
+
+
+def write_unit(folder: Path, unit: Unit) -> Path:
+    """Write one unit into the folder, in one move."""
+    return save_unit(folder / unit_name(unit.header["cell"], unit.header["shard"]), unit)
+
+
+def save_unit(path: Path, unit: Unit) -> Path:
+    """Write one unit as a file of any name, in one move."""
+    tensors = {name: np.ascontiguousarray(array) for name, array in _named_arrays(unit).items()}
+    header = json.dumps(dict(unit.header), sort_keys=True)
+    # a single entry: safetensors writes several in any order, and equal units should be equal files
+    told = json.dumps({"checksum": _checksum(header, tensors), "header": header})
+    write_content(path, save(tensors, metadata={"unit": told}))
+    return path
+
+
+def write_content(path: Path, content: bytes) -> None:
+    """The bytes of a unit, in one move: renamed into place, but not synced. After a power cut, the checksum tells."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
+    try:
+        temporary.write_bytes(content)  # save_file would hide the file from everybody but its owner
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def read_unit(path: Path) -> Unit:
+    """Read one unit; raises :class:`DamagedUnit` if a single bit of it changed."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            told = json.loads((file.metadata() or {})["unit"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        header = told["header"]
+        if told["checksum"] != _checksum(header, tensors):
+            raise DamagedUnit(f"{path.name} is damaged: its content does not match its checksum")
+        unit = Unit(json.loads(header), tensors.pop("rows"), tensors.pop("excluded"), _unpack_fields(tensors))
+        _check(unit)
+    except DamagedUnit:
+        raise
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise DamagedUnit(f"{path.name} is damaged: {' '.join(str(error).split())}") from error
+    return unit
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged file, so that it is never read again but can be looked at; returns its new name."""
+    number = 0
+    while (target := path.with_name(f"{path.name}.damaged{number or ''}")).exists():
+        number += 1
+    os.replace(path, target)
+    return target
+
+
+def field_name(view: str, field: str) -> str:
+    """The array of one field of one view; plain models have the single view ``""``."""
+    return f"{view}{SEPARATOR}{field}" if view else field
+
+
+def fields_of(unit: Unit, view: str) -> list[str]:
+    """The names of what a unit holds of one view."""
+    prefix = field_name(view, "")
+    return [
+        name.removeprefix(prefix) for name in unit.arrays if name.startswith(prefix) and (view or SEPARATOR not in name)
+    ]
+
+
+def remove_leftovers(folder: Path, *, seconds: float = 60) -> None:
+    """Remove what killed processes did not finish: writing a unit takes milliseconds, so old files are theirs."""
+    for path in folder.glob(f".*{UNFINISHED}"):
+        with contextlib.suppress(OSError):  # another process may remove it, too
+            if time.time() - path.stat().st_mtime > seconds:
+                path.unlink()
+
+
+def _named_arrays(unit: Unit) -> dict[str, np.ndarray]:
+    places = {"rows": unit.rows.astype(np.int64), "excluded": unit.excluded.astype(np.int64)}
+    return {**places, **{key: array for name, field in unit.arrays.items() for key, array in _pack_field(name, field)}}
+
+
+def _pack_field(name: str, field: Field) -> list[tuple[str, np.ndarray]]:
+    if isinstance(field, np.ndarray):
+        return [(name, field)]
+    if not field:
+        raise HoldfastError(f"{name} must hold an array per image, got none; keep an empty array instead")
+    ends = np.cumsum([0, *map(len, field)], dtype=np.int64)
+    return [(name, np.concatenate(field)), (f"{name}{BEGINNINGS}", ends)]
+
+
+def _unpack_fields(tensors: Mapping[str, np.ndarray]) -> dict[str, Field]:
+    fields: dict[str, Field] = {}
+    for name, values in tensors.items():
+        if name.endswith(BEGINNINGS):
+            continue
+        ends = tensors.get(f"{name}{BEGINNINGS}")
+        fields[name] = values if ends is None else tuple(values[a:b] for a, b in pairwise(ends))
+    return fields
+
+
+def _stem(cell: str) -> str:
+    return file_name(cell.replace("/", "."))
+
+
+def _checksum(header: str, tensors: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.blake2b(header.encode(), digest_size=16)
+    for name in sorted(tensors):
+        array = tensors[name]
+        digest.update(f"{name}\0{array.dtype.str}\0{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _check(unit: Unit) -> None:
+    for view in unit.header["views"]:
+        if not fields_of(unit, view):
+            raise DamagedUnit(f"view {view!r} holds nothing")
+    for name, values in unit.arrays.items():
+        if len(values) != len(unit.rows):
+            raise DamagedUnit(f"{name} holds {len(values)} images, expected {len(unit.rows)}")

@@ -1,0 +1,164 @@
+"""Names of what can be asked for, with a line each: models, methods, suites. No torch."""
+
+import fnmatch
+from pathlib import Path
+from typing import NamedTuple
+
+# in the order in which their files list them; a test holds them together
+MODEL_NAMES = (
+    "fan_tiny_12_p16_224",
+    "fan_small_12_p16_224",
+    "fan_base_18_p16_224",
+    "fan_large_24_p16_224",
+    "fan_small_12_p16_224_se_attn",
+    "fan_tiny_8_p4_hybrid",
+    "fan_small_12_p4_hybrid",
+    "fan_base_16_p4_hybrid",
+    "fan_large_16_p4_hybrid",
+    "fan_Xlarge_16_p4_hybrid",
+    "fan_mini_4_p4_hybrid",
+    "fan_nano",
+    "fan_nano_hybrid",
+    "fan_swin_tiny_patch4_window7_224",
+    "fan_swin_small_patch4_window7_224",
+    "fan_swin_base_patch4_window7_224",
+    "fan_swin_large_patch4_window7_224",
+    "rvt_tiny",
+    "rvt_tiny_plus",
+    "rvt_small",
+    "rvt_small_plus",
+    "rvt_base",
+    "rvt_base_plus",
+    "rvt_nano",
+    "vit_nano",
+    "tap_fan_tiny_12_p16_224",
+    "tap_fan_small_12_p16_224",
+    "tap_fan_base_18_p16_224",
+    "tap_fan_large_24_p16_224",
+    "tap_fan_tiny_8_p4_hybrid",
+    "tap_fan_small_12_p4_hybrid",
+    "tap_fan_base_16_p4_hybrid",
+    "tap_fan_large_16_p4_hybrid",
+    "tap_fan_Xlarge_16_p4_hybrid",
+    "tap_fan_mini_4_p4_hybrid",
+    "tap_rvt_tiny_plus",
+    "tap_rvt_small_plus",
+    "tap_rvt_base_plus",
+    "tap_deit_tiny_patch16_224",
+    "tap_deit_small_patch16_224",
+    "tap_deit_base_patch16_224",
+    "tap_vit_tiny_patch16_224",
+    "tap_vit_small_patch16_224",
+    "tap_vit_base_patch16_224",
+    "tap_vit_small_patch14_dinov2",
+    "tap_vit_base_patch14_dinov2",
+    "tap_swin_tiny_patch4_window7_224",
+    "tap_swin_small_patch4_window7_224",
+    "tap_swin_base_patch4_window7_224",
+)
+
+MODEL_FORMS = {
+    "run": "run:DIR",
+    "timm": "timm:NAME[@CHECKPOINT]",
+    "local-dir": "local-dir:DIR",
+    "python": "python:module:function",
+    "onnx": "onnx:FILE",
+    "hf": "hf:DIR or hf:NAME",
+}
+
+
+class ModelSpec(NamedTuple):
+    """A spec's two parts; of a text that is none, ``kind`` is empty and ``rest`` the text."""
+
+    kind: str
+    rest: str
+
+    @property
+    def architecture(self) -> str:
+        """The timm name, without a checkpoint's file and without the tag of the pretrained weights."""
+        return self.rest.partition("@")[0].partition(".")[0]
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of ``run:DIR``, or of a plain path that is one; None for any other model."""
+        if self.kind == "run":
+            return Path(self._parts[0]).expanduser()
+        return Path(self.rest) if not self.kind and Path(self.rest).is_dir() else None
+
+    @property
+    def checkpoint(self) -> str:
+        """What stands behind the sign of ``run:DIR@best``, ``run:DIR@last`` or ``run:DIR@FILE``; empty without one."""
+        return self._parts[1]
+
+    @property
+    def _parts(self) -> tuple[str, str]:
+        folder, sign, checkpoint = self.rest.rpartition("@")
+        return (folder, checkpoint) if sign and not Path(self.rest).expanduser().is_dir() else (self.rest, "")
+
+
+def model_spec(text: str) -> ModelSpec:
+    """What a text says about a model."""
+    kind, _, rest = text.partition(":")
+    return ModelSpec(kind, rest) if kind in MODEL_FORMS and rest else ModelSpec("", text)
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """The names of Holdfast's own models that match, such as ``fan_*_hybrid``; timm lists its own, and these too."""
+    return [name for name in MODEL_NAMES if fnmatch.fnmatchcase(name, pattern)]
+
+
+METHOD_LINES = {
+    "cross_entropy": "plain cross-entropy, hard or soft targets",
+    "pixel_cross_entropy": "cross-entropy of label maps, divided by the labelled pixels or, as published, by all",
+    "detection": "the losses that a detector returns, summed",
+    "robust: noise2net_share": "a share of the batch distorted by random networks (DeepAugment)",
+    "robust: patches": "a second cross-entropy on patch-wise augmented images (RVT)",
+    "robust: afat": "features aligned against the patches that a corruption model picks (AFAT, RSPC)",
+    "robust: adl": "attention diversification loss against overfocusing (TAP+ADL)",
+    "robust: adversarial": "cross-entropy on FGSM or PGD images",
+    "robust: distillation": "a teacher's answers as targets, hard or soft (DeiT; FAN, Table 2)",
+    "model.adapt: tora": "two adapters per block and a gate between them (TORA-ViT)",
+    "model.adapt: adapter-fusion": "two adapters per block, fused by attention",
+    "model.adapt: single-adapter": "one adapter per block",
+    "model.adapt: head-only": "two new heads and nothing else",
+    "tora": "adapters on a frozen ViT, trained for λ · robust + (1 − λ) · clean cross-entropy (TORA-ViT)",
+}
+
+
+_ATTACKS = {
+    "fgsm": "FGSM, L∞ 1/255 (RVT)",
+    "pgd5": "PGD, L∞ 1/255, 5 steps (RVT; AFAT's Table 3)",
+    "pgd3-rvt-adv": "PGD, L∞ 4/255, 3 steps (RVT's test of adversarially trained networks)",
+    "pgd5-rspc": "PGD, L∞ 8/255, 5 steps (AFAT's released code)",
+    "patch-fool": "Patch-Fool, one patch, 250 steps",
+    "patch-fool-sparse": "Patch-Fool, 250 pixels",
+    "occlusion-random": "a tenth of the patches replaced by noise, 10 masks",
+    "occlusion-attention": "the tenth that receives the most attention replaced by noise (ViT, DeiT, FAN)",
+    "autoattack-imagenet": "AutoAttack, L∞ 4/255",
+    "autoattack-cifar": "AutoAttack, L∞ 8/255",
+    "autoattack-cifar-l2": "AutoAttack, L2 0.5",
+    "segpgd5": "SegPGD, L∞ 1/255, 5 steps (segmentation)",
+    "pgd20": "PGD, L∞ 8/255, 20 steps",
+    "segpgd20": "SegPGD, L∞ 8/255, 20 steps (segmentation)",
+    "occlusion-learned": "the same where a corruption model wants it, fitted to the model and the images",
+}
+STORED = {
+    "imagenet-c": "ImageNet-C as stored: --data imagenet-c:DIR",
+    "cifar-c": "CIFAR-10-C or CIFAR-100-C as stored: --data cifar10-c:DIR or cifar100-c:DIR",
+    "imagenet-a": "ImageNet-A, 200 classes: --data imagenet-a:DIR",
+    "imagenet-r": "ImageNet-R, 200 classes: --data imagenet-r:DIR",
+    "imagenet-sketch": "ImageNet-Sketch: --data imagenet-sketch:DIR",
+}
+SUITES: dict[str, str] = {
+    "clean": "the images as they are",
+    "corruptions": "15 corruptions × 5 severities, on the fly (--extra: 19 × 5; of label maps the 16 of Cityscapes-C)",
+    "corruptions-135": "the same corruptions at severities 1, 3 and 5 alone: quicker, and no mCE",
+    "cityscapes-c": "Cityscapes-C: 16 corruptions, noise at severities 1–3, on the fly or from cityscapes-c:DIR",
+    "own-corruptions": "every corruption that you registered × 5 severities, on the fly",
+    "coco-c": "COCO-C: 15 corruptions × 5 severities of objects' images at their own size (Michaelis et al.)",
+    "coco-c-fan": "the 16 kinds of FAN's Table 14 × 5 severities, likewise; not comparable with coco-c",
+    "perturbations": "10 perturbation sequences (--extra: 14), on the fly or from imagenet-p:DIR, cifar10-p:DIR",
+    **STORED,
+    **_ATTACKS,
+}
+DETECTION_SUITES = ("coco-c", "coco-c-fan")

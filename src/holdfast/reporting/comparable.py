@@ -1,0 +1,244 @@
+"""The rows of the report's tables, sorted into the data sets that they belong to: what may be compared and what not."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.metrics.comparison import Comparison, compare
+from holdfast.metrics.summary import Score, Summary, summarise
+from holdfast.plotting.svg import page_colour
+from holdfast.records.compatibility import without_older
+from holdfast.records.header import CLASSIFICATION
+from holdfast.records.records import Records
+from holdfast.reporting.export.tables import clean_elsewhere
+from holdfast.reporting.formatting import clean_name
+from holdfast.reporting.runs import Run
+
+MANY = 12  # models that figures show; of more, the first and the best, and tables are grouped and searched
+# what record sets of one run on the same images may differ by
+APART = ("seed", "amp", "model_fingerprint", "preprocessing", "frost", "attack_batch_size", "shard_size", "versions")
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One prediction of one run on one data set.
+
+    Attributes:
+        run: whose it is.
+        records: what was measured, seen through this view.
+        summary: the scores.
+        view: the prediction's name where the model gives several, else empty.
+    """
+
+    run: Run
+    records: Records
+    summary: Summary
+    view: str = ""
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.run.name
+
+    @property
+    def number(self) -> int:
+        """The run's place in the report."""
+        return self.run.number
+
+    @property
+    def label(self) -> str:
+        """The run's name and the view's."""
+        return f"{self.name} · {self.view}" if self.view else self.name
+
+    @property
+    def colour(self) -> str:
+        """The run's colour."""
+        return page_colour(self.run.number)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the prediction that the model's forward pass gives; the others stand below it."""
+        return self.records.current == self.records.views[0]
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """The runs that were evaluated on the same images in the same way: they may be compared."""
+
+    spec: str
+    protocol: str
+    preset: str
+    fingerprint: str
+    entries: Sequence[Entry]
+    task: str = CLASSIFICATION
+
+    @property
+    def models(self) -> list[Entry]:
+        """One entry per run and record set, without the other views."""
+        return [entry for entry in self.entries if entry.is_main]
+
+    @property
+    def baseline(self) -> Entry:
+        """The first run of those that were evaluated here."""
+        return self.models[0]
+
+    @property
+    def many(self) -> bool:
+        """Whether these are more models than a figure can show."""
+        return len(self.models) > MANY
+
+    @cached_property
+    def shown(self) -> list[Entry]:
+        """The models that figures show: all, or the first and the best by :attr:`ranked_by`."""
+        if not self.many:
+            return self.models
+        by = self.ranked_by
+        others = [entry for entry in self.models[1:] if by is not None and by.name in entry.summary]
+        best = sorted(others, key=lambda e: e.summary[by.name].value, reverse=by.better == "high")[: MANY - 1]
+        return [entry for entry in self.models if entry is self.baseline or entry in best]
+
+    @cached_property
+    def ranked_by(self) -> Score | None:
+        """The mean over corruptions where there is one, else the clean score, else the first one there is."""
+        scores = list(self.baseline.summary)
+        corrupted = [score for score in scores if score.family == "corruption" and not score.kind]
+        return next(iter([*corrupted, *(score for score in scores if score.name == "clean"), *scores]), None)
+
+    @cached_property
+    def groups(self) -> dict[Entry, str]:
+        """What the rows of long tables are grouped by: the folder that the runs are in, where that says something."""
+        found = {entry: entry.run.group for entry in self.entries}
+        telling = self.many and 1 < len(set(found.values())) < len(self.models)
+        return found if telling else dict.fromkeys(found, "")
+
+
+def data_sets(runs: Sequence[Run]) -> list[DataSet]:
+    """All data sets of the runs, in the order in which they first appear."""
+    groups: dict[tuple[str, ...], list[tuple[Run, Records]]] = {}
+    contents: dict[str, set[str]] = {}
+    for records in (records for run in runs for records in run.records if "data_content" in records.header):
+        contents.setdefault(_fingerprint(records), set()).add(str(records.header["data_content"]))
+    for run in runs:
+        for records in run.records:
+            if records.cells:
+                key = _key(records, changed=len(contents.get(_fingerprint(records), ())) > 1)
+                groups.setdefault(key, []).append((run, records))
+    groups = {key: _by_one_definition(held) for key, held in groups.items()}
+    return [
+        _data_set(key, [e for pair in distinguish_entries(held) for e in _entries(*pair)])
+        for key, held in groups.items()
+    ]
+
+
+def _by_one_definition(held: Sequence[tuple[Run, Records]]) -> list[tuple[Run, Records]]:
+    kept = without_older([records for _, records in held])
+    return [(run, records) for (run, _), records in zip(held, kept, strict=True) if records.cells]
+
+
+def _data_set(key: tuple[str, ...], entries: Sequence[Entry]) -> DataSet:
+    _, protocol, preset, fingerprint, task = key
+    spec = clean_name(entries[0].records.header.get("data", "data"))
+    return DataSet(spec, protocol, preset, fingerprint, entries, task)
+
+
+def distinguish_entries(held: Sequence[tuple[Run, Records]]) -> list[tuple[Run, Records]]:
+    """Record sets of one run on the same images get what they differ by behind the run's name."""
+    pairs = []
+    for run, records in held:
+        others = [other.header for owner, other in held if owner is run and other is not records]
+        differing = [key for key in APART if any(records.header.get(key) != other.get(key) for other in others)]
+        what = ", ".join(f"{key.replace('_', ' ')} {_short(records.header.get(key))}" for key in differing)
+        pairs.append((replace(run, name=clean_name(f"{run.name} ({what})")) if what else run, records))
+    return pairs
+
+
+def comparisons(data: DataSet) -> list[tuple[Entry, Comparison]]:
+    """Every other model that is shown against the first one, on the images and cells that both have."""
+    first = data.baseline
+    found = []
+    for entry in data.shown[1:]:
+        if set(entry.records.cells) & set(first.records.cells):
+            with suppress(HoldfastError):  # unreadable images may leave none that both have
+                found.append((entry, compare(entry.records, first.records)))
+    return found
+
+
+def _fingerprint(records: Records) -> str:
+    return str(records.header.get("data_fingerprint", ""))
+
+
+def _key(records: Records, *, changed: bool) -> tuple[str, ...]:
+    """What must agree before two record sets may be compared; of one set in two places the images agree.
+
+    ``changed`` says that files of the same names and sizes were seen with several contents.
+    """
+    header = records.header
+    content = _fingerprint(records)
+    if changed:
+        content = str(header.get("data_content", content)).rpartition(" ")[2]
+    spec = str(header.get("data", "data"))
+    stored = header.get("label") != "on-the-fly"  # the fingerprint of stored sets knows names and classes only
+    return (
+        spec.partition(":")[0] if stored else "" if content else spec,
+        str(header.get("label", "")),
+        str(header.get("preset", "")),
+        content,
+        records.task,
+    )
+
+
+def _entries(run: Run, records: Records) -> list[Entry]:
+    several, clean = len(records.views) > 1, clean_elsewhere(records, run.records)
+    entries = []
+    for view in records.views:
+        seen = records.view(view)
+        other = clean.view(view) if clean is not None and view in clean.views else None
+        entries.append(Entry(run, seen, summarise(seen, clean=other), clean_name(view) if several else ""))
+    return entries
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_short(each)}" for key, each in value.items())
+    return value[:8] if isinstance(value, str) else str(value)
+
+
+def describe_data(data: DataSet) -> str:
+    """What these images are, and which models are shown."""
+    return which_images(data) + _which(data)
+
+
+def which_images(data: DataSet) -> str:
+    """What these images are, in a sentence."""
+    counts = sorted({entry.summary.images for entry in data.entries})
+    images = f"{counts[0]} images" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} images"
+    corrupted = any(cell.spec.family == "corruption" for entry in data.models for cell in entry.records.cells.values())
+    on_the_fly = f"corrupted on the fly, preset {data.preset}" if corrupted else ""
+    parts = [images, {"on-the-fly": on_the_fly, "official": "as distributed"}.get(data.protocol, data.protocol)]
+    return ", ".join(part for part in parts if part) + "."
+
+
+def _which(data: DataSet) -> str:
+    if not data.many or data.ranked_by is None:
+        return ""
+    best = f"the best {len(data.shown) - 1} of the others by {data.ranked_by.label}"
+    return f" {len(data.models)} models: tables hold them all, figures and comparisons {data.baseline.name} and {best}."
+
+
+def warnings_of(data: DataSet) -> list[str]:
+    """What a reader must know before comparing the numbers of this data set."""
+    lines: list[str] = []
+    for key, what in {"seed": "seeds of corruptions and attacks", "frost": "textures of frost"}.items():
+        if len({str(entry.records.header.get(key)) for entry in data.models}) > 1:
+            lines.append(f"The models were shown different {what}, so that part of their differences is chance.")
+    for entry in data.models:
+        if entry.summary.excluded:
+            lines.append(f"{entry.name}: {entry.summary.excluded} images could not be read and count nowhere.")
+        if entry.records.incomplete:
+            some = ", ".join(list(entry.records.incomplete)[:4])
+            more = f" and {len(entry.records.incomplete) - 4} more" if len(entry.records.incomplete) > 4 else ""
+            lines.append(f"{entry.name}: the evaluation is unfinished, so that {some}{more} are missing; run it again.")
+    return lines

@@ -1,0 +1,226 @@
+"""Tables as text that people read: for the terminal, for Markdown, for LaTeX with booktabs."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+DASH = "–"
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """One column: its label, the group it stands in, a label of at most four letters for narrow tables, its unit.
+
+    ``better`` says whether ``high`` or ``low`` values are good, so that the best can stand out.
+    """
+
+    label: str
+    group: str = ""
+    short: str = ""
+    unit: str = ""
+    better: str = ""
+
+
+@dataclass(frozen=True)
+class TextValue:
+    """A number, and the bounds of its interval where it has one."""
+
+    value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+    @property
+    def sure(self) -> bool:
+        """Whether there is an interval."""
+        return self.low == self.low  # not NaN
+
+
+@dataclass(frozen=True)
+class TextRow:
+    """One row; ``paper`` marks what is printed elsewhere and was not measured."""
+
+    name: str
+    values: tuple[TextValue | None, ...]
+    paper: bool = False
+
+
+@dataclass(frozen=True)
+class Block:
+    """One table."""
+
+    title: str
+    columns: tuple[TextColumn, ...]
+    lines: tuple[TextRow, ...]
+
+
+def terminal(blocks: Sequence[Block], remarks: Sequence[str], *, width: int) -> str:
+    """Plain text of at most ``width`` columns; a single model's scores stand below each other with their intervals."""
+    parts = []
+    for block in blocks:
+        if not any(column.short for column in block.columns):
+            parts.append(_list(block, width) if len(block.lines) == 1 else _wide(block, width))
+        else:
+            parts.append(_narrow(block, width))
+    parts.append("\n".join(_wrap_text(printable(remark), width) for remark in remarks))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def markdown(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
+    """One pipe table per block; intervals in brackets, what papers print in italics."""
+    parts = []
+    for block in blocks:
+        header = ["model", *(_markdown_text(_with_unit(column)) for column in block.columns)]
+        rows = [[_markdown_name(line), *(_markdown_value(value) for value in line.values)] for line in block.lines]
+        lines = [
+            f"**{_markdown_text(block.title)}**",
+            "",
+            *map(_pipe_row, [header, ["---", *["---:"] * len(block.columns)]]),
+        ]
+        parts.append("\n".join(lines + [_pipe_row(row) for row in rows]))
+    parts.append("\n".join(f"- {_markdown_text(remark)}" for remark in remarks))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def printable(text: str) -> str:
+    """One line without control characters: nothing that moves a cursor, breaks a row or turns the writing round."""
+    return "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split()))
+
+
+def shorten_text(text: str, width: int) -> str:
+    """At most ``width`` letters; what is left out is left out in the middle, where names differ least."""
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def as_fixed(value: float, unit: str) -> str:
+    """Percent with one digit, other units with two, in four letters where possible: 7.3, 98.6, 100, 0.52."""
+    if not unit.startswith("%") and abs(value) < 9.995:
+        return f"{value:.2f}"
+    return f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
+
+
+def _list(block: Block, width: int) -> str:
+    names = [printable(column.label) for column in block.columns]
+    widest = max(map(len, names))
+    lines = [shorten_text(printable(block.lines[0].name), width)]
+    for name, column, value in zip(names, block.columns, block.lines[0].values, strict=True):
+        number = f"{value.value:8.2f}" if value else f"{DASH:>8}"
+        bounds = f"  [{value.low:.2f}, {value.high:.2f}]" if value and value.sure else ""
+        lines.append(f"  {name:<{widest}} {number} {column.unit}{bounds}")
+    return "\n".join(lines)
+
+
+def _wide(block: Block, width: int) -> str:
+    name_width = min(max(len(printable(line.name)) for line in block.lines), max(width // 3, 16))
+    parts = []
+    texts = [
+        [_with_bounds(value, column) for value, column in zip(line.values, block.columns, strict=True)]
+        for line in block.lines
+    ]
+    needed = [
+        max(6, len(column.label), *(len(row[index]) for row in texts)) + 2 for index, column in enumerate(block.columns)
+    ]
+    for first, last in _chunks(needed, width - name_width):
+        columns, widths = block.columns[first:last], needed[first:last]
+        head = " " * name_width + "".join(f"{column.label:>{w}}" for column, w in zip(columns, widths, strict=True))
+        rows = [
+            f"{shorten_text(printable(line.name), name_width):<{name_width}}"
+            + "".join(f"{text:>{w}}" for text, w in zip(row[first:last], widths, strict=True))
+            for line, row in zip(block.lines, texts, strict=True)
+            if any(line.values[first:last])
+        ]
+        parts.append("\n".join([head, *rows]))
+    return "\n\n".join(parts)
+
+
+def _narrow(block: Block, width: int) -> str:
+    """Columns five letters wide, under the names of their groups; a group that does not fit gets a table of its own."""
+    groups = [list(part) for _, part in groupby(range(len(block.columns)), key=lambda i: block.columns[i].group)]
+    needed = 5 * len(block.columns) + len(groups)
+    if width - needed < 12 and len(groups) > 1:
+        first = groups[-1][0]
+        return "\n\n".join(_narrow(_part(block, columns), width) for columns in (slice(first), slice(first, None)))
+    longest = max(len(printable(line.name)) for line in block.lines)
+    name_width = max(12, min(longest, width - needed))
+    over = "".join(" " + _centre_text(block.columns[group[0]].group, 5 * len(group) - 1) + " " for group in groups)
+    lines = (
+        [f"{block.title}", f"{'':<{name_width}}{over}".rstrip()]
+        if any(c.group for c in block.columns)
+        else [block.title]
+    )
+    lines.append(" " * name_width + _group_cells([column.short for column in block.columns], groups))
+    for line in block.lines:
+        name = f"{shorten_text(printable(line.name), name_width):<{name_width}}"
+        lines.append(name + _group_cells(_plain_values(line.values, block.columns), groups))
+    return "\n".join(text.rstrip() for text in lines)
+
+
+def _part(block: Block, columns: slice) -> Block:
+    lines = tuple(
+        TextRow(line.name, line.values[columns], line.paper) for line in block.lines if any(line.values[columns])
+    )
+    return Block(block.title, block.columns[columns], lines)
+
+
+def _group_cells(cells: Sequence[str], groups: Sequence[Sequence[int]]) -> str:
+    return "".join("".join(f"{cells[index]:>5}" for index in group) + " " for group in groups)
+
+
+def _centre_text(text: str, width: int) -> str:
+    return f" {text} ".center(width, "─") if text else " " * width
+
+
+def _chunks(widths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
+    first, used = 0, 0
+    for index, width in enumerate(widths):
+        if index > first and used + width > room:
+            yield first, index
+            first, used = index, 0
+        used += width
+    if widths:
+        yield first, len(widths)
+
+
+def _wrap_text(text: str, width: int) -> str:
+    import textwrap
+
+    return "\n".join(textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False))
+
+
+def _with_bounds(value: TextValue | None, column: TextColumn) -> str:
+    if value is None or not value.sure:
+        return _plain_values([value], [column])[0]
+    low, high = as_fixed(value.low, column.unit), as_fixed(value.high, column.unit)
+    return f"{as_fixed(value.value, column.unit)} [{low}, {high}]"
+
+
+def _plain_values(values: Sequence[TextValue | None], columns: Sequence[TextColumn]) -> list[str]:
+    pairs = zip(values, columns, strict=True)
+    return [as_fixed(value.value, column.unit) if value is not None else DASH for value, column in pairs]
+
+
+def _with_unit(column: TextColumn) -> str:
+    return f"{column.label}, {column.unit}" if column.unit and not column.short else column.label
+
+
+def _markdown_value(value: TextValue | None) -> str:
+    if value is None:
+        return DASH
+    return f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]" if value.sure else f"{value.value:.2f}"
+
+
+def _markdown_name(line: TextRow) -> str:
+    return f"*{_markdown_text(line.name)}*" if line.paper else _markdown_text(line.name)
+
+
+def _markdown_text(text: str) -> str:
+    text = printable(text).replace("&", "&amp;").replace("<", "&lt;")
+    text = re.sub(r"([\\`*\[\]|#~])", r"\\\1", text)
+    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)  # within a word an underscore is one
+
+
+def _pipe_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,136 @@
+"""``holdfast report --format site``: a leaderboard as a folder of static pages, one of all models and one of each.
+
+What was measured here and what papers print never stand in one table, nor do corruptions made on the fly and stored
+sets: every ranking is of one data set under one protocol.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from holdfast.errors import HoldfastError
+from holdfast.io import atomic
+from holdfast.io.validation import file_name
+from holdfast.reporting.comparable import DataSet, Entry, data_sets, which_images
+from holdfast.reporting.formatting import clean_name
+from holdfast.reporting.page import model_page, render_page, titles
+from holdfast.reporting.runs import Run
+from holdfast.reporting.sections.published_tables import published_tables
+from holdfast.reporting.sections.score_tables import ScoreRow, Table, all_table, is_headline, meanings
+
+INDEX, MODELS = "index.html", "models"
+MARK = "Holdfast leaderboard"  # what tells a site of ours from other folders
+PROTOCOLS = {
+    "on-the-fly": "measured here, on the fly",
+    "official": "measured here, on the stored images as distributed",
+}
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The models on one data set under one protocol, best first."""
+
+    anchor: str
+    title: str
+    protocol: str
+    description: str
+    table: Table
+    ranked_by: str
+    headline: frozenset[str]
+
+
+def write_site(runs: Sequence[Run], out: Path, *, title: str = "", command: str = "") -> str:
+    """Write the folder in one move, a site that is there already is replaced; returns the text of its first page."""
+    check_place(out)
+    sets = data_sets(runs)
+    pages = {page_name(run): model_page(run, sets) for run in runs}
+    index = leaderboard(runs, sets, title=title, command=command)
+    try:
+        fresh = out.with_name(f".{out.name}.new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        with atomic.new_folder(fresh) as folder:
+            (folder / MODELS).mkdir()
+            for name, text in pages.items():
+                (folder / MODELS / name).write_text(text, encoding="utf-8")
+            (folder / INDEX).write_text(index, encoding="utf-8")
+        _replace_site(fresh, out)
+    except OSError as error:
+        raise HoldfastError(f"out must be a folder we can write, got {str(out)!r} ({error.strerror})") from error
+    return index
+
+
+def check_place(out: Path) -> None:
+    """Refuse a place that holds something else than a site of ours."""
+    if not out.parent.is_dir():
+        raise HoldfastError(f"out must be a folder we can write, got {str(out)!r} (there is no {str(out.parent)!r})")
+    if out.is_dir() and any(out.iterdir()) and MARK not in _read_beginning(out / INDEX):
+        raise HoldfastError(f"out must be a new folder or a leaderboard to replace, got {str(out)!r}, which holds more")
+    if out.exists() and not out.is_dir():
+        raise HoldfastError(f"out must be a folder for --format site, got the file {str(out)!r}")
+
+
+def leaderboard(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str = "", command: str = "") -> str:
+    """The page of all models."""
+    return render_page(
+        "site.html.j2",
+        title=clean_name(title) or "Leaderboard",
+        mark=MARK,
+        rankings=[
+            rank_models(data, name, number) for number, (data, name) in enumerate(zip(sets, titles(sets), strict=True))
+        ],
+        published=published_tables(),
+        address=lambda entry: f"{MODELS}/{quote(page_name(entry.run))}",
+        unmeasured=[run for run in runs if not any(records.cells for records in run.records)],
+        meanings=meanings(sets),
+        command=command,
+        runs=runs,
+    )
+
+
+def rank_models(data: DataSet, title: str, number: int) -> Ranking:
+    """One table, best first by the mean over corruptions or what there is instead."""
+    by, table = data.ranked_by, all_table(data)
+    rows = sorted(table.rows, key=lambda row: _place(row, by)) if by is not None else list(table.rows)
+    return Ranking(
+        anchor=f"ranking-{number + 1}",
+        title=title,
+        protocol=PROTOCOLS.get(data.protocol, data.protocol),
+        description=which_images(data),
+        table=Table(table.columns, [replace(row, group="") for row in rows]),
+        ranked_by=by.label if by is not None else "",
+        headline=frozenset(score.name for score in table.columns if is_headline(score, data.task)),
+    )
+
+
+def page_name(run: Run) -> str:
+    """The file of a model's page: numbered, because names may differ in signs that files cannot have."""
+    return f"{run.number + 1:03d}-{file_name(run.name, allowed='-_')[:60]}.html"
+
+
+def _place(row: ScoreRow, by: Any) -> tuple[bool, float]:
+    entry: Entry = row.entry
+    if by.name not in entry.summary:
+        return True, 0.0
+    value = entry.summary[by.name].value
+    return False, -value if by.better == "high" else value
+
+
+def _read_beginning(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(2000)
+    except OSError:
+        return ""
+
+
+def _replace_site(fresh: Path, out: Path) -> None:
+    old = out.with_name(f".{out.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if out.exists():
+        os.rename(out, old)
+    os.rename(fresh, out)
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,245 @@
+"""A model card in the Hub's format, from a run's files: what was measured, by which definition, and what was not.
+
+The header (``model-index``) is written and checked by huggingface_hub's own classes.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import yaml
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from matplotlib.figure import Figure
+
+from holdfast.errors import HoldfastError
+from holdfast.io import atomic
+from holdfast.metrics.summary import Score
+from holdfast.plotting.style import colour
+from holdfast.reporting.comparable import DataSet, data_sets
+from holdfast.reporting.figures import charts
+from holdfast.reporting.figures.severity import severity_line
+from holdfast.reporting.formatting import NOT_MEASURED, clean_name, kind_label, number, span
+from holdfast.reporting.runs import Run, read_runs
+from holdfast.reporting.sections.score_tables import is_headline
+
+
+def card_figures(data: DataSet, folder: Path) -> dict[str, str]:
+    """Write the figures as PNG; their files with what they show. Without corrupted images there are none."""
+    entry = data.baseline
+    found: dict[str, str] = {}
+    line = severity_line(entry)
+    if line is not None:
+        caption = "Mean accuracy over 15 kinds of corruption by severity; the band is a 95 % interval."
+        found[_write_figure(charts.severity_curves([line]), folder / "robustness-by-severity.png")] = caption
+    kinds = [score for score in entry.summary if score.family == "corruption" and score.table and not score.partial]
+    kinds = [score for score in kinds if score.table == kinds[0].table and not isnan(score.value)]
+    if kinds:
+        caption = "Every kind of corruption, mean over five severities, with 95 % intervals."
+        found[_write_figure(_by_kind(kinds), folder / "robustness-by-kind.png")] = caption
+    return found
+
+
+def _by_kind(scores: list[Score]) -> Figure:
+    figure = Figure(figsize=(5.2, 0.8 + 0.24 * len(scores)), layout="constrained")
+    axes = figure.subplots()
+    for place, score in enumerate(scores):
+        axes.plot([score.low, score.high], [place, place], color=colour(0), linewidth=1.6)
+        axes.plot(score.value, place, marker="o", markersize=5, color=colour(0))
+    axes.set_yticks(range(len(scores)), [kind_label(score.kind) for score in scores])
+    axes.set_ylim(len(scores) - 0.4, -0.6)
+    axes.set_xlabel(f"{scores[0].table}, {scores[0].unit}")
+    axes.grid(visible=True, axis="x", alpha=0.3)
+    return figure
+
+
+def _write_figure(figure: Figure, path: Path) -> str:
+    with matplotlib.rc_context({"text.parse_math": False}), atomic.replace_file(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=150, facecolor="white")
+    return path.name
+
+
+FILE = "README.md"
+MARK = "<!-- written by `holdfast card` -->"
+PIPELINES = {
+    "classification": "image-classification",
+    "segmentation": "image-segmentation",
+    "detection": "object-detection",
+}
+WEIGHTS = ("config.json", "model.safetensors")
+_FOLDERS = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/(?:[^\s,'\"+:]*/)?")  # of a path; what a card's readers do not have
+
+
+def write_card(
+    run: Path | str, out: Path | str | None = None, *, name: str | None = None, license: str | None = None
+) -> tuple[Path, str]:
+    """Write ``README.md`` and its figures; returns the file and the command that uploads it.
+
+    Args:
+        run: a run's folder with records.
+        out: the folder to write into; the run's own unless given.
+        name: what the card calls the model; the folder's name unless given.
+        license: as the Hub spells it, such as ``apache-2.0``.
+    """
+    (read,) = read_runs([run], names=[name] if name else ())
+    sets = data_sets([read])
+    if not sets:
+        raise HoldfastError(f"a card needs records, but {str(run)!r} has none; run `holdfast evaluate` first")
+    folder = Path(out if out is not None else run).expanduser()
+    path = folder / FILE
+    if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
+        raise HoldfastError(f"{str(path)!r} is there and not of `holdfast card`; move it away or choose --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = card_figures(sets[0], folder)
+    text = card_text(read, sets, figures=figures, license=license)
+    atomic.write_text(path, text)
+    return path, _upload(read, folder, figures)
+
+
+def card_text(
+    run: Run, sets: Sequence[DataSet], *, figures: Mapping[str, str] | None = None, license: str | None = None
+) -> str:
+    """The card, its header checked by reading it again."""
+    data = ModelCardData(
+        model_name=run.name,
+        license=license,
+        library_name="timm" if _is_timm(run) else None,
+        pipeline_tag=PIPELINES.get(sets[0].task),
+        tags=["holdfast", "robustness", "vision"],
+        eval_results=[result for each in sets for result in _results(each)],
+    )
+    body = "\n\n".join(part for part in _parts(run, sets, figures or {}) if part)
+    text = f"---\n{data.to_yaml()}\n---\n{MARK}\n\n{body}\n"
+    read: Any = ModelCard(text).data
+    if read.eval_results != data.eval_results:
+        raise HoldfastError("the card's results must read as they were written, but huggingface_hub reads others")
+    return text
+
+
+def _results(data: DataSet) -> list[EvalResult]:
+    """The headline scores of a data set, each with its definition and its interval."""
+    entry = data.baseline
+    header = entry.records.header
+    return [
+        EvalResult(
+            task_type=PIPELINES.get(data.task, data.task),
+            dataset_type=str(header.get("data_label", _plain(data.spec))),
+            dataset_name=_plain(data.spec),
+            dataset_config=f"{data.protocol}, preset {data.preset}",
+            dataset_args={"images": entry.summary.images, "seed": header.get("seed")},
+            metric_type=score.name,
+            metric_name=score.label,
+            metric_value=round(score.value, 2),
+            metric_args={"unit": score.unit, "definition": score.definition, **_bounds(score)},
+        )
+        for score in entry.summary
+        if is_headline(score, data.task) and not isnan(score.value)
+    ]
+
+
+def _bounds(score: Score) -> dict[str, float]:
+    if isnan(score.low):
+        return {}
+    return {"low": round(score.low, 2), "high": round(score.high, 2)}
+
+
+def _parts(run: Run, sets: Sequence[DataSet], figures: Mapping[str, str]) -> list[str]:
+    size = f"{run.parameters / 1e6:.1f} million parameters" if run.parameters else ""
+    told = ", ".join(part for part in (run.architecture or "", size) if part)
+    return [
+        f"# {run.name}",
+        f"{told}. Its robustness was measured with Holdfast, image by image." if told else "",
+        _usage(run),
+        "## How it was trained",
+        _training_text(run),
+        *(part for data in sets for part in _results_text(data)),
+        *(f"![{caption}]({file})\n\n{caption}" for file, caption in figures.items()),
+        "## Limits",
+        _limits(run, sets),
+    ]
+
+
+def _usage(run: Run) -> str:
+    if not _is_timm(run):
+        return ""
+    lines = ["import holdfast, timm", 'model = timm.create_model("hf_hub:USER/NAME", pretrained=True).eval()']
+    return "```python\n" + "\n".join(lines) + "\n```"
+
+
+def _training_text(run: Run) -> str:
+    if not run.recipe:
+        return "Not known from its files."
+    recipe = yaml.safe_dump(dict(run.recipe), sort_keys=False, allow_unicode=True)
+    epochs = (run.recipe.get("train") or {}).get("epochs")
+    line = f"With `holdfast train` by this recipe{f', {epochs} epochs' if epochs else ''}:"
+    return f"{line}\n\n<details><summary>recipe.yaml</summary>\n\n```yaml\n{_plain(recipe)}```\n\n</details>"
+
+
+def _results_text(data: DataSet) -> list[str]:
+    entry = data.baseline
+    scores = [score for score in entry.summary if not score.table]
+    kinds = [score for score in entry.summary if score.family == "corruption" and score.table and not score.partial]
+    tables = dict.fromkeys(score.table for score in kinds)
+    first = [score for score in kinds if score.table == next(iter(tables), "")]
+    seed = entry.records.header.get("seed")
+    how = f"{entry.summary.images} images, {data.protocol}, preset {data.preset}, seed {seed}"
+    title = f"## Robustness on {_plain(data.spec)}\n\n{how}"
+    by_kind = [["kind", "value", "95 % interval"], *([kind_label(s.kind), *_value(s)] for s in first)]
+    rows = [["score", "value", "95 % interval", "definition"], *([s.label, *_value(s), s.definition] for s in scores)]
+    return [f"{title}.", _table(rows), _table(by_kind) if first else ""]
+
+
+def _value(score: Score) -> list[str]:
+    digits = 1 if score.unit.startswith("%") else 3
+    bounds = NOT_MEASURED if isnan(score.low) else span(score.low, score.high, digits=digits)
+    return [f"{number(score.value, digits=digits)} {score.unit}", bounds]
+
+
+def _limits(run: Run, sets: Sequence[DataSet]) -> str:
+    lines = ["Intervals say what another choice of images would change; another training would change more."]
+    for data in sets:
+        entry, where = data.baseline, _plain(data.spec)
+        cells = [cell.spec for cell in entry.records.cells.values()]
+        families = {"corruption": "corrupted images", "attack": "attacks", "sequence": "perturbation sequences"}
+        lacking = [words for family, words in families.items() if family not in {cell.family for cell in cells}]
+        lines += [f"{where}: not measured are {', '.join(lacking)}."] if lacking else []
+        partial = [score.label for score in entry.summary if score.partial and not score.table]
+        lines += [f"{where}: in part only: {', '.join(partial)}."] if partial else []
+        lines += [f"{where}: {entry.summary.excluded} images could not be read."] if entry.summary.excluded else []
+        if data.protocol == "on-the-fly" and "corruption" in {cell.family for cell in cells}:
+            lines.append(f"{where}: images were corrupted on the fly, not read from a distributed set.")
+        if "procedural" in str(entry.records.header.get("frost", "")):
+            lines.append(f"{where}: frost is drawn by a texture of Holdfast's own, not by the published photographs.")
+        lines += [f"{where}: {score.label}: {score.note}." for score in entry.summary if score.note and not score.table]
+    lines.append("Corruptions and attacks are what was tried, not all that can happen to an image.")
+    return "\n".join(f"- {clean_line(line)}" for line in lines)
+
+
+def clean_line(text: str) -> str:
+    """One line of Markdown that nothing in it can break out of."""
+    return " ".join(text.split()).replace("<", "&lt;").replace("|", "\\|")
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    escaped = [[clean_line(cell) for cell in row] for row in rows]
+    lines = [f"| {' | '.join(row)} |" for row in escaped]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+def _plain(text: str) -> str:
+    """Without the folders of this machine."""
+    return _FOLDERS.sub("", text)
+
+
+def _is_timm(run: Run) -> bool:
+    return run.folder is not None and all((run.folder / name).is_file() for name in WEIGHTS)
+
+
+def _upload(run: Run, folder: Path, figures: Mapping[str, str]) -> str:
+    files: list[Any] = [FILE, *figures]
+    if run.folder is not None and folder.resolve() == run.folder.resolve() and _is_timm(run):
+        files += WEIGHTS
+    return shlex.join(["hf", "upload", f"USER/{clean_name(run.name)}", str(folder), ".", "--include", *files])

@@ -1,0 +1,144 @@
+"""What breaks in detectors and segmenters: kinds of errors, classes, edges, confidence; numbers from records alone."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from holdfast.metrics.calibration import pixel_error
+from holdfast.metrics.detection_errors import DETECTIONS, OBJECTS, SIZES, Breakage, breakage
+from holdfast.metrics.iou import class_iou, mean_iou
+from holdfast.metrics.scoring.segmentation import band_name
+from holdfast.records.records import CellRecord, Records
+from holdfast.reporting.formatting import NOT_MEASURED, clean_name, kind_label, number
+from holdfast.reporting.runs import Run
+from holdfast.reporting.sections.section import Section, TextTable
+
+TEXTS = {
+    "detection": "At score and IoU ½ an object is found, seen as another class, badly placed (IoU from 0.1) or missed, "
+    "after TIDE, in percent of all objects; background counts detections on nothing per 100 objects. Recall: "
+    "objects that any detection overlaps by ½, whatever its class or score, which is what the proposals left to find. "
+    "Calibration: how far scores lie from the share that is right.",
+    "segmentation": "IoU of every class, mIoU by distance to the nearest label boundary (edges against areas), and the "
+    "expected calibration error of the pixels (ECE), kind by kind over the severities that were measured.",
+}
+CLEAN = "clean"
+Cells = Mapping[str, Sequence[CellRecord]]  # by what they share, clean images first
+
+
+def breaks_section(runs: Sequence[Run]) -> Section:
+    """Tables of every detector and segmenter in the report."""
+    held = [(run, records) for run in runs for records in run.records if records.task in TEXTS]
+    tables = [table for run, records in held for table in _tables(run, records)]
+    text = " ".join(TEXTS[task] for task in dict.fromkeys(records.task for _, records in held))
+    return Section("breaks", "What breaks", text, tables=tables)
+
+
+def _tables(run: Run, records: Records) -> Iterator[TextTable]:
+    cells = [c for c in records.cells.values() if len(c) and c.spec.family in ("clean", "corruption")]
+    if not cells:
+        return
+    kinds = _group_cells(cells, lambda cell: cell.spec.kind or CLEAN)
+    if records.task == "detection":
+        yield from _detection_tables(run.name, cells, kinds)
+    else:
+        names = [clean_name(name) for name in records.header.get("class_names", ())]
+        yield _class_table(f"{run.name}: IoU of every class, percent", kinds, names)
+        yield _band_table(f"{run.name}: edges against areas, and calibration", kinds)
+
+
+def _group_cells(cells: Sequence[CellRecord], key: Callable[[CellRecord], object]) -> Cells:
+    found: dict[str, list[CellRecord]] = {}
+    for cell in cells:
+        found.setdefault(str(key(cell)), []).append(cell)
+    return {name: found[name] for name in sorted(found, key=lambda name: name != CLEAN)}
+
+
+def _title(kind: str) -> str:
+    return CLEAN if kind == CLEAN else kind_label(kind)
+
+
+# ---------------------------------------------------------------------- detection
+
+COLUMNS = ("", *OBJECTS, "background", "recall", "calibration")
+SIZE_COLUMNS = ("", "objects", *OBJECTS)
+
+
+def _detection_tables(name: str, cells: Sequence[CellRecord], kinds: Cells) -> Iterator[TextTable]:
+    told = {cell.spec: breakage(cell.fields) for cell in cells}
+    severities = _group_cells(cells, lambda cell: cell.spec.severity or CLEAN)
+
+    def lines(groups: Cells, words: str = "") -> list[list[str]]:
+        return [
+            [_title(key) if key == CLEAN or not words else f"{words} {key}", *_line([told[c.spec] for c in held])]
+            for key, held in groups.items()
+        ]
+
+    yield TextTable(f"{name}: what became of the objects, by kind", COLUMNS, lines(kinds))
+    if len(severities) > 1:
+        yield TextTable(f"{name}: by severity", COLUMNS, lines(severities, "severity"))
+    sizes = [
+        [f"{size}, {CLEAN if key == CLEAN else f'severity {key}'}", *_size_line([told[c.spec] for c in held], place)]
+        for place, size in enumerate(SIZES)
+        for key, held in severities.items()
+        if place and sum(told[c.spec].objects[place].sum() for c in held)
+    ]
+    yield TextTable(f"{name}: by size of the object", SIZE_COLUMNS, sizes)
+    if len(cells) > 1:
+        every = [[_cell_title(spec.kind, spec.severity), *_line([one])] for spec, one in told.items()]
+        yield TextTable(f"{name}: every kind and severity", COLUMNS, every, aside=True)
+
+
+def _cell_title(kind: str, severity: int) -> str:
+    return f"{_title(kind)} {severity}" if kind else CLEAN
+
+
+def _line(told: Sequence[Breakage]) -> list[str]:
+    outcomes = np.sum([one.objects[0] for one in told], axis=0)
+    there = max(int(outcomes.sum()), 1)
+    empty = sum(int(one.detections[DETECTIONS.index("background")]) for one in told)
+    recall = 100 * float(np.mean([one.recall for one in told]))
+    known = [one.calibration for one in told if np.isfinite(one.calibration)]
+    calibration = float(np.mean(known)) if known else np.nan
+    return [*map(_number, [*(100 * outcomes / there), 100 * empty / there, recall, calibration])]
+
+
+def _size_line(told: Sequence[Breakage], place: int) -> list[str]:
+    outcomes = np.sum([one.objects[place] for one in told], axis=0)
+    return [str(outcomes.sum()), *(_number(share) for share in 100 * outcomes / max(int(outcomes.sum()), 1))]
+
+
+# ---------------------------------------------------------------------- segmentation
+
+
+def _class_table(title: str, kinds: Cells, names: Sequence[str]) -> TextTable:
+    """Kinds × classes, coloured by the error."""
+    rows = [100 * _mean_of_known([class_iou(cell.counts.sum(axis=0)) for cell in held]) for held in kinds.values()]
+    classes = [*names, *(str(label) for label in range(len(names), len(rows[0])))]
+    lines = [[_title(kind), *(_number(v, digits=0) for v in row)] for kind, row in zip(kinds, rows, strict=True)]
+    shades = [[round(100 - float(value), 1) if np.isfinite(value) else None for value in row] for row in rows]
+    return TextTable(title, ["", *classes], lines, shades)
+
+
+def _band_table(title: str, kinds: Cells) -> TextTable:
+    bands = next(iter(kinds.values()))[0].bands.shape[1]
+    columns = ["", *(f"mIoU {band_name(band)}" for band in range(bands)), "ECE, %"]
+    return TextTable(title, columns, [_band_line(kind, held) for kind, held in kinds.items()])
+
+
+def _band_line(kind: str, cells: Sequence[CellRecord]) -> list[str]:
+    pooled = _mean_of_known([mean_iou(cell.bands.sum(axis=0)) for cell in cells])
+    sure = [float(pixel_error(cell.calibration.sum(axis=0))) for cell in cells if "calibration" in cell.fields]
+    values = [*(100 * pooled), 100 * float(np.mean(sure)) if sure else np.nan]
+    return [_title(kind), *map(_number, values)]
+
+
+def _mean_of_known(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """The mean over severities; of a class that some of them neither show nor predict, over the others."""
+    stacked = np.stack(rows)
+    known = np.isfinite(stacked)
+    sums = np.where(known, stacked, 0).sum(axis=0)
+    return np.divide(sums, known.sum(axis=0), out=np.full(len(sums), np.nan), where=known.any(axis=0))
+
+
+def _number(value: float, *, digits: int = 1) -> str:
+    return number(float(value), digits=digits) if np.isfinite(value) else NOT_MEASURED

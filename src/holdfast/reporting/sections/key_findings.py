@@ -1,0 +1,68 @@
+"""What a report says, in a few sentences: computed, never written by hand."""
+
+from dataclasses import dataclass
+
+from holdfast.metrics.comparison import Comparison, Difference
+from holdfast.metrics.summary import Score
+from holdfast.records.header import CLASSIFICATION
+from holdfast.reporting.comparable import DataSet, Entry
+from holdfast.reporting.formatting import kind_label, number, signed, span
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One finding; ``verdict`` is better, worse, unclear or plain."""
+
+    text: str
+    verdict: str = "plain"
+
+
+def sentences(data: DataSet, compared: list[tuple[Entry, Comparison]]) -> list[Sentence]:
+    """How the first model does, and how each of the others differs from it."""
+    return [_alone(data.baseline, data.spec), *(s for entry, c in compared for s in _against(entry, data.baseline, c))]
+
+
+def _alone(entry: Entry, data: str) -> Sentence:
+    scores = entry.summary.scores
+    parts = []
+    if "clean" in scores:
+        parts.append(f"{number(scores['clean'].value)} % of the clean images")
+    corrupted = next((score for score in entry.summary if _is_corrupted(score)), None)
+    if corrupted:
+        parts.append(f"{number(corrupted.value)} % of the corrupted ones")
+    text = f"{entry.name} on {data}"
+    if parts and entry.records.task == CLASSIFICATION:
+        text = f"On {data}, {entry.name} classifies {' and '.join(parts)} correctly"
+    elif parts:
+        shown = [scores["clean"]] if "clean" in scores else []
+        told = [f"{score.label} {number(score.value)} %" for score in (*shown, *([corrupted] if corrupted else []))]
+        text = f"On {data}, {entry.name} has {' and '.join(told)}"
+    kinds = [score for score in entry.summary if score.family == "corruption" and score.kind and score.better == "high"]
+    if kinds:
+        worst = min(kinds, key=lambda score: score.value)
+        text += f"; {kind_label(worst.label)} is its hardest corruption ({number(worst.value)} %)"
+    return Sentence(f"{text}.")
+
+
+def _against(entry: Entry, baseline: Entry, comparison: Comparison) -> list[Sentence]:
+    """Corrupted images if there are any, else clean ones; and the attack that tells the two apart most."""
+    found = comparison.differences
+    shown = [d for d in found.values() if _is_corrupted(d)][:1] or [found[name] for name in ("clean",) if name in found]
+    attacks = [d for d in found.values() if d.family == "attack" and d.verdict != "unclear"]
+    shown += sorted(attacks, key=lambda difference: -abs(difference.interval.value))[:1]
+    return [_difference(entry, baseline, difference) for difference in shown]
+
+
+def _is_corrupted(score: Score | Difference) -> bool:
+    """Whether this is the mean over all corruptions."""
+    return score.family == "corruption" and not score.kind
+
+
+def _difference(entry: Entry, baseline: Entry, difference: Difference) -> Sentence:
+    what = "clean images" if difference.name == "clean" else f"images under {difference.kind}"
+    what = "corrupted images" if _is_corrupted(difference) else what
+    gap = f"{signed(difference.interval.value)} points ({span(difference.interval.low, difference.interval.high)})"
+    numbers = f"{number(difference.first)} % against {number(difference.second)} % of the {what}"
+    if difference.verdict == "unclear":
+        return Sentence(f"{entry.name} and {baseline.name} cannot be told apart: {numbers}, {gap}.", "unclear")
+    return Sentence(f"{entry.name} is {difference.verdict} than {baseline.name}: {numbers}, {gap}.", difference.verdict)

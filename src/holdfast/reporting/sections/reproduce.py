@@ -1,0 +1,148 @@
+"""Where the numbers come from: the commands that make them again, and what they ran on."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from holdfast.analysis.base import plain
+from holdfast.analysis.registry import all_settings
+from holdfast.corruptions.severities import EXTRA
+from holdfast.plotting.svg import page_colour
+from holdfast.records.header import CLASSIFICATION
+from holdfast.records.records import Records
+from holdfast.reporting.runs import Run
+
+
+@dataclass(frozen=True)
+class Named:
+    """A run's name and colour, where no scores are meant."""
+
+    name: str
+    number: int
+    view: str = ""
+
+    @property
+    def colour(self) -> str:
+        """The run's colour."""
+        return page_colour(self.number)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One run: how to make it again, and what is known of it."""
+
+    entry: Named
+    commands: Sequence[str]
+    facts: Sequence[tuple[str, str]]
+    recipe: str
+    notes: Sequence[str]
+
+
+def name_run(run: Run) -> Named:
+    """The run as tables name it."""
+    return Named(run.name, run.number)
+
+
+def origin(run: Run) -> Origin:
+    """Everything that the files of one run tell about where its numbers come from."""
+    recipe = yaml.safe_dump(dict(run.recipe), sort_keys=False, allow_unicode=True) if run.recipe else ""
+    return Origin(name_run(run), commands(run), facts(run), recipe, run.notes)
+
+
+def commands(run: Run) -> list[str]:
+    """The command lines that train, evaluate and analyse it."""
+    lines = []
+    if run.folder is not None and run.recipe:
+        lines.append(_line("holdfast", "train", str(run.folder / "recipe.yaml"), "--out", f"{run.folder}-again"))
+    lines += [evaluate_command(run, records) for records in run.records]
+    lines += dict.fromkeys(analyze_command(run, data) for data in _analysis_commands(run))
+    return lines
+
+
+def evaluate_command(run: Run, records: Records) -> str:
+    """The command line of one record set."""
+    header = records.header
+    suites = dict.fromkeys(str(cell.header.get("suite", name)) for name, cell in records.cells.items())
+    words = ["holdfast", "evaluate", _model(run, header), "--data", str(header.get("data", ""))]
+    named = [suite for suite in suites if ":" not in suite]  # the others are attacks with settings
+    words += ["--suite", ",".join(named)] if named else []
+    words += [word for suite in suites if ":" in suite for word in ("--attack", suite)]
+    words += ["--limit", str(header["limit"])] if header.get("limit") is not None else []
+    words += ["--seed", str(header["seed"])] if header.get("seed") else []
+    words += ["--amp"] if header.get("amp") not in (None, "no") else []
+    words += ["--extra"] if any(cell.spec.kind in EXTRA for cell in records.cells.values()) else []
+    steps = header.get("preprocessing") or {}
+    words += ["--stored-jpeg"] if "JPEG" in str(steps.get("after_corruption")) else []
+    known = records.task == CLASSIFICATION and "protocol" in steps
+    words += ["--preparation", "benchmark"] if known and "preparation" not in steps else []
+    return _line(*words)
+
+
+def analyze_command(run: Run, data: str) -> str:
+    """The command line of the analyses on one data set, with what was chosen."""
+    results = [result for result in run.results if str(result.header.get("data", "")) == data]
+    header = results[0].header
+    settings = {key: value for result in results for key, value in (result.header.get("settings") or {}).items()}
+    words = ["holdfast", "analyze", _model(run, header), "--data", data]
+    words += ["--limit", str(header["images"])] if header.get("images") else []
+    words += ["--seed", str(header["seed"])] if header.get("seed") else []
+    for name, setting in all_settings().items():
+        if name in settings and settings[name] != plain(setting.default):
+            value = settings[name]
+            words += [setting.flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+    return _line(*words)
+
+
+def _analysis_commands(run: Run) -> list[str]:
+    return list(dict.fromkeys(str(result.header.get("data", "")) for result in run.results))
+
+
+def facts(run: Run) -> list[tuple[str, str]]:
+    """What it is and what it ran on, for the first record set of every kind of answer."""
+    found: list[tuple[str, str]] = []
+    if run.folder is not None:
+        found.append(("folder", str(run.folder)))
+    for key, value in (("architecture", run.architecture), ("parameters", run.parameters)):
+        if value:
+            found.append((key, f"{value:,}" if isinstance(value, int) else value))
+    for records in run.records:
+        found += [fact for fact in _record_facts(records.header) if fact not in found]
+    return [(key, " ".join(value.split())) for key, value in found]
+
+
+def own_command(runs: Sequence[Run], out: Path | None, **options: str) -> str:
+    """The command line of the page itself, with the options that are not empty; records from memory have none."""
+    folders = [str(run.folder) for run in runs if run.folder is not None]
+    given = [word for name, value in options.items() if value for word in (f"--{name}", value)]
+    return _line("holdfast", "report", *(folders or ["RUN"]), *given, "--out", str(out or "report.html"))
+
+
+def _record_facts(header: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found = [("model", header.get("model")), ("weights", header.get("model_fingerprint")), ("data", header.get("data"))]
+    found += [("images", header.get("data_fingerprint")), ("contents", header.get("data_content"))]
+    found.append(("seed of corruptions", header.get("seed")))
+    steps = header.get("preprocessing")
+    if isinstance(steps, Mapping):
+        found.append(("preprocessing", ", ".join(f"{key} {_short(value)}" for key, value in steps.items())))
+    versions = header.get("versions")
+    if isinstance(versions, Mapping):
+        found.append(("versions", ", ".join(f"{name} {version}" for name, version in versions.items())))
+    return [(key, str(value)) for key, value in found if value not in (None, "")]
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"({', '.join(_short(each) for each in value)})"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _model(run: Run, header: Mapping[str, Any]) -> str:
+    return str(run.folder) if run.folder is not None and run.recipe else str(header.get("model", "MODEL"))
+
+
+def _line(*words: str) -> str:
+    return " ".join(shlex.quote(" ".join(word.split()) if "\n" in word else word) for word in words)

@@ -1,0 +1,166 @@
+"""The tables of numbers: scores with their intervals, and the differences of two models."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any
+
+from holdfast.metrics.comparison import Comparison, Difference
+from holdfast.metrics.summary import Score
+from holdfast.reporting.comparable import DataSet, Entry
+from holdfast.reporting.formatting import NOT_MEASURED, kind_label, number, signed, span
+from holdfast.tasks import task_named
+
+
+@dataclass(frozen=True)
+class ScoreCell:
+    """One number of a score table."""
+
+    score: str
+    text: str
+    value: float | None = None
+    interval: str = ""
+    best: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """One line of a table."""
+
+    entry: Any  # has a name, a colour and a view
+    cells: Sequence[Any]
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns (scores, or titles) and rows."""
+
+    columns: Sequence[Any]
+    rows: Sequence[ScoreRow]
+
+    @property
+    def groups(self) -> list[tuple[str, list[ScoreRow]]]:
+        """The rows by the group that they belong to, in the order in which groups first appear."""
+        found: dict[str, list[ScoreRow]] = {}
+        for row in self.rows:
+            found.setdefault(row.group, []).append(row)
+        return list(found.items())
+
+
+def headline_table(data: DataSet) -> Table:
+    """The scores that everybody asks for first."""
+    return _score_table(data, [score for score in _all_scores(data) if is_headline(score, data.task)])
+
+
+def more_table(data: DataSet) -> Table:
+    """All other scores that are not of a single kind."""
+    scores = _all_scores(data)
+    return _score_table(data, [s for s in scores if not is_headline(s, data.task) and not s.table])
+
+
+def all_table(data: DataSet) -> Table:
+    """All scores that are not of a single kind, those of the first table first."""
+    scores = [score for score in _all_scores(data) if is_headline(score, data.task) or not score.table]
+    return _score_table(data, sorted(scores, key=lambda score: not is_headline(score, data.task)))
+
+
+def is_headline(score: Score, task: str) -> bool:
+    """Whether a score belongs to the first table: what everybody asks for first, other sets, attacks."""
+    asked = score.headline or score.name.removesuffix("_partial") in task_named(task).headline
+    return asked or score.family in ("set", "attack")
+
+
+def meanings(sets: Iterable[DataSet]) -> list[Score]:
+    """One score of every name that the page shows, for its definition."""
+    found: dict[str, Score] = {}
+    for data in sets:
+        for score in _all_scores(data):
+            if not score.table:
+                found.setdefault(score.name, score)
+    return list(found.values())
+
+
+def _all_scores(data: DataSet) -> list[Score]:
+    found: dict[str, Score] = {}
+    for entry in data.entries:
+        for score in entry.summary:
+            found.setdefault(score.name, score)
+    return list(found.values())
+
+
+def _score_table(data: DataSet, columns: Sequence[Score]) -> Table:
+    best = {column.name: _best(column, data.entries) for column in columns}
+    rows = [
+        ScoreRow(entry, [_cell(entry, column.name, best[column.name]) for column in columns], data.groups[entry])
+        for entry in data.entries
+    ]
+    return Table(columns, rows)
+
+
+def kinds_table(data: DataSet) -> Table | None:
+    """Every model's score of every kind of corruption, where models are too many for a heat map each."""
+    kinds = [score for score in _all_scores(data) if score.table and score.family == "corruption"]
+    first = [score for score in kinds if score.table == kinds[0].table]
+    return _score_table(data, first) if data.many and first else None
+
+
+def _best(column: Score, entries: Sequence[Entry]) -> float | None:
+    """The best value of a column as it is printed; none where there is nothing to choose from."""
+    values = [entry.summary.scores[column.name].value for entry in entries if column.name in entry.summary]
+    known = [round(value, _digits(column.unit)) for value in values if not isnan(value)]
+    if len(known) < 2:
+        return None
+    return max(known) if column.better == "high" else min(known)
+
+
+def _cell(entry: Entry, name: str, best: float | None) -> ScoreCell:
+    if name not in entry.summary:
+        return ScoreCell(name, NOT_MEASURED)
+    score = entry.summary.scores[name]
+    digits = _digits(score.unit)
+    bounds = "" if isnan(score.low) else span(score.low, score.high, digits=digits)
+    missing = f"missing: {', '.join(score.missing)}" if score.missing else ""
+    note = "; ".join(part for part in (score.note, missing) if part)
+    shown = round(score.value, digits) if not isnan(score.value) else None
+    return ScoreCell(
+        name, number(score.value, digits=digits), score.value, bounds, shown is not None and shown == best, note
+    )
+
+
+def _digits(unit: str) -> int:
+    return 1 if unit.startswith("%") else 3
+
+
+@dataclass(frozen=True)
+class DifferenceRow:
+    """One kind of a comparison, as text."""
+
+    label: str
+    baseline: str
+    value: str
+    difference: str
+    interval: str
+    verdict: str
+
+
+def shown_differences(comparison: Comparison) -> list[Difference]:
+    """The differences that a comparison shows: clean, every kind, then attacks and other sets; all accuracies."""
+    return [
+        difference
+        for difference in comparison.differences.values()
+        if difference.unit == "%" and difference.better == "high" and (difference.kind or difference.name == "clean")
+    ]
+
+
+def difference_row(difference: Difference) -> DifferenceRow:
+    """As text, in percent and points."""
+    return DifferenceRow(
+        kind_label(difference.label),
+        number(difference.second),
+        number(difference.first),
+        signed(difference.interval.value),
+        span(difference.interval.low, difference.interval.high),
+        difference.verdict,
+    )

@@ -1,0 +1,1 @@
+"""Processes: signals, devices, Ray, dry runs, progress, plug-ins."""

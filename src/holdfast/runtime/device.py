@@ -1,0 +1,103 @@
+"""Devices, precision, worker processes, and the processes that evaluate together."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import distributed, nn
+
+from holdfast.errors import HoldfastError
+from holdfast.runtime.distributed import process_count
+
+PATIENCE = timedelta(days=7)  # a process may wait that long for the slowest
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process' number among all that work together."""
+
+    rank: int = 0
+    count: int = 1
+    group: Any = None
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that prepares and reports."""
+        return self.rank == 0
+
+    def meet(self) -> None:
+        """Wait for all others."""
+        if self.count > 1:
+            distributed.monitored_barrier(self.group, timeout=PATIENCE)
+
+    def share(self, total: int) -> range:
+        """This process' part of ``total`` things in a row: neighbours stay together."""
+        return range(total * self.rank // self.count, total * (self.rank + 1) // self.count)
+
+
+@contextmanager
+def process_group() -> Iterator[Processes]:
+    """The processes that torchrun or accelerate started; a single one needs none of it."""
+    ours = False
+    if not (distributed.is_available() and distributed.is_initialized()):
+        if process_count() < 2 or "RANK" not in os.environ:
+            yield Processes()
+            return
+        distributed.init_process_group("gloo", timeout=PATIENCE)
+        ours = True
+    group = distributed.new_group(backend="gloo", timeout=PATIENCE)
+    try:
+        yield Processes(distributed.get_rank(), distributed.get_world_size(), group)
+    finally:
+        distributed.destroy_process_group(None if ours else group)
+
+
+def choose_device(asked: str, model: nn.Module, *, fixed: bool) -> torch.device:
+    """Where to run: what was asked for; ``auto`` leaves a module where it is, unless it is ``fixed`` to be moved."""
+    own = next((parameter.device for parameter in model.parameters()), None)
+    if asked == "auto" and not fixed and own is not None:
+        return own
+    if asked in ("auto", "cuda") and torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+    if asked == "auto":
+        return torch.device("cpu")
+    try:
+        device = torch.device(asked)
+        torch.empty(1, device=device)
+        if device.type == "meta":
+            raise RuntimeError("it computes nothing")
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise HoldfastError(f"device must be one that torch can use here, got {asked!r} ({reason})") from error
+    return device
+
+
+def choose_precision(amp: bool, device: torch.device) -> str:
+    """The name of the half precision that the device has, or ``no``."""
+    if not amp:
+        return "no"
+    return "float16" if device.type == "cuda" and not torch.cuda.is_bf16_supported() else "bfloat16"
+
+
+def choose_workers(asked: int | None, device: torch.device, processes: Processes) -> int:
+    """How many processes read images: as asked for, at most one per core; else what the machine can use."""
+    if asked is not None:
+        return min(check_workers(asked), core_count())
+    mine = max(1, core_count() // processes.count)
+    return min(8, mine) if device.type != "cpu" else max(1, mine // 2)
+
+
+def check_workers(asked: int | None) -> int:
+    """The number itself, or one sentence."""
+    if asked is not None and asked < 0:
+        raise HoldfastError(f"workers must be 0 or more, got {asked}")
+    return asked or 0
+
+
+def core_count() -> int:
+    """The processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

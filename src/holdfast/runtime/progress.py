@@ -1,0 +1,118 @@
+"""How far a long command is: a bar on a terminal, whatever its width; lines with a header where output is piped."""
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from holdfast.runtime.signals import unblock_signals
+
+EVERY = 30.0  # seconds between two lines of piped output
+NAME, BAR, RATE, TIME = 14, 20, 9, 9  # characters
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{rate(task.speed)}/s" if task.speed else "–/s", justify="right")
+
+
+class ProgressLine:
+    """A bar, or lines. ``show`` None shows the bar on a terminal and nothing elsewhere; True also lines where piped."""
+
+    def __init__(self, name: str, *, total: int, unit: str, show: bool | None, header: str = "") -> None:
+        self._silent = show is False
+        self.console = Console(stderr=True, soft_wrap=True, highlight=False)
+        terminal = self.console.is_terminal
+        self.shown = terminal if show is None else show
+        self.lines = self.shown and not terminal
+        self._name, self._total, self._unit, self._header = name, total, unit, header
+        self._done, self._begun, self._told, self._first = 0, time.monotonic(), time.monotonic(), 0
+        self._figures: Sequence[str] = ()
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=BAR),
+            MofNCompleteColumn(),
+            _Rate(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[figures]}"),
+            console=self.console,
+            transient=True,
+            disable=not (self.shown and terminal),
+        )
+        self._bar = self._progress.add_task(name[:NAME], total=total, figures="")
+
+    def __enter__(self) -> "ProgressLine":
+        if self.lines and self._header:
+            self.say(self._header)
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def begin_at(self, done: int) -> None:
+        """So much was done before: it counts, but not for the rate."""
+        self._done = self._first = done
+        self._begun = time.monotonic()
+        self._progress.update(self._bar, completed=done)
+
+    def advance(self, count: int = 1, *, name: str | None = None) -> None:
+        """So much more is done; here a command leaves that was asked to, also where a library swallowed the signal."""
+        unblock_signals()
+        self._done += count
+        self._name = name or self._name
+        self._progress.update(self._bar, advance=count, description=self._name[:NAME])
+        if self.lines and time.monotonic() - self._told >= EVERY:
+            self.say(self.line())
+
+    def figures(self, parts: Sequence[str]) -> None:
+        """What stands behind the bar; the last parts are left away first where there is no room."""
+        self._figures = parts
+        room = self.console.width - (NAME + BAR + 2 * len(str(self._total)) + 1 + RATE + TIME + 5)
+        self._progress.update(self._bar, figures=fit_parts(parts, room))
+
+    def say(self, sentence: str) -> None:
+        """A line of its own, above the bar."""
+        if self.shown:
+            self.console.print(sentence, markup=False)
+            self._told = time.monotonic()
+
+    def warn(self, sentence: str) -> None:
+        """What must be known also where no progress is shown, unless somebody asked for silence."""
+        if not self._silent:
+            self.console.print(sentence, markup=False)
+
+    def line(self) -> str:
+        """How far it is, as a sentence for files."""
+        speed = (self._done - self._first) / max(time.monotonic() - self._begun, 1e-9)
+        words = [f"{self._name}: {self._done}/{self._total} {self._unit}", f"{rate(speed)}/s"]
+        if speed > 0:
+            words.append(f"{clock((self._total - self._done) / speed)} left")
+        return ", ".join([*words, *self._figures])
+
+
+def fit_parts(parts: Sequence[str], room: int) -> str:
+    """As many of the first parts as there is room for."""
+    text = ""
+    for part in parts:
+        longer = f"{text}  {part}" if text else part
+        if len(longer) > room:
+            break
+        text = longer
+    return text
+
+
+def rate(speed: float) -> str:
+    """Three digits, whatever the magnitude."""
+    return f"{speed:.0f}" if speed >= 100 else f"{speed:.1f}" if speed >= 1 else f"{speed:.2g}"
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds."""
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

@@ -1,0 +1,367 @@
+"""A study as YAML: which rows, over which seeds, measured how. Without torch.
+
+A study names a recipe, values common to all rows, and rows that differ from it; or a ``sweep`` of recipe values, whose
+grid makes the rows. Every row is trained once per seed and measured on the same test images. A row can start from
+another one: ``{name}`` in its values stands for the run folder of that row, or of one of the ``steps``, which are
+trained and not measured. ``extends`` takes everything that a study does not say itself from another one, except its
+claims; rows and steps only if it names neither rows nor a sweep.
+"""
+
+import graphlib
+import itertools
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import HoldfastError, nearest
+from holdfast.evaluation.config import PREPARATIONS
+from holdfast.io.validation import file_name
+from holdfast.io.yaml import read_yaml
+from holdfast.training.recipe import Recipe
+from holdfast.training.recipe_files import load_recipe, merge
+
+SHAPES: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "recipe": (str, "the name of a recipe"),
+    "test": (str, "a data spec"),
+    "extends": (str, "the name of a study"),
+    "common": (Mapping, "recipe values"),
+    "rows": (Mapping, "recipe values by name"),
+    "steps": (Mapping, "recipe values by name"),
+    "sweep": (Mapping, "lists of recipe values by path"),
+    "seeds": (list, "a list of whole numbers"),
+    "suites": (list, "a list of names"),
+    "analyses": (list, "a list of names"),
+    "shifts": (Mapping, "data specs by name"),
+    "claims": (list, "a list of claims"),
+    "limit": (int, "a whole number"),
+    "preparation": (str, "model or benchmark"),
+}
+REFERENCE = re.compile(r"\{([^{}]+)\}")  # {row}: the folder of that row's run with the same seed
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something a paper says: ``row`` has a higher (or lower) ``column`` than ``against``."""
+
+    says: str
+    row: str
+    against: str
+    column: str
+    expects: str = "higher"
+
+    def __post_init__(self) -> None:
+        if self.expects not in ("higher", "lower"):
+            raise HoldfastError(f"expects of a claim must be 'higher' or 'lower', got {self.expects!r}")
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study's file says.
+
+    Attributes:
+        name: the file's name, or that of a shipped study.
+        title: its first comment line.
+        recipe: the shipped recipe or YAML file that all rows start from.
+        common: recipe values of all rows.
+        rows: recipe values of each row, by the row's name.
+        steps: likewise for what rows start from, and what is not measured itself.
+        seeds: each row is trained once per seed.
+        test: the data that are measured on; never those that anything is chosen on.
+        limit: how many of the test images, stratified; null for all.
+        suites: what is measured, as for ``holdfast evaluate``.
+        analyses: what is analysed, as for ``holdfast analyze``.
+        shifts: further data that runs are measured on as they are, by name: the natural shifts of a task.
+        claims: what the table is to judge.
+        preparation: how clean images are prepared, ``model`` or ``benchmark``, as of :class:`holdfast.EvalProtocol`.
+    """
+
+    name: str
+    title: str
+    recipe: str
+    rows: Mapping[str, Mapping[str, Any]]
+    test: str
+    steps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    common: Mapping[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = (0, 1, 2)
+    limit: int | None = None
+    suites: tuple[str, ...] = ("clean", "corruptions")
+    analyses: tuple[str, ...] = ()
+    shifts: Mapping[str, str] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    preparation: str = PREPARATIONS[0]
+
+    def recipe_of(self, name: str, seed: int, *, folders: Mapping[str, Path] | None = None) -> Recipe:
+        """The complete recipe of one run of a row or step.
+
+        Args:
+            name: the row or step.
+            seed: its seed.
+            folders: where the runs are that it starts from; without, they stay as the file names them.
+        """
+        values = self._values(name)
+        if folders is not None:
+            values = _fill_references(values, folders)
+        return load_recipe(self.recipe, merge(merge(self.common, values), {"seed": seed}))
+
+    def needs(self, name: str) -> list[str]:
+        """The rows and steps whose runs this row or step starts from."""
+        return list(dict.fromkeys(_references(self._values(name))))
+
+    def _values(self, name: str) -> Mapping[str, Any]:
+        return self.rows[name] if name in self.rows else self.steps[name]
+
+
+def study_names() -> list[str]:
+    """The shipped studies, such as ``cifar10/main``."""
+    root = _study_folder()
+    return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
+
+
+def headline(name: str) -> str:
+    """The first comment line of a study: what it asks."""
+    return _title(_text(_find(name)))
+
+
+def load_study(
+    name: str | Path,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    rows: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    test: str | None = None,
+    limit: int | None = None,
+) -> Study:
+    """A study by its shipped name or from a YAML file.
+
+    Args:
+        name: ``cifar10/main``, or a file.
+        overrides: recipe values that replace those common to all rows, as nested dictionaries.
+        rows: only these rows.
+        seeds: these seeds instead of the study's.
+        test: other test data.
+        limit: another number of test images; 0 for all.
+    """
+    text = _text(_find(name))
+    path = Path(name)  # sentences name a shipped study as it was asked for
+    values = _resolve_extends(_read_study(text, path), path)
+    steps, every_row = values.get("steps") or {}, _rows(values, path)
+    _check_references(steps | every_row, path)
+    _check_folders([*steps, *every_row], path)
+    values["rows"] = _choose_rows(every_row, rows, path)
+    # a row that was not asked for is still there for others to start from
+    values["steps"] = {**steps, **{name: row for name, row in every_row.items() if name not in values["rows"]}}
+    claims = [_claim(claim, rows=every_row, path=path) for claim in values.get("claims") or ()]
+    study = Study(
+        name=str(name).removesuffix(".yaml").strip("/").replace("/", "-"),
+        title=_title(text),
+        **values
+        | {
+            "common": merge(values.get("common", {}), overrides or {}),
+            "seeds": _seeds(seeds or values.get("seeds", Study.seeds), path),
+            "test": test or values["test"],
+            "limit": values.get("limit") if limit is None else limit or None,
+            "suites": tuple(values.get("suites", Study.suites)),
+            "analyses": tuple(values.get("analyses", ())),
+            "claims": tuple(claim for claim in claims if {claim.row, claim.against} <= set(values["rows"])),
+        },
+    )
+    if study.limit is not None and (not _is_count(study.limit) or study.limit < 1):
+        raise HoldfastError(f"limit of a study must be at least 1 test image, got {study.limit}")
+    if study.preparation not in PREPARATIONS:
+        raise HoldfastError(
+            f"preparation of study {str(path)!r} must be one of {', '.join(PREPARATIONS)}, got {study.preparation!r}"
+        )
+    for run in (*study.steps, *study.rows):
+        study.recipe_of(run, study.seeds[0])  # a misspelt key is found before the first run
+    return study
+
+
+def row_file_name(row: str) -> str:
+    """A row's name as a file's; never one that leads elsewhere."""
+    return file_name(row, allowed="=.+-").lstrip(".") or "run"
+
+
+def _resolve_extends(values: dict[str, Any], path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The study's values, completed by those of the study that it extends."""
+    if "extends" in values:
+        parent = _find(values.pop("extends"))
+        if parent.resolve() in above:
+            raise HoldfastError(f"study {str(path)!r} extends itself in the end, by way of {str(parent)!r}")
+        inherited = _resolve_extends(_read_study(_text(parent), parent), parent, (*above, parent.resolve()))
+        common = merge(inherited.get("common", {}), values.get("common", {}))
+        own = {"claims"} | ({"rows", "steps", "sweep"} if {"rows", "sweep"} & set(values) else set())
+        inherited = {key: value for key, value in inherited.items() if key not in own}
+        values = {**inherited, **values, "common": common}
+    missing = [key for key in ("recipe", "test") if key not in values]
+    if missing:
+        raise HoldfastError(f"study {str(path)!r} must name {' and '.join(missing)}")
+    if not (values.get("rows") or values.get("sweep")):
+        raise HoldfastError(f"study {str(path)!r} must name rows or a sweep")
+    return values
+
+
+def _read_study(text: str, path: Path) -> dict[str, Any]:
+    values = read_yaml(text, name=f"study {str(path)!r}")
+    known = {item.name for item in fields(Study)} - {"name", "title"} | {"sweep", "extends"}
+    if not isinstance(values, dict):
+        raise HoldfastError(f"study {str(path)!r} must hold keys such as recipe and rows, got {type(values).__name__}")
+    for key in values:
+        if key not in known:
+            raise HoldfastError(f"unknown study key {key!r} in {str(path)!r}{nearest(str(key), known)}")
+        kind, words = SHAPES[key]
+        if values[key] is not None and not isinstance(values[key], kind):
+            raise HoldfastError(f"{key} of study {str(path)!r} must be {words}, got {values[key]!r}")
+    for key in ("suites", "analyses"):
+        if not all(isinstance(name, str) for name in values.get(key) or ()):
+            raise HoldfastError(f"{key} of study {str(path)!r} must be a list of names, got {values[key]!r}")
+    return {key: value for key, value in values.items() if value is not None or key == "limit"}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise HoldfastError(f"study {str(path)!r} cannot be read ({' '.join(str(error).split())})") from error
+
+
+def _seeds(seeds: Sequence[Any], path: Path) -> tuple[int, ...]:
+    """At least one, none twice: a seed that is counted twice would narrow every interval for nothing."""
+    if not seeds or not all(_is_count(seed) and seed >= 0 for seed in seeds):
+        raise HoldfastError(f"seeds of study {str(path)!r} must be whole numbers from 0, got {list(seeds)}")
+    if len(set(seeds)) < len(seeds):
+        raise HoldfastError(f"seeds of study {str(path)!r} must differ, got {list(seeds)}")
+    return tuple(seeds)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _claim(values: Any, *, rows: Mapping[str, Any], path: Path) -> Claim:
+    """A claim about rows of the study; whether its column is measured is known to ``studies.checks``."""
+    if not isinstance(values, Mapping) or not all(isinstance(value, str) for value in values.values()):
+        raise HoldfastError(f"every claim of study {str(path)!r} must hold texts such as says and row, got {values!r}")
+    try:
+        claim = Claim(**values)
+    except TypeError as error:
+        raise HoldfastError(
+            f"every claim of study {str(path)!r} must hold says, row, against and column ({error})"
+        ) from error
+    for row in (claim.row, claim.against):
+        if row not in rows:
+            hint = nearest(row, rows) or f"; it has {', '.join(map(repr, rows))}"
+            raise HoldfastError(f"claim {claim.says!r} of study {str(path)!r} names no row of it: {row!r}{hint}")
+    return claim
+
+
+def _check_folders(runs: Sequence[str], path: Path) -> None:
+    """Two rows whose names become the same folder would take each other's runs."""
+    first: dict[str, str] = {}
+    for run in runs:
+        other = first.setdefault(row_file_name(run).casefold(), run)
+        if other != run:
+            raise HoldfastError(
+                f"rows {other!r} and {run!r} of study {str(path)!r} would share the folder {row_file_name(run)!r}"
+            )
+
+
+def _rows(values: dict[str, Any], path: Path) -> dict[str, Mapping[str, Any]]:
+    """The rows, times the grid of the sweep."""
+    rows, sweep = values.get("rows") or {"": {}}, values.pop("sweep", None) or {}
+    for key in (*rows, *(values.get("steps") or {}), *sweep):
+        if not isinstance(key, str):
+            raise HoldfastError(f"rows, steps and sweeps of study {str(path)!r} must have texts as names, got {key!r}")
+    if not all(isinstance(choices, list) and choices for choices in sweep.values()):
+        raise HoldfastError(f"every value of the sweep of study {str(path)!r} must be a list of choices")
+    if not all(isinstance(run, Mapping) for run in (*rows.values(), *(values.get("steps") or {}).values())):
+        raise HoldfastError(f"every row and step of study {str(path)!r} must hold recipe values, {{}} for none")
+    grid = itertools.product(*([(key, value) for value in choices] for key, choices in sweep.items()))
+    points = [dict(point) for point in grid]
+    return {
+        " ".join(filter(None, [name, *(f"{_short(key)}={value}" for key, value in point.items())])): merge_all(
+            row, *(_nest_value(key, value) for key, value in point.items())
+        )
+        for name, row in rows.items()
+        for point in points
+    }
+
+
+def _check_references(runs: Mapping[str, Any], path: Path) -> None:
+    """A row or step can start only from one that exists, and never from itself in the end."""
+    starts = {name: _references(values) for name, values in runs.items()}
+    for name, others in starts.items():
+        for other in others:
+            if other not in runs:
+                hint = nearest(other, runs) or f"; it has {', '.join(map(repr, runs))}"
+                raise HoldfastError(
+                    f"study {str(path)!r} has no row or step {other!r} for {name!r} to start from{hint}"
+                )
+    try:
+        graphlib.TopologicalSorter(starts).prepare()
+    except graphlib.CycleError as error:
+        circle = " from ".join(reversed(error.args[1]))
+        raise HoldfastError(f"rows of study {str(path)!r} start from each other in a circle: {circle}") from error
+
+
+def _references(values: Any) -> list[str]:
+    """Every name in braces, in any text of nested values."""
+    if isinstance(values, Mapping):
+        return [name for value in values.values() for name in _references(value)]
+    return REFERENCE.findall(values) if isinstance(values, str) else []
+
+
+def _fill_references(values: Any, folders: Mapping[str, Path]) -> Any:
+    if isinstance(values, Mapping):
+        return {key: _fill_references(value, folders) for key, value in values.items()}
+    return REFERENCE.sub(lambda found: str(folders[found[1]]), values) if isinstance(values, str) else values
+
+
+def merge_all(*values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dictionaries, later ones first."""
+    merged: dict[str, Any] = {}
+    for value in values:
+        merged = merge(merged, value)
+    return merged
+
+
+def _choose_rows(
+    rows: Mapping[str, Mapping[str, Any]], names: Sequence[str], path: Path
+) -> dict[str, Mapping[str, Any]]:
+    for name in names:
+        if name not in rows:
+            hint = nearest(name, rows) or f"; it has {', '.join(map(repr, rows))}"
+            raise HoldfastError(f"study {str(path)!r} has no row {name!r}{hint}")
+    return {name: rows[name] for name in names or rows}
+
+
+def _short(path: str) -> str:
+    """``objective.options.afat.weight`` → ``afat.weight``: the last two parts say enough in a table."""
+    return ".".join(path.split(".")[-2:])
+
+
+def _nest_value(path: str, value: Any) -> dict[str, Any]:
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    return value
+
+
+def _title(text: str) -> str:
+    first = text.splitlines()[0] if text else ""
+    return first.removeprefix("#").strip() if first.startswith("#") else ""
+
+
+def _find(name: str | Path) -> Path:
+    shipped = _study_folder() / f"{name}.yaml"
+    path = shipped if os.path.isfile(shipped) else Path(name)
+    if not os.path.isfile(path):
+        hint = nearest(str(name), study_names()) or f"; shipped are {', '.join(study_names())}"
+        raise HoldfastError(f"unknown study {str(name)!r}{hint}")
+    return path
+
+
+def _study_folder() -> Path:
+    return Path(str(resources.files("holdfast.studies")))

@@ -1,0 +1,204 @@
+"""Measures one trained run of a study, through ``holdfast.evaluate`` and ``holdfast.analyze``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.analysis.analyze import analyze
+from holdfast.analysis.registry import ANALYSES
+from holdfast.analysis.results import AnalysisResult
+from holdfast.analysis.settings import Settings
+from holdfast.errors import HoldfastError
+from holdfast.evaluation.config import ComputeConfig, EvalProtocol
+from holdfast.evaluation.evaluate import evaluate
+from holdfast.metrics.intervals import Estimate, jackknife_estimate
+from holdfast.metrics.recordings import GROUPINGS
+from holdfast.records.cells import CellSpec
+from holdfast.records.records import Records
+from holdfast.studies.config import Study
+from holdfast.studies.results import RunResult
+from holdfast.tasks import task_named
+from holdfast.training.logger import read_log
+from holdfast.training.recipe import Recipe
+
+CORRUPTED, KEPT = "_c", "_kept"  # behind a quantity's name: its mean under corruption, and what that is of clean
+FILM = "camvid:"  # data whose frames were drawn in blocks
+BLOCK = max(grouping.block for grouping in GROUPINGS)
+
+
+def set_scores(result: RunResult) -> dict[str, NDArray[np.float64]]:
+    """Every score of a run in percent with its replicates, (1 + groups,), or draws: the score itself comes first."""
+    found: dict[str, NDArray[np.float64]] = {}
+    for quantity, values in result.draws.items():
+        found |= _of_quantity(result, quantity, 100 * np.asarray(values, dtype=np.float64))
+    return found
+
+
+def _of_quantity(result: RunResult, name: str, values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    rows = {cell: row[: _kept(result, cell.name)] for cell, row in zip(result.cells, values, strict=True)}
+    scores = {}
+    for cell, row in rows.items():
+        if cell.family == "clean":
+            scores[name] = row
+        elif cell.family == "condition":
+            scores[f"{name}_{cell.name}"] = row
+    kinds = dict.fromkeys(cell.kind for cell in rows if cell.family == "corruption")
+    if kinds:
+        of_kind = [np.mean([row for cell, row in rows.items() if cell.kind == kind], axis=0) for kind in kinds]
+        scores[name + CORRUPTED] = np.mean(of_kind, axis=0)
+    if kinds and name in scores:
+        clean = np.where(scores[name] > 0, scores[name], np.nan)  # what is kept of nothing is no number
+        scores[name + KEPT] = 100 * scores[name + CORRUPTED] / clean
+    return scores
+
+
+def _kept(result: RunResult, cell: str) -> int | None:
+    """How many values a cell has: other data have other groups, and the shorter rows are filled up."""
+    told = result.header.get("replicates")
+    return None if told is None else 1 + int(told["shifts"].get(cell, told["groups"]))
+
+
+def has_draws_only(result: RunResult) -> bool:
+    """Whether a run measured sets before there were replicates."""
+    return bool(result.draws) and "replicates" not in result.header
+
+
+def set_estimate(name: str, apart: NDArray[np.float64], run: RunResult) -> Estimate:
+    """A difference of sets and its error over the images, from (1 + groups) replicates or (1 + draws).
+
+    Of draws the error is their standard deviation. Its degrees of freedom are those of the images, or of the blocks of
+    frames, that were drawn; there may be more draws than that.
+    """
+    if not has_draws_only(run):
+        return jackknife_estimate(apart)
+    images = int(run.header.get("measured_images", 0))
+    shift = next((size for other, size in run.header.get("shifts", {}).items() if name.endswith(f"_{other}")), images)
+    independent = shift // BLOCK if str(run.header.get("test", "")).startswith(FILM) else shift
+    drawn = apart[1:]
+    error = float(np.std(drawn, ddof=1)) if len(drawn) > 1 else float("nan")
+    return Estimate(float(apart[0]), error, max(0, min(independent, len(drawn)) - 1))
+
+
+ANALYSED = 256  # images that are looked at for attention: enough for a mean, and attention maps are slow
+SETTINGS = Settings(masks=4, occlusion_images=ANALYSED)
+
+# what a study keeps of a training's log, where there is such a figure
+TRACED = (
+    "cross_entropy",
+    "loss_classifier",
+    "loss_mask",
+    "grad_norm",
+    "alignment",
+    "selection_change",
+    "corruptor_grad_norm",
+    "adl_active_rows",
+    "adversarial_cross_entropy",
+    "clean_cross_entropy",
+)
+
+
+@dataclass(frozen=True)
+class RunMeasurements:
+    """What one run says of the test images: the fields of a :class:`~holdfast.studies.results.RunResult`."""
+
+    right: Mapping[str, np.ndarray]
+    measures: Mapping[str, np.ndarray]
+    facts: Mapping[str, Any]
+    draws: Mapping[str, np.ndarray] = field(default_factory=dict)
+    figures: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def compute_of(recipe: Recipe) -> ComputeConfig:
+    """A run whose recipe asks for half precision is measured in it; ``auto`` is single precision on every machine."""
+    return ComputeConfig(amp=recipe.train.precision in ("bf16", "fp16"))
+
+
+def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -> RunMeasurements:
+    """Evaluate and analyse one run: scores of every image, or of sets with replicates, and facts for the header."""
+    spec = f"run:{folder}"
+    protocol = EvalProtocol(preparation=study.preparation)
+    options: dict[str, Any] = {"workers": 0, "show": show, "protocol": protocol, "compute": compute_of(recipe)}
+    records = evaluate(spec, study.test, study.suites, limit=study.limit, **options)
+    shifted = {name: evaluate(spec, data, "clean", **options) for name, data in study.shifts.items()}
+    of_sets = getattr(task_named(records.task), "set_scores", None)
+    if of_sets is None and shifted:
+        raise HoldfastError(f"shifts of a study are for segmentation and detection, got a test set of {records.task}")
+    right = {name: cell.right for name, cell in records.cells.items()} if of_sets is None else {}
+    limit = min(study.limit or ANALYSED, ANALYSED)
+    analysed: Mapping[str, AnalysisResult] = {}
+    if study.analyses:
+        options = {"settings": SETTINGS, "limit": limit, "protocol": protocol, "show": show}
+        analysed = analyze(spec, study.test, study.analyses, **options).results
+    measures = {
+        column.name: column.per_image(found) for name, found in analysed.items() for column in ANALYSES[name].columns
+    }
+    if of_sets is None:
+        measures |= of_other_views(records)
+    kept = ("preset", "frost", "versions", "data_fingerprint", "seed", "amp")
+    facts = {"evaluation": {name: records.header[name] for name in kept}, "analysed": limit, "task": records.task}
+    facts["cells"] = {name: cell.spec.plain() for name, cell in records.cells.items()}
+    facts["revisions"] = {
+        name: cell.header["revision"] for name, cell in records.cells.items() if "revision" in cell.header
+    }
+    if of_sets is None:
+        return RunMeasurements(right, measures, facts)
+    draws, figures = of_sets(records.cells)
+    groups = {"": _groups(draws)}
+    for name, other in shifted.items():
+        more, further = of_sets(other.cells)
+        groups[name] = _groups(more)
+        draws, figures = _with_shift(draws, more), _joined(figures, further)
+        facts["cells"][name] = CellSpec(name, "condition", name).plain()
+    order = [*records.cells, *shifted]
+    facts |= {"cell_order": order, "measured_images": _images(records)}
+    facts["replicates"] = {"groups": groups.pop(""), "shifts": groups}  # draws are replicates of the jackknife
+    facts["shifts"] = {name: _images(other) for name, other in shifted.items()}
+    return RunMeasurements(right, measures, facts, draws, figures)
+
+
+def of_other_views(records: Records) -> dict[str, np.ndarray]:
+    """What a model's further predictions got right, ``view/clean``, ``view/corrupted`` and ``view/ATTACK``, (N,)."""
+    found: dict[str, np.ndarray] = {}
+    for view in records.views[1:]:
+        by_score: dict[str, list[np.ndarray]] = {}
+        for name, cell in records.by_view[view].items():
+            by_score.setdefault("corrupted" if cell.spec.family == "corruption" else name, []).append(cell.right)
+        found |= {f"{view}/{name}": np.mean(rights, axis=0) for name, rights in by_score.items()}
+    return found
+
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def _with_shift(draws: Arrays, more: Arrays) -> Arrays:
+    """A row more: the clean images of other data, which have groups of their own; short rows end with NaN."""
+    width = 1 + max(_groups(draws), _groups(more))
+    return _joined(_widened(draws, width), _widened(more, width))
+
+
+def _widened(draws: Arrays, width: int) -> Arrays:
+    missing = ((0, 0), (0, width - 1 - _groups(draws)))
+    return {name: np.pad(rows, missing, constant_values=np.nan) for name, rows in draws.items()}
+
+
+def _joined(first: Arrays, second: Arrays) -> Arrays:
+    return {name: np.concatenate([first[name], second[name]]) for name in first}
+
+
+def _groups(draws: Arrays) -> int:
+    return int(next(iter(draws.values())).shape[1]) - 1
+
+
+def _images(records: Records) -> int:
+    return len(next(iter(records.cells.values())))
+
+
+def traces(folder: Path) -> dict[str, np.ndarray]:
+    """What the training logged over its steps, (T, 2) by name: whether a method was at work at all."""
+    steps = [line for line in read_log(folder / "log.jsonl") if line["event"] == "step"]
+    found = {name: [(line["step"], line[name]) for line in steps if name in line] for name in TRACED}
+    return {name: np.array(points, dtype=np.float64) for name, points in found.items() if points}

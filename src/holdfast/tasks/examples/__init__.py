@@ -1,0 +1,1 @@
+"""Example images of each task, as a report shows them."""

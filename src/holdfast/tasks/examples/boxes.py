@@ -1,0 +1,109 @@
+"""Examples of detection: boxes and masks over the picture, what is there and what was found."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from faster_coco_eval.core import mask as coco_masks
+from PIL import Image, ImageDraw
+
+from holdfast.errors import HoldfastError
+from holdfast.metrics.average_precision import match_image
+from holdfast.records.detections import unpacked_masks
+from holdfast.records.records import CellRecord
+from holdfast.tasks.examples.base import ExampleView, Kept, class_colour, class_name
+
+SCORE = 0.5  # what is drawn, and counted
+OPACITY = 0.45  # of masks
+FIELDS = ("size", "boxes", "labels", "scores", "true_boxes", "true_labels", "true_crowds")
+MASKS = ("masks", "mask_lengths", "true_masks", "true_mask_lengths")
+
+
+class BoxExamples:
+    """Objects with boxes: records hold them all."""
+
+    side = 224
+    in_records = True
+
+    def hardness(self, cell: CellRecord) -> np.ndarray:
+        """1 − F1 of every image, score and IoU from ½."""
+        return 1.0 - cell.right
+
+    def recorded(self, cell: CellRecord, row: int) -> Kept:
+        """Boxes, classes, scores and masks, in the image's own pixels."""
+        return {name: np.asarray(cell.fields[name][row]) for name in (*FIELDS, *MASKS)}
+
+    def looked_up(self, answer: Any, target: Any, *, size: tuple[int, int], cell: str) -> Kept:
+        """Never asked for."""
+        raise HoldfastError("records of detection hold the answers")
+
+    def truth(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
+        """Every object."""
+        labels = kept["true_labels"]
+        masks = recorded_masks(kept, "true_")
+        return ExampleView(
+            _count_labels(labels, names), picture=draw_boxes(picture, kept["size"], kept["true_boxes"], labels, masks)
+        )
+
+    def answer(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
+        """What was found with a score of ½ or more."""
+        sure = kept["scores"] >= SCORE
+        hit, seen, there = match_image({name: (values,) for name, values in kept.items()}, 0)
+        right = 2 * hit / (seen + there) if seen + there else 1.0
+        words = f"{hit} of {there} found" + (f", {seen - hit} wrongly" if seen > hit else "")
+        masks = recorded_masks(kept, "")
+        masks = masks[sure] if len(masks) else masks
+        shown = draw_boxes(picture, kept["size"], kept["boxes"][sure], kept["labels"][sure], masks)
+        return ExampleView(words, float(right), shown)
+
+
+def recorded_masks(kept: Kept, side: str) -> np.ndarray:
+    """The masks of an image's objects, bool (objects, H, W); none where records hold none."""
+    lengths = kept[f"{side}mask_lengths"]
+    if not len(lengths):
+        return np.zeros((0, 1, 1), bool)
+    masks = coco_masks.decode(unpacked_masks(kept[f"{side}masks"], lengths, kept["size"].tolist()))
+    return np.moveaxis(np.asarray(masks, bool), -1, 0)
+
+
+def draw_boxes(
+    picture: Image.Image,
+    size: Sequence[int] | np.ndarray,
+    boxes: np.ndarray,
+    labels: np.ndarray,
+    masks: np.ndarray,
+    *,
+    names: Sequence[str] = (),
+) -> Image.Image:
+    """The picture with boxes, and masks where there are any, in the classes' colours.
+
+    Args:
+        picture: of any size.
+        size: height and width of the pixels that boxes and masks are in.
+        boxes: x0 y0 x1 y1, (n, 4).
+        labels: class numbers, (n,).
+        masks: bool (n, H, W), or none of them.
+        names: what stands at every box, if anything.
+    """
+    pixels = np.array(picture.convert("RGB"), dtype=np.float64)
+    for mask, label in zip(masks, labels, strict=False):
+        there = np.array(Image.fromarray(mask).resize(picture.size, Image.Resampling.NEAREST))
+        pixels[there] = (1 - OPACITY) * pixels[there] + OPACITY * np.array(class_colour(int(label)))
+    drawn = Image.fromarray(pixels.round().astype(np.uint8))
+    canvas = ImageDraw.Draw(drawn)
+    height, width = (int(side) for side in size)
+    scale = np.array([drawn.width / width, drawn.height / height] * 2)
+    for box, label in zip(boxes * scale, labels, strict=True):
+        left, top, right, bottom = (float(value) for value in box)
+        corners = (left, top, max(right - 1, left), max(bottom - 1, top))
+        canvas.rectangle((corners[0] - 1, corners[1] - 1, corners[2] + 1, corners[3] + 1), outline="white")
+        canvas.rectangle(corners, outline=class_colour(int(label)), width=2)
+    for box, name in zip(boxes * scale, names, strict=False):
+        canvas.text((float(box[0]) + 3, float(box[1]) + 2), name, fill="white", stroke_width=1, stroke_fill="black")
+    return drawn
+
+
+def _count_labels(labels: np.ndarray, names: Sequence[str]) -> str:
+    classes, counts = np.unique(labels, return_counts=True)
+    told = [f"{count} × {class_name(int(each), names)}" for each, count in zip(classes, counts, strict=True)]
+    return ", ".join(told) or "nothing"

@@ -1,0 +1,100 @@
+"""Examples of semantic segmentation: label maps over the picture; below an answer its errors alone."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from holdfast.records.records import CellRecord
+from holdfast.tasks.examples.base import PALETTE, ExampleView, Kept, class_name
+
+IGNORED = 255
+OPACITY = 0.55
+WRONG = (255, 96, 48)
+
+
+class MapExamples:
+    """A class per pixel: records hold counts alone, so the maps are stored, too, in the thumbnail's pixels."""
+
+    side = 192
+    in_records = False
+
+    def hardness(self, cell: CellRecord) -> np.ndarray:
+        """The share of labelled pixels that are wrong."""
+        return 1.0 - cell.right
+
+    def recorded(self, cell: CellRecord, row: int) -> None:
+        """Not in records."""
+        return
+
+    def looked_up(self, answer: Any, target: Any, *, size: tuple[int, int], cell: str) -> Kept:
+        """Both maps as PNG files, so small as the thumbnail."""
+        from holdfast.models.sliding_window import predicted_map
+
+        true = np.asarray(target)
+        return {
+            "truth": _pack_label_map(true, size),
+            "answer": _pack_label_map(np.asarray(predicted_map(answer, true.shape, cell=cell)), size),
+        }
+
+    def truth(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
+        """The labels over the picture."""
+        true = _unpack_label_map(kept["truth"])
+        return ExampleView(_present(true, names), picture=over(picture, true))
+
+    def answer(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
+        """The answer over the picture, and what is confused most."""
+        true, seen = _unpack_label_map(kept["truth"]), _unpack_label_map(kept["answer"])
+        labelled = true != IGNORED
+        wrong = labelled & (true != seen)
+        right = 1 - wrong.sum() / max(int(labelled.sum()), 1)
+        words = f"{100 * right:.0f} % of the pixels right{_most_confused(true[wrong], seen[wrong], names)}"
+        return ExampleView(words, float(right), _stack_pictures(over(picture, seen), errors_over(picture, wrong)))
+
+
+def _pack_label_map(numbers: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    small = Image.fromarray(numbers.astype(np.uint8)).resize(size[::-1], Image.Resampling.NEAREST)
+    buffer = io.BytesIO()
+    small.save(buffer, format="PNG", optimize=True)
+    return np.frombuffer(buffer.getvalue(), np.uint8)
+
+
+def _unpack_label_map(values: np.ndarray) -> np.ndarray:
+    return np.array(Image.open(io.BytesIO(np.asarray(values).tobytes())).convert("L"))
+
+
+def over(picture: Image.Image, numbers: np.ndarray) -> Image.Image:
+    """A label map in the classes' colours over the greyed picture; ignored pixels stay grey."""
+    grey = np.array(picture.convert("L").convert("RGB"), dtype=np.float64)
+    labelled = (numbers != IGNORED)[..., None]
+    mixed = np.where(labelled, (1 - OPACITY) * grey + OPACITY * PALETTE[numbers % len(PALETTE)], grey)
+    return Image.fromarray(mixed.round().astype(np.uint8))
+
+
+def errors_over(picture: Image.Image, wrong: np.ndarray) -> Image.Image:
+    """Wrong pixels in one loud colour over the darkened picture."""
+    grey = 0.45 * np.array(picture.convert("L").convert("RGB"), dtype=np.float64)
+    return Image.fromarray(np.where(wrong[..., None], WRONG, grey).round().astype(np.uint8))
+
+
+def _stack_pictures(upper: Image.Image, lower: Image.Image, *, gap: int = 3) -> Image.Image:
+    both = Image.new("RGB", (upper.width, upper.height + gap + lower.height), "white")
+    both.paste(upper, (0, 0))
+    both.paste(lower, (0, upper.height + gap))
+    return both
+
+
+def _present(numbers: np.ndarray, names: Sequence[str]) -> str:
+    classes, counts = np.unique(numbers[numbers != IGNORED], return_counts=True)
+    return ", ".join(class_name(int(each), names) for each in classes[np.argsort(-counts)][:4])
+
+
+def _most_confused(true: np.ndarray, seen: np.ndarray, names: Sequence[str]) -> str:
+    """What most of the wrong pixels are and are taken for."""
+    if not len(true):
+        return ""
+    pairs, counts = np.unique(np.stack([true, seen], axis=1), axis=0, return_counts=True)
+    first, second = (class_name(int(each), names) for each in pairs[counts.argmax()])
+    return f"; most often {second} for {first}"

@@ -1,0 +1,1 @@
+"""Augmentation for training, by task."""

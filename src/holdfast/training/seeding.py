@@ -1,0 +1,60 @@
+"""Randomness without global state of ours.
+
+The augmentations of timm and torchvision, mixup and drop-path draw from the global generators of Python, NumPy and
+torch. Whoever calls them first calls :func:`reseed` with a key that says what for: so results do not depend on workers
+or on what ran before, and a resumed run continues exactly. A whole run happens inside :func:`seeded`, which leaves the
+caller's generators as they were.
+"""
+
+import contextlib
+import hashlib
+import random
+from collections.abc import Iterator
+from enum import IntEnum
+
+import numpy as np
+import torch
+
+
+class Stream(IntEnum):
+    """What is drawn; the first number of every key."""
+
+    WEIGHTS = 0
+    ORDER = 1
+    SAMPLE = 2
+    STEP = 3
+
+
+def image_key(id: str) -> int:
+    """A number for an image's stable id."""
+    return int.from_bytes(hashlib.blake2b(id.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
+
+
+def reseed(*key: int) -> None:
+    """Seed the three global generators by a key."""
+    seeds = np.random.SeedSequence(key).generate_state(3)
+    random.seed(int(seeds[0]))
+    np.random.seed(seeds[1])  # noqa: NPY002 - timm draws from this generator
+    torch.default_generator.manual_seed(int(seeds[2]))
+    if _gpu_in_use():
+        torch.cuda.manual_seed(int(seeds[2]))
+
+
+@contextlib.contextmanager
+def seeded(*key: int) -> Iterator[None]:
+    """Seed the three global generators by a key, and put them back afterwards."""
+    python, legacy, cpu = random.getstate(), np.random.get_state(), torch.default_generator.get_state()  # noqa: NPY002
+    gpu = torch.cuda.get_rng_state() if _gpu_in_use() else None
+    try:
+        reseed(*key)
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)  # noqa: NPY002
+        torch.default_generator.set_state(cpu)
+        if gpu is not None:
+            torch.cuda.set_rng_state(gpu)
+
+
+def _gpu_in_use() -> bool:
+    return torch.cuda.is_initialized() and not torch.cuda._is_in_bad_fork()

@@ -1,0 +1,140 @@
+"""An analysis is one object in one dictionary: command line, files, report and studies find it there."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import holdfast
+from holdfast.analysis.base import Analysis, FigureSpec, StudyColumn
+from holdfast.analysis.registry import ANALYSES
+from holdfast.analysis.results import AnalysisResult, load_results, save_result
+from holdfast.analysis.settings import Setting, Settings, at_least
+from holdfast.cli.main import main
+from holdfast.errors import HoldfastError
+from holdfast.plotting.style import new_figure
+from holdfast.studies.columns import available, columns, scores
+from holdfast.studies.config import Study
+from holdfast.studies.measure_run import measure
+from holdfast.studies.results import RunResult
+from tests.cli.test_analyze import make_run
+
+FACTOR = Setting("brightness_factor", 1, "what brightness is multiplied by", int, at_least(1))
+
+
+def run(subject, settings, tick):
+    values = []
+    for batch in subject.batches():
+        values.append(settings.brightness_factor * subject.clean(batch).mean(dim=(1, 2, 3)).numpy())
+        tick(len(batch.ids))
+    return {}, {"brightness": np.concatenate(values)}
+
+
+def draw(results):
+    figure = new_figure(3, 2)
+    axis = figure.subplots()
+    for result in results:
+        axis.plot(result.arrays["brightness"], label=result.label)
+    return figure
+
+
+@pytest.fixture
+def brightness(monkeypatch):
+    """A toy analysis, through the public dictionary alone."""
+    toy = Analysis(
+        "brightness",
+        "how bright the images are",
+        run,
+        settings=(FACTOR,),
+        headline=lambda result: {"mean brightness": float(result.arrays["brightness"].mean())},
+        pages=lambda results: iter([("brightness", lambda: draw(results))]),
+        shown=FigureSpec("How bright are the images?", "Of no use.", draw),
+        columns=(
+            StudyColumn("brightness", "bright", lambda result: result.arrays["brightness"], "higher", "mean pixel"),
+        ),
+    )
+    monkeypatch.setitem(ANALYSES, "brightness", toy)
+    return toy
+
+
+def test_a_toy_analysis_reaches_the_command_line_the_files_and_the_report(brightness, tmp_path, capsys):
+    folder = make_run(tmp_path / "run", "fan_nano")
+    assert main(["analyze", "--help"]) == 0
+    help_text = " ".join(capsys.readouterr().out.split())
+    assert "brightness: how bright the images are" in help_text
+    assert "--brightness-factor" in help_text
+
+    assert main(["analyze", str(folder), "--only=brightness", "--brightness-factor=3", "--limit=4"]) == 0
+    assert "mean brightness" in capsys.readouterr().out
+    (stored,) = load_results(folder)
+    assert (stored.kind, stored.header["settings"]) == ("brightness", {"brightness_factor": 3})
+    assert len(list(folder.glob("analysis/*/figures/brightness.png"))) == 1
+
+    page = holdfast.report(folder)
+    assert "How bright are the images?" in page
+    assert "brightness factor 3" in page
+    assert "--brightness-factor 3" in page  # the command that makes it again
+
+    assert main(["analyze", str(folder), "--only=brightness", "--brightness-factor=0"]) == 2
+    assert "brightness_factor must be at least 1, got 0" in capsys.readouterr().err
+
+
+def test_a_toy_analysis_reaches_a_studys_table(brightness, tmp_path):
+    folder = make_run(tmp_path / "run", "fan_nano")
+    options = {"test": "digits:test", "limit": 4, "suites": ("clean",), "analyses": ("brightness",)}
+    study = Study("toy", "Toy", "digits/fan_nano", {"row": {}}, **options)
+    measured = measure(study, folder, study.recipe_of("row", 0))
+    result = RunResult("row", 0, measured.right, measured.measures, {})
+    assert "brightness" in available({"row": [result]})
+    assert scores(columns()["brightness"], [result]).mean == pytest.approx(measured.measures["brightness"].mean())
+
+
+def test_settings_are_those_of_the_analyses(brightness):
+    settings = Settings(brightness_factor=2)
+    assert (settings.brightness_factor, settings.masks) == (2, 100)
+    assert settings.changed(masks=3).brightness_factor == 2
+    with pytest.raises(HoldfastError, match="unknown setting 'brightnes_factor'; did you mean 'brightness_factor'"):
+        Settings(brightnes_factor=2)
+
+
+def test_stored_results_are_read_told_and_drawn_without_torch(tmp_path):
+    arrays = {"similarity": np.full((3, 2), 0.5, np.float32)}
+    save_result(
+        tmp_path / "analysis" / "x", AnalysisResult("diversity", {"label": "a", "data": "d", "settings": {}}, arrays)
+    )
+    script = f"""
+import sys
+from holdfast.analysis.figure_groups import figure_pages
+from holdfast.analysis.results import load_results
+from holdfast.analysis.registry import headlines
+results = load_results({str(tmp_path)!r})
+print(headlines(results))
+assert not {{"torch", "timm", "matplotlib"}} & set(sys.modules), "before drawing"
+print([name for name, draw in figure_pages(results) if draw()])
+assert not {{"torch", "timm"}} & set(sys.modules), "after drawing"
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["{'cosine between heads': 0.5}", "['diversity-layers']"]
+
+
+def test_results_of_before_are_still_read(tmp_path):
+    """Files without a definition, and with settings that were fewer then."""
+    arrays = {
+        "change": np.ones((2, 3), np.float32),
+        "eigenvalues": np.ones((2, 3), np.int32),
+        "tokens": np.full(3, 4, np.int32),
+    }
+    header = {"label": "old", "data": "digits", "data_fingerprint": "f", "modules": ["a", "b", "c"], "noise_std": 1.0}
+    header |= {"epsilon": 0.01, "settings": {"noise_std": 1.0, "epsilon": 0.01, "modules": []}}
+    save_result(tmp_path, AnalysisResult("noise-decay", header, arrays))
+    (result,) = load_results(tmp_path)
+    assert ANALYSES["noise-decay"].headline(result)["noise left, last block"] == 1
+    assert "added to normalised images" in _texts(ANALYSES["noise-decay"].shown.draw([result]))
+    assert json.loads(json.dumps(dict(result.header))) == header
+
+
+def _texts(figure):
+    return " ".join(axis.get_title() for axis in figure.axes)
