@@ -178,8 +178,13 @@ def ap_cases() -> Iterator[tuple[str, int, float, Draw]]:
     for classes in (1, 20, 80):
         one = Groups(np.zeros(MANY, np.int64), 1, MANY)
         truth = precision_of_matches(_detections(np.random.default_rng(2), MANY, classes), one)["AP"][0]
-        for images in (30, 128, 500):
-            yield f"AP, {classes} classes", images, float(truth), _precision(classes, groups_of(images))
+        for images in (30, 128) if classes == 80 else (30, 128, 500):  # 500 would take hours
+            yield (
+                f"AP, {classes} class{'es' if classes > 1 else ''}",
+                images,
+                float(truth),
+                _precision(classes, groups_of(images)),
+            )
 
 
 def _detections(rng: np.random.Generator, images: int, classes: int) -> list[Matches]:
@@ -283,6 +288,7 @@ def as_markdown(content: dict[str, Any]) -> str:
 
 def _line(score: str, sizes: list[int], rows: list[dict[str, Any]], *, key: str = "coverage") -> str:
     cells = {row["images"]: _cell(row, key) for row in rows}
+    score = score.replace("1 classes", "1 class")
     return f"| {score} | {' | '.join(cells.get(size, '') for size in sizes)} |"
 
 
