@@ -75,7 +75,11 @@ NAMES = {
         "look": "inspect_image",
     },
     "holdfast.methods": {"Pass": "ForwardPass", "Player": "OwnsModules", "Setting": "ImageSpace"},
-    "holdfast.metrics": {"Formula": "ScoreDefinition", "mean_rate": "mean_flip_rate"},
+    "holdfast.metrics": {
+        "Formula": "ScoreDefinition",
+        "bootstrap_interval": "jackknife_interval",
+        "mean_rate": "mean_flip_rate",
+    },
     "holdfast.metrics.average_precision": {"matched": "match_image"},
     "holdfast.metrics.formulas": {"Formula": "ScoreDefinition", "Measure": "CellScore"},
     "holdfast.models.adapting": {"Adapter": "AdapterEntry"},
