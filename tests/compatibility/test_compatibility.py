@@ -52,4 +52,4 @@ def test_a_task_of_ones_own_runs_unchanged(tmp_path, monkeypatch):
     own = runpy.run_path(str(plugin))
     holdfast.tasks.register_task(own["Counting"]())
     records = holdfast.evaluate(own["CountBright"](), own["Squares"](), "clean,pgd5", workers=0, show=False)
-    assert records.summary(resamples=0)["clean"].value == 100
+    assert records.summary(intervals=False)["clean"].value == 100

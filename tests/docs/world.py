@@ -51,7 +51,7 @@ STAND_INS = {
     "cifar10:": "npz:data/cifar10_test.npz",
     "crop: [288, 384]": "crop: [96, 128]",
     '"fan_small_12_p4_hybrid", "cascade"': '"fan_tiny_8_p4_hybrid", "cascade", min_size=64, max_size=64',
-    'open_lens("runs/digits-fan_nano"': 'open_lens("runs/a"',
+    'open_model("runs/digits-fan_nano"': 'open_model("runs/a"',
     "[0.1,0.5,0.9]": "[0.5]",
     "[0.1,0.3,0.5,0.7,0.9]": "[0.5]",
     "--data.download=true": CIFAR,

@@ -66,7 +66,7 @@ def test_the_card_needs_nothing_else_and_shows_the_same_numbers(desk):
     seen = inspect_image(desk.first, 3, "snow/2")
     assert f"{seen.stability:.4f}" in card
     assert f"{100 * probabilities(seen.after.answers[''][0]).max():.1f} %" in card
-    assert "open_lens" in card
+    assert "open_model" in card
 
 
 def test_hostile_names_stay_text_in_what_is_kept():

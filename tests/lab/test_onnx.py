@@ -36,4 +36,4 @@ def test_what_a_file_cannot_do_or_does_not_say_is_one_sentence(tmp_path):
         open_model(untold, colours(4))
     protocol = EvalProtocol(mean=(0.1, 0.2, 0.3), std=(1, 1, 1))
     desk = Session([open_model(untold, colours(4), protocol=protocol)])
-    assert "protocol=Protocol(mean=(0.1, 0.2, 0.3), std=(1, 1, 1))" in desk.kept(ViewState(0), "lines.py").decode()
+    assert "protocol=EvalProtocol(mean=(0.1, 0.2, 0.3), std=(1, 1, 1))" in desk.kept(ViewState(0), "lines.py").decode()

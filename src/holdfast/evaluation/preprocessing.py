@@ -277,7 +277,7 @@ def normalisation(
     if pixel_range == 1 and max(*mean, *std) > 1:
         raise HoldfastError(
             f"mean and std must be those of pixels from 0 to 1, got {mean} and {std}: give --pixel-range 255 "
-            "(Protocol(pixel_range=255)) if they are of pixels from 0 to 255"
+            "(EvalProtocol(pixel_range=255)) if they are of pixels from 0 to 255"
         )
     if pixel_range != 1 and 0 < max(mean) <= 1:
         raise HoldfastError(

@@ -152,12 +152,12 @@ def check_answers(judge: NormalizedModel, protocol: EvalProtocol) -> None:
         if not all(bool(((each - 1).abs() < 10 * ROUNDING).all()) for each in sums):
             raise HoldfastError(
                 "--probabilities yes is for a model whose answers are probabilities, but these do not add up to 1; "
-                "give --probabilities no (Protocol(probabilities=False)) for logits"
+                "give --probabilities no (EvalProtocol(probabilities=False)) for logits"
             )
     elif protocol.probabilities is None and _all_probabilities(judge):
         raise HoldfastError(
             "the model's answers look like probabilities (none is negative, they add up to 1): give --probabilities "
-            "yes if they are, --probabilities no if they are logits; in Python Protocol(probabilities=True or False)"
+            "yes if they are, --probabilities no if they are logits; in Python EvalProtocol(probabilities=…)"
         )
 
 

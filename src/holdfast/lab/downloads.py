@@ -49,7 +49,7 @@ def _options(look: Inspection) -> str:
     given = {"seed": lens.seed or None, "limit": lens.limit, "corruptor": lens.corruptor_file if learned else None}
     said = [f", {name}={value!r}" for name, value in given.items() if value is not None]
     if protocol:
-        said.append(f", protocol=Protocol({', '.join(f'{name}={value!r}' for name, value in protocol.items())})")
+        said.append(f", protocol=EvalProtocol({', '.join(f'{name}={value!r}' for name, value in protocol.items())})")
     return "".join(said)
 
 
