@@ -2,7 +2,7 @@
 
 Watching changes nothing in the model. It listens to the projections that make queries and keys, and computes attention
 maps from them only if somebody asks; the model itself goes on using its fused attention. A model is read right or
-refused in one sentence; how each family is read stands in a file of its own, and `readers` lists them.
+refused in one sentence; each model family has a reader in a file of its own, and `registry` lists them.
 """
 
 from holdfast.attention.attention_map import AttentionHandle, Kind

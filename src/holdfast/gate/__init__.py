@@ -1,8 +1,8 @@
 """The gate: did the new version get less robust than the one in production? Judged from records alone.
 
-``sides`` is what a paired test needs of one record set, ``baseline`` the same as a small file, ``matching`` what must
-agree before two sides are compared, ``rules`` what is asked, ``scores`` which score that is, ``verdicts`` the answers,
-``output`` the answers as text.
+``paired_scores`` holds what a paired test needs of one record set, ``baseline`` the same as a small file,
+``compatibility`` checks what must agree before two record sets are compared, ``rules`` parses the rules, ``scores``
+finds the score that each means, ``verdicts`` decides, ``output`` writes the verdicts as text.
 """
 
 from holdfast._deprecated import renamed

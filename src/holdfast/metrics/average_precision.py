@@ -99,7 +99,7 @@ def _corners_to_sides(boxes: np.ndarray) -> np.ndarray:
 
 
 def mean_performance(scores: Mapping[str, Sequence[float]], *, kinds: Sequence[str] = COCO_C) -> float:
-    """MPC: the mean over kinds of the mean over five severities of a score, AP unless one likes another.
+    """mPC: the mean over kinds of the mean over five severities of a score, AP unless one likes another.
 
     Michaelis et al. 2019, Eq. 1; ``kinds=COCO_C_FAN`` gives FAN's. The two differ by about two points: never compare.
     """
@@ -110,7 +110,7 @@ def mean_performance(scores: Mapping[str, Sequence[float]], *, kinds: Sequence[s
 
 
 def relative_performance(corrupted: float, clean: float) -> float:
-    """RPC in percent: mPC by the clean score (FAN: retention)."""
+    """rPC in percent: mPC by the clean score (FAN: retention)."""
     if not clean > 0:
         raise HoldfastError(f"the clean score must be above 0 for rPC, got {clean}")
     return 100 * corrupted / clean

@@ -95,7 +95,7 @@ def mean_over_kinds(values: Mapping[str, Values], *, kinds: Sequence[str] = TEST
 def mean_flip_rate(
     values: Mapping[str, Values], *, baseline: Mapping[str, float], kinds: Sequence[str] = TEST_SEQUENCES
 ) -> Values:
-    """MFR in percent: the mean over the kinds of FP divided by the baseline's FP; of T5D values it is mT5D.
+    """mFR in percent: the mean over the kinds of FP divided by the baseline's FP; of T5D values it is mT5D.
 
     Hendrycks & Dietterich 2019. ``published("alexnet")["flip_probabilities"]["values"]`` is AlexNet as usually
     quoted on the stored, lossy films. On frames made on the fly, measure the baseline on the same frames.

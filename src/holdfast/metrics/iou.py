@@ -117,7 +117,7 @@ def class_iou(counts: ArrayLike) -> NDArray[np.float64]:
 
 
 def mean_iou(counts: ArrayLike) -> NDArray[np.float64]:
-    """MIoU of pooled counts: the mean over the classes that are true or predicted somewhere.
+    """mIoU of pooled counts: the mean over the classes that are true or predicted somewhere.
 
     A class that is predicted but never true counts as 0. This is the published score; the mean of single images' mIoU
     is another number.

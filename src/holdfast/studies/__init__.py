@@ -1,5 +1,5 @@
 """Many runs, one table: recipes × seeds × suites, trained and measured as far as they are missing.
 
-:mod:`plan` reads a study, :mod:`runner` does what is missing, :mod:`results` keeps what every run said of every image,
-:mod:`columns` turns that into scores, :mod:`page` into a table, plots and verdicts.
+:mod:`config` reads a study, :mod:`runner` runs what is missing, :mod:`results` keeps the predictions of every run,
+:mod:`columns` turns them into scores, :mod:`differences` compares rows, :mod:`report` writes table, plots and verdicts.
 """

@@ -1,4 +1,4 @@
-"""Classification: one class per image. Outside data sources, this is the only place that assumes it."""
+"""Classification: one class per image, scored by top-1 accuracy."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

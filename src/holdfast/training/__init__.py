@@ -1,1 +1,1 @@
-"""How models are trained: ``holdfast.train(recipe)``. The loop itself is loop.py."""
+"""Training: ``holdfast.train(recipe)``. The loop itself is ``loop.py``."""
