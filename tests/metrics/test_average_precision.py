@@ -276,7 +276,7 @@ def test_a_replicate_is_the_precision_of_the_images_that_stay(overlap, seed):
     groups = image_groups([f"{number:03d}" for number in range(len(images))])
     ours = replicated_precision(fields, groups, overlap=overlap)
     for column in range(1 + groups.count):
-        chosen = np.arange(len(images)) if column == 0 else groups.members(column - 1)
+        chosen = np.arange(len(images)) if column == 0 else groups.without(column - 1)
         kept = {name: [values[image] for image in chosen] for name, values in fields.items()}
         again = record_scores({**kept, **{name: np.array(kept[name]) for name in ("size", "masked")}})[overlap]
         for name in ("AP", "AP50", "AP75"):

@@ -88,7 +88,7 @@ def test_every_cells_ap_is_recomputed_from_its_records_alone(measured):
 def test_intervals_of_ap_mpc_and_rpc_are_those_of_images_left_out_and_scored_by_hand(blurred):
     cells = blurred.cells
     groups = image_groups(cells["clean"].ids)
-    kept = [np.arange(groups.images), *(groups.members(group) for group in range(groups.count))]
+    kept = [np.arange(groups.images), *(groups.without(group) for group in range(groups.count))]
     ap = {name: np.array([scored(cell, images) for images in kept]) for name, cell in cells.items()}
     corrupted = np.mean([values for name, values in ap.items() if name != "clean"], axis=0)
     expected = {"clean": 100 * ap["clean"], "mpc": 100 * corrupted, "rpc": 100 * corrupted / ap["clean"]}

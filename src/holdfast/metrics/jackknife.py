@@ -41,7 +41,7 @@ class Groups:
         """How many images there are."""
         return len(self.numbers)
 
-    def members(self, group: int) -> NDArray[np.int64]:
+    def without(self, group: int) -> NDArray[np.int64]:
         """The images that stay when this group is left out."""
         return np.flatnonzero(self.numbers != group)
 
