@@ -14,6 +14,7 @@ from holdfast.corruptions.severities import ALL, MIN_SIDE, Preset, check_severit
 from holdfast.errors import HoldfastError
 from holdfast.io.image_sizes import ImageSizeError
 
+LARGEST_SIDE = 2**15 - 2  # OpenCV's remap takes places of 16 bits and no side of 32767
 FUNCTIONS: dict[str, Callable[..., Images]] = {
     function.__name__: function
     for function in (
@@ -122,9 +123,9 @@ def _check_size(height: int, width: int, preset: Preset) -> None:
         )
     if min(height, width) < MIN_SIDE:
         raise ImageSizeError(f"image: expected at least {MIN_SIDE} pixels on each side, got {height}×{width}")
-    if max(height, width) >= 2**15 or height * width >= 2**29:  # places must fit 16 bits, indices 31
+    if max(height, width) > LARGEST_SIDE or height * width >= 2**29:  # indices must fit 31 bits
         raise ImageSizeError(
-            f"image: expected at most {2**15 - 1} pixels on each side and 2^29 in all, got {height}×{width}"
+            f"image: expected at most {LARGEST_SIDE} pixels on each side and 2^29 in all, got {height}×{width}"
         )
 
 
