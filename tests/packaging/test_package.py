@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.reporting.helpers import make_records
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -69,15 +71,15 @@ def test_lines_of_methods_are_those_of_the_methods():
     assert methods() == METHOD_LINES
 
 
-def test_reading_records_and_their_scores_needs_no_torch():
-    folder = ROOT / "tests" / "records" / "format1"
+def test_reading_records_and_their_scores_needs_no_torch(tmp_path):
+    folder = make_records(tmp_path, hold=1.0, cells=("clean", "fog/3"))
     script = f"""
 import sys
 from holdfast.records import load_records
 from holdfast.reporting.export import export
 records = load_records({str(folder)!r})
 assert "clean" in export(records, "md")
-assert records[0].cells["clean"].accuracy == 1.0
+assert records[0].cells["clean"].accuracy > 0.9
 assert not {{"torch", "timm"}} & set(sys.modules)
 """
     done = python(script)
