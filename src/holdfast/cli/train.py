@@ -13,7 +13,7 @@ import docstring_parser
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.exit_codes import EXIT_SIGNAL
+from holdfast.cli import EXIT_SIGNAL
 from holdfast.cli.shared_options import add_dry_run, dry_run, told_how_far_off
 from holdfast.errors import HoldfastError
 from holdfast.io.validation import chosen_names

@@ -23,7 +23,7 @@ from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import BENCHMARK, MODEL
 from holdfast.evaluation.eval_transform import EvalTransform, check_interpolation
-from holdfast.io.image_sizes import LARGEST_MOVED, check_resized
+from holdfast.io.images import LARGEST_MOVED, check_resized
 from holdfast.models.unwrap import unwrap_model
 
 STORED_QUALITY = 85
