@@ -16,7 +16,7 @@ from holdfast.attacks import GradientAttack, PixelModel, perturb
 from holdfast.errors import HoldfastError
 from holdfast.methods.objective import Loss
 from holdfast.models.adaptation import PHASES
-from holdfast.models.unwrap import unwrap_model
+from holdfast.runtime.device import unwrap_model
 
 
 class TradeOff:

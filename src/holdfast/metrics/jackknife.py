@@ -56,8 +56,6 @@ def groups_of(ids: Names, grouping: Grouping) -> NDArray[np.str_]:
 SINGLE_IMAGES = 200  # up to so many images, every image is a group of its own
 GROUPS = 100  # of more images; the t quantile of 99 degrees of freedom is within 1.3 % of the normal one
 
-Names = Sequence[str] | NDArray[np.str_]
-
 
 @dataclass(frozen=True, eq=False)
 class Groups:

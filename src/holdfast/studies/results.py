@@ -90,7 +90,8 @@ def fingerprint(study: Study, row: str, seed: int) -> str:
 
 def changed_values(section: Any) -> dict[str, Any]:
     """The values of a recipe or section that differ from the defaults; an optional section counts if it is there."""
-    defaults, changed = type(section)(), {}
+    defaults = type(section)()
+    changed: dict[str, Any] = {}
     for item in dataclasses.fields(section):
         value, default = getattr(section, item.name), getattr(defaults, item.name)
         if not dataclasses.is_dataclass(value):
