@@ -86,6 +86,15 @@ assert not {{"torch", "timm"}} & set(sys.modules)
     assert done.returncode == 0, done.stderr
 
 
+def test_models_are_registered_also_if_somebody_only_looked_whether_timm_is_there():
+    done = python(
+        "import importlib.util, holdfast; assert all(importlib.util.find_spec('timm') for _ in range(2)); "
+        "import timm, sys; assert timm.is_model('fan_nano'); "
+        "assert not [finder for finder in sys.meta_path if type(finder).__name__ == '_AfterTimm']"
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_unknown_attribute_is_an_attribute_error():
     import holdfast
 
