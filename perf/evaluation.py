@@ -40,7 +40,7 @@ import holdfast
 from environment import as_line, describe
 from holdfast.corruptions import SEVERITIES, STANDARD, corrupt_batch
 from holdfast.data import Source, open_data
-from holdfast.evaluation.preprocessing import Preprocessing, at_model_size, model_input, preprocessing, protocol_image
+from holdfast.evaluation.preprocessing import Preprocessing, model_input, preprocessing
 
 RESULTS = Path(__file__).parent / "results"
 TABLE = RESULTS / "evaluation.json"
@@ -125,7 +125,7 @@ def forward_seconds(held: Case, *, batches: int) -> Seconds:
 
 def decode_seconds(held: Case) -> tuple[Seconds, list[np.ndarray]]:
     images: list[np.ndarray] = []
-    read = lambda: images.extend(protocol_image(held.source.image(i), held.steps) for i in range(held.images))  # noqa: E731
+    read = lambda: images.extend(held.steps.before(held.source.image(i)) for i in range(held.images))  # noqa: E731
     return seconds(read), images
 
 
@@ -174,8 +174,8 @@ class Obvious(Dataset):
         import imagecorruptions
 
         steps = self.held.steps
-        image = protocol_image(self.held.source.image(index), steps)
-        image = at_model_size(imagecorruptions.corrupt(image, self.severity, self.kind), steps, corrupted=False)
+        image = steps.before(self.held.source.image(index))
+        image = steps.after(imagecorruptions.corrupt(image, self.severity, self.kind), corrupted=False)
         tensor = torch.from_numpy(image.transpose(2, 0, 1)).float() / 255
         normalised = (tensor - torch.tensor(steps.mean)[:, None, None]) / torch.tensor(steps.std)[:, None, None]
         return normalised, int(self.held.source.targets[index])
@@ -185,7 +185,7 @@ def obvious_seconds(held: Case, *, severity: int = 3) -> Seconds:
     """The obvious loop over the 15 cells of one severity, with as many workers as ours."""
     import imagecorruptions
 
-    warm = protocol_image(held.source.image(0), held.steps)
+    warm = held.steps.before(held.source.image(0))
     for kind in STANDARD:  # compiles what the fork compiles, once, before workers are forked
         imagecorruptions.corrupt(warm, severity, kind)
 

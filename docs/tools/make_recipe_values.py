@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from holdfast import older_recipes
 from holdfast.cli.train import _descriptions, _format_default
 from holdfast.io.validation import in_words
 from holdfast.training.recipe_files import leaves
@@ -30,8 +29,7 @@ def page() -> str:
             )
             last = section
         default = field.default_factory() if callable(field.default_factory) else field.default
-        aliases = "".join(f", also `{flag}`" for flag in older_recipes.FLAGS.get(path, []))
-        cells = (f"`{path}`{aliases}", in_words(kind), f"`{_format_default(default)}`", _descriptions(section)[name])
+        cells = (f"`{path}`", in_words(kind), f"`{_format_default(default)}`", _descriptions(section)[name])
         parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(part if part.startswith("|") else f"\n{part}" for part in parts).lstrip() + "\n"
 

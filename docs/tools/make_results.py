@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from dense_tables import alive_table, breaks_table, classes_table, cost_table, kinds_table
 
 from holdfast.data.camvid import CLASSES
 from holdfast.studies.columns import available, ingredients, shared_seeds
 from holdfast.studies.config import Claim, Study, load_study, study_names
-from holdfast.studies.dense_tables import alive_table, breaks_table, classes_table, cost_table, kinds_table
 from holdfast.studies.figures import Results
 from holdfast.studies.measure_run import set_scores
 from holdfast.studies.report import (

@@ -102,6 +102,17 @@ def renamed(module: str) -> Callable[[str], Any]:
     return __getattr__
 
 
+class _MovedModule(ModuleType):
+    """A module under its old path.
+
+    ``import`` binds it to its package, over the function of the same name that the package may have had, such as
+    ``holdfast.lab.look``: so it can be called as that function.
+    """
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return getattr(self, self.__name__.rpartition(".")[2])(*arguments, **options)
+
+
 class _MovedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds a module under its old path: an empty one that asks the new one for every attribute."""
 
@@ -110,8 +121,8 @@ class _MovedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         return importlib.util.spec_from_loader(name, self) if name in MODULES else None
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
-        return None
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return _MovedModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         old, new = module.__name__, MODULES[module.__name__]

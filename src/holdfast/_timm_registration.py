@@ -23,20 +23,25 @@ def register_models() -> None:
 
 
 class _AfterTimm(importlib.abc.MetaPathFinder):
-    """Finds timm exactly once, and lets its loader import ``holdfast.models`` when timm has run."""
+    """Finds timm for whoever looks, and lets its loader import ``holdfast.models`` when timm has run."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if name != "timm":
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        sys.meta_path.remove(self)  # while the others look
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)
         if spec is not None and spec.loader is not None:
             run_timm = spec.loader.exec_module
 
             def run_timm_then_register(module: ModuleType) -> None:
                 run_timm(module)
+                if self in sys.meta_path:  # not before: many look whether timm is there and never run it
+                    sys.meta_path.remove(self)
                 importlib.import_module("holdfast.models")
 
             loader: Any = spec.loader

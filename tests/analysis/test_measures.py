@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.analysis.attention_chunks import map_rows
 from holdfast.analysis.attention_stability import head_cosines, image_scores, layer_cosines
 from holdfast.analysis.head_diversity import head_similarity, mean_pairwise
+from holdfast.analysis.layer_info import map_rows
 from holdfast.analysis.overfocus import concentration, effective_number, overfocus, top_share
 from holdfast.errors import HoldfastError
 from tests.analysis.handles import handle_of, random_handle

@@ -197,7 +197,7 @@ def _train(files: dict[str, str]) -> Iterator[list[str]]:
         "--train.precision=fp16",
         "--train.trackers=[nothing]",
         "--train.batch_size=100000",
-        "--tora.phase=all",
+        "--train.phases.run=all",
         "--init=nowhere.pth",
         "--init=run:nowhere",
         "--out=",

@@ -6,6 +6,8 @@ The pages in ``pages`` and the names in ``public_names.txt`` are copies of that 
 import importlib
 import operator
 import runpy
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,3 +55,10 @@ def test_a_task_of_ones_own_runs_unchanged(tmp_path, monkeypatch):
     holdfast.tasks.register_task(own["Counting"]())
     records = holdfast.evaluate(own["CountBright"](), own["Squares"](), "clean,pgd5", workers=0, show=False)
     assert records.summary(intervals=False)["clean"].value == 100
+
+
+@pytest.mark.parametrize("before", ["", "import holdfast.lab.look", "from holdfast.lab.look import Picture"])
+def test_a_function_with_the_name_of_a_moved_module_can_be_called_also_after_that_was_imported(before):
+    call = "from holdfast.lab import look\ntry: look()\nexcept TypeError as error: print(error)"
+    done = subprocess.run([sys.executable, "-c", f"{before}\n{call}"], check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("inspect_image() missing")

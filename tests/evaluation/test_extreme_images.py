@@ -16,7 +16,7 @@ from holdfast.corruptions import corrupt, prepare
 from holdfast.corruptions.corrupt_folder import FolderSettings, KindAtSeverity, corrupt_folder
 from holdfast.corruptions.sequences import perturb
 from holdfast.data.source import ArraySource
-from holdfast.io.image_sizes import ImageSizeError
+from holdfast.io.images import ImageSizeError
 from tests.evaluation.toys import Brightest, colours
 
 THIN = [(1, 30_000), (30_000, 1), (1, 3_000_000), (2, 100_000)]  # width, height

@@ -9,7 +9,7 @@ import holdfast
 from holdfast.attacks import GradientAttack, PixelModel, perturb
 from holdfast.errors import HoldfastError
 from holdfast.methods.tora import TradeOff, _Viewed, tora_objective
-from holdfast.models.tora_phases import PHASES, begin_phase
+from holdfast.models.adaptation import PHASES, begin_phase
 from holdfast.training.build import build_optimizer
 from holdfast.training.recipe import OptimizerRecipe
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.metrics.recordings import grouping_of, groups_of
+from holdfast.metrics.jackknife import grouping_of, groups_of
 
 CAMVID = [f"test/0001TP_{n:06d}" for n in range(30)] + [f"test/Seq05VD_f{n:05d}" for n in range(45)]
 CITYSCAPES = [f"val/{city}/{city}_000000_{n:06d}" for city in ("frankfurt", "lindau") for n in range(3)]

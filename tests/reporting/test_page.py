@@ -252,7 +252,9 @@ def test_several_predictions_of_one_model_are_rows_and_a_curve(tmp_path):
 def test_runs_below_a_folder_are_found_and_weights_make_a_curve(tmp_path):
     for weight in (0.1, 0.9):
         run = make_run(tmp_path / "tora" / f"lambda={weight}", views=("joint", "acc"), cells=("clean", "pgd5"))
-        (run / "recipe.yaml").write_text(f"model: {{name: vit_nano, kwargs: 3}}\ntora: {{lambdas: [{weight}]}}\n")
+        (run / "recipe.yaml").write_text(
+            f"model: {{name: vit_nano, kwargs: 3}}\ntrain: {{phases: {{weights: [{weight}]}}}}\n"
+        )
     page = Page(report(tmp_path / "tora"))
     assert len(page.all("td", data_score="clean")) == 4
     assert page.text.count("λ 0.1") == page.text.count("λ 0.9") == 2

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from dense_tables import breaks_table, classes_table, cost_table, kinds_table
 
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
@@ -12,7 +13,6 @@ from holdfast.metrics.average_precision import record_scores
 from holdfast.metrics.intervals import t_quantile
 from holdfast.studies.columns import available, columns, scores
 from holdfast.studies.config import load_study
-from holdfast.studies.dense_tables import breaks_table, classes_table, cost_table, kinds_table
 from holdfast.studies.differences import difference, seed_variance
 from holdfast.studies.measure_run import set_scores
 from holdfast.studies.report import interval_note

@@ -1,7 +1,7 @@
 """Results of a study: kept exactly, found again, never mixed with those of another study."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from holdfast.errors import HoldfastError
-from holdfast.studies.config import load_study
+from holdfast.studies.config import Study, load_study
 from holdfast.studies.results import (
     RunResult,
     all_results,
+    changed_values,
     fingerprint,
     measured_alike,
     read_result,
@@ -22,6 +23,7 @@ from holdfast.studies.results import (
     row_file_name,
     write_result,
 )
+from holdfast.training.recipe import PhasesRecipe, Recipe, TrainRecipe
 
 TRACES = {"grad_norm": np.array([[20, 0.5], [40, 0.25]])}
 
@@ -86,6 +88,45 @@ def test_what_cannot_change_a_result_is_not_in_its_fingerprint():
     assert len({fingerprint(s, "TAP", 0) for s in (study, *others)} | {fingerprint(study, "TAP", 1)}) == 5
 
 
+@dataclass(frozen=True)
+class LaterTrainRecipe(TrainRecipe):
+    """Training of a later version, which knows one value more."""
+
+    lookahead: int = 5
+
+
+def with_later_values(study, **values):
+    """The study, read by a version whose recipes know ``train.lookahead``."""
+
+    class Later(Study):
+        def recipe_of(self, name, seed, *, folders=None):
+            recipe = super().recipe_of(name, seed, folders=folders)
+            return replace(recipe, train=LaterTrainRecipe(**vars(recipe.train), **values))
+
+    return Later(**vars(study))
+
+
+def test_a_value_that_recipes_learn_later_leaves_every_key_as_it_is_at_its_default():
+    study = load_study("cifar10/tora_lambda")
+    for row in study.rows:
+        assert fingerprint(with_later_values(study), row, 0) == fingerprint(study, row, 0)
+        assert fingerprint(with_later_values(study, lookahead=6), row, 0) != fingerprint(study, row, 0)
+
+
+def test_a_default_that_means_something_else_gives_every_result_another_key(monkeypatch):
+    study = load_study("cifar10/main")
+    before = fingerprint(study, "TAP", 0)
+    monkeypatch.setattr("holdfast.studies.results.DEFAULTS", 2)
+    assert fingerprint(study, "TAP", 0) != before
+
+
+def test_an_optional_section_counts_even_where_all_its_values_are_defaults():
+    assert changed_values(Recipe()) == {}
+    assert changed_values(Recipe(train=TrainRecipe(phases=PhasesRecipe()))) == {"train": {"phases": {}}}
+    weighted = Recipe(seed=3, train=TrainRecipe(phases=PhasesRecipe(weights=[0.5])))
+    assert changed_values(weighted) == {"seed": 3, "train": {"phases": {"weights": [0.5]}}}
+
+
 def test_a_result_that_cannot_be_written_gets_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(HoldfastError, match=r"out must be a folder we can write to, got .*file"):
@@ -117,7 +158,7 @@ def test_any_row_name_gives_a_file_name_without_a_folder(name):
     assert "\0" not in row_file_name(name)
 
 
-def test_how_clean_images_are_prepared_enters_the_key_unless_it_is_as_in_the_first_studies():
+def test_how_clean_images_are_prepared_enters_the_key():
     shipped = [load_study(name) for name in ("cifar10/main", "cifar10/select", "imagenette/tora", "camvid/main")]
     assert {study.preparation for study in shipped} == {"benchmark"}
     study = shipped[0]

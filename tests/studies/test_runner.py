@@ -150,13 +150,19 @@ common:
   train: {epochs: 1, batch_size: 20}
 steps:
   robust: &tora
-    model: {init: "run:{ViT}"}
+    model: {init: "run:{ViT}", adapt: {name: tora}}
     objective: {name: tora, options: {steps: 1}}
-    tora: {phase: robust, lambdas: []}
-  phase 1: {<<: *tora, tora: {phase: accuracy, start: "{robust}", lambdas: []}}
+    train: {phases: {run: robust, weights: []}}
+  phase 1:
+    <<: *tora
+    model: {init: "run:{ViT}", adapt: {name: tora, start: "{robust}"}}
+    train: {phases: {run: accuracy, weights: []}}
 rows:
   ViT: {}
-  TORA: {<<: *tora, tora: {phase: joint, start: "{phase 1}", lambdas: [0.9]}}
+  TORA:
+    <<: *tora
+    model: {init: "run:{ViT}", adapt: {name: tora, start: "{phase 1}"}}
+    train: {phases: {run: joint, weights: [0.9]}}
 seeds: [0, 1]
 test: digits:test
 limit: 20

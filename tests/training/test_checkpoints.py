@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.training.checkpoint import repair
-from holdfast.training.lock import check_free, lock_folder
 from holdfast.training.loop import train
+from holdfast.training.run_folder import check_free, lock_folder
 from tests.chaos.processes import fork, until
 from tests.training.helpers import assert_same_run, run, tiny
 

@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file
 
 from holdfast.cli.main import main
@@ -31,11 +30,10 @@ def vit(tmp_path_factory):
     return folder
 
 
-def tora(vit, out, *, resume=False, objective=None, train_values=None, **section):
+def tora(vit, out, *, resume=False, objective=None, train_values=None, adapt=None, **phases):
     overrides = SHORT | {
-        "model": {"init": f"run:{vit}", "kwargs": {"depth": 1}},
-        "tora": {"phase1_epochs": 1, **section},
-        "train": SHORT["train"] | (train_values or {}),
+        "model": {"init": f"run:{vit}", "kwargs": {"depth": 1}, "adapt": adapt or {}},
+        "train": SHORT["train"] | (train_values or {}) | {"phases": {"first_epochs": 1, **phases}},
     }
     return train("digits/tora_vit_nano", out=out, overrides=overrides, resume=resume, objective=objective, show=False)
 
@@ -43,7 +41,7 @@ def tora(vit, out, *, resume=False, objective=None, train_values=None, **section
 @pytest.fixture(scope="module")
 def chain(vit, tmp_path_factory):
     out = tmp_path_factory.mktemp("tora") / "chain"
-    tora(vit, out, lambdas=[0.1, 0.9])
+    tora(vit, out, weights=[0.1, 0.9])
     return out
 
 
@@ -78,37 +76,9 @@ def test_one_phase_1_serves_every_lambda(chain):
     assert json.loads((chain / "lambda-0.9" / "tora.json").read_text())["notes"]["lambdas"] == [0.9]
 
 
-def test_older_recipes_and_runs_mean_the_same(chain, vit):
-    """A section ``tora`` is read as ``model.adapt`` and ``train.phases``, and an older run goes on."""
-    older = {"method": "adapter-fusion", "lambdas": [0.3], "phase": "joint", "start": "there", "phase1_epochs": 2}
-    written_out = {"reduction": 4, "gate_softmax": "adapter", "gate_heads": None}
-    base = {"model": {"init": "run:x"}, "objective": {"name": "tora"}}
-    today = load_recipe(
-        base
-        | {
-            "model": {
-                "init": "run:x",
-                "adapt": {"name": "adapter-fusion", "options": {"reduction": 4}, "start": "there"},
-            }
-        }
-        | {"train": {"phases": {"run": "joint", "weights": [0.3], "first_epochs": 2}}}
-    )
-    assert load_recipe({**base, "tora": older | written_out}) == today
-    assert load_recipe({**base, "tora": {}}).model.adapt.name == "tora"
-    assert load_recipe({"model": {"name": "vit_nano"}, "tora": None}).model.adapt is None
-    with pytest.raises(HoldfastError, match="unknown recipe key 'tora"):
-        load_recipe({**base, "tora": {"lambda": [0.5]}})
-
-    part = chain / "phase1-robust"
-    text, values = (part / "recipe.yaml").read_text(), yaml.safe_load((part / "recipe.yaml").read_text())
-    adapt, phases = values["model"].pop("adapt"), values["train"].pop("phases")
-    values["tora"] = {"method": "tora", "lambdas": [], "phase": phases["run"], "start": None, "phase1_epochs": None}
-    values["tora"] |= {"gate_softmax": "adapter", "gate_heads": None, **adapt["options"]}
-    (part / "recipe.yaml").write_text(yaml.safe_dump(values))
-    weights = (part / "tora.safetensors").read_bytes()
-    tora(vit, chain, lambdas=[0.1, 0.9], resume=True)
-    assert (part / "tora.safetensors").read_bytes() == weights
-    assert load_recipe(part / "recipe.yaml") == load_recipe(yaml.safe_load(text))
+def test_the_section_tora_of_before_is_an_unknown_key():
+    with pytest.raises(HoldfastError, match="unknown recipe key 'tora'"):
+        load_recipe({"objective": {"name": "tora"}, "tora": {"lambdas": [0.5]}})
 
 
 def test_losses_of_each_phase_are_in_its_log(chain):
@@ -138,9 +108,9 @@ def test_a_runs_folder_loads_by_itself_with_three_predictions(chain, vit):
 
 def test_a_lambda_can_be_added_later_without_a_new_phase_1(vit, tmp_path):
     out = tmp_path / "chain"
-    tora(vit, out, lambdas=[0.1])
+    tora(vit, out, weights=[0.1])
     trained = (out / "phase1-accuracy" / "checkpoints" / "last" / "model.safetensors").stat().st_mtime_ns
-    tora(vit, out, lambdas=[0.1, 0.7], resume=True)
+    tora(vit, out, weights=[0.1, 0.7], resume=True)
     assert (out / "phase1-accuracy" / "checkpoints" / "last" / "model.safetensors").stat().st_mtime_ns == trained
     assert (out / "lambda-0.7" / "tora.json").exists()
     assert load_recipe(out / "recipe.yaml").train.phases.weights == [0.1, 0.7]
@@ -149,7 +119,7 @@ def test_a_lambda_can_be_added_later_without_a_new_phase_1(vit, tmp_path):
 @pytest.mark.parametrize("method", ["adapter-fusion", "single-adapter", "head-only"])
 def test_the_methods_to_compare_with_train_and_load(method, vit, tmp_path):
     out = tmp_path / method
-    tora(vit, out, method=method, lambdas=[0.5])
+    tora(vit, out, adapt={"name": method}, weights=[0.5])
     assert (out / "phase1-robust").exists() is (method == "adapter-fusion")
     model = load_tora(out / "lambda-0.5")
     assert list(model.views(torch.randn(1, 3, 32, 32))) == list(model.view_names)
@@ -161,7 +131,7 @@ def test_a_stopped_phase_resumes_to_the_same_bits(chain, vit, tmp_path):
     def objective():
         return tora_objective(phase="joint", trade_off=0.5, mean=(0.5,) * 3, std=(0.5,) * 3, steps=1)
 
-    joint = {"phase": "joint", "lambdas": [0.5], "start": str(chain / "phase1-accuracy")}
+    joint = {"run": "joint", "weights": [0.5], "adapt": {"start": str(chain / "phase1-accuracy")}}
     longer = {"epochs": 2, "ema": 0.9}
     tora(vit, tmp_path / "whole", objective=objective(), train_values=longer, **joint)
     stopped = tora(vit, tmp_path / "parts", objective=StopsAt(3, objective()), train_values=longer, **joint)
@@ -181,20 +151,32 @@ def test_a_stopped_phase_resumes_to_the_same_bits(chain, vit, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--tora.lambda=[0.5,1.5]"], "train.phases.weights must be a list of weights between 0 and 1, got [0.5, 1.5]"),
-        (["--tora.lambda=[-0.1]"], "train.phases.weights must be a list of weights between 0 and 1, got [-0.1]"),
-        (["--tora.lambda=[]"], "train.phases.weights must hold at least one weight"),
-        (["--tora.phase=joint", "--tora.lambda=[0.5]"], "model.adapt.start must be the run folder of phase 1"),
         (
-            ["--tora.phase=joint", "--tora.lambda=[0.5]", "--tora.start=nowhere"],
+            ["--train.phases.weights=[0.5,1.5]"],
+            "train.phases.weights must be a list of weights between 0 and 1, got [0.5, 1.5]",
+        ),
+        (
+            ["--train.phases.weights=[-0.1]"],
+            "train.phases.weights must be a list of weights between 0 and 1, got [-0.1]",
+        ),
+        (["--train.phases.weights=[]"], "train.phases.weights must hold at least one weight"),
+        (
+            ["--train.phases.run=joint", "--train.phases.weights=[0.5]"],
+            "model.adapt.start must be the run folder of phase 1",
+        ),
+        (
+            ["--train.phases.run=joint", "--train.phases.weights=[0.5]", "--model.adapt.start=nowhere"],
             "model.adapt.start must be the folder of a finished phase-1 run, got 'nowhere'",
         ),
-        (["--tora.phase=joint", "--tora.start={start}"], "train.phases.weights must hold one weight for phase joint"),
+        (
+            ["--train.phases.run=joint", "--model.adapt.start={start}"],
+            "train.phases.weights must hold one weight for phase joint",
+        ),
         (
             [
-                "--tora.phase=joint",
-                "--tora.lambda=[0.5]",
-                "--tora.start={start}",
+                "--train.phases.run=joint",
+                "--train.phases.weights=[0.5]",
+                "--model.adapt.start={start}",
                 "--model.adapt.options={{reduction: 8}}",
             ],
             "were made with",
@@ -207,10 +189,13 @@ def test_a_stopped_phase_resumes_to_the_same_bits(chain, vit, tmp_path):
         ),
         (["--objective.options={{eps: -1}}"], "eps must be 0 or more"),
         (
-            ["--tora.phase=robus"],
+            ["--train.phases.run=robus"],
             "train.phases.run must be all or one of robust, accuracy, joint, got 'robus'; did you",
         ),
-        (["--tora.method=torah"], "model.adapt.name must be a registered way to adapt a model, got 'torah'; did you"),
+        (
+            ["--model.adapt.name=torah"],
+            "model.adapt.name must be a registered way to adapt a model, got 'torah'; did you",
+        ),
         (["--model.adapt.options={{gates: 2}}"], "unknown option 'gates' of model.adapt 'tora'"),
     ],
 )
@@ -246,7 +231,11 @@ def test_adapters_of_another_width_are_refused(chain, tmp_path, capsys):
         "--data.train_subset=32",
         "--train.batch_size=16",
     ]
-    phase = ["--tora.phase=joint", "--tora.lambda=[0.5]", f"--tora.start={chain / 'phase1-accuracy'}"]
+    phase = [
+        "--train.phases.run=joint",
+        "--train.phases.weights=[0.5]",
+        f"--model.adapt.start={chain / 'phase1-accuracy'}",
+    ]
     out = tmp_path / "run"
     assert main(["train", "digits/tora_vit_nano", *arguments, *phase, "--out", str(out)]) == 2
     assert "belong to a ViT of another width, depth or class count" in capsys.readouterr().err
@@ -265,6 +254,6 @@ def test_a_plain_model_cannot_be_trained_with_the_objective(tmp_path, capsys):
 
 
 def test_the_same_run_twice_gives_the_same_bits(chain, vit, tmp_path):
-    tora(vit, tmp_path / "again", phase="robust", lambdas=[])
+    tora(vit, tmp_path / "again", run="robust", weights=[])
     one, other = (load_file(folder / "tora.safetensors") for folder in (chain / "phase1-robust", tmp_path / "again"))
     assert all(torch.equal(one[key], other[key]) for key in one)

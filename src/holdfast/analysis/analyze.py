@@ -28,11 +28,11 @@ from holdfast.io import atomic
 from holdfast.io.validation import chosen_names
 from holdfast.models.factory import LoadedModel, load_torch_model
 from holdfast.models.flops import count_model
-from holdfast.models.unwrap import unwrap_model
 from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint
 from holdfast.records.fingerprints import versions as library_versions
 from holdfast.records.header import CLASSIFICATION
 from holdfast.registry import model_spec
+from holdfast.runtime.device import unwrap_model
 from holdfast.runtime.plugins import plugins_header
 from holdfast.runtime.progress import ProgressLine
 from holdfast.tasks import task_of

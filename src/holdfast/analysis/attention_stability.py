@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.analysis.attention_chunks import VALUES, by_image, row_slices
 from holdfast.analysis.base import Analysis, FigureSpec, Found, Numbers, Page, Results, StudyColumn, Tick
-from holdfast.analysis.layer_info import aside, describe_layers, label_of, pad_heads
+from holdfast.analysis.layer_info import VALUES, aside, by_image, describe_layers, label_of, pad_heads, row_slices
 from holdfast.analysis.results import AnalysisResult
 from holdfast.analysis.settings import CELLS, Settings
 from holdfast.errors import HoldfastError, nearest

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.analysis.attention_chunks import VALUES, by_image, map_rows
 from holdfast.analysis.base import Analysis, FigureSpec, Found, Numbers, Page, Results, StudyColumn, Tick
-from holdfast.analysis.layer_info import aside, describe_layers, label_of
+from holdfast.analysis.layer_info import VALUES, aside, by_image, describe_layers, label_of, map_rows
 from holdfast.analysis.results import AnalysisResult
 from holdfast.analysis.settings import Settings
 from holdfast.plotting.curves import BANDS, band, whole_numbers

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.analysis.attention_chunks import VALUES, by_image, map_rows
 from holdfast.analysis.base import Analysis, FigureSpec, Found, Numbers, Page, Results, StudyColumn, Tick
-from holdfast.analysis.layer_info import describe_layers, label_of, pad_heads, unit
+from holdfast.analysis.layer_info import VALUES, by_image, describe_layers, label_of, map_rows, pad_heads, unit
 from holdfast.analysis.results import AnalysisResult
 from holdfast.analysis.settings import Setting, Settings, at_least
 from holdfast.errors import HoldfastError

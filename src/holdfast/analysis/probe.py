@@ -28,7 +28,7 @@ from holdfast.data.source import Source, UnreadableImage
 from holdfast.data.subsets import Subset
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.plan import limit_rows
-from holdfast.evaluation.preprocessing import Preprocessing, at_model_size, protocol_image
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.models.corruption_model import Corruptor, load_corruptor
 from holdfast.models.tora import ToraViT
 from holdfast.records.header import CLASSIFICATION
@@ -152,7 +152,7 @@ class Probe:
 
     def _image(self, images: Source, number: int) -> np.ndarray | None:
         try:
-            return protocol_image(images.image(number), self.steps)
+            return self.steps.before(images.image(number))
         except UnreadableImage as error:
             logger.warning("%s; it is left out", error)
             return None
@@ -164,14 +164,14 @@ class Probe:
 
     def clean(self, batch: ProbeBatch) -> Tensor:
         """The images as the model sees them, in [0,1], (B, 3, H, W)."""
-        return self._pixels([at_model_size(image, self.steps, corrupted=False) for image in batch.images])
+        return self._pixels([self.steps.after(image, corrupted=False) for image in batch.images])
 
     def corrupted(self, batch: ProbeBatch, cell: str) -> Tensor:
         """The same images under a corruption cell such as ``fog/3``."""
         kind, severity = parse_cell(cell)
         options: dict[str, Any] = {"severity": severity, "preset": self.steps.preset, "seed": self.seed}
         images = corrupt_batch(batch.images, kind, ids=batch.ids, **options)
-        return self._pixels([at_model_size(image, self.steps, corrupted=True) for image in images])
+        return self._pixels([self.steps.after(image, corrupted=True) for image in images])
 
     def _pixels(self, images: list[np.ndarray]) -> Tensor:
         stacked = torch.from_numpy(np.stack(images)).to(self.device)

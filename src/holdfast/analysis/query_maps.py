@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast.analysis.attention_chunks import by_image, map_rows
+from holdfast.analysis.layer_info import by_image, map_rows
 from holdfast.attention import AttentionHandle
 from holdfast.errors import HoldfastError
 

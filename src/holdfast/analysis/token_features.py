@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from holdfast.attention import AttentionHandle, attention_names
 from holdfast.errors import HoldfastError, nearest
-from holdfast.models.unwrap import unwrap_model
+from holdfast.runtime.device import unwrap_model
 
 Grid = tuple[int, int]
 

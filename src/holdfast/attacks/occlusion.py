@@ -17,7 +17,7 @@ from holdfast.attacks.patch_selection import check_grid, without_most_attended
 from holdfast.attacks.pixel_model import PixelModel, check_images
 from holdfast.errors import HoldfastError
 from holdfast.models.corruption_model import Corruptor, in_pixels, select_lowest
-from holdfast.models.unwrap import unwrap_model
+from holdfast.runtime.device import unwrap_model
 
 Fill = Literal["normalised", "pixels", "mean"]
 FILLS = ("normalised", "pixels", "mean")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError
 from holdfast.models.outputs import logits_of
-from holdfast.models.unwrap import unwrap_model
+from holdfast.runtime.device import unwrap_model
 
 TOLERANCE = 1e-6  # image + (1 − image) may round to a little above 1
 

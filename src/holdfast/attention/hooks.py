@@ -17,7 +17,7 @@ from holdfast.attention.registry import READERS, check_watchable, owner_of
 from holdfast.errors import HoldfastError
 from holdfast.layers.channel_attention import EfficientChannelAttention
 from holdfast.layers.tap import TokenAwarePooling
-from holdfast.models.unwrap import unwrap_model
+from holdfast.runtime.device import unwrap_model
 
 
 class Seen:

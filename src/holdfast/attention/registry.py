@@ -9,7 +9,7 @@ from torch import nn
 from holdfast.attention import cait, fan_rvt, hiera, swin, vit, xcit
 from holdfast.attention.reader import Reader
 from holdfast.errors import HoldfastError
-from holdfast.models.unwrap import unwrap_model
+from holdfast.runtime.device import unwrap_model
 
 READERS: dict[type[nn.Module], Reader] = {
     kind: reader for family in (fan_rvt, vit, cait, swin, xcit, hiera) for kind, reader in family.READERS.items()

@@ -12,8 +12,14 @@ from rich.markup import escape
 from holdfast.analysis.registry import ANALYSES, all_settings
 from holdfast.analysis.results import AnalysisResult, load_results
 from holdfast.analysis.settings import Settings
-from holdfast.cli.preprocessing_options import add_preprocessing, protocol_of
-from holdfast.cli.shared_options import model_file_name, own_data, run_folder, with_checkpoint
+from holdfast.cli.shared_options import (
+    add_preprocessing,
+    model_file_name,
+    own_data,
+    protocol_of,
+    run_folder,
+    with_checkpoint,
+)
 from holdfast.errors import HoldfastError
 from holdfast.plotting.files import parse_formats
 from holdfast.registry import model_spec

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli import EXIT_SIGNAL, stopped_by
 from holdfast.cli.demo_settings import DEMOS, Demo, Effort
-from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
 from holdfast.errors import HoldfastError, nearest
 
 if TYPE_CHECKING:

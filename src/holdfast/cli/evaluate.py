@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.preprocessing_options import add_preprocessing, protocol_of
 from holdfast.cli.shared_options import (
     add_cluster,
     add_dry_run,
+    add_preprocessing,
     cluster_of,
     dry_run,
     model_file_name,
     own_data,
+    protocol_of,
     run_folder,
     told_how_far_off,
     with_checkpoint,

@@ -6,8 +6,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.preprocessing_options import add_preprocessing, protocol_of
-from holdfast.cli.shared_options import own_data, run_folder
+from holdfast.cli.shared_options import add_preprocessing, own_data, protocol_of, run_folder
 from holdfast.errors import HoldfastError
 
 

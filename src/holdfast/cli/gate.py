@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.exit_codes import EXIT_OK, EXIT_SHUT
+from holdfast.cli import EXIT_OK, EXIT_SHUT
 from holdfast.cli.shared_options import model_file_name, run_folder
 from holdfast.errors import HoldfastError
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.preprocessing_options import add_preprocessing, protocol_of
-from holdfast.cli.shared_options import own_data, run_folder, with_checkpoint
+from holdfast.cli.shared_options import add_preprocessing, own_data, protocol_of, run_folder, with_checkpoint
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:

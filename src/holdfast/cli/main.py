@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from holdfast._version import __version__
-from holdfast.cli.exit_codes import EXIT_BAD_INPUT, EXIT_OK, EXIT_SIGNAL, stopped_by
+from holdfast.cli import EXIT_BAD_INPUT, EXIT_OK, EXIT_SIGNAL, stopped_by
 from holdfast.errors import HoldfastError, nearest
 from holdfast.runtime.plugins import load_plugins
 from holdfast.runtime.signals import handle_signals

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 
-from holdfast.cli.preprocessing_options import add_preprocessing, protocol_of
-from holdfast.cli.shared_options import with_checkpoint
+from holdfast.cli.shared_options import add_preprocessing, protocol_of, with_checkpoint
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.exit_codes import EXIT_SIGNAL, stopped_by
+from holdfast.cli import EXIT_SIGNAL, stopped_by
 from holdfast.cli.shared_options import add_cluster, add_dry_run, cluster_of, dry_run, told_how_far_off
 from holdfast.cli.train import add_recipe_values, recipe_values, shorten_help
 from holdfast.errors import HoldfastError

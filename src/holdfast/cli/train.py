@@ -13,8 +13,7 @@ import docstring_parser
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast import older_recipes
-from holdfast.cli.exit_codes import EXIT_SIGNAL
+from holdfast.cli import EXIT_SIGNAL
 from holdfast.cli.shared_options import add_dry_run, dry_run, told_how_far_off
 from holdfast.errors import HoldfastError
 from holdfast.io.validation import chosen_names
@@ -70,8 +69,7 @@ def add_recipe_values(parser: ArgumentParser) -> None:
         default = field.default_factory() if callable(field.default_factory) else field.default
         text = f"{_descriptions(section)[name]} (recipe default: {_format_default(default)})"
         # no default here: what is not given comes from the recipe
-        names = [f"--{path}", *older_recipes.FLAGS.get(path, [])]
-        groups[section].add_argument(*names, type=kind, default=SUPPRESS, help=text.replace("%", "%%"))
+        groups[section].add_argument(f"--{path}", type=kind, default=SUPPRESS, help=text.replace("%", "%%"))
 
 
 def run(arguments: Namespace) -> int:

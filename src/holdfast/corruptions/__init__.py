@@ -8,8 +8,7 @@ Exact, seedable by image, quick, and useful alone: NumPy, SciPy, OpenCV and Pill
 One's own corruption stands beside them after `register`.
 """
 
-from holdfast.corruptions.apply import FUNCTIONS, corrupt, corrupt_batch
-from holdfast.corruptions.crop import prepare
+from holdfast.corruptions.apply import FUNCTIONS, corrupt, corrupt_batch, prepare
 from holdfast.corruptions.custom import know, register, registered
 from holdfast.corruptions.frost_textures import recorded_name, texture_source
 from holdfast.corruptions.rng import Draws, LegacyDraws, StreamDraws, keyed

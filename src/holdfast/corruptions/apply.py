@@ -1,4 +1,4 @@
-"""`corrupt` for one image, `corrupt_batch` for many images with ids."""
+"""`corrupt` for one image, `corrupt_batch` for many images with ids, and `prepare` for what generators do first."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -6,13 +6,14 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image as Pillow
 
 from holdfast.corruptions import blur, digital, noise, weather
 from holdfast.corruptions.filters import STRIP_VALUES, Image, Images, stack_arrays
 from holdfast.corruptions.rng import Draws, StreamDraws, keyed
 from holdfast.corruptions.severities import ALL, MIN_SIDE, Preset, check_severity, kind_of, parameters, preset_of
 from holdfast.errors import HoldfastError
-from holdfast.io.image_sizes import ImageSizeError
+from holdfast.io.images import ImageSizeError, check_resized
 
 LARGEST_SIDE = 2**15 - 2  # OpenCV's remap takes places of 16 bits and no side of 32767
 FUNCTIONS: dict[str, Callable[..., Images]] = {
@@ -161,3 +162,29 @@ def source_of_draws(rng: Rng, kind: str, severity: int) -> Draws:
     if isinstance(rng, Draws):
         return rng
     raise HoldfastError(f"rng: expected a seed, a NumPy generator or a source of draws, got {type(rng).__name__}")
+
+
+def prepare(picture: Pillow.Image, preset: str = "any") -> Image:
+    """The picture as RGB bytes, brought to the preset's size.
+
+    ImageNet-C: short side to 256, centre 224. Inception: centre 87.5 % to 299. Tiny: all of it to 64, as ImageNet-64-C.
+    Bilinear. ``cifar`` and ``any`` leave the size alone, and so does every preset if the size is already right.
+    """
+    if picture.mode in ("I", "F") or picture.mode.startswith("I;"):  # a decoder's business, see holdfast.io.images
+        raise HoldfastError(f"image: expected 8 bits per channel, got mode {picture.mode!r}")
+    side, rgb = preset_of(preset).side, picture if picture.mode == "RGB" else picture.convert("RGB")
+    if side is None or preset == "cifar" or rgb.size == (side, side):
+        return np.array(rgb)
+    if preset == "imagenet":
+        scale = 256 / min(rgb.size)
+        width, height = (max(256, int(length * scale)) for length in rgb.size)
+        check_resized(rgb.size, (width, height))
+        rgb = _centre(rgb.resize((width, height), Pillow.Resampling.BILINEAR), side, side)
+    elif preset == "inception":
+        rgb = _centre(rgb, *(round(0.875 * length) for length in rgb.size))
+    return np.array(rgb.resize((side, side), Pillow.Resampling.BILINEAR))
+
+
+def _centre(picture: Pillow.Image, width: int, height: int) -> Pillow.Image:
+    left, top = round((picture.width - width) / 2), round((picture.height - height) / 2)
+    return picture.crop((left, top, left + width, top + height))

@@ -25,8 +25,7 @@ import numpy as np
 from PIL import Image as Pillow
 
 from holdfast._version import __version__
-from holdfast.corruptions.apply import FUNCTIONS, corrupt_batch
-from holdfast.corruptions.crop import prepare
+from holdfast.corruptions.apply import FUNCTIONS, corrupt_batch, prepare
 from holdfast.corruptions.custom import Registered, know, registered
 from holdfast.corruptions.filters import Image
 from holdfast.corruptions.frost_textures import recorded_name, texture_source

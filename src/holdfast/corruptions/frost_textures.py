@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast.corruptions.filters import Image
 from holdfast.errors import HoldfastError
-from holdfast.io.image_sizes import check_buffer
+from holdfast.io.images import check_buffer
 
 ENVIRONMENT = "HOLDFAST_FROST"
 

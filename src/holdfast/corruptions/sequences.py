@@ -20,7 +20,7 @@ from holdfast.corruptions.filters import Image
 from holdfast.corruptions.geometry import rotate, scale_image, shear, tilt, translate
 from holdfast.corruptions.rng import Draws
 from holdfast.errors import HoldfastError, nearest
-from holdfast.io.image_sizes import check_buffer
+from holdfast.io.images import check_buffer
 
 Frames = NDArray[np.uint8]  # F H W 3
 

@@ -26,7 +26,7 @@ from holdfast.corruptions.filters import (
 )
 from holdfast.corruptions.frost_textures import texture
 from holdfast.corruptions.rng import Draws
-from holdfast.io.image_sizes import check_buffer
+from holdfast.io.images import check_buffer
 
 _WATER = np.array([175, 238, 238], np.float32)
 _MUD = np.array([63, 42, 20], np.float32)

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.data.class_order import are_integers, are_ranks, places_by_name
 from holdfast.data.image_folder import FolderSource
-from holdfast.data.source import Source
+from holdfast.data.source import Source, are_integers, are_ranks, places_by_name
 from holdfast.data.subsets import Joined, Subset
 
 RULES = {

@@ -1,7 +1,8 @@
-"""From a spec string such as ``folder:clean+folder:edsr`` to a source."""
+"""From a spec string such as ``folder:clean+folder:edsr`` to a source; data handed over in Python get a spec too."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,8 +15,6 @@ from holdfast.data.cityscapes import open_cityscapes
 from holdfast.data.coco import open_coco
 from holdfast.data.digits import open_digits
 from holdfast.data.image_folder import open_folder
-from holdfast.data.in_memory import NAME as GIVEN_NAME
-from holdfast.data.in_memory import open_given
 from holdfast.data.mask_folder import open_masks
 from holdfast.data.npz import open_npz
 from holdfast.data.official_sets import is_official
@@ -23,6 +22,43 @@ from holdfast.data.scenes import open_scene_objects, open_scenes
 from holdfast.data.source import Source, check_not_empty
 from holdfast.data.subsets import Joined, Subset
 from holdfast.errors import HoldfastError, nearest
+
+GIVEN: dict[str, Source] = {}
+GIVEN_NAME = "given"  # the first part of the spec of data that are handed over in Python: recipes name data by specs
+
+
+@contextmanager
+def register_sources(train: Source, val: Source) -> Iterator[tuple[str, str]]:
+    """Specs of two sources, such as ``given:tensors-3f0a…``: other contents have another spec."""
+    from holdfast.data.torch_datasets import TensorSource
+
+    numbered = [each for each in (train, val) if isinstance(each, TensorSource) and each.counted]
+    if len(numbered) == 2:  # classes that are counted by their labels: one of the two may lack the last
+        train.classes = val.classes = max(train.classes, val.classes, key=len)  # type: ignore[misc]
+    specs = _spec(train), _spec(val)
+    GIVEN.update(zip(specs, (train, val), strict=True))
+    try:
+        yield specs
+    finally:
+        for spec in specs:
+            GIVEN.pop(spec, None)
+
+
+def open_given(spec: str) -> Source:
+    """What was handed over under that spec."""
+    if spec not in GIVEN:
+        raise HoldfastError(
+            f"data {spec!r} were handed over in Python and are not here: name others, or hand them over"
+        )
+    return GIVEN[spec]
+
+
+def _spec(source: Any) -> str:
+    from holdfast.records.fingerprints import content_fingerprint, data_fingerprint
+
+    ids = [source.id(index) for index in range(len(source))]
+    digest = data_fingerprint(ids, source.targets, content=content_fingerprint(source))
+    return f"{GIVEN_NAME}:{getattr(source, 'name', type(source).__name__)}-{digest[:12]}"
 
 
 class SourceRow(NamedTuple):

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from holdfast.data.class_order import in_label_order
-from holdfast.data.source import UnreadableImage
+from holdfast.data.source import UnreadableImage, in_label_order
 from holdfast.errors import HoldfastError
 from holdfast.io.folder_index import FileNames, index_folder
 from holdfast.io.images import UnreadableFile, check_exif, decode

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.corruptions.sequences import frame_count
-from holdfast.data.class_order import in_label_order
 from holdfast.data.image_folder import EXTENSIONS, decode_file
 from holdfast.data.official_set_readers import CIFAR_CLASSES, array, existing_folder
-from holdfast.data.source import UnreadableImage
+from holdfast.data.source import UnreadableImage, in_label_order
 from holdfast.errors import HoldfastError
 
 FILMS = frozenset({".mp4", ".avi", ".mkv"})

@@ -1,12 +1,16 @@
-"""What a data source is: numbered images with a class, and an id that never changes."""
+"""What a data source is: numbered images with a class, and an id that never changes.
 
+The order of class names decides the labels: integers by value, other names as text.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from PIL import Image
 
-from holdfast.data.class_order import are_integers, are_ranks
 from holdfast.errors import HoldfastError
 
 
@@ -103,3 +107,37 @@ def check_same_classes(first: Source, second: Source, *, names: tuple[str, str] 
         f"{names[0]} and {names[1]} must have the same classes in the same order, got {len(ours)} and "
         f"{len(theirs)}: {'; '.join(differences) or 'the order differs'}{numbers}"
     )
+
+
+INTEGER = re.compile(r"-?[0-9]+")
+
+
+def in_label_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Class folders in the order of their labels: by value where all are integers, else as text."""
+    found = list(names)
+    if not are_integers(found):
+        return tuple(sorted(found))
+    return tuple(sorted(found, key=lambda name: (int(name), name)))
+
+
+def are_integers(names: Sequence[str]) -> bool:
+    """Whether all names are whole numbers."""
+    return bool(names) and all(INTEGER.fullmatch(name) for name in names)
+
+
+def are_ranks(names: Sequence[str]) -> bool:
+    """Whether names are 0, 1, 2 … in this order, also written 00, 01, 02 …: such names say nothing but the rank."""
+    return are_integers(names) and [int(name) for name in names] == list(range(len(names)))
+
+
+def places_by_name(names: Sequence[str], known: Sequence[str]) -> list[int] | None:
+    """The place of every name among those that a model knows; None where one is not there or is there twice."""
+    ours, places = _keys(names), {name: place for place, name in enumerate(_keys(known))}
+    if len(places) < len(known) or len({*ours}) < len(ours) or not {*ours} <= places.keys():
+        return None
+    return [places[name] for name in ours]
+
+
+def _keys(names: Sequence[str]) -> list[str]:
+    """What names are compared by: 07 is 7."""
+    return [str(int(name)) for name in names] if are_integers(names) else list(names)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from holdfast.data.class_order import are_ranks
-from holdfast.data.source import Source, check_same_classes
+from holdfast.data.source import Source, are_ranks, check_same_classes
 from holdfast.errors import HoldfastError
 
 

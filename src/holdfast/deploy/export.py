@@ -30,7 +30,7 @@ from holdfast.io import atomic
 from holdfast.models.factory import LoadedModel, architecture_of, load_model
 from holdfast.models.outputs import Logits, logits_of
 from holdfast.models.segmenter import Segmenter
-from holdfast.models.unwrap import unwrap_model
+from holdfast.runtime.device import unwrap_model
 
 FORMATS = {"onnx": ".onnx", "pt2": ".pt2"}
 TOLERANCE = 1e-4  # of logits of order 1; 2e-6 is what our models show

@@ -14,7 +14,7 @@ from holdfast.corruptions import corrupt_batch, keyed
 from holdfast.corruptions.sequences import perturb
 from holdfast.data.source import UnreadableImage
 from holdfast.evaluation.preprocessing import Pixels, PreprocessingSteps
-from holdfast.io.image_sizes import ImageSizeError
+from holdfast.io.images import ImageSizeError
 
 if TYPE_CHECKING:
     from holdfast.evaluation.plan import Cell, Plan

@@ -9,8 +9,8 @@ from typing import Any
 
 from holdfast.data import Source, Subset, open_data
 from holdfast.data.class_labels import Relabelled, by_index, by_name, of_folders
-from holdfast.data.class_order import are_integers
 from holdfast.data.official_sets import OfficialSet, check_imagenet_order, is_official, open_official
+from holdfast.data.source import are_integers
 from holdfast.data.torch_datasets import as_source
 from holdfast.evaluation.plan import limit_rows
 from holdfast.io.validation import file_name

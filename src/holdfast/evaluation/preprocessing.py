@@ -23,8 +23,8 @@ from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import BENCHMARK, MODEL
 from holdfast.evaluation.eval_transform import EvalTransform, check_interpolation
-from holdfast.io.image_sizes import LARGEST_MOVED, check_resized
-from holdfast.models.unwrap import unwrap_model
+from holdfast.io.images import LARGEST_MOVED, check_resized
+from holdfast.runtime.device import unwrap_model
 
 STORED_QUALITY = 85
 SEQUENCE_SIDE = 256  # ImageNet-P moves the uncropped image, so that real borders come in
@@ -203,16 +203,41 @@ class Preprocessing:
         return self.after(self.before(picture), corrupted=False)
 
     def before(self, picture: Image.Image) -> Pixels:
-        """See :func:`protocol_image`."""
-        return protocol_image(picture, self)
+        """The picture as the protocol wants it before it is corrupted."""
+        if self.preset == "cifar":
+            return np.array(_short_side_crop(picture, (32, 32)))
+        if self.preset == "any":
+            return self.own(picture) if self.own is not None else np.array(_short_side_crop(picture, self.size))
+        return prepare(picture, self.preset)
 
     def before_sequence(self, picture: Image.Image, kind: str) -> Pixels:
-        """See :func:`sequence_image`."""
-        return sequence_image(picture, self, kind)
+        """The picture as a perturbation sequence wants it: ImageNet-P crops only after it has moved the image."""
+        if self.preset == "imagenet":
+            scale = SEQUENCE_SIDE / min(picture.size)
+            width, height = (max(SEQUENCE_SIDE, int(length * scale)) for length in picture.size)
+            check_resized(picture.size, (width, height), largest=LARGEST_MOVED)
+            return np.array(_rgb(picture).resize((width, height), Image.Resampling.BILINEAR))
+        if self.preset == "tiny" and kind == "motion_blur" and min(picture.size) >= preset_of("tiny").side:
+            return np.array(_rgb(picture))
+        return self.before(picture)
 
     def after(self, image: Pixels, *, corrupted: bool) -> Pixels:
-        """See :func:`at_model_size`."""
-        return at_model_size(image, self, corrupted=corrupted)
+        """The image as the model gets it, still bytes: re-encoded if stored sets did so, and at the model's size.
+
+        ImageNet-C's images are resized only where the model's size differs: its crop is done. CIFAR's whole images go
+        through the model's own resize and crop, and so do stored ones of any other size.
+        """
+        if self.stored_jpeg and corrupted:
+            image = _through_jpeg(image)
+        if self.own is not None and self.preset in WHOLE_IMAGES:
+            return self.own(Image.fromarray(image))
+        if image.shape[:2] == self.size:
+            return image
+        if self.own is not None and self.preset == "any":
+            return self.own(Image.fromarray(image))
+        height, width = self.size
+        method: Any = str_to_pil_interp(self.interpolation)
+        return np.array(Image.fromarray(image).resize((width, height), method))
 
 
 def _some(words: str) -> list[str]:
@@ -342,46 +367,6 @@ def preprocessing(
         return replace(steps, whole=whole)
     own = EvalTransform(size, wanted.crop_pct, wanted.crop_mode, wanted.interpolation, wanted.mean)
     return replace(steps, own=own, whole=whole)
-
-
-def protocol_image(picture: Image.Image, steps: Preprocessing) -> Pixels:
-    """The picture as the protocol wants it before it is corrupted."""
-    if steps.preset == "cifar":
-        return np.array(_short_side_crop(picture, (32, 32)))
-    if steps.preset == "any":
-        return steps.own(picture) if steps.own is not None else np.array(_short_side_crop(picture, steps.size))
-    return prepare(picture, steps.preset)
-
-
-def sequence_image(picture: Image.Image, steps: Preprocessing, kind: str) -> Pixels:
-    """The picture as a perturbation sequence wants it: ImageNet-P crops only after it has moved the image."""
-    if steps.preset == "imagenet":
-        scale = SEQUENCE_SIDE / min(picture.size)
-        width, height = (max(SEQUENCE_SIDE, int(length * scale)) for length in picture.size)
-        check_resized(picture.size, (width, height), largest=LARGEST_MOVED)
-        return np.array(_rgb(picture).resize((width, height), Image.Resampling.BILINEAR))
-    if steps.preset == "tiny" and kind == "motion_blur" and min(picture.size) >= preset_of("tiny").side:
-        return np.array(_rgb(picture))
-    return protocol_image(picture, steps)
-
-
-def at_model_size(image: Pixels, steps: Preprocessing, *, corrupted: bool) -> Pixels:
-    """The image as the model gets it, still bytes: re-encoded if stored sets did so, and at the model's size.
-
-    ImageNet-C's images are resized only where the model's size differs: its crop is done. CIFAR's whole images go
-    through the model's own resize and crop, and so do stored ones of any other size.
-    """
-    if steps.stored_jpeg and corrupted:
-        image = _through_jpeg(image)
-    if steps.own is not None and steps.preset in WHOLE_IMAGES:
-        return steps.own(Image.fromarray(image))
-    if image.shape[:2] == steps.size:
-        return image
-    if steps.own is not None and steps.preset == "any":
-        return steps.own(Image.fromarray(image))
-    height, width = steps.size
-    method: Any = str_to_pil_interp(steps.interpolation)
-    return np.array(Image.fromarray(image).resize((width, height), method))
 
 
 def _through_jpeg(image: Pixels) -> Pixels:

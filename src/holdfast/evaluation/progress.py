@@ -11,7 +11,7 @@ from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.metrics.corruption import Values, corruption_errors, mean_corruption_accuracy, mean_corruption_error
 from holdfast.records.cells import CLEAN, CellSpec, corruption_cell
 from holdfast.runtime.progress import ProgressLine
-from holdfast.tasks.running_score import RunningScore
+from holdfast.tasks.base import RunningScore
 
 REFRESH = 0.1  # seconds between two lines of scores
 

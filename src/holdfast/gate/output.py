@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 from holdfast.gate.rules import SHOWN
 from holdfast.gate.verdicts import RuleVerdict, all_passed
 from holdfast.metrics.summary import some
-from holdfast.reporting.formatting import NOT_MEASURED, number, printable, signed, span
+from holdfast.plotting.files import printable
+from holdfast.reporting.formatting import NOT_MEASURED, number, signed, span
 
 _COLUMNS = ("rule", "baseline", "now", "difference", "95 % interval", "verdict", "")
 

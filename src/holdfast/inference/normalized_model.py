@@ -14,7 +14,7 @@ from holdfast.evaluation.preprocessing import PreprocessingSteps
 from holdfast.models.fingerprint import model_fingerprint
 from holdfast.models.output_probe import depends_on_batch, probe_answers, tolerance_of
 from holdfast.models.outputs import logits_of
-from holdfast.models.unwrap import unwrap_model
+from holdfast.runtime.device import unwrap_model
 
 PROBE = (224, 224)  # a size to try where every image keeps its own
 

@@ -19,8 +19,8 @@ from holdfast.inference.overlays import check_film, film_frame, overlay_paths, w
 from holdfast.inference.predictor import Predictor, given_normalisation
 from holdfast.io.images import UnreadableFile, decode
 from holdfast.models.factory import LoadedModel, load_model
-from holdfast.models.unwrap import unwrap_model
 from holdfast.records.header import CLASSIFICATION
+from holdfast.runtime.device import unwrap_model
 from holdfast.tasks import Task, task_named
 
 DETECTION = "detection"

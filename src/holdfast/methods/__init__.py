@@ -20,8 +20,7 @@ from holdfast.methods.patch_augment import PatchAugmentation, patch_augment
 from holdfast.methods.robust_training import TERMS, RobustObjective, TermEntry, robust_objective
 from holdfast.methods.segmentation_loss import PixelCrossEntropy, pixel_cross_entropy
 from holdfast.methods.tora import TradeOff, tora_objective
-from holdfast.models.adaptation import ADAPTERS
-from holdfast.models.tora_phases import begin_phase
+from holdfast.models.adaptation import ADAPTERS, begin_phase
 
 OBJECTIVES["pixel_cross_entropy"] = PixelCrossEntropy
 OBJECTIVES["robust"] = robust_objective

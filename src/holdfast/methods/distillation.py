@@ -13,7 +13,7 @@ from timm.data import resolve_data_config
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.data.class_order import places_by_name
+from holdfast.data.source import places_by_name
 from holdfast.errors import HoldfastError
 from holdfast.methods.loss_terms import Context, ForwardPass, Term, from_options
 from holdfast.methods.objective import Loss

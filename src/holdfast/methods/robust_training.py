@@ -32,7 +32,7 @@ from holdfast.methods.noise2net import noise2net_term
 from holdfast.methods.objective import Loss, TaskLoss
 from holdfast.methods.patch_augment import patches_term
 from holdfast.methods.segmentation_loss import pixel_cross_entropy
-from holdfast.models.unwrap import unwrap_model
+from holdfast.runtime.device import unwrap_model
 
 
 class RobustObjective:

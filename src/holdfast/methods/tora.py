@@ -1,4 +1,4 @@
-"""Training TORA-ViT: λ·L_ROB + (1 − λ)·L_ACC of one prediction; models/tora_phases.py says who learns in which phase.
+"""Training TORA-ViT: λ·L_ROB + (1 − λ)·L_ACC of one prediction; models/adaptation.py says who learns in which phase.
 
 Phases and losses are the authors' (Li and Xu, CVPR 2023). Which prediction each loss reads, that the attack looks at
 the same one, and that heads learn in phase 1 alone are ours: the slides do not say.
@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from holdfast.attacks import GradientAttack, PixelModel, perturb
 from holdfast.errors import HoldfastError
 from holdfast.methods.objective import Loss
-from holdfast.models.tora_phases import PHASES
-from holdfast.models.unwrap import unwrap_model
+from holdfast.models.adaptation import PHASES
+from holdfast.runtime.device import unwrap_model
 
 
 class TradeOff:

@@ -3,8 +3,12 @@
 Quenouille 1956, Tukey 1958; with groups of images: Kott 2001. A replicate recomputes the score itself, so one scheme
 serves means, ratios, mIoU and AP alike, and it needs no random numbers. All cells and models of the same images use the
 same groups, so differences are paired.
+
+Frames of one recording are alike, and an interval that takes them for independent is too narrow: CamVid's are left out
+in blocks of consecutive frames. Cityscapes' are seconds of driving apart. The names of images tell recordings apart.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,12 +16,45 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from holdfast.errors import HoldfastError
-from holdfast.metrics.recordings import grouping_of, groups_of
+
+Names = Sequence[str] | NDArray[np.str_]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How the names of one data set tell what belongs together.
+
+    Attributes:
+        what: a recording, a city, a condition.
+        pattern: its first group is the name.
+        block: consecutive images that belong together; 1 takes every image for itself.
+    """
+
+    what: str
+    pattern: re.Pattern[str]
+    block: int = 1
+
+
+INDEPENDENT = "scenes/"  # generated independently of each other
+GROUPINGS = (
+    Grouping("condition", re.compile(r"^(fog|night|rain|snow)/(?:train|val|test)/")),  # ACDC
+    Grouping("city", re.compile(r"^(?:train|val|test)/([a-z-]+)/\1_\d{6}_\d{6}$")),  # Cityscapes
+    Grouping("recording", re.compile(r"^(?:train|val|test)/(0001TP|0006R0|0016E5|Seq05VD)_"), block=10),  # CamVid
+)
+
+
+def grouping_of(ids: Names) -> Grouping | None:
+    """The grouping that all these names follow, if there is one."""
+    return next((one for one in GROUPINGS if len(ids) and all(one.pattern.match(str(id)) for id in ids)), None)
+
+
+def groups_of(ids: Names, grouping: Grouping) -> NDArray[np.str_]:
+    """The group of every image."""
+    return np.array([grouping.pattern.match(str(id))[1] for id in ids])
+
 
 SINGLE_IMAGES = 200  # up to so many images, every image is a group of its own
 GROUPS = 100  # of more images; the t quantile of 99 degrees of freedom is within 1.3 % of the normal one
-
-Names = Sequence[str] | NDArray[np.str_]
 
 
 @dataclass(frozen=True, eq=False)

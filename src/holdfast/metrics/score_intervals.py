@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.metrics.intervals import FEW_IMAGES, Interval, difference_interval, highest_share, score_interval
-from holdfast.metrics.jackknife import Groups, means_and_replicates
-from holdfast.metrics.recordings import INDEPENDENT, grouping_of
+from holdfast.metrics.jackknife import INDEPENDENT, Groups, grouping_of, means_and_replicates
 from holdfast.metrics.scoring.base import Means, ScoreDefinition, column
 from holdfast.records.records import CellRecord
 from holdfast.runtime.progress import ProgressLine

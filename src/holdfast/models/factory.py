@@ -21,8 +21,8 @@ from holdfast.models.checkpoints import architecture_arguments, fill_exactly, lo
 from holdfast.models.hub_offline import quick_hub
 from holdfast.models.model_folder import load_folder
 from holdfast.models.segmenter import segmenter
-from holdfast.models.unwrap import unwrap_model
 from holdfast.registry import MODEL_FORMS, ModelSpec, model_spec
+from holdfast.runtime.device import unwrap_model
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError
-from holdfast.models.unwrap import unwrap_model
+from holdfast.runtime.device import unwrap_model
 
 # where torchvision's detectors know how many classes they have, the background among them
 _CLASS_LAYERS = (

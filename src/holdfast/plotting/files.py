@@ -1,5 +1,6 @@
 """Figures as files: vectors or bitmaps for print, that name their model and say in words what they show."""
 
+import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,3 +99,12 @@ def _panel(axis: "Axes") -> str:
         elif data is not None:
             seen.append("an image")
     return ", ".join(seen)
+
+
+def printable(text: str) -> str:
+    """The text with a sign in the place of everything that neither HTML nor XML may hold; line breaks stay."""
+    return "".join(letter if _is_printable(letter) else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def _is_printable(letter: str) -> bool:
+    return letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cs", "Cn")

@@ -22,9 +22,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FuncFormatter
 from PIL import Image
 
-from holdfast.plotting.files import alternative_text
+from holdfast.plotting.files import alternative_text, printable
 from holdfast.plotting.style import colour
-from holdfast.reporting.formatting import printable
 
 MOST = 1500  # points of one figure that can be asked; of longer curves every so-many-th
 POINTS = 72  # per inch, which is what SVG counts in

@@ -69,22 +69,11 @@ def condition_cell(name: str) -> CellSpec:
 
 
 def spec_of(header: Mapping[str, Any]) -> CellSpec:
-    """The cell that a record's header describes; records of format 1 say it by what else they hold."""
+    """The cell that a record's header describes."""
     name = str(header.get("cell", ""))
-    if "family" in header:
-        return CellSpec(name, header["family"], str(header.get("kind", "")), int(header.get("severity", 0)))
-    kind = str(header.get("kind", "")).partition("(")[0]  # frost(procedural) was a kind once
-    if "attack" in header:
-        return attack_cell(name)
-    if "frames" in header:
-        return CellSpec(name, "sequence", kind)
-    if "severity" in header:
-        return CellSpec(name, "corruption", kind, int(header["severity"]))
-    if "set" in header and name != CLEAN.name:
-        return set_cell(name)
-    if name not in ("", CLEAN.name):
+    if "family" not in header:
         raise HoldfastError(f"the header of cell {name!r} must say its family: {', '.join(FAMILIES)}")
-    return CLEAN
+    return CellSpec(name, header["family"], str(header.get("kind", "")), int(header.get("severity", 0)))
 
 
 def in_order(cells: Sequence[CellSpec]) -> list[CellSpec]:

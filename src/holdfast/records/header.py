@@ -14,7 +14,7 @@ from holdfast.errors import HoldfastError
 from holdfast.io import atomic
 
 HEADER, IMAGES, FOLDER = "evaluation.json", "images.safetensors", "records"
-FORMAT = 2  # of what is written; another number never mixes with this one. Format 1 is read
+FORMAT = 2  # of what is written; records of another number are refused
 KINDS: dict[str, type] = {
     **dict.fromkeys(("format", "shard_size", "images", "classes", "limit", "seed"), int),
     **dict.fromkeys(("attack_batch_size", "batch_size"), int),
@@ -46,7 +46,12 @@ def read_header(folder: Path) -> dict[str, Any]:
     if missing:
         raise HoldfastError(f"{str(folder / HEADER)!r} must name {', '.join(missing)}, but does not")
     _check_kinds(header, folder)
-    if header.get("format", FORMAT) > FORMAT:
+    told = header.get("format", FORMAT)
+    if told < FORMAT:
+        raise HoldfastError(
+            f"records in {str(folder)!r} are of format {told}, which Holdfast no longer reads: evaluate again"
+        )
+    if told > FORMAT:
         raise HoldfastError(f"{str(folder / HEADER)!r} was written by a later Holdfast; update to read it")
     return {"task": CLASSIFICATION, **header}
 

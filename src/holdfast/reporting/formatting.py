@@ -1,8 +1,9 @@
 """Numbers and names as people read them."""
 
 import math
-import unicodedata
 from collections.abc import Sequence
+
+from holdfast.plotting.files import printable
 
 LONGEST = 80
 NOT_MEASURED = "–"
@@ -12,15 +13,6 @@ def clean_name(text: object) -> str:
     """A name that any page and figure can hold: one line, no control characters, no halves of characters."""
     kept = printable(" ".join(str(text).split()))
     return kept if len(kept) <= LONGEST else kept[: LONGEST - 1] + "…"
-
-
-def printable(text: str) -> str:
-    """The text with a sign in the place of everything that neither HTML nor XML may hold; line breaks stay."""
-    return "".join(letter if _is_printable(letter) else "\N{REPLACEMENT CHARACTER}" for letter in text)
-
-
-def _is_printable(letter: str) -> bool:
-    return letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cs", "Cn")
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:

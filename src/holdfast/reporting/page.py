@@ -17,10 +17,11 @@ from holdfast._version import __version__
 from holdfast.errors import HoldfastError, nearest
 from holdfast.io import atomic
 from holdfast.io.training_log import idle_parts
+from holdfast.plotting.files import printable
 from holdfast.records.records import Records
 from holdfast.reporting.comparable import MANY, DataSet, data_sets
 from holdfast.reporting.export import tables
-from holdfast.reporting.formatting import clean_name, printable
+from holdfast.reporting.formatting import clean_name
 from holdfast.reporting.runs import Run, choose_records, read_runs
 from holdfast.reporting.sections.analysis import analysis_section
 from holdfast.reporting.sections.data_set import part_of

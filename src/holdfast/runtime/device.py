@@ -1,4 +1,4 @@
-"""Devices, precision, worker processes, and the processes that evaluate together."""
+"""Devices, precision, worker processes, data-parallel wrappers, and the processes that evaluate together."""
 
 import os
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import distributed, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.distributed import process_count
@@ -101,3 +102,12 @@ def check_workers(asked: int | None) -> int:
 def core_count() -> int:
     """The processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def unwrap_model(model: nn.Module) -> nn.Module:
+    """The model itself, outside of data-parallel wrappers."""
+    # accelerate's extract_model_from_parallel is no substitute: of a compiled model around a data-parallel one it
+    # replaces the inner model in place, so the caller's model would no longer exchange its gradients
+    while isinstance(model, DistributedDataParallel | DataParallel):
+        model = model.module
+    return model

@@ -72,7 +72,6 @@ class _Surroundings:
     path: tuple[str, ...]
     plugins: Mapping[str, tuple[str, str]]  # by module: its file and its text
     threads: int
-    version: str = __version__
 
 
 @dataclass
@@ -103,7 +102,9 @@ class RayTasks(Generic[Job]):
             check_alive(self.ray)
             for reference in ready:
                 job = self.waiting.pop(reference)
-                done: TaskResult = _fetch_result(self.ray, reference)
+                done: TaskResult | str = _fetch_result(self.ray, reference)
+                if isinstance(done, str):  # a worker that cannot do our tasks
+                    raise HoldfastError(done)
                 if done.sentence is not None:
                     raise HoldfastError(done.sentence)
                 add_elsewhere(done.processor)
@@ -139,9 +140,11 @@ def tasks_on(cluster: Cluster) -> Iterator[RayTasks[Any]]:
     with _in_sentences(ray), _left(ray):
         options = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus, "max_retries": RETRIES}
         _check_resources(ray, cluster)
-        here = ray.put(_surroundings(cluster))
-        run = ray.remote(**options, scheduling_strategy="SPREAD")(_task)
-        tasks: RayTasks[Any] = RayTasks(ray, _Bound(run, here), {"CPU": cluster.cpus, "GPU": cluster.gpus})
+        here = ray.put(ray.cloudpickle.dumps(_surroundings(cluster)))
+        run = ray.remote(**options, scheduling_strategy="SPREAD")(worker_function())
+        tasks: RayTasks[Any] = RayTasks(
+            ray, _Bound(run, here, ray.cloudpickle.dumps), {"CPU": cluster.cpus, "GPU": cluster.gpus}
+        )
         try:
             yield tasks
         finally:
@@ -194,9 +197,10 @@ def _cancel(ray: Any, references: Sequence[Any]) -> None:
 class _Bound:
     run: Any
     here: Any
+    packed: Callable[[Any], bytes]
 
-    def remote(self, *arguments: Any) -> Any:
-        return self.run.remote(self.here, *arguments)
+    def remote(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self.run.remote(__version__, self.here, self.packed((function, arguments)))
 
 
 def _connect(cluster: Cluster) -> Any:
@@ -287,7 +291,7 @@ def _surroundings(cluster: Cluster) -> _Surroundings:
     return _Surroundings(os.getcwd(), tuple(sys.path), plugins, max(1, int(cluster.cpus)))
 
 
-def _fetch_result(ray: Any, reference: Any) -> TaskResult:
+def _fetch_result(ray: Any, reference: Any) -> TaskResult | str:
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
@@ -296,19 +300,51 @@ def _fetch_result(ray: Any, reference: Any) -> TaskResult:
         raise HoldfastError(f"Ray has given up on a task ({_first_line(error)}); {WAY_ON}") from error
 
 
-def _task(here: _Surroundings, function: Callable[..., Any], *arguments: Any) -> TaskResult:
+def worker_function() -> Callable[[str, bytes, bytes], Any]:
+    """What Ray runs in a worker: it compares versions before anything of Holdfast is unpickled."""
+
+    # Nested, so that Ray hands over its code: a function of this module would be looked up in the worker's Holdfast,
+    # where it may not exist. For the same reason it takes bytes, and returns text where the versions differ.
+    def run(version: str, here: bytes, packed: bytes) -> Any:
+        import platform
+
+        from holdfast._version import __version__ as installed
+
+        required = "driver and workers must have the same version of Holdfast"
+        if installed != version:
+            return f"{required}: {installed} is installed on {platform.node()}, and the driver has {version}"
+        try:
+            from holdfast.runtime.ray import run_task
+        except ImportError as error:
+            return f"{required}: another {installed} is installed on {platform.node()} ({error})"
+        return run_task(here, packed)
+
+    return run
+
+
+def run_task(here: bytes, packed: bytes) -> TaskResult:
     """In a worker of Ray: make it a place like the one that the task comes from, then do what it is about."""
     try:
-        _settle(here)
+        _settle(_unpickle(here))
+        function, arguments = _unpickle(packed)
         took, result = time_work(function, *arguments)
     except HoldfastError as error:
         return TaskResult(sentence=str(error))
     return TaskResult(result, took.processor)
 
 
+def _unpickle(content: bytes) -> Any:
+    """What the driver handed over; it fails where a module or name of the driver's is not there."""
+    from ray import cloudpickle
+
+    try:
+        return cloudpickle.loads(content)
+    except (ImportError, AttributeError) as error:
+        same = "driver and workers must have the same version of Holdfast and of all that a task uses"
+        raise HoldfastError(f"{same}: {platform.node()} has another ({error})") from error
+
+
 def _settle(here: _Surroundings) -> None:
-    if here.version != __version__:
-        raise HoldfastError(f"Holdfast {__version__} on {platform.node()} must be {here.version}, as at home")
     if Path(here.folder).is_dir():  # relative paths are meant from there
         os.chdir(here.folder)
     sys.path += [place for place in here.path if place not in sys.path]

@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import ComputeConfig, EvalProtocol
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.metrics.intervals import Estimate, jackknife_estimate
-from holdfast.metrics.recordings import GROUPINGS
+from holdfast.metrics.jackknife import GROUPINGS
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import Records
 from holdfast.studies.config import Study

@@ -1,6 +1,7 @@
 """What one run of a study said of every image, in one small file: enough for every score, interval and comparison."""
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -14,15 +15,17 @@ from safetensors.numpy import save
 
 from holdfast.corruptions.severities import ALL, SEVERITIES
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.config import BENCHMARK
 from holdfast.io import atomic
-from holdfast.older_recipes import former
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, spec_of
 from holdfast.records.header import CLASSIFICATION
 from holdfast.studies.config import Study, row_file_name
-from holdfast.studies.first_values import FIRST_VALUES
-from holdfast.training.recipe import Recipe
-from holdfast.training.recipe_files import as_values
+
+# Part of every key. Values at their defaults are not, so a new recipe value leaves all keys as they are; but whoever
+# changes what a default is or means must raise this by hand, because the results of before are then of another run.
+DEFAULTS = 1
+# no result depends on these: how images are loaded, whether they may be downloaded, and when a warning is printed
+HARMLESS = (("data", "workers"), ("data", "download"), ("model", "needs_init"))
+MEASURED = ("test", "limit", "suites", "analyses", "shifts", "preparation")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,30 +75,30 @@ NAMED_BEFORE = {
 
 
 def fingerprint(study: Study, row: str, seed: int) -> str:
-    """Names everything that a run's result depends on: recipe, seed, test images, suites, analyses, where it starts."""
-    recipe = former(as_values(study.recipe_of(row, seed)))
-    for harmless in ("workers", "download"):
-        recipe["data"].pop(harmless)
-    recipe["model"].pop("needs_init")  # only a warning depends on it
-    _drop_defaults_of_later_values(recipe)
-    measured: list[Any] = [study.test, study.limit, study.suites, study.analyses]
-    if study.shifts:  # the first studies had none
-        measured.append({"shifts": study.shifts})
-    if study.preparation != BENCHMARK:  # the first studies knew no other
-        measured.append({"preparation": study.preparation})
-    starts = [[fingerprint(study, other, seed) for other in needed]] if (needed := study.needs(row)) else []
-    return hashlib.sha256(json.dumps([recipe, measured, *starts], sort_keys=True).encode()).hexdigest()[:16]
+    """The key of a run's result: everything that it depends on; of the recipe what differs from the defaults."""
+    recipe = changed_values(study.recipe_of(row, seed))
+    for section, name in HARMLESS:
+        recipe.get(section, {}).pop(name, None)
+    content = {
+        "defaults": DEFAULTS,
+        "recipe": {section: values for section, values in recipe.items() if values != {}},
+        "measured": {name: getattr(study, name) for name in MEASURED},
+        "starts": [fingerprint(study, other, seed) for other in study.needs(row)],
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _drop_defaults_of_later_values(recipe: dict[str, Any]) -> None:
-    """What recipes learnt to say after the first results changes nothing at its default; so it is not in their name."""
-    defaults = former(as_values(Recipe()))
-    for section, values in recipe.items():
-        first = FIRST_VALUES.get(section)
-        later = [name for name in values if name not in first] if first is not None else []
-        for name in later:
-            if values[name] == defaults[section][name]:
-                del values[name]
+def changed_values(section: Any) -> dict[str, Any]:
+    """The values of a recipe or section that differ from the defaults; an optional section counts if it is there."""
+    defaults = type(section)()
+    changed: dict[str, Any] = {}
+    for item in dataclasses.fields(section):
+        value, default = getattr(section, item.name), getattr(defaults, item.name)
+        if not dataclasses.is_dataclass(value):
+            changed |= {item.name: value} if value != default else {}
+        elif (inner := changed_values(value)) or default is None:
+            changed[item.name] = inner
+    return changed
 
 
 def result_path(folder: Path, row: str, seed: int) -> Path:

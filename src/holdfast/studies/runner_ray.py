@@ -17,7 +17,7 @@ from holdfast.runtime.ray import Cluster, tasks_on
 from holdfast.studies.config import Study
 from holdfast.studies.results import result_path
 from holdfast.studies.runner import Run, do_run, ready_runs, run_path
-from holdfast.training.lock import check_free
+from holdfast.training.run_folder import check_free
 
 PATIENCE = 120  # seconds until a process of a lost node has noticed that it is lost, and lets go of its run
 

@@ -4,15 +4,17 @@ The methods stand in the order in which an image passes them; those of the last 
 importable without it, because reports read records alone. A task may also have ``adapted(model, source)``: the model as
 these data must ask it (detectors that answer with COCO's category ids), ``examples``: how single images are kept and
 drawn, see :mod:`holdfast.tasks.examples.base`, and ``running``: the score that the progress line shows, see
-:mod:`holdfast.tasks.running_score`; none is shown without.
+:class:`RunningScore`; none is shown without.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from holdfast.records.cells import CellSpec
+from holdfast.records.records import CellRecord
 from holdfast.records.shard_files import Field
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.attacks.criteria import Criterion
     from holdfast.metrics.scoring.base import Reference, ScoreDefinition
     from holdfast.records.records import CellRecord
+
 
 Answers = Mapping[str, Any]  # what the model returned, by view
 
@@ -139,3 +142,18 @@ class Task(Protocol):
     ) -> "list[ScoreDefinition]":
         """Every score that these cells allow, in the order in which tables show them."""
         ...
+
+
+@dataclass(frozen=True)
+class RunningScore:
+    """A score that follows from sums over images.
+
+    Attributes:
+        word: its name behind ``clean`` and ``corrupted``; empty for accuracy.
+        sums: what a cell's images add up to.
+        score: from 0 to 1, of such sums.
+    """
+
+    word: str
+    sums: Callable[[CellRecord], np.ndarray]
+    score: Callable[[np.ndarray], Any]

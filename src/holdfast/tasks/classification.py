@@ -26,9 +26,8 @@ from holdfast.records.cells import CellSpec
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord
 from holdfast.records.shard_files import Field, field_name
-from holdfast.tasks.base import Answers
+from holdfast.tasks.base import Answers, RunningScore
 from holdfast.tasks.examples.base import ClassExamples, Examples
-from holdfast.tasks.running_score import RunningScore
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
     from torch import Tensor, nn

@@ -17,17 +17,15 @@ from holdfast.metrics.iou import (
     pixel_accuracy,
     pixel_counts,
 )
-from holdfast.metrics.jackknife import Groups, image_groups, replicated_means
-from holdfast.metrics.recordings import grouping_of, groups_of
+from holdfast.metrics.jackknife import Groups, grouping_of, groups_of, image_groups, replicated_means
 from holdfast.metrics.scoring.base import Reference, ScoreDefinition
 from holdfast.metrics.scoring.segmentation import count_columns, segmentation_formulas
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
 from holdfast.records.shard_files import Field, field_name
-from holdfast.tasks.base import Answers
+from holdfast.tasks.base import Answers, RunningScore
 from holdfast.tasks.examples.base import Examples, class_name
 from holdfast.tasks.examples.label_maps import MapExamples, over
-from holdfast.tasks.running_score import RunningScore
 
 if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records without it
     from PIL import Image

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from holdfast.data import Source, UnreadableImage
 from holdfast.errors import HoldfastError
-from holdfast.io.image_sizes import ImageSizeError, check_short_side
+from holdfast.io.images import ImageSizeError, check_short_side
 from holdfast.runtime.device import core_count
 from holdfast.runtime.signals import exit_when_orphaned
 from holdfast.tasks import Task, task_of

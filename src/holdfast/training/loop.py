@@ -13,7 +13,7 @@ from timm.utils import distribute_bn
 from torch import Tensor, nn
 
 from holdfast.data import open_data, turned_images
-from holdfast.data.in_memory import register_sources
+from holdfast.data.factory import register_sources
 from holdfast.data.torch_datasets import as_source
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
@@ -35,12 +35,11 @@ from holdfast.training.checkpoint import (
 )
 from holdfast.training.initialize import described_start, train_mode
 from holdfast.training.loader import Batch, Unreadable
-from holdfast.training.lock import check_free
 from holdfast.training.logger import Meter, TrainingLogger
 from holdfast.training.phases import PhaseRun, parts_of
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import flat_values, load_recipe, merge, to_yaml
-from holdfast.training.run_folder import RunFolder, export_model, write_config
+from holdfast.training.run_folder import RunFolder, check_free, export_model, write_config
 from holdfast.training.seeding import Stream, reseed, seeded
 
 logger = logging.getLogger(__name__)

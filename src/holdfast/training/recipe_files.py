@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 import yaml
 from jsonargparse import ArgumentParser
 
-from holdfast import older_recipes
 from holdfast.errors import HoldfastError, nearest
 from holdfast.io.validation import refusal
 from holdfast.io.yaml import SCIENTIFIC, read_yaml
@@ -187,10 +186,7 @@ def load_recipe(recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
         values = dict(recipe)
     else:
         values = _read_recipe(find_recipe(recipe))
-    older = any(isinstance(given.get(older_recipes.SECTION), Mapping) for given in (values, overrides or {}))
-    told = older_recipes.modern(overrides or {})
-    values = _one_length(merge(older_recipes.modern(values), told), told)
-    values = older_recipes.named(values) if older else values
+    values = _one_length(merge(values, overrides or {}), overrides or {})
     check_keys(values)
     typed = _typed_recipe(values)
     check_values(typed)

@@ -1,9 +1,12 @@
 """A run is a folder: recipe.yaml, log.jsonl, checkpoints/, and in the end model.safetensors + config.json.
 
 Of an adapted model the end is what was added (models/adaptation.py), and the frozen model's two files in backbone/.
+One process trains in a folder at a time; whoever dies, however, no longer holds the lock.
 """
 
+import contextlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +23,6 @@ from holdfast.models.segmenter import Segmenter
 from holdfast.training.augment.classification import ImageFormat
 from holdfast.training.checkpoint import save_weights
 from holdfast.training.initialize import Begun, named_model, size_argument
-from holdfast.training.lock import lock_folder
 from holdfast.training.phases import phase_notes
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import differences, load_recipe, to_yaml
@@ -145,3 +147,57 @@ def describe(model: nn.Module, *, image: ImageFormat, **more: Any) -> None:
         "interpolation": image.interpolation,
         "crop_pct": image.crop_pct,
     }
+
+
+try:
+    import fcntl
+except ImportError:  # Windows: two runs in one folder are the user's business there
+    fcntl = None  # type: ignore[assignment]
+
+_held: set[int] = set()
+
+
+def check_free(folder: Path) -> None:
+    """Refuse a folder that another process trains in."""
+    if folder.is_dir():
+        with lock_folder(folder):
+            pass
+
+
+@contextlib.contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold the folder itself locked (flock), so that no file is left; file systems that cannot do so are not locked."""
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    _held.add(descriptor)
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        _held.discard(descriptor)
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise HoldfastError(
+            f"{str(folder)!r} is being trained by another process; wait for it or choose another --out"
+        ) from error
+    except OSError:  # NFS without locks
+        return
+
+
+def _let_go() -> None:
+    """In forked workers: a lock is held as long as anybody has it open, and they may outlive their parent a little."""
+    for descriptor in _held:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)

@@ -23,7 +23,7 @@ from holdfast.metrics.iou import (
     pixel_accuracy,
     severity_rule,
 )
-from holdfast.metrics.recordings import grouping_of, groups_of
+from holdfast.metrics.jackknife import grouping_of, groups_of
 from holdfast.metrics.scoring.base import (
     CellScore,
     Compute,

@@ -10,7 +10,6 @@ from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.metrics.intervals import Interval, Scale, score_interval
 from holdfast.metrics.intervals import score_interval as interval_of_replicates
 from holdfast.metrics.jackknife import Groups, image_groups, replicated_means
-from holdfast.older_recipes import modern
 from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord
@@ -137,7 +136,7 @@ def trade_off_tracks(entries: Sequence[Entry], attack: str) -> list[Track]:
 
 def trade_off_weight(run: Run) -> float | None:
     """The weight of a run's last phase (TORA's λ), where the recipe has one."""
-    train = modern(run.recipe).get("train")
+    train = run.recipe.get("train")
     phases = train.get("phases") if isinstance(train, Mapping) else None
     weights = phases.get("weights") if isinstance(phases, Mapping) else None
     alone = isinstance(weights, Sequence) and len(weights) == 1 and isinstance(weights[0], int | float)

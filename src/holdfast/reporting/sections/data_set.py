@@ -1,13 +1,16 @@
 """Everything about one data set: its tables, figures, comparisons, and what the papers print."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from holdfast.metrics.comparison import Comparison
+from holdfast.metrics.intervals import over_seeds
+from holdfast.metrics.summary import Score
 from holdfast.reporting.comparable import DataSet, Entry, comparisons, describe_data, warnings_of
 from holdfast.reporting.figures.charts import ReportFigure, forest, svg_picture
 from holdfast.reporting.figures.severity import data_figures
-from holdfast.reporting.formatting import kind_label
+from holdfast.reporting.formatting import NOT_MEASURED, kind_label, number
 from holdfast.reporting.sections.examples import ShownExample, examples
 from holdfast.reporting.sections.heat_maps import HeatMap, heat_maps
 from holdfast.reporting.sections.key_findings import Sentence, sentences
@@ -21,7 +24,50 @@ from holdfast.reporting.sections.score_tables import (
     more_table,
     shown_differences,
 )
-from holdfast.reporting.sections.seeds import SeedTable, seed_table
+
+
+@dataclass(frozen=True)
+class SeedRow:
+    """One recipe: the runs' names, and mean ± sample standard deviation of each score."""
+
+    name: str
+    cells: Sequence[str]
+
+
+@dataclass(frozen=True)
+class SeedTable:
+    """The headline scores over seeds."""
+
+    columns: Sequence[Score]
+    rows: Sequence[SeedRow]
+
+
+def seed_table(data: DataSet) -> SeedTable | None:
+    """A row for every recipe that was trained with two seeds or more."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in data.models:
+        if entry.run.recipe:
+            same = {key: value for key, value in entry.run.recipe.items() if key != "seed"}
+            groups.setdefault(json.dumps(same, sort_keys=True, default=str), []).append(entry)
+    columns = list(headline_table(data).columns)
+    rows = [_row(entries, columns) for entries in groups.values() if _seeds(entries) > 1]
+    return SeedTable(columns, rows) if rows else None
+
+
+def _seeds(entries: Sequence[Entry]) -> int:
+    return len({str(entry.run.recipe.get("seed")) for entry in entries})
+
+
+def _row(entries: Sequence[Entry], columns: Sequence[Score]) -> SeedRow:
+    names = ", ".join(entry.name for entry in entries)
+    return SeedRow(names, [_format_spread(entries, column.name) for column in columns])
+
+
+def _format_spread(entries: Sequence[Entry], name: str) -> str:
+    if not all(name in entry.summary for entry in entries):
+        return NOT_MEASURED
+    spread = over_seeds([entry.summary[name].value for entry in entries])
+    return f"{number(spread.mean)} ± {number(spread.std)}"
 
 
 @dataclass(frozen=True)
@@ -82,13 +128,13 @@ def part_of(data: DataSet, *, number: int, title: str) -> DataSetSection:
 
 
 def _compare_entries(against: Sequence[tuple[Entry, Comparison]], *, baseline: str, anchor: str) -> Iterator[Compared]:
-    for number, (entry, comparison) in enumerate(against):
+    for position, (entry, comparison) in enumerate(against):
         differences = shown_differences(comparison)
         rows = [(kind_label(difference.label), difference.interval) for difference in differences]
         if rows:
             picture = svg_picture(
                 lambda rows=rows: forest(rows),  # type: ignore[misc]
-                name=f"{anchor}-against-{number + 1}",
+                name=f"{anchor}-against-{position + 1}",
                 title=f"{entry.name} against {baseline}, kind by kind",
             )
             yield Compared(entry, picture, [difference_row(difference) for difference in differences])

@@ -14,7 +14,6 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.summary import Score, summarise
-from holdfast.older_recipes import modern
 from holdfast.reporting.export.text_tables import Block, TextColumn, TextRow, TextValue
 from holdfast.reporting.formatting import NOT_MEASURED, number
 from holdfast.reporting.runs import Run, read_runs
@@ -176,7 +175,7 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
 
 def _start(run: Run) -> str | None:
     """The run whose adapters this one started from."""
-    return _as_mapping(_as_mapping(modern(run.recipe).get("model")).get("adapt")).get("start")
+    return _as_mapping(_as_mapping(run.recipe.get("model")).get("adapt")).get("start")
 
 
 def _with_phase1(run: Run) -> list[Run | None]:
