@@ -110,7 +110,7 @@ def test_a_verdict_says_how_few_seeds_it_has():
     def told(seeds, others=(0, 1, 2)):
         rows = {"baseline": [result("baseline", seed) for seed in others], "B": [result("B", s) for s in others]}
         rows["A"] = [result("A", seed) for seed in seeds]
-        return verdict_of(Claim("", "A", "baseline", "clean"), rows).told
+        return verdict_of(Claim("", "A", "baseline", "clean"), rows).summary
 
     assert told((0, 1, 2)) == "**not resolved** (3 seeds)"
     assert told((0, 1)) == "**not resolved** (two seeds)"

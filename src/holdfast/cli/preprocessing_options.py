@@ -1,4 +1,4 @@
-"""How a model wants its images, as options: the same for every command that asks a model."""
+"""Preprocessing options (size, mean, std, windows …), shared by every command that runs a model."""
 
 from argparse import Namespace
 from dataclasses import fields
@@ -15,38 +15,37 @@ ANSWERS = {"yes": True, "no": False}
 
 
 def add_preprocessing(parser: ArgumentParser) -> None:
-    """The options of :class:`holdfast.EvalProtocol` that say how a model wants its images, and what it answers with."""
+    """Add the options of :class:`holdfast.EvalProtocol` that describe a model's input and output."""
     parser.add_argument(
-        "--size", help="side of the model's images, or HEIGHTxWIDTH such as 1024x2048 (default: the model's own)"
+        "--size", help="input size in pixels, or HEIGHTxWIDTH such as 1024x2048 (default: the model's own)"
     )
-    parser.add_argument("--mean", type=float, nargs=3, help="subtracted from pixels (default: the model's own)")
-    parser.add_argument("--std", type=float, nargs=3, help="divides them then")
+    parser.add_argument("--mean", type=float, nargs=3, help="per-channel mean (default: the model's own)")
+    parser.add_argument("--std", type=float, nargs=3, help="per-channel standard deviation (default: the model's own)")
     parser.add_argument(
-        "--pixel-range", type=int, default=1, help="255 if mean and std are of pixels from 0 to 255, not from 0 to 1"
+        "--pixel-range", type=int, default=1, help="255 if mean and std refer to pixels from 0 to 255 instead of 0 to 1"
     )
     parser.add_argument(
         "--probabilities",
         nargs="?",
         const="yes",
-        help="yes or no: whether the model answers with them",
+        help="yes if the model returns probabilities, no if logits",
     )
-    parser.add_argument("--window", type=int, help="look at large images by windows of this side (segmentation)")
-    parser.add_argument("--stride", type=int, help="pixels from one window to the next (default: 3/4 of the window)")
+    parser.add_argument("--window", type=int, help="side of the sliding windows for large images (segmentation)")
+    parser.add_argument("--stride", type=int, help="stride of the sliding windows (default: 3/4 of the window)")
     parser.add_argument(
-        "--interpolation", help="of the resize: bilinear, bicubic, nearest, lanczos … (default: the model's own)"
+        "--interpolation",
+        help="interpolation of the resize: bilinear, bicubic, nearest, lanczos … (default: the model's own)",
     )
-    parser.add_argument(
-        "--crop-pct", type=float, help="share of the resized image that the crop keeps (default: the model's own)"
-    )
+    parser.add_argument("--crop-pct", type=float, help="ratio of crop size to resized size (default: the model's own)")
     parser.add_argument(
         "--preparation",
         default="model",
-        help="model: clean images as the model prepares them; benchmark: all as the corruption benchmark does",
+        help="model: clean images get the model's own transform; benchmark: all images get the corruption benchmark's",
     )
 
 
 def protocol_of(arguments: Namespace, **other: Any) -> "EvalProtocol":
-    """The protocol that the options ask for, with those of a command's own that are called like its fields."""
+    """Build the protocol from the options whose names match its fields; ``other`` overrides them."""
     from holdfast.evaluation.config import EvalProtocol
 
     given = {**vars(arguments), **other}
@@ -55,7 +54,7 @@ def protocol_of(arguments: Namespace, **other: Any) -> "EvalProtocol":
 
 
 def size_of(given: str | int | None) -> int | tuple[int, int] | None:
-    """``448``, or ``1024x2048`` (height first)."""
+    """Parse ``448`` or ``1024x2048`` (height first)."""
     if given is None:
         return None
     sides = str(given).split("x")

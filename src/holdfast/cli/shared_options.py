@@ -1,4 +1,4 @@
-"""Options that several commands share: --on ray, --dry-run, run folders, and the form of the help text."""
+"""Options that several commands share: --on ray, --dry-run, run folders; and the formatter of help texts."""
 
 import sys
 from argparse import SUPPRESS, Action, Namespace
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 class PlainHelp(DefaultHelpFormatter):
-    """Without types of Python and empty defaults; values of a recipe keep both, for there they are the text."""
+    """Help formatter without Python types and empty defaults; recipe values keep both, as part of their text."""
 
     def _get_help_string(self, action: Action) -> str:
-        said = action.help or ""
+        text = action.help or ""
         if "." in action.dest or action.dest in ("help", "help_all"):
             return str(super()._get_help_string(action))
-        told = not action.option_strings or action.default in (None, False, "", SUPPRESS) or "default:" in said
-        return said if told else f"{said} (default: %(default)s)"
+        plain = not action.option_strings or action.default in (None, False, "", SUPPRESS) or "default:" in text
+        return text if plain else f"{text} (default: %(default)s)"
 
 
 def run_folder(model: str) -> Path | None:
-    """The folder that ``run:DIR`` or a plain ``DIR`` names; None for any other model."""
+    """Return the folder of ``run:DIR`` or a plain ``DIR``; None for any other model."""
     return model_spec(model).folder
 
 
 def with_checkpoint(model: str, checkpoint: str | None) -> str:
-    """The model's spec with the checkpoint that ``--checkpoint`` names; only runs have any."""
+    """Add the checkpoint of ``--checkpoint`` to a run's spec; other models have none."""
     if checkpoint is None:
         return model
     folder = run_folder(model)
@@ -46,12 +46,12 @@ def with_checkpoint(model: str, checkpoint: str | None) -> str:
 
 
 def model_file_name(model: str) -> str:
-    """A model's name as a folder's, without what stands before the colon."""
+    """Turn a model's spec into a folder name, without the prefix before the colon."""
     return file_name(model_spec(model).rest).strip("-.") or "model"
 
 
 def own_data(model: str, *, command: str) -> str:
-    """The validation data of a run's recipe; of the digits the test split, which no recipe trains or selects on."""
+    """Return the validation data of a run's recipe; for digits the test split, which no recipe trains or selects on."""
     from holdfast.io.yaml import read_yaml
 
     folder = run_folder(model)
@@ -62,30 +62,34 @@ def own_data(model: str, *, command: str) -> str:
         recipe: Any = read_yaml(path.read_text(encoding="utf-8"), name=repr(str(path)))
         data = str(recipe["data"].get("val") or recipe["data"]["train"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise HoldfastError(f"holdfast {command} needs --data: {str(path)!r} cannot be read or names none") from error
+        raise HoldfastError(
+            f"holdfast {command} needs --data: {str(path)!r} cannot be read or names no data"
+        ) from error
     return "digits:test" if data in ("digits", "digits:val", "digits:train") else data
 
 
 def add_cluster(parser: ArgumentParser, *, task: str) -> None:
-    """The options of commands whose work can be done elsewhere."""
+    """Add the options of commands that can run on a Ray cluster."""
     parser.add_argument(
         "--on",
         metavar="ray[=ADDRESS]",
-        help=f"{task} as tasks of a Ray cluster: ray starts one on this machine, ray=auto joins the one it belongs to",
+        help=f"run {task} as tasks on Ray: ray starts a cluster on this machine, ray=auto joins a running one",
     )
-    parser.add_argument("--cpus-per-task", type=float, default=1, help="processors that a task on Ray needs")
-    parser.add_argument("--gpus-per-task", type=float, default=0, help="GPUs that it needs; 0.25 puts four on one")
+    parser.add_argument("--cpus-per-task", type=float, default=1, help="CPUs per Ray task")
     parser.add_argument(
-        "--gather", action="store_true", help="bring results home from Ray's nodes, where they share no folder"
+        "--gpus-per-task", type=float, default=0, help="GPUs per Ray task; 0.25 runs four tasks on one GPU"
+    )
+    parser.add_argument(
+        "--gather", action="store_true", help="copy results back from Ray nodes that share no file system"
     )
 
 
 def cluster_of(arguments: Namespace) -> "Cluster | None":
-    """Where the command runs, if somebody answers there; None for here."""
+    """Connect to the cluster of ``--on``; None runs on this machine."""
     if arguments.on is None:
         for option in ("gather", "gpus_per_task"):
             if getattr(arguments, option):
-                raise HoldfastError(f"--{option.replace('_', '-')} says how tasks run on Ray and needs --on ray")
+                raise HoldfastError(f"--{option.replace('_', '-')} applies to tasks on Ray and needs --on ray")
         return None
     from holdfast.runtime.ray import Cluster, check_reachable, parse_on
 
@@ -95,16 +99,16 @@ def cluster_of(arguments: Namespace) -> "Cluster | None":
 
 
 def add_dry_run(parser: ArgumentParser) -> None:
-    """``--dry-run``."""
+    """Add the option ``--dry-run``."""
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="do nothing: say what would run, and how long it would take, from a few seconds of measuring",
+        help="print what would run and an estimate of its duration, measured in a few seconds; run nothing",
     )
 
 
 def dry_run(command: str, arguments: Namespace, forecasts: "Sequence[DryRunReport]") -> int:
-    """Print what would run, and keep the sum for the day it does."""
+    """Print the estimates and store their sum for comparison with the actual run."""
     from holdfast.runtime.dry_run import in_sum, remember
 
     for forecast in forecasts:
@@ -115,12 +119,12 @@ def dry_run(command: str, arguments: Namespace, forecasts: "Sequence[DryRunRepor
 
 
 @contextmanager
-def told_how_far_off(command: str, arguments: Namespace) -> "Iterator[Account]":
-    """Say in the end what the command took, beside what its dry run said, if there was one."""
+def print_dry_run_comparison(command: str, arguments: Namespace) -> "Iterator[Account]":
+    """Print the actual duration next to the estimate of an earlier dry run, if there was one."""
     from holdfast.runtime.distributed import process_count
     from holdfast.runtime.dry_run import Account, compare_with_dry_run
 
-    if process_count() > 1:  # one process of several does not know what they took
+    if process_count() > 1:  # one process of several does not know the total
         yield Account()
         return
     with compare_with_dry_run(command, vars(arguments)) as account:

@@ -1,4 +1,4 @@
-"""Data that are handed over in Python, under a spec of their own while they are used: recipes name data by specs."""
+"""Registry of data passed as Python objects: each gets a temporary spec, since recipes name data by specs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +13,11 @@ NAME = "given"
 
 @contextmanager
 def register_sources(train: Source, val: Source) -> Iterator[tuple[str, str]]:
-    """Specs of two sources, such as ``given:tensors-3f0a…``: other contents have another spec."""
+    """Register two sources under specs such as ``given:tensors-3f0a…``, which depend on the contents."""
     from holdfast.data.torch_datasets import TensorSource
 
     numbered = [each for each in (train, val) if isinstance(each, TensorSource) and each.counted]
-    if len(numbered) == 2:  # classes that are counted by their labels: one of the two may lack the last
+    if len(numbered) == 2:  # classes inferred from labels: one of the two may miss the last
         train.classes = val.classes = max(train.classes, val.classes, key=len)  # type: ignore[misc]
     specs = _spec(train), _spec(val)
     GIVEN.update(zip(specs, (train, val), strict=True))
@@ -29,10 +29,10 @@ def register_sources(train: Source, val: Source) -> Iterator[tuple[str, str]]:
 
 
 def open_given(spec: str) -> Source:
-    """What was handed over under that spec."""
+    """Return the registered source of a spec."""
     if spec not in GIVEN:
         raise HoldfastError(
-            f"data {spec!r} were handed over in Python and are not here: name others, or hand them over"
+            f"data {spec!r} were passed as Python objects and are not available here: pass them again or name others"
         )
     return GIVEN[spec]
 

@@ -1,4 +1,4 @@
-"""What a data source is: numbered images with a class, and an id that never changes."""
+"""Data sources: indexed images with a class and a stable id."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError
 
 
 class UnreadableImage(HoldfastError):
-    """An image that cannot be decoded; ``id`` says which."""
+    """An image that cannot be decoded, with its ``id``."""
 
     def __init__(self, id: str, reason: str) -> None:
         super().__init__(f"image {id!r} cannot be read ({reason})")
@@ -19,10 +19,10 @@ class UnreadableImage(HoldfastError):
 
 
 class Source(Protocol):
-    """Images of one data set, by number.
+    """Protocol of an indexed data set.
 
-    ``targets[i]`` is the class of image ``i`` as an index into ``classes``; ``id(i)`` names the image independently of
-    its number, so that whatever is drawn per image (augmentation, corruption) survives subsets and reordering.
+    ``targets[i]`` is the class of image ``i`` as an index into ``classes``; ``id(i)`` identifies the image
+    independently of its index, so that random draws per image (augmentation, corruption) survive subsets and shuffling.
     """
 
     @property
@@ -38,7 +38,7 @@ class Source(Protocol):
     def __len__(self) -> int: ...
 
     def id(self, index: int) -> str:
-        """The stable name of one image."""
+        """The stable id of one image."""
         ...
 
     def image(self, index: int) -> Image.Image:
@@ -48,23 +48,23 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class ArraySource:
-    """Images that are already in memory, uint8 (N, H, W, 3)."""
+    """Images in memory, uint8 (N, H, W, 3)."""
 
     name: str
     images: np.ndarray
     targets: np.ndarray
     classes: tuple[str, ...]
-    numbers: np.ndarray  # every image's number in the data set it comes from
+    numbers: np.ndarray  # index of every image in the complete data set
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def id(self, index: int) -> str:
-        """``name/number``."""
+        """The id ``name/number``, such as ``digits/000123``."""
         return f"{self.name}/{self.numbers[index]:06d}"
 
     def image(self, index: int) -> Image.Image:
-        """One image."""
+        """One image as a PIL image."""
         return Image.fromarray(self.images[index])
 
 
@@ -75,19 +75,19 @@ def check_not_empty(source: Source, *, spec: str) -> None:
 
 
 def check_known_classes(known: tuple[str, ...] | None, source: Source, *, data: str) -> None:
-    """Refuse data with as many classes as a model knows but other names; numbers name nothing and fit everything."""
+    """Refuse data with as many classes as the model but other names; plain ranks fit any names."""
     named = [names for names in (known, source.classes) if names and not are_ranks(names)]
     if len(named) < 2 or len(named[0]) != len(named[1]) or named[0] == named[1]:
         return
     first = next(number for number, (ours, theirs) in enumerate(zip(*named, strict=True)) if ours != theirs)
     raise HoldfastError(
         f"the model's classes must be those of {data!r}, but number {first} is {named[0][first]!r} for the model and "
-        f"{named[1][first]!r} in the data; --classes-differ measures all the same"
+        f"{named[1][first]!r} in the data; --classes-differ evaluates nevertheless"
     )
 
 
 def check_same_classes(first: Source, second: Source, *, names: tuple[str, str] = ("train", "val")) -> None:
-    """Refuse two sources of other classes; as many numbers from 0 on name nothing and fit."""
+    """Refuse two sources of different classes; plain ranks of the same number fit any names."""
     ours, theirs = first.classes, second.classes
     if ours == theirs or (len(ours) == len(theirs) and (are_ranks(ours) or are_ranks(theirs))):
         return
@@ -98,7 +98,7 @@ def check_same_classes(first: Source, second: Source, *, names: tuple[str, str] 
         for what, found in (("lacks", missing), ("adds", extra))
         if found
     ]
-    numbers = f"; folders called by their numbers must be 0 to {len(ours) - 1}" if are_integers(theirs) else ""
+    numbers = f"; numbered folders must be 0 to {len(ours) - 1}" if are_integers(theirs) else ""
     raise HoldfastError(
         f"{names[0]} and {names[1]} must have the same classes in the same order, got {len(ours)} and "
         f"{len(theirs)}: {'; '.join(differences) or 'the order differs'}{numbers}"

@@ -1,4 +1,4 @@
-"""Everything about one data set: its tables, figures, comparisons, and what the papers print."""
+"""Data set section of the report: tables, figures, comparisons and published scores."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from holdfast.reporting.sections.seeds import SeedTable, seed_table
 
 @dataclass(frozen=True)
 class Compared:
-    """One model against the first: a figure and the same numbers as a table."""
+    """Comparison of a model with the baseline: a figure and a table."""
 
     entry: Entry
     figure: ReportFigure
@@ -35,7 +35,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class DataSetSection:
-    """Everything about one data set."""
+    """Contents of the section of one data set."""
 
     anchor: str
     title: str
@@ -57,7 +57,7 @@ class DataSetSection:
 
 
 def part_of(data: DataSet, *, number: int, title: str) -> DataSetSection:
-    """Everything about one data set."""
+    """Build the section of one data set."""
     anchor = f"data-{number + 1}"
     against = comparisons(data)
     return DataSetSection(
@@ -89,6 +89,6 @@ def _compare_entries(against: Sequence[tuple[Entry, Comparison]], *, baseline: s
             picture = svg_picture(
                 lambda rows=rows: forest(rows),  # type: ignore[misc]
                 name=f"{anchor}-against-{number + 1}",
-                title=f"{entry.name} against {baseline}, kind by kind",
+                title=f"{entry.name} vs. {baseline} by corruption",
             )
             yield Compared(entry, picture, [difference_row(difference) for difference in differences])

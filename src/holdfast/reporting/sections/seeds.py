@@ -1,4 +1,4 @@
-"""Runs that differ in nothing but the seed: what training again changes, which no interval over images tells."""
+"""Seed table: variation over training seeds, which intervals over images do not cover."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from holdfast.reporting.sections.score_tables import headline_table
 
 @dataclass(frozen=True)
 class SeedRow:
-    """One recipe: the runs' names, and mean ± sample standard deviation of each score."""
+    """One recipe: names of its runs, and mean ± sample standard deviation of each score."""
 
     name: str
     cells: Sequence[str]
@@ -28,7 +28,7 @@ class SeedTable:
 
 
 def seed_table(data: DataSet) -> SeedTable | None:
-    """A row for every recipe that was trained with two seeds or more."""
+    """Build a row for every recipe that was trained with at least two seeds."""
     groups: dict[str, list[Entry]] = {}
     for entry in data.models:
         if entry.run.recipe:
