@@ -25,7 +25,7 @@ def test_a_file_answers_as_in_the_records_and_shows_no_attention(tmp_path):
     panel = Session([lens]).inspect(ViewState(2, "fog/3"))["panels"][0]
     assert panel["attention"] is None
     assert "right" in panel["answers"] or "wrong" in panel["answers"]
-    assert b"PNG" in Session([lens]).kept(ViewState(2, "fog/3"), "picture.png")[:8]
+    assert b"PNG" in Session([lens]).download(ViewState(2, "fog/3"), "picture.png")[:8]
 
 
 def test_what_a_file_cannot_do_or_does_not_say_is_one_sentence(tmp_path):

@@ -125,7 +125,7 @@ def test_a_token_is_hovered_clicked_and_kept_in_the_link(page, lab):
     page.locator("body[data-token='1,2 1,2']").wait_for()
     assert heat.get_attribute("src") == row
     page.click("#release")
-    page.locator("[data-model='0'] [data-part='attention-after'] figcaption", has_text="receives").wait_for()
+    page.locator("[data-model='0'] [data-part='attention-after'] figcaption", has_text="received").wait_for()
     assert heat.get_attribute("src") == received
 
 
@@ -151,9 +151,9 @@ def test_steps_are_chips_that_can_be_moved_and_taken_back(page, lab):
     visit(page, lab, "?do=fog/3,hide/8x8:1")
     chips = page.locator("#chips li")
     assert [text.splitlines()[0] for text in chips.all_inner_texts()] == ["fog, severity 3", "1 patch hidden"]
-    page.get_by_label("do 1 patch hidden earlier").click()
+    page.get_by_label("move 1 patch hidden forward").click()
     wait_for(page, "hide/8x8:1,fog/3")
-    page.get_by_label("without fog, severity 3").click()
+    page.get_by_label("remove fog, severity 3").click()
     wait_for(page, "hide/8x8:1")
     assert chips.count() == 1
 

@@ -40,7 +40,7 @@ def test_the_page_shows_tables_figures_training_and_limits(card):
     assert f"| fog | {summary['accuracy/fog'].value:.1f} % |" in text
     assert "fan_nano, 0.9 million parameters" in text
     assert "name: fan_nano" in text
-    assert "not measured are perturbation sequences" in text
+    assert "not measured: perturbation sequences" in text
     assert "corrupted on the fly" in text
     figures = re.findall(r"!\[.*?\]\((.*?)\)", text)
     assert figures == ["robustness-by-severity.png", "robustness-by-kind.png"]

@@ -97,7 +97,7 @@ def test_the_comparison_shows_the_paired_difference(page, two_runs):
     fog = compare(robust, plain).differences["accuracy/fog"].interval
     assert f"+{fog.value:.1f}" in page.text
     assert f"{fog.low:.1f} to {fog.high:.1f}".replace("-", "−") in page.text
-    assert re.search(r"robust is better than plain: [\d.]+ % against [\d.]+ % of the corrupted images", page.text)
+    assert re.search(r"robust is better than plain: [\d.]+ % vs. [\d.]+ % of the corrupted images", page.text)
 
 
 def test_all_parts_are_there(page):
@@ -186,7 +186,7 @@ def test_the_same_images_in_another_place_are_compared(tmp_path):
     there = make_run(tmp_path / "there", cells=("clean",), data="folder:/b", seed=1, trained=False)
     page = Page(report([here, there]))
     assert [a["id"] for a in page.all("section")] == ["data-1", "reproduce", "meanings"]
-    assert "shown different seeds of corruptions" in page.text
+    assert "evaluated with different seeds of corruptions" in page.text
     stored = [
         make_run(tmp_path / name, cells=("clean",), data=f"{name}:/x", label="official", trained=False)
         for name in ("imagenet-r", "imagenet-a")
@@ -228,7 +228,7 @@ def test_missing_cells_are_said(tmp_path):
     assert "mCA (partial: 1 of 15 kinds)" in text
     place = next((run / "records").iterdir())
     (place / "snow.3.00000.safetensors").write_bytes(b"broken")
-    assert "the evaluation is unfinished, so that snow/3 are missing" in Page(report(run)).text
+    assert "the evaluation is incomplete, so snow/3 are missing" in Page(report(run)).text
 
 
 def test_damaged_logs_and_recipes_are_said_not_fatal(tmp_path):
@@ -324,7 +324,7 @@ def test_the_command_line_prints_tables(small_runs, capsys):
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (["nowhere"], "a run must be a folder, but 'nowhere' is not there"),
+        (["nowhere"], "a run must be a folder, but 'nowhere' does not exist"),
         (["RUN", "--out", "/proc/nowhere/page.html"], "out must be a writable file, got '/proc/nowhere/page.html'"),
         (["RUN", "--out", "FOLDER"], "(it is a folder)"),
         (["RUN", "--format", "pdf"], "format must be one of html, md, csv, latex, robustbench, site, got 'pdf'"),
@@ -394,7 +394,7 @@ def test_an_output_that_cannot_be_written_leaves_nothing(small_runs, tmp_path, m
 
 
 def test_the_baseline_is_the_first_run(small_runs):
-    assert "Kind by kind, against robust" in Page(report(small_runs[::-1])).text
+    assert "By corruption, compared with robust" in Page(report(small_runs[::-1])).text
 
 
 def test_parameters_are_counted_without_a_model(tmp_path):

@@ -89,7 +89,7 @@ class Inspection:
         """
         if self.opened.steps.same_for_clean or not is_corrupted(self.steps):
             return self.before
-        return _seen(self.opened, preprocess_uncorrupted(self.opened, self.picture.image), self.picture.target)
+        return _predict(self.opened, preprocess_uncorrupted(self.opened, self.picture.image), self.picture.target)
 
     @cached_property
     def cosines(self) -> list[HeadCosines]:
@@ -152,12 +152,12 @@ def picture_of(opened: OpenedModel, number: int) -> LabImage:
 
 def predict_image(opened: OpenedModel, picture: LabImage, steps: Sequence[Edits]) -> ImagePrediction:
     """Predict one image after some edits, in one forward pass."""
-    return _seen(
+    return _predict(
         opened, apply_edits(opened, picture.image, steps, name=picture.name, target=picture.target), picture.target
     )
 
 
-def _seen(opened: OpenedModel, pixels: Tensor, target: Any) -> ImagePrediction:
+def _predict(opened: OpenedModel, pixels: Tensor, target: Any) -> ImagePrediction:
     if not opened.has_attention:
         answers = opened.judge.answers(pixels)
         return ImagePrediction(pixels, answers, (), list, recorded_fields(opened, answers, target))
