@@ -100,7 +100,7 @@ def test_the_command_line_changes_recipe_values_rows_seeds_and_test_data():
         ),
         (
             "recipe: digits/fan_nano\ntest: digits\nrows: {a: {model: {init: '{b}'}}, b: {model: {init: '{a}'}}}",
-            "start from each other in a circle: (a from b from a|b from a from b)",
+            "start from each other in a cycle: (a from b from a|b from a from b)",
         ),
         ("extends: cifar10/mian\nrows: {a: {}}", "unknown study 'cifar10/mian'"),
     ],
@@ -205,7 +205,7 @@ def test_studies_that_extend_each_other_or_are_not_text_get_one_sentence(tmp_pat
         ("claims: [{says: x, row: a, against: a, column: pgd5}]", "needs 'pgd5' among the suites or analyses"),
         (
             "claims: [{says: x, row: a, against: a, column: 'pgd:eps=1/255'}]",
-            "must name a column, got 'pgd:eps=1/255'; known are",
+            "must name a column, got 'pgd:eps=1/255'; known columns are",
         ),
         ("claims: [{says: x, row: a, against: a, column: stability}]", "needs 'stability' among the suites"),
     ],

@@ -203,7 +203,7 @@ def test_a_single_row_still_gives_a_page(tmp_path):
 
 def test_an_unwritable_folder_gets_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(HoldfastError, match="out must be a folder we can write to"):
+    with pytest.raises(HoldfastError, match="out must be a writable folder"):
         write_page(load_study("cifar10/main"), {"baseline": results()["baseline"]}, out=tmp_path / "file")
 
 
