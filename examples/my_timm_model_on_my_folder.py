@@ -21,7 +21,7 @@ classes = len([path for path in folder.iterdir() if path.is_dir()])
 # your own weights: pretrained=True, or holdfast.load_checkpoint(model, "my.pth"); these are random
 model = timm.create_model(name, num_classes=classes)
 
-# 15 corruptions × 5 severities, made on the fly; stopped and started again, it goes on
+# 15 corruptions × 5 severities, generated on the fly; run it again to resume
 records = holdfast.evaluate(model, f"folder:{folder}", "clean,corruptions,pgd5", out=out, limit=200)
 print(records.summary()["mean_corruption_accuracy"])
 

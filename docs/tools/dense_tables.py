@@ -1,4 +1,4 @@
-"""Tables of studies of detectors and segmenters: kinds of corruption, what breaks, classes; from results alone."""
+"""Tables of detection and segmentation studies: corruptions, error types, classes, cost."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ QUANTITIES = {"box_ap": "box AP", "mask_ap": "mask AP", "miou": "mIoU"}
 
 
 def kinds_table(results: Results) -> str:
-    """A row's score under every kind of corruption, mean over severities and seeds, percent."""
+    """Scores per corruption, mean over severities and seeds, in percent."""
     runs = [run for held in results.values() for run in held]
     quantity = next(name for name in QUANTITIES if name in runs[0].draws)
     kinds = list(dict.fromkeys(cell.kind for cell in runs[0].cells if cell.family == "corruption"))
@@ -27,7 +27,7 @@ def kinds_table(results: Results) -> str:
 
 
 def breaks_table(results: Results) -> str:
-    """What became of the objects, percent of all: on clean images, and under corruption; mean over the seeds."""
+    """Error types in percent of all objects, on clean and corrupted images, mean over seeds."""
     columns = [f"{outcome}, {where}" for where in ("clean", "corrupted") for outcome in OBJECTS]
     body = []
     for row, runs in results.items():
@@ -39,7 +39,7 @@ def breaks_table(results: Results) -> str:
 
 
 def classes_table(results: Results, *, names: Sequence[str]) -> str:
-    """The IoU of every class on clean images and under corruption, mean over the seeds, percent."""
+    """IoU per class on clean and corrupted images, mean over seeds, in percent."""
     body = []
     for place, name in enumerate(names):
         cells = [
@@ -60,7 +60,7 @@ ALIVE = {
 
 
 def alive_table(results: Results) -> str:
-    """Whether the parts of the objectives acted: what was logged in the second half of training, each seed's mean."""
+    """Logged loss terms, to check that methods were active: means over the second half of training, per seed."""
 
     def later(run: RunResult, name: str) -> float:
         values = np.asarray(run.traces[name])[:, 1]
@@ -76,7 +76,7 @@ def alive_table(results: Results) -> str:
 
 
 def cost_table(results: Results) -> str:
-    """Processor minutes of training and of measuring a run, mean over the seeds."""
+    """CPU minutes of training and evaluating a run, mean over seeds."""
     spent: Callable[[RunResult, str], float] = lambda run, what: (  # noqa: E731
         run.header.get("processor_seconds", {}).get(what, float("nan")) / 60
     )

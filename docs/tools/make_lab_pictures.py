@@ -50,9 +50,9 @@ def main() -> None:
 @contextmanager
 def lab(models: list[str], data: str) -> Iterator[Guard]:
     """A lab that runs; its guard knows the way in."""
-    desk = Session(as_recorded([open_model(model, data) for model in models]))
+    session = Session(as_recorded([open_model(model, data) for model in models]))
     with bound_socket("127.0.0.1", 0) as listening:
-        guard = Guard(lab_app(desk), host="127.0.0.1", port=listening.getsockname()[1])
+        guard = Guard(lab_app(session), host="127.0.0.1", port=listening.getsockname()[1])
         server = web_server(guard)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

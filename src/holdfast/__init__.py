@@ -1,6 +1,6 @@
-"""Holdfast makes vision transformers hold when images go bad, and proves it.
+"""Holdfast: train, evaluate and explain vision models that are robust to corruptions, attacks and distribution shift.
 
-``import holdfast`` registers our models with timm; the names below are imported when they are first used.
+``import holdfast`` registers our models with timm; the names below are imported on first use.
 """
 
 import importlib
@@ -101,7 +101,7 @@ __all__ = [
 ]
 
 
-_name_of_before = renamed(__name__)
+_deprecated_name = renamed(__name__)
 
 
 def __getattr__(name: str) -> Any:
@@ -109,7 +109,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in _PACKAGES:
         return importlib.import_module(f"holdfast.{name}")
-    return _name_of_before(name)
+    return _deprecated_name(name)
 
 
 def __dir__() -> list[str]:

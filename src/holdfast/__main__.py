@@ -1,4 +1,4 @@
-"""``python -m holdfast``, which launchers such as torchrun and accelerate can start."""
+"""Entry point of ``python -m holdfast``, for launchers such as torchrun and accelerate."""
 
 from holdfast.cli.main import entry_point
 

@@ -1,4 +1,4 @@
-"""Import paths and names of before: they still work, and a DeprecationWarning says the new one. No torch."""
+"""Deprecated import paths and names: they still work, with a DeprecationWarning. Imports no torch."""
 
 import importlib
 import importlib.abc
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-# modules that have moved
+# moved modules, old path → new path
 MODULES = {
     "holdfast.analysis.diversity": "holdfast.analysis.head_diversity",
     "holdfast.analysis.grouping": "holdfast.analysis.token_grouping",
@@ -38,7 +38,7 @@ MODULES = {
     "holdfast.training.joint_augment": "holdfast.training.augment.segmentation",
 }
 
-# names that have changed, by the module from which they were imported
+# renamed names, by the old module
 NAMES = {
     "holdfast": {"Compute": "ComputeConfig", "Protocol": "EvalProtocol"},
     "holdfast.analysis.grouping": {"sampled": "sample_grid"},
@@ -90,13 +90,13 @@ NAMES = {
 
 
 def renamed(module: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module of which some names have changed."""
+    """Return the ``__getattr__`` of a module with deprecated names."""
 
     def __getattr__(name: str) -> Any:
         new = NAMES[module].get(name)
         if new is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        warnings.warn(f"{module}.{name} is {module}.{new} now", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"{module}.{name} is deprecated; use {module}.{new}", DeprecationWarning, stacklevel=2)
         return getattr(importlib.import_module(module), new)
 
     return __getattr__
@@ -114,7 +114,7 @@ class _MovedModule(ModuleType):
 
 
 class _MovedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds a module under its old path: an empty one that asks the new one for every attribute."""
+    """Import finder of moved modules: an empty module that forwards every attribute to the new one."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -126,7 +126,7 @@ class _MovedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         old, new = module.__name__, MODULES[module.__name__]
-        warnings.warn(f"{old} is {new} now", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"{old} is deprecated; use {new}", DeprecationWarning, stacklevel=2)
         names, found = NAMES.get(old, {}), importlib.import_module(new)
 
         def attribute(name: str) -> Any:
@@ -137,6 +137,6 @@ class _MovedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def find_moved_modules() -> None:
-    """Let ``import`` find moved modules by their old paths, after all that is where it says."""
+    """Install the finder of moved modules, after all regular finders."""
     if not any(type(finder).__name__ == _MovedModules.__name__ for finder in sys.meta_path):
         sys.meta_path.append(_MovedModules())

@@ -1,7 +1,7 @@
 """Register our models with timm on ``import holdfast`` without importing timm.
 
-``holdfast --help`` and ``holdfast.corruptions`` must stay free of torch, and both import this package. So the models
-are registered at once if timm is already there, and otherwise right after somebody imports it.
+``holdfast --help`` and ``holdfast.corruptions`` must not import torch, and both import this package. So the models are
+registered at once if timm is already imported, and otherwise right after its import.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def register_models() -> None:
-    """Make ``timm.create_model`` know our models, now or as soon as timm is imported."""
+    """Register our models with ``timm.create_model``, now or as soon as timm is imported."""
     if "timm" in sys.modules:
         importlib.import_module("holdfast.models")
     elif not any(isinstance(finder, _AfterTimm) for finder in sys.meta_path):
@@ -23,7 +23,7 @@ def register_models() -> None:
 
 
 class _AfterTimm(importlib.abc.MetaPathFinder):
-    """Finds timm for whoever looks, and lets its loader import ``holdfast.models`` when timm has run."""
+    """Import finder that finds timm and makes its loader import ``holdfast.models`` once timm has been imported."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

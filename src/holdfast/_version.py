@@ -1,3 +1,3 @@
-"""The one place that knows the version."""
+"""Version of Holdfast, the single source of truth."""
 
 __version__ = "0.1.0"

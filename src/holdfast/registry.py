@@ -1,10 +1,10 @@
-"""Names of what can be asked for, with a line each: models, methods, suites. No torch."""
+"""Names and one-line descriptions of models, methods and suites. Imports no torch."""
 
 import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
-# in the order in which their files list them; a test holds them together
+# in the order of their modules; a test compares the two
 MODEL_NAMES = (
     "fan_tiny_12_p16_224",
     "fan_small_12_p16_224",
@@ -68,26 +68,26 @@ MODEL_FORMS = {
 
 
 class ModelSpec(NamedTuple):
-    """A spec's two parts; of a text that is none, ``kind`` is empty and ``rest`` the text."""
+    """A parsed model spec; ``kind`` is empty for plain text, which is then ``rest``."""
 
     kind: str
     rest: str
 
     @property
     def architecture(self) -> str:
-        """The timm name, without a checkpoint's file and without the tag of the pretrained weights."""
+        """The timm name without checkpoint file and pretrained tag."""
         return self.rest.partition("@")[0].partition(".")[0]
 
     @property
     def folder(self) -> Path | None:
-        """The folder of ``run:DIR``, or of a plain path that is one; None for any other model."""
+        """The folder of ``run:DIR`` or of a plain path; None for any other model."""
         if self.kind == "run":
             return Path(self._parts[0]).expanduser()
         return Path(self.rest) if not self.kind and Path(self.rest).is_dir() else None
 
     @property
     def checkpoint(self) -> str:
-        """What stands behind the sign of ``run:DIR@best``, ``run:DIR@last`` or ``run:DIR@FILE``; empty without one."""
+        """The checkpoint of ``run:DIR@best``, ``run:DIR@last`` or ``run:DIR@FILE``; empty without one."""
         return self._parts[1]
 
     @property
@@ -97,26 +97,26 @@ class ModelSpec(NamedTuple):
 
 
 def model_spec(text: str) -> ModelSpec:
-    """What a text says about a model."""
+    """Parse a model spec."""
     kind, _, rest = text.partition(":")
     return ModelSpec(kind, rest) if kind in MODEL_FORMS and rest else ModelSpec("", text)
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """The names of Holdfast's own models that match, such as ``fan_*_hybrid``; timm lists its own, and these too."""
+    """List Holdfast's own models that match a pattern such as ``fan_*_hybrid``; timm lists these as well."""
     return [name for name in MODEL_NAMES if fnmatch.fnmatchcase(name, pattern)]
 
 
 METHOD_LINES = {
     "cross_entropy": "plain cross-entropy, hard or soft targets",
-    "pixel_cross_entropy": "cross-entropy of label maps, divided by the labelled pixels or, as published, by all",
+    "pixel_cross_entropy": "cross-entropy of label maps, averaged over labelled pixels or, as published, over all",
     "detection": "the losses that a detector returns, summed",
     "robust: noise2net_share": "a share of the batch distorted by random networks (DeepAugment)",
     "robust: patches": "a second cross-entropy on patch-wise augmented images (RVT)",
-    "robust: afat": "features aligned against the patches that a corruption model picks (AFAT, RSPC)",
+    "robust: afat": "feature alignment under patch corruption chosen by a corruption model (AFAT, RSPC)",
     "robust: adl": "attention diversification loss against overfocusing (TAP+ADL)",
     "robust: adversarial": "cross-entropy on FGSM or PGD images",
-    "robust: distillation": "a teacher's answers as targets, hard or soft (DeiT; FAN, Table 2)",
+    "robust: distillation": "a teacher's predictions as targets, hard or soft (DeiT; FAN, Table 2)",
     "model.adapt: tora": "two adapters per block and a gate between them (TORA-ViT)",
     "model.adapt: adapter-fusion": "two adapters per block, fused by attention",
     "model.adapt: single-adapter": "one adapter per block",
@@ -140,7 +140,7 @@ _ATTACKS = {
     "segpgd5": "SegPGD, L∞ 1/255, 5 steps (segmentation)",
     "pgd20": "PGD, L∞ 8/255, 20 steps",
     "segpgd20": "SegPGD, L∞ 8/255, 20 steps (segmentation)",
-    "occlusion-learned": "the same where a corruption model wants it, fitted to the model and the images",
+    "occlusion-learned": "patches chosen by a corruption model that is fitted to the model and the images",
 }
 STORED = {
     "imagenet-c": "ImageNet-C as stored: --data imagenet-c:DIR",
@@ -152,11 +152,11 @@ STORED = {
 SUITES: dict[str, str] = {
     "clean": "the images as they are",
     "corruptions": "15 corruptions × 5 severities, on the fly (--extra: 19 × 5; of label maps the 16 of Cityscapes-C)",
-    "corruptions-135": "the same corruptions at severities 1, 3 and 5 alone: quicker, and no mCE",
+    "corruptions-135": "the same corruptions at severities 1, 3 and 5 only: faster, but without mCE",
     "cityscapes-c": "Cityscapes-C: 16 corruptions, noise at severities 1–3, on the fly or from cityscapes-c:DIR",
-    "own-corruptions": "every corruption that you registered × 5 severities, on the fly",
-    "coco-c": "COCO-C: 15 corruptions × 5 severities of objects' images at their own size (Michaelis et al.)",
-    "coco-c-fan": "the 16 kinds of FAN's Table 14 × 5 severities, likewise; not comparable with coco-c",
+    "own-corruptions": "every corruption registered by a plug-in × 5 severities, on the fly",
+    "coco-c": "COCO-C: 15 corruptions × 5 severities at native image size (Michaelis et al.)",
+    "coco-c-fan": "the 16 corruptions of FAN's Table 14 × 5 severities; not comparable with coco-c",
     "perturbations": "10 perturbation sequences (--extra: 14), on the fly or from imagenet-p:DIR, cifar10-p:DIR",
     **STORED,
     **_ATTACKS,

@@ -1,4 +1,4 @@
-"""Robustness as a test of your own: ``assert_no_worse(model, data, baseline="baseline.json")`` in any pytest file."""
+"""Robustness assertions for pytest: ``assert_no_worse(model, data, baseline="baseline.json")``."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,25 +30,29 @@ def assert_no_worse(
     allow_unreadable: int | None = None,
     **options: Any,
 ) -> list[RuleVerdict]:
-    """Measure a model as the baseline was measured and fail, with the table of verdicts, if it is worse.
+    """Evaluate a model with the baseline's protocol and fail with the table of verdicts if it is worse.
 
     Args:
         model: as in :func:`holdfast.evaluate`.
-        data: where the baseline's data are; those that it names, unless given.
+        data: location of the baseline's data; by default as stored in the baseline.
         baseline: a file of ``holdfast gate --save``, a run, a folder of records, or records.
-        rules: a YAML file, or sentences such as ``"fog/5 no worse by more than 2"``; the headline scores unless given.
-        unresolved: whether what these images cannot tell shall ``fail`` (the default) or ``pass``.
-        margin: points that still count as no worse; 0.5 unless given.
-        allow_unreadable: how many more images than of the baseline may be unreadable; none unless given.
+        rules: a YAML file, or sentences such as ``"fog/5 no worse by more than 2"``; by default the headline scores.
+        unresolved: ``fail`` (the default) or ``pass`` rules that these images cannot decide.
+        margin: non-inferiority margin in points; 0.5 by default.
+        allow_unreadable: how many more unreadable images than the baseline are allowed; 0 by default.
         options: ``out``, ``workers``, ``device`` and ``show`` of :func:`holdfast.evaluate`.
     """
     is_file = isinstance(baseline, Path | str) and Path(baseline).is_file()
     old = read_baseline(Path(str(baseline))) if is_file else paired_scores_of(baseline)
-    asked = read_rules(Path(rules)) if isinstance(rules, Path | str) else Rules(tuple(map(parse_rule, rules)))
-    told: dict[str, Any] = {"unresolved": unresolved, "margin": margin, "allow_unreadable": allow_unreadable}
-    given = {name: value for name, value in told.items() if value is not None}
+    requested = read_rules(Path(rules)) if isinstance(rules, Path | str) else Rules(tuple(map(parse_rule, rules)))
+    thresholds: dict[str, Any] = {
+        "unresolved": unresolved,
+        "margin": margin,
+        "allow_unreadable": allow_unreadable,
+    }
+    given = {name: value for name, value in thresholds.items() if value is not None}
     places: Any = data if data is None or isinstance(data, list | tuple) else [data]
-    answers = decide(measured_like(old, model, data=places, **options), old, replace(asked, **given))
+    answers = decide(measured_like(old, model, data=places, **options), old, replace(requested, **given))
     if not all_passed(answers):
         raise AssertionError(f"the model is not as robust as the baseline\n{terminal(answers)}")
     return answers

@@ -177,7 +177,7 @@ def test_bad_requests_get_one_sentence(runs, tmp_path):
     with pytest.raises(HoldfastError, match="a figure needs at least one stability result, got none"):
         attention_stability.boxes([])
     (tmp_path / "file").write_text("")
-    with pytest.raises(HoldfastError, match="figures must go to a folder we can write to"):
+    with pytest.raises(HoldfastError, match="figures must go to a writable folder"):
         save_png(Figure(), tmp_path / "file" / "x.png")
     with pytest.raises(HoldfastError, match="out must be a folder we can write to"):
         save_result(tmp_path / "file" / "x", of(runs["fan"], "diversity"))

@@ -170,7 +170,7 @@ def test_redrawing_runs_on_other_data_puts_no_image_beside_anothers_map(tmp_path
     for name, data in (("a", "first"), ("b", "second")):
         save_result(tmp_path / name / "analysis" / data, maps_of(name, data, 100))
     assert main(["analyze", "--redraw", "a", "b"]) == 0
-    assert "nothing to show side by side" in capsys.readouterr().err
+    assert "no figures compare the models" in capsys.readouterr().err
     assert not (tmp_path / "comparison").exists()
     save_result(tmp_path / "c" / "analysis" / "first", maps_of("c", "first", 100))
     assert main(["analyze", "--redraw", "a", "b", "c"]) == 0

@@ -38,7 +38,7 @@ def test_every_analysis_of_a_run_on_its_own_data(run, capsys):
     table, said = capsys.readouterr()
     assert "effective tokens, last layer" in table
     for name in ("patches", "dilation", "gates"):
-        assert f"small: {name} is left out: " in said
+        assert f"small: {name} is skipped: " in said
     (folder,) = (run / "analysis").iterdir()
     assert folder.name.startswith("digits-test-")
     stored = {path.stem for path in folder.glob("*.safetensors")}
@@ -80,7 +80,7 @@ def test_a_model_that_is_no_run_has_its_results_in_runs(tmp_path, monkeypatch, c
     )
     model = ["analyze", "python:my_models:cnn", "--data=digits:val", "--limit=4", "--size=32"]
     assert main([*model, "--only=noise-decay,stability"]) == 0
-    assert "stability is left out: ResNet has no attention that we can read" in capsys.readouterr().err
+    assert "stability is skipped: ResNet has no attention that we can read" in capsys.readouterr().err
     assert list((tmp_path / "runs").rglob("noise-decay.safetensors"))
     assert main([*model, "--only=stability"]) == 2
     assert "stability is not possible: ResNet has no attention" in capsys.readouterr().err

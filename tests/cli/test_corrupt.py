@@ -152,7 +152,7 @@ def test_rotated_photographs_are_counted_once_and_turned_when_asked(source, tmp_
     exif[0x0112] = 6
     Image.fromarray(photograph(40, 60)).save(source / "turned.jpg", exif=exif)
     assert run(source, tmp_path / "out", "--workers=2") == 0
-    assert "1 image asks to be rotated by EXIF" in capsys.readouterr().err
+    assert "1 image has an EXIF rotation" in capsys.readouterr().err
     assert Image.open(tmp_path / "out/fog/2/turned.png").size == (60, 40)
     assert run(source, tmp_path / "upright", "--workers=1", "--exif=apply") == 0
     assert Image.open(tmp_path / "upright/fog/2/turned.png").size == (40, 60)

@@ -38,7 +38,7 @@ BAD_INPUT = {
     "unknown list": (["list", "modls"], "modls"),
     "unknown option": (["list", "models", "--costs"], "--costs"),
     "no model of that name": (["list", "models", "fan_nno"], "nothing matches 'fan_nno'; did you mean 'fan_nano'"),
-    "unwritable folder": (["demo", "--out", "/proc/nowhere"], "--out must be a folder we can write to"),
+    "unwritable folder": (["demo", "--out", "/proc/nowhere"], "--out must be a writable folder"),
 }
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 import holdfast
 from holdfast.cli.main import main
-from holdfast.cli.train import prepared
+from holdfast.cli.train import merge_dictionary_options
 from holdfast.io.yaml import read_yaml
 from holdfast.methods import TERMS
 from holdfast.models.factory import load_model
@@ -57,7 +57,7 @@ def test_every_nested_value_has_a_path(trained):
 
 def test_paths_into_dictionaries_are_gathered():
     words = ["finetune", "--objective.options.afat.weight=0.1", "--objective.options={adl: {tau: 2}}", "--seed=3"]
-    assert prepared(words) == [
+    assert merge_dictionary_options(words) == [
         "finetune",
         "--seed=3",
         '--objective.options={"afat": {"weight": 0.1}, "adl": {"tau": 2}}',

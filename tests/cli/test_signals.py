@@ -87,7 +87,7 @@ def test_nothing_outlives_a_killed_command(name, trained, photographs, tmp_path)
         ("train", "go on with --resume, with fewer --data.workers"),
         ("evaluate", "the same command goes on from it, with fewer --workers"),
         ("corrupt", "the same command continues, try fewer --workers"),
-        pytest.param("study", "the same command goes on where it was, with fewer --processes", marks=pytest.mark.full),
+        pytest.param("study", "run the same command again to resume, with fewer --processes", marks=pytest.mark.full),
     ],
 )
 def test_a_killed_worker_is_a_sentence_and_a_way_on(name, way_on, trained, photographs, tmp_path):
@@ -157,7 +157,7 @@ def stopped_by_its_model(source, code, folder, monkeypatch, capsys):
     finally:
         signal.signal(signal.SIGINT, before)
     told = capsys.readouterr().err
-    assert told.splitlines()[-1] == "holdfast: stopped; the same command goes on where it was"
+    assert told.splitlines()[-1] == "holdfast: stopped; run the same command again to resume"
     assert "Traceback" not in told
     assert main(["list", "recipes"]) == 0  # nothing of it is left for the next command
 

@@ -130,7 +130,7 @@ def test_ctrl_c_leaves_what_is_finished_and_the_same_command_goes_on(place):
     process.send_signal(signal.SIGINT)
     told = process.communicate(timeout=300)[0]
     assert process.returncode == 130
-    assert "stopped; the same command goes on where it was" in told
+    assert "stopped; run the same command again to resume" in told
     done(command(*words, folder=place))
     done(command(*EVALUATE, "--out", "unstopped", "--workers", "0", folder=place))
     assert contents(place / "stopped") == contents(place / "unstopped")

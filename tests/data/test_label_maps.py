@@ -122,7 +122,7 @@ def test_a_damaged_image_is_unreadable_by_its_id(folders):
     ("rest", "sentence"),
     [
         ("only", "IMAGES,LABELS"),
-        ("nowhere,neither", "'nowhere' is none"),
+        ("nowhere,neither", "'nowhere' is not a folder"),
         ("{0}/images,{0}/labels,clases=x", "did you mean 'classes'"),
         ("{0}/images,{0}/labels,ignore=many", "ignore must be a number"),
         ("{0}/images,{0}/labels,classes=nowhere.txt", "one name per line"),
@@ -217,7 +217,7 @@ def test_cityscapes_ids_are_mapped_and_the_rest_is_ignored(tmp_path):
     np.testing.assert_array_equal(val.target(0)[0], [0, 255, 18, 255, 2, 255, 13, 255])
     assert open_cityscapes(str(root), split="train").id(0).startswith("train/aachen/")
     test = open_cityscapes(f"{root},test", split="val")
-    assert not test.labelled
+    assert not test.has_labels
     assert test.image(0).size == (8, 6)
     with pytest.raises(HoldfastError, match="only be exported"):
         test.target(0)
@@ -259,6 +259,6 @@ def test_acdc_conditions_and_splits(tmp_path, unpacked):
     assert [condition(source.id(index)) for index in range(len(source))] == ["fog", "night", "rain", "snow"]
     np.testing.assert_array_equal(source.target(0)[0], [0, 1, 255, 2] * 2)
     assert len(open_acdc(f"{tmp_path},night,fog", split="test")) == 2
-    assert not open_acdc(f"{tmp_path},test", split="test").labelled
+    assert not open_acdc(f"{tmp_path},test", split="test").has_labels
     with pytest.raises(HoldfastError, match="did you mean 'night'"):
         open_acdc(f"{tmp_path},nigth", split="val")

@@ -281,8 +281,8 @@ def test_a_frame_that_cannot_be_decoded_is_named(tmp_path):
     [
         (lambda root: open_imagenet_c(root, kind="fogg", severity=1), "kind must be a corruption, got 'fogg'; did you"),
         (lambda root: open_imagenet_c(root, kind="fog", severity=6), "severity must be 1 to 5, got 6"),
-        (lambda root: open_imagenet_c(root / "nowhere", kind="fog", severity=1), "but '.*nowhere' is not there"),
-        (lambda root: missing_cells(root / "nowhere"), "but '.*nowhere' is not there"),
+        (lambda root: open_imagenet_c(root / "nowhere", kind="fog", severity=1), "but '.*nowhere' does not exist"),
+        (lambda root: missing_cells(root / "nowhere"), "but '.*nowhere' does not exist"),
         (
             lambda root: open_cifar_c(root, kind="fog", severity=1, dataset="svhn"),
             "dataset must be cifar10 or cifar100",

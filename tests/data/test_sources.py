@@ -87,7 +87,7 @@ def test_a_stretch_of_a_source_keeps_pixels_and_ids(tmp_path):
     every_second = open_data(f"npz:{npz}[1::2]")
     assert [every_second.id(i) for i in range(len(every_second))] == [whole.id(i) for i in (1, 3, 5)]
     for impossible in ("[3:3]", "[0:7]", "[6:]"):
-        with pytest.raises(HoldfastError, match=r"must name a stretch of its 6 images, as in \[0:6\]"):
+        with pytest.raises(HoldfastError, match=r"must name a range of its 6 images, as in \[0:6\]"):
             open_data(f"npz:{npz}{impossible}")
 
 
@@ -183,7 +183,7 @@ def bad_sources(tmp_path):
         (f"npz:{tmp_path}/pickled.npz", "without pickles"),
         (f"npz:{tmp_path}/nameless.npz", "arrays x and y, got images"),
         (f"npz:{tmp_path}/floats.npz", "must be uint8 .* got float32"),
-        (f"npz:{tmp_path}/short.npz", "equally long, got 6 and 2"),
+        (f"npz:{tmp_path}/short.npz", "the same length, got 6 and 2"),
         (f"npz:{tmp_path}/many.npz", "below its 2 classes, got 5"),
         (f"npz:{tmp_path}/negative.npz", "count classes from 0, got -1"),
         (f"cifar10:{tmp_path}/nowhere", "missing or damaged; add --data.download=true"),
@@ -242,6 +242,6 @@ def test_skipped_gifs_and_empty_classes_are_said_once(tmp_path, caplog):
     assert len(source) == 6
     assert source.classes == ("cat", "dog", "fox")
     assert caplog.messages == [
-        f"folder:{root}: 2 GIF files are left out, such as 'cat/a.gif'; convert them to PNG to use them",
+        f"folder:{root}: 2 GIF files are skipped, such as 'cat/a.gif'; convert them to PNG to use them",
         f"folder:{root}: 1 of 3 classes has no image: 'fox'",
     ]

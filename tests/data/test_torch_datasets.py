@@ -114,19 +114,19 @@ LABELS = torch.tensor([0, 1, 2])
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (DataLoader(TensorDataset(GREY, LABELS), shuffle=True), "must go through its data in order, got one that shuf"),
-        (Endless(), "whose images have a position, got an IterableDataset"),
-        (DataLoader(Endless()), "whose images have a position, got an IterableDataset"),
-        (DataLoader(TensorDataset(GREY, LABELS), collate_fn=list), "must collate as torch does"),
+        (DataLoader(TensorDataset(GREY, LABELS), shuffle=True), "must read its data in order, got one that shuf"),
+        (Endless(), "must be a map-style Dataset, got an IterableDataset"),
+        (DataLoader(Endless()), "must be a map-style Dataset, got an IterableDataset"),
+        (DataLoader(TensorDataset(GREY, LABELS), collate_fn=list), "must use torch's default_collate"),
         ((GREY * 4 - 3, LABELS), r"'tensors' must be uint8 or lie in \[0, 1\], got -1 to -1: if they are normalised"),
         ((GREY * 200, LABELS), r"got 100 to 100"),
-        ((GREY[:2], LABELS), "x and y must be equally long, got 2 and 3"),
+        ((GREY[:2], LABELS), "x and y must have the same length, got 2 and 3"),
         ((GREY[:, :2], LABELS), r"must have the shape \(3, H, W\), got \(2, 32, 32\)"),
-        ((GREY * float("nan"), LABELS), "must be numbers, got NaN"),
+        ((GREY * float("nan"), LABELS), "must be finite, got NaN"),
         ((GREY, LABELS / 2), "must be whole numbers from 0, got 0.0"),
         ((GREY.int(), LABELS), "must be uint8 or floats, got int32"),
-        (TensorDataset(GREY), r"must give \(image, class\), got tuple"),
-        (Jittery(), "must give the same image every time, but number 0 has changed"),
+        (TensorDataset(GREY), r"must return \(image, class\), got tuple"),
+        (Jittery(), "must return the same image every time, but number 0 has changed"),
         ({"x": GREY}, "data must be a spec such as 'folder:DIR', a source, .* got dict"),
         (TensorDataset(GREY[:0], LABELS[:0]), "must hold at least one image"),
     ],
@@ -162,7 +162,7 @@ def test_own_data_are_trained_on_analysed_and_resumed(pixels, tmp_path):
     assert again.step == 2
     with pytest.raises(HoldfastError, match=r"is a run of another recipe: data\.train"):
         holdfast.train(RECIPE, out=tmp_path / "run", data=(val, val), resume=True, show=False)
-    with pytest.raises(HoldfastError, match="were handed over in Python and are not here"):
+    with pytest.raises(HoldfastError, match="were passed as Python objects and are not available here"):
         holdfast.train(tmp_path / "run" / "recipe.yaml", out=tmp_path / "run", resume=True, show=False)
     with pytest.raises(HoldfastError, match="data must be two, to train and to validate on"):
         holdfast.train(RECIPE, out=tmp_path / "other", data=train, show=False)

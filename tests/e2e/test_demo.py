@@ -25,7 +25,7 @@ def test_stopped_by_ctrl_c_it_says_how_to_go_on(demo, capsys, monkeypatch):
 
     monkeypatch.setattr("holdfast.evaluation.evaluate.run_units", interrupt)
     assert main(["demo", "--quick", "--out", str(demo)]) == 130
-    assert "stopped by SIGINT; the same command goes on where it was" in capsys.readouterr().out
+    assert "stopped by SIGINT; run the same command again to resume" in capsys.readouterr().out
     assert (demo / "baseline" / "model.safetensors").exists()
     assert not (demo / "report.html").exists()
 
@@ -33,7 +33,7 @@ def test_stopped_by_ctrl_c_it_says_how_to_go_on(demo, capsys, monkeypatch):
 def test_the_demo_from_the_beginning_to_the_report(demo, capsys):
     assert main(["demo", "--quick", "--out", str(demo)]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("trained already") == 1  # what was done before the interruption
+    assert printed.count("already trained") == 1  # what was done before the interruption
     for name in CLASSIFICATION.models:
         folder = demo / name
         for file in ("recipe.yaml", "log.jsonl", "model.safetensors", "config.json"):
@@ -72,7 +72,7 @@ def test_finished_work_is_reused(demo, capsys):
     kept = {path: path.stat().st_mtime_ns for path in demo.rglob("*.safetensors")}
     changed = [path.name for path in kept if kept[path] != files.get(path)]
     assert [name for name in changed if name != "images.safetensors"] == []
-    assert capsys.readouterr().out.count("trained already") == len(CLASSIFICATION.models)
+    assert capsys.readouterr().out.count("already trained") == len(CLASSIFICATION.models)
 
 
 def test_another_effort_in_the_same_folder_is_refused(demo, capsys):

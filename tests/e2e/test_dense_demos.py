@@ -50,4 +50,4 @@ def test_the_demo_ends_with_a_table_and_a_report_and_is_not_done_twice(task, tmp
         assert f'id="{part}"' in page, part
     assert len(page) < 5e6
     assert main(["demo", "--task", task, "--quick", "--out", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("trained already") == len(demo.models)
+    assert capsys.readouterr().out.count("already trained") == len(demo.models)

@@ -75,7 +75,7 @@ def test_a_run_is_evaluated_on_its_own_data_and_gets_its_records(tmp_path, capsy
     arguments = ["evaluate", str(tmp_path / "run"), "--suite", "clean,pgd5", "--limit", "20", "--workers", "0"]
     assert main(arguments) == 0
     out = capsys.readouterr().out
-    assert "data: digits:test (of the run's recipe)" in out
+    assert "data: digits:test (from the run's recipe)" in out
     assert "pgd5" in out
     (records,) = load_records(tmp_path / "run")
     assert f"records: {records.folder}" in out

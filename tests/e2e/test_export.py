@@ -99,7 +99,7 @@ def test_what_cannot_be_exported_gets_a_sentence_and_leaves_nothing(exported, tm
         export(Branching(), out, "digits", size=32)
     for arguments, sentence in (
         ([str(exported), "--to", "tflite"], "to must be one of onnx, pt2"),
-        ([f"onnx:{exported / 'model.onnx'}", "--data", "digits", "--out", str(out)], "a file already"),
+        ([f"onnx:{exported / 'model.onnx'}", "--data", "digits", "--out", str(out)], "an exported file"),
         (["timm:vit_nano", "--data", "digits"], "needs --out FILE"),
         ([str(exported), "--out", str(tmp_path)], "--out must be a file"),
         ([str(exported), "--data", "scene-objects", "--out", str(out)], "classifiers and segmenters"),
@@ -159,7 +159,7 @@ def test_a_segmenter_is_exported_and_asked_window_by_window(tmp_path, caplog, da
     ours = evaluate(model, data, **options)
     theirs = evaluate(f"onnx:{tmp_path / 'm.onnx'}", data, **options)
     assert window in theirs.header["preprocessing"]["inference"]  # smaller images are whole, larger ones in windows
-    assert "filled up" not in caplog.text
+    assert "are padded" not in caplog.text
     assert (
         np.abs(theirs.cells["clean"].counts - ours.cells["clean"].counts).sum()
         <= 0.001 * ours.cells["clean"].counts.sum()

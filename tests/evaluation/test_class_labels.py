@@ -95,7 +95,9 @@ def test_the_command_says_by_which_rule_labels_were_given(tmp_path, capsys, monk
     ]
     command += ["--mean", "0", "0", "0", "--std", "1", "1", "1"]
     assert main([*command, "--out", str(tmp_path / "out")]) == 0
-    assert f"labels of {data} by index: each class folder's name is the model's class number" in capsys.readouterr().out
+    assert (
+        f"labels of {data} from index: each class folder's name is the model's class index" in capsys.readouterr().out
+    )
 
 
 @pytest.fixture(scope="module")

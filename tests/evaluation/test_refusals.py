@@ -77,7 +77,7 @@ def test_what_holdfast_corrupt_has_made_is_never_called_official(tmp_path):
     folder_of(tmp_path / "clean", names)
     settings = FolderSettings(seed=7, preset="imagenet", quality=85)
     corrupt_folder(tmp_path / "clean", tmp_path / "c", cells=[KindAtSeverity("fog", 3)], settings=settings)
-    assert open_official(f"imagenet-c:{tmp_path / 'c'}").made == (
+    assert open_official(f"imagenet-c:{tmp_path / 'c'}").origin == (
         "made by holdfast corrupt, seed 7, preset imagenet, jpeg:85"
     )
     model = Answers(lambda images: torch.zeros(len(images), 2))
@@ -94,9 +94,9 @@ def test_what_holdfast_corrupt_has_made_is_never_called_official(tmp_path):
     assert "made by holdfast corrupt, seed 7" in page
     assert "as distributed" not in page
     (tmp_path / "c" / "manifest.json").write_text("")
-    assert open_official(f"imagenet-c:{tmp_path / 'c'}").made.startswith("of unknown making")
+    assert open_official(f"imagenet-c:{tmp_path / 'c'}").origin.startswith("of unknown making")
     (tmp_path / "c" / "manifest.json").unlink()
-    assert open_official(f"imagenet-c:{tmp_path / 'c'}").made is None
+    assert open_official(f"imagenet-c:{tmp_path / 'c'}").origin is None
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_odd_arrays_are_one_sentence(tmp_path, arrays, sentence):
 
 def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path):
     np.savez_compressed(tmp_path / "x.npz", x=np.zeros((1100, 600, 600, 3), np.uint8), y=np.zeros(1100, np.int64))
-    with pytest.raises(HoldfastError, match=r"must hold images, but \d+ bytes would become 1 GiB"):
+    with pytest.raises(HoldfastError, match=r"must hold images, but \d+ bytes would decompress to 1 GiB"):
         open_data(f"npz:{tmp_path / 'x.npz'}")
 
 

@@ -199,7 +199,7 @@ def test_foreign_files_are_refused_by_predict_as_by_evaluate(tmp_path, capsys):
     sizeless = graphs.brightest(tmp_path / "s.onnx", side=None, told=None)
     for path, lacking in ((untold, "mean and std"), (sizeless, "size and mean and std")):
         assert main(["predict", str(tmp_path / "x.png"), "--model", f"onnx:{path}"]) == 2
-        assert f"does not say its {lacking}" in capsys.readouterr().err
+        assert f"does not define its {lacking}" in capsys.readouterr().err
 
 
 def test_predict_takes_probabilities_for_what_they_are(tmp_path):

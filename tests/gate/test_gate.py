@@ -64,10 +64,10 @@ def test_stale_baselines_and_bad_input_end_with_2_and_one_sentence(runs, tmp_pat
     good = str(runs / "good")
     for arguments, sentence in (
         ([good, "--against", str(stale)], "another version"),
-        ([good, "--against", str(tmp_path / "nowhere")], "is not there"),
+        ([good, "--against", str(tmp_path / "nowhere")], "does not exist"),
         ([good, "--against", str(header)], "baseline must be"),
         ([good], "needs --against"),
-        (["--against", good], "needs a run's folder or --model"),
+        (["--against", good], "needs either a run's folder or --model"),
         ([good, "--against", good, "--unresolved", "perhaps"], "fail or pass"),
         ([good, "--against", good, "--junit", str(tmp_path / "no" / "x.xml")], "--junit must be a file"),
         ([str(empty), "--against", good], "must hold records"),
@@ -102,7 +102,7 @@ def test_a_baseline_that_lacks_cells_says_which(runs, tmp_path, capsys):
         path.rename(path.with_suffix(".gone")) if path.name.startswith("snow.4") else path.write_bytes(b"")
     assert main(["gate", str(tmp_path / "part"), "--save", str(tmp_path / "b.json")]) == 0
     out = capsys.readouterr().out
-    assert "mean_corruption_accuracy and retention only in part, without snow/4, snow/5" in out
+    assert "mean_corruption_accuracy and retention incomplete, without snow/4, snow/5" in out
     assert "only partly measured: snow/5" in out
 
 

@@ -91,7 +91,7 @@ def test_exif_rotations_are_counted_and_applied_only_when_asked(tmp_path, orient
 
 
 def test_the_warning_has_the_count_and_vanishes_when_the_images_are_turned():
-    assert turned_warning(3, exif="ignore").startswith("3 images ask to be rotated")
+    assert turned_warning(3, exif="ignore").startswith("3 images have an EXIF rotation")
     assert turned_warning(3, exif="apply") == turned_warning(0, exif="ignore") == ""
     with pytest.raises(HoldfastError, match="exif must be ignore or apply, got 'rotate'"):
         open_data("folder:.", exif="rotate")

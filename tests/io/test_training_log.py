@@ -16,7 +16,7 @@ def step(**figures):
 
 def test_a_part_is_idle_if_it_is_0_in_every_line():
     log = [step(adl=0.0, alignment=0.0), step(adl=0, alignment=0.1), {"event": "epoch", "step": 1, "top1": 0.0}]
-    assert idle_parts(log) == ["adl was 0 in all 2 lines of the log: this part of the objective did nothing"]
+    assert idle_parts(log) == ["adl was 0 in all 2 lines of the log: this term had no effect"]
     assert idle_parts([step(alignment=0.1)]) == idle_parts([]) == []
 
 
@@ -26,7 +26,7 @@ def test_a_module_is_idle_if_it_did_not_move():
 
     assert idle_parts(end(corruptor=0.2)) == idle_parts([{"event": "end", "step": 1, "moved": 3}]) == []
     (sentence,) = idle_parts(end(corruptor=2e-5))
-    assert sentence.startswith("corruptor moved by 0.002 % of its norm over the whole run")
+    assert sentence.startswith("the weights of corruptor changed by only 0.002 % over the whole run")
 
 
 def test_training_and_report_say_which_part_did_nothing(tmp_path, capsys):
@@ -40,4 +40,4 @@ def test_a_corruption_model_that_moves_is_told_from_one_that_does_not(tmp_path):
         train(tiny(objective=objective), out=tmp_path / name, show=False)
     moves, still = (log_of(tmp_path / name) for name in ("moves", "still"))
     assert idle_parts(moves) == []
-    assert any(sentence.startswith("corruptor moved by 0 %") for sentence in idle_parts(still))
+    assert any(sentence.startswith("the weights of corruptor changed by only 0 %") for sentence in idle_parts(still))

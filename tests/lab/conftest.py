@@ -41,7 +41,7 @@ class Hostile:
 class Running:
     """A server and how to reach it."""
 
-    desk: Session
+    session: Session
     guard: Guard
     port: int
 
@@ -59,16 +59,16 @@ def lab():
     torch.manual_seed(0)
     source = Hostile(Subset(open_data("digits:test", split="test"), np.arange(30)))
     models = [create_model(name, num_classes=10).eval() for name in ("fan_nano", "vit_nano")]
-    desk = Session([open_model(model, source) for model in models])
+    session = Session([open_model(model, source) for model in models])
     listening = bound_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    guard = Guard(lab_app(desk), host="127.0.0.1", port=port)
+    guard = Guard(lab_app(session), host="127.0.0.1", port=port)
     server = web_server(guard)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    yield Running(desk, guard, port)
+    yield Running(session, guard, port)
     server.should_exit = True
     thread.join(timeout=10)
     listening.close()

@@ -163,7 +163,7 @@ def test_only_the_last_few_dropped_pictures_are_kept(lab, known):
     assert ask(lab, "POST", "/look", headers=known, body=last)[0] == 200
     status, _, answer = ask(lab, "POST", "/look", headers=known, body=first)
     assert status == 422
-    assert "drop it again" in json.loads(answer)["error"]
+    assert "upload it again" in json.loads(answer)["error"]
 
 
 @pytest.mark.parametrize(

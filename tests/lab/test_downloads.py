@@ -17,7 +17,7 @@ from holdfast.data import open_data
 from holdfast.data.subsets import Subset
 from holdfast.lab import inspect_image, open_model, probabilities
 from holdfast.lab.filmstrip import PAGE, as_recorded, fitting_records, hardest
-from holdfast.lab.session import Session, ViewState, parse_ask
+from holdfast.lab.session import Session, ViewState, parse_view_state
 from holdfast.models import create_model
 from tests.lab.conftest import HOSTILE, Hostile
 from tests.reporting.helpers import make_run
@@ -33,37 +33,37 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def desk(run):
+def session(run):
     return Session([open_model(str(run), "digits:test")])
 
 
-def test_the_python_lines_reproduce_the_answers(desk, run, capsys):
-    ask = parse_ask({"image": 7, "do": "fog/3,hide/8x8:1.2,pgd/8"})
-    lines = desk.kept(ask, "lines.py").decode()
+def test_the_python_lines_reproduce_the_answers(session, run, capsys):
+    ask = parse_view_state({"image": 7, "do": "fog/3,hide/8x8:1.2,pgd/8"})
+    lines = session.download(ask, "lines.py").decode()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(lines, "lines.py", "exec"), {})
-    seen = inspect_image(desk.first, 7, "fog/3,hide/8x8:1.2,pgd/8")
+    seen = inspect_image(session.first, 7, "fog/3,hide/8x8:1.2,pgd/8")
     chances = probabilities(seen.after.answers[""][0])
-    assert f"after  {desk.first.classes[chances.argmax()]} {chances.max()}" in printed.getvalue()
+    assert f"after  {session.first.classes[chances.argmax()]} {chances.max()}" in printed.getvalue()
     assert f"stability of attention {seen.stability}" in printed.getvalue()
 
 
 def test_the_python_lines_find_the_same_image_among_a_few(run):
-    desk = Session([open_model(str(run), "digits:test", limit=7)])
+    session = Session([open_model(str(run), "digits:test", limit=7)])
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(desk.kept(ViewState(5), "lines.py").decode(), "lines.py", "exec"), {})
-    chances = probabilities(inspect_image(desk.first, 5).before.answers[""][0])
-    assert f"before  {desk.first.classes[chances.argmax()]} {chances.max()}" in printed.getvalue()
+        exec(compile(session.download(ViewState(5), "lines.py").decode(), "lines.py", "exec"), {})
+    chances = probabilities(inspect_image(session.first, 5).before.answers[""][0])
+    assert f"before  {session.first.classes[chances.argmax()]} {chances.max()}" in printed.getvalue()
 
 
-def test_the_card_needs_nothing_else_and_shows_the_same_numbers(desk):
-    card = desk.kept(ViewState(3, "snow/2"), "card.html").decode()
+def test_the_card_needs_nothing_else_and_shows_the_same_numbers(session):
+    card = session.download(ViewState(3, "snow/2"), "card.html").decode()
     sources = re.findall(r'(?:src|href)="([^"]{0,20})', card)
     assert len(sources) >= 5
     assert all(source.startswith("data:") for source in sources)
-    seen = inspect_image(desk.first, 3, "snow/2")
+    seen = inspect_image(session.first, 3, "snow/2")
     assert f"{seen.stability:.4f}" in card
     assert f"{100 * probabilities(seen.after.answers[''][0]).max():.1f} %" in card
     assert "open_model" in card
@@ -71,15 +71,15 @@ def test_the_card_needs_nothing_else_and_shows_the_same_numbers(desk):
 
 def test_hostile_names_stay_text_in_what_is_kept():
     source = Hostile(Subset(open_data("digits:test", split="test"), np.arange(3)))
-    desk = Session([open_model(create_model("vit_nano", num_classes=10).eval(), source)])
-    assert "<img src=x" not in desk.kept(ViewState(0, "fog/1"), "card.html").decode()
-    assert desk.kept(ViewState(0, "fog/1"), "picture.png")[:4] == b"\x89PNG"
-    compile(desk.kept(ViewState(0, "fog/1"), "lines.py").decode(), "lines.py", "exec")
-    assert HOSTILE not in desk.strip(label=None, severity=0, page=0)["html"]
+    session = Session([open_model(create_model("vit_nano", num_classes=10).eval(), source)])
+    assert "<img src=x" not in session.download(ViewState(0, "fog/1"), "card.html").decode()
+    assert session.download(ViewState(0, "fog/1"), "picture.png")[:4] == b"\x89PNG"
+    compile(session.download(ViewState(0, "fog/1"), "lines.py").decode(), "lines.py", "exec")
+    assert HOSTILE not in session.strip(label=None, severity=0, page=0)["html"]
 
 
-def test_the_picture_is_a_picture(desk):
-    picture = Image.open(io.BytesIO(desk.kept(ViewState(3, "fog/5"), "picture.png")))
+def test_the_picture_is_a_picture(session):
+    picture = Image.open(io.BytesIO(session.download(ViewState(3, "fog/5"), "picture.png")))
     assert picture.width > 800
 
 
@@ -98,11 +98,11 @@ def test_flips_come_from_the_records_hardest_first(tmp_path):
         assert dict(listed) == pytest.approx({name: share for name, share in expected.items() if share > 0})
 
 
-def test_a_run_with_records_lists_the_answers_that_flip(run, desk):
+def test_a_run_with_records_lists_the_answers_that_flip(run, session):
     holdfast.evaluate(run, "digits:test", "clean,corruptions", limit=6, workers=0, show=False)
-    records = fitting_records(desk.first)
+    records = fitting_records(session.first)
     assert records is not None
-    found = Session(desk.lenses).strip(label=None, severity=5, page=0)
+    found = Session(session.models).strip(label=None, severity=5, page=0)
     assert found["html"].count('class="film"') == min(PAGE, len(hardest(records, 5)))
 
 
@@ -114,10 +114,10 @@ def test_draws_are_those_of_the_records_unless_a_seed_is_given(run, tmp_path):
     assert lens.seed == 5
     number = next(n for n in range(len(lens.source)) if lens.source.id(n) == records.cells["clean"].ids[1])
     seen = inspect_image(lens, number, "gaussian_noise/5")
-    assert seen.after.kept["nll"][0] == pytest.approx(records.cells["gaussian_noise/5"].nll[1], abs=1e-4)
+    assert seen.after.fields["nll"][0] == pytest.approx(records.cells["gaussian_noise/5"].nll[1], abs=1e-4)
 
 
-def test_records_of_other_weights_or_steps_are_not_taken_for_this_models(run, desk, tmp_path):
+def test_records_of_other_weights_or_steps_are_not_taken_for_this_models(run, session, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("records"))
     torch.manual_seed(1)
     save_for_hf(create_model("vit_nano", num_classes=10), copied, safe_serialization=True)
@@ -128,11 +128,11 @@ def test_records_of_other_weights_or_steps_are_not_taken_for_this_models(run, de
     assert fitting_records(open_model(copied, "digits:test")) is None
 
 
-def test_the_filmstrip_shows_one_class(desk):
-    found = desk.strip(label=4, severity=0, page=99)
+def test_the_filmstrip_shows_one_class(session):
+    found = session.strip(label=4, severity=0, page=99)
     numbers = [int(number) for number in re.findall(r'data-image="(\d+)"', found["html"])]
     assert numbers
-    assert all(desk.first.source.targets[number] == 4 for number in numbers)
+    assert all(session.first.source.targets[number] == 4 for number in numbers)
     assert found["page"] == found["pages"] - 1
 
 

@@ -34,7 +34,7 @@ def test_order_is_kept():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("fog", "must read like"),
+        ("fog", "must look like"),
         ("fgo/3", "'fog'"),
         ("fog/6", "severity"),
         ("fog/2.5", "whole number"),
@@ -46,9 +46,9 @@ def test_order_is_kept():
         ("occlude/0", "(0, 1]"),
         ("occlude/nan", "(0, 1]"),
         ("pgd/1000", "255ths"),
-        ("fog/3@99999999999", "must read like"),
-        ("<b>/3", "must read like"),
-        ("../etc/passwd", "must read like"),
+        ("fog/3@99999999999", "must look like"),
+        ("<b>/3", "must look like"),
+        ("../etc/passwd", "must look like"),
         (",".join(["fog/1"] * 13), "at most 12"),
     ],
 )

@@ -67,7 +67,7 @@ def test_answers_are_those_of_the_records(lens, records, damage, cell):
         chances = probabilities(seen.after.answers[""][0])
         assert chances.argmax() == recorded.predictions[number]
         assert chances.max() == pytest.approx(recorded.confidences[number], abs=1e-5)
-        assert seen.after.kept["nll"][0] == pytest.approx(recorded.nll[number], abs=1e-4)
+        assert seen.after.fields["nll"][0] == pytest.approx(recorded.nll[number], abs=1e-4)
         assert right(seen, seen.after) == recorded.right[number]
 
 
@@ -163,7 +163,7 @@ def test_tora_has_three_predictions_and_a_gate_map(data):
     [
         (("7", 1), ("7", 1), "good", "right"),
         (("7", 1), ("8", 0), "bad", "flips"),
-        (("8", 0), ("7", 1), "good", "flips, to the right one"),
+        (("8", 0), ("7", 1), "good", "flips to correct"),
         (("8", 0), ("9", 0), "bad", "wrong"),
         (("8", None), ("8", None), "even", "holds"),
         (("8", None), ("9", None), "bad", "flips"),
@@ -201,7 +201,7 @@ def test_detectors_answer_as_in_the_records():
     recorded = holdfast.evaluate(model, data, "clean", workers=0, show=False)
     seen = inspect_image(open_model(model, data), 0, "fog/3")
     assert right(seen, seen.before) == recorded.cells["clean"].right[0]
-    np.testing.assert_allclose(seen.before.kept["boxes"][0], recorded.cells["clean"].boxes[0], atol=1e-3)
+    np.testing.assert_allclose(seen.before.fields["boxes"][0], recorded.cells["clean"].boxes[0], atol=1e-3)
     assert [one["title"] for one in answers(seen)["pictures"]] == ["boxes, true", "boxes, before", "boxes, after"]
     with pytest.raises(HoldfastError, match="attacks on detection"):
         inspect_image(open_model(model, data), 0, "pgd/1")

@@ -22,10 +22,10 @@ def test_a_file_answers_as_in_the_records_and_shows_no_attention(tmp_path):
         confidence = recorded.cells[cell].confidences[2]
         assert probabilities(seen.after.answers[""][0]).max() == pytest.approx(confidence.flat[0], abs=1e-5)
     assert seen.after.attention == ()
-    panel = Session([lens]).look(ViewState(2, "fog/3"))["panels"][0]
+    panel = Session([lens]).inspect(ViewState(2, "fog/3"))["panels"][0]
     assert panel["attention"] is None
     assert "right" in panel["answers"] or "wrong" in panel["answers"]
-    assert b"PNG" in Session([lens]).kept(ViewState(2, "fog/3"), "picture.png")[:8]
+    assert b"PNG" in Session([lens]).download(ViewState(2, "fog/3"), "picture.png")[:8]
 
 
 def test_what_a_file_cannot_do_or_does_not_say_is_one_sentence(tmp_path):
@@ -35,5 +35,8 @@ def test_what_a_file_cannot_do_or_does_not_say_is_one_sentence(tmp_path):
     with pytest.raises(HoldfastError, match="--mean and --std"):
         open_model(untold, colours(4))
     protocol = EvalProtocol(mean=(0.1, 0.2, 0.3), std=(1, 1, 1))
-    desk = Session([open_model(untold, colours(4), protocol=protocol)])
-    assert "protocol=EvalProtocol(mean=(0.1, 0.2, 0.3), std=(1, 1, 1))" in desk.kept(ViewState(0), "lines.py").decode()
+    session = Session([open_model(untold, colours(4), protocol=protocol)])
+    assert (
+        "protocol=EvalProtocol(mean=(0.1, 0.2, 0.3), std=(1, 1, 1))"
+        in session.download(ViewState(0), "lines.py").decode()
+    )

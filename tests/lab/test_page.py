@@ -51,10 +51,10 @@ def test_dragging_the_severity_changes_picture_and_answer_to_what_the_records_sa
     assert source_of(page, "after") != clean
     assert source_of(page, "before") == clean
     assert first_answer(page, "after") != said
-    for model, lens in enumerate(lab.desk.lenses):
+    for model, lens in enumerate(lab.session.models):
         seen = inspect_image(lens, 0, "fog/4")
-        for side, glance in (("before", seen.before), ("after", seen.after)):
-            chances = probabilities(glance.answers[""][0])
+        for side, predicted in (("before", seen.before), ("after", seen.after)):
+            chances = probabilities(predicted.answers[""][0])
             expected = (lens.classes[chances.argmax()], f"{100 * chances.max():.1f} %")
             assert first_answer(page, side, model) == expected
         shown = page.locator(f"[data-model='{model}'] .stability")
@@ -125,7 +125,7 @@ def test_a_token_is_hovered_clicked_and_kept_in_the_link(page, lab):
     page.locator("body[data-token='1,2 1,2']").wait_for()
     assert heat.get_attribute("src") == row
     page.click("#release")
-    page.locator("[data-model='0'] [data-part='attention-after'] figcaption", has_text="receives").wait_for()
+    page.locator("[data-model='0'] [data-part='attention-after'] figcaption", has_text="received").wait_for()
     assert heat.get_attribute("src") == received
 
 
@@ -151,9 +151,9 @@ def test_steps_are_chips_that_can_be_moved_and_taken_back(page, lab):
     visit(page, lab, "?do=fog/3,hide/8x8:1")
     chips = page.locator("#chips li")
     assert [text.splitlines()[0] for text in chips.all_inner_texts()] == ["fog, severity 3", "1 patch hidden"]
-    page.get_by_label("do 1 patch hidden earlier").click()
+    page.get_by_label("move 1 patch hidden forward").click()
     wait_for(page, "hide/8x8:1,fog/3")
-    page.get_by_label("without fog, severity 3").click()
+    page.get_by_label("remove fog, severity 3").click()
     wait_for(page, "hide/8x8:1")
     assert chips.count() == 1
 
@@ -201,7 +201,7 @@ def test_two_tabs_do_not_disturb_each_other(page, lab, visitor):
 
 def test_hostile_names_stay_text(page, lab):
     visit(page, lab)
-    zero = next(n for n in range(30) if lab.desk.first.source.targets[n] == 0)
+    zero = next(n for n in range(30) if lab.session.first.source.targets[n] == 0)
     page.locator(f".film[data-image='{zero}']").click()
     wait_for(page, "", image=str(zero))
     assert HOSTILE in page.locator("#title").inner_text()
@@ -209,7 +209,7 @@ def test_hostile_names_stay_text(page, lab):
     assert page.title().startswith("Holdfast lab")
     assert page.locator("img[onerror]").count() == 0
     page.goto(f"http://127.0.0.1:{lab.port}/?do=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&image=0")
-    page.locator("#status.bad", has_text="must read like").wait_for()
+    page.locator("#status.bad", has_text="must look like").wait_for()
     assert page.locator("img[onerror]").count() == 0
 
 

@@ -70,13 +70,13 @@ def test_probabilities_are_taken_as_such(tmp_path):
 
 def test_what_a_file_does_not_say_must_be_said(tmp_path):
     path = brightest(tmp_path / "m.onnx", told=None)
-    with pytest.raises(HoldfastError, match="does not say its mean and std: give --mean and --std"):
+    with pytest.raises(HoldfastError, match="does not define its mean and std: add --mean and --std"):
         measured(path)
     protocol = EvalProtocol(mean=(0.1, 0.2, 0.3), std=(1, 1, 1))
     got = measured(path, protocol=protocol)
     assert got.header["preprocessing"]["mean"] == [0.1, 0.2, 0.3]
     assert same(got, evaluate(Brightest(), colours(30), workers=0, show=False, protocol=protocol))
-    with pytest.raises(HoldfastError, match="does not say its size and mean and std"):
+    with pytest.raises(HoldfastError, match="does not define its size and mean and std"):
         measured(brightest(tmp_path / "m.onnx", side=None, told=None))
 
 
@@ -152,7 +152,7 @@ def test_weights_beside_the_file_are_read_and_count_for_its_name(tmp_path):
     (tmp_path / "w.bin").write_bytes((2 * scale).tobytes() + (tmp_path / "w.bin").read_bytes()[12:])
     assert measured(path).header["model_fingerprint"] != one.header["model_fingerprint"]
     (tmp_path / "w.bin").unlink()
-    with pytest.raises(HoldfastError, match="which is missing beside it"):
+    with pytest.raises(HoldfastError, match="which does not exist"):
         measured(path)
 
 
@@ -181,5 +181,5 @@ def test_metadata_that_we_did_not_write_are_refused(tmp_path, told):
     model = onnx.load(str(path))
     helper.set_model_props(model, {METADATA: told})
     path.write_bytes(model.SerializeToString())
-    with pytest.raises(HoldfastError, match="says of itself must be what `holdfast export` writes"):
+    with pytest.raises(HoldfastError, match="must be as `holdfast export` writes them"):
         measured(path)

@@ -111,7 +111,7 @@ def test_somebody_elses_holdfast_in_the_same_folder_is_named_in_one_sentence(tmp
     (tmp_path / "holdfast-1.4.2.dist-info").mkdir()
     done = python(script)
     assert done.returncode == 0
-    assert "holdfast 1.4.2 of PyPI, which is somebody else's, is installed over holdfast-vision" in done.stderr
+    assert "holdfast 1.4.2 from PyPI, an unrelated package, is installed over holdfast-vision" in done.stderr
     assert "`pip uninstall holdfast`" in done.stderr
 
 

@@ -29,7 +29,7 @@ def test_a_detectors_errors_are_those_of_its_records(detections):
     assert [float(value) for value in errors.lines[0][1:5]] == pytest.approx(shares, abs=0.051)
     assert sum(int(line[1]) for line in sizes.lines) == told.objects[0].sum()
     assert sizes.lines[0][0] == "small, clean"
-    assert "what became of the objects" in report([detections])
+    assert "error types" in report([detections])
 
 
 def test_a_segmenters_classes_stand_beside_each_other_clean_and_corrupted(tmp_path):

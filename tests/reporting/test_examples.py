@@ -116,7 +116,7 @@ def test_the_page_shows_what_all_models_said_of_them(classified):
         said = ("red", "green", "blue")[record.predictions[row]]
         assert f"{said}, {100 * record.confidences[row]:.0f} %" in first
     assert any(float(re.search(r'data-split="([\d.]+)"', figure).group(1)) > 0 for figure in figures)
-    assert "under its licence" in text
+    assert "subject to its licence" in text
 
 
 def test_segmenters_are_seen_side_by_side(tmp_path):

@@ -290,7 +290,7 @@ def test_an_empty_record_set_is_a_row_without_scores():
 
 def test_an_unfinished_evaluation_says_so():
     held = Records(benchmark().header, {"": benchmark(drop=["fog/3"]).cells}, incomplete={"fog/3": (1, 2)})
-    assert "unfinished, evaluate again to go on: fog/3" in export(held, intervals=False)
+    assert "incomplete, evaluate again to resume: fog/3" in export(held, intervals=False)
 
 
 def test_an_unknown_format_gets_one_sentence():

@@ -40,7 +40,7 @@ def test_the_page_shows_tables_figures_training_and_limits(card):
     assert f"| fog | {summary['accuracy/fog'].value:.1f} % |" in text
     assert "fan_nano, 0.9 million parameters" in text
     assert "name: fan_nano" in text
-    assert "not measured are perturbation sequences" in text
+    assert "not measured: perturbation sequences" in text
     assert "corrupted on the fly" in text
     figures = re.findall(r"!\[.*?\]\((.*?)\)", text)
     assert figures == ["robustness-by-severity.png", "robustness-by-kind.png"]
@@ -63,10 +63,10 @@ def test_a_card_is_refused_where_it_would_lie_or_overwrite(tmp_path, capsys):
     run = make_run(tmp_path / "run", cells=("clean",), trained=False)
     (run / "README.md").write_text("mine")
     assert main(["card", str(run)]) == 2
-    assert "not of `holdfast card`" in capsys.readouterr().err
+    assert "was not written by `holdfast card`" in capsys.readouterr().err
     assert (run / "README.md").read_text() == "mine"
     assert main(["card", str(run), "--out", str(tmp_path / "card"), "--name", "a: <b> | c"]) == 0
     card = ModelCard.load(tmp_path / "card" / "README.md")
     assert card.data.model_name == "a: <b> | c"
-    assert "Not known from its files" in card.text
+    assert "Unknown: the run has no recipe" in card.text
     assert sorted(path.name for path in (tmp_path / "card").iterdir()) == ["README.md"]

@@ -97,7 +97,7 @@ def test_the_comparison_shows_the_paired_difference(page, two_runs):
     fog = compare(robust, plain).differences["accuracy/fog"].interval
     assert f"+{fog.value:.1f}" in page.text
     assert f"{fog.low:.1f} to {fog.high:.1f}".replace("-", "−") in page.text
-    assert re.search(r"robust is better than plain: [\d.]+ % against [\d.]+ % of the corrupted images", page.text)
+    assert re.search(r"robust is better than plain: [\d.]+ % vs. [\d.]+ % of the corrupted images", page.text)
 
 
 def test_all_parts_are_there(page):
@@ -177,7 +177,7 @@ def test_different_images_are_kept_apart(tmp_path):
     assert sections[:2] == ["data-1", "data-2"]
     assert "digits, 40 images" in page.text
     assert "digits, 20 images" in page.text
-    assert "kept apart and not compared" in page.text
+    assert "are not compared" in page.text
     assert not [a for a in page.all("figure") if "against" in a["id"]]
 
 
@@ -186,7 +186,7 @@ def test_the_same_images_in_another_place_are_compared(tmp_path):
     there = make_run(tmp_path / "there", cells=("clean",), data="folder:/b", seed=1, trained=False)
     page = Page(report([here, there]))
     assert [a["id"] for a in page.all("section")] == ["data-1", "reproduce", "meanings"]
-    assert "shown different seeds of corruptions" in page.text
+    assert "evaluated with different seeds of corruptions" in page.text
     stored = [
         make_run(tmp_path / name, cells=("clean",), data=f"{name}:/x", label="official", trained=False)
         for name in ("imagenet-r", "imagenet-a")
@@ -228,7 +228,7 @@ def test_missing_cells_are_said(tmp_path):
     assert "mCA (partial: 1 of 15 kinds)" in text
     place = next((run / "records").iterdir())
     (place / "snow.3.00000.safetensors").write_bytes(b"broken")
-    assert "the evaluation is unfinished, so that snow/3 are missing" in Page(report(run)).text
+    assert "the evaluation is incomplete, so snow/3 are missing" in Page(report(run)).text
 
 
 def test_damaged_logs_and_recipes_are_said_not_fatal(tmp_path):
@@ -269,18 +269,18 @@ def test_runs_that_differ_in_the_seed_alone_have_a_spread(tmp_path):
     text = Page(report([*runs, make_run(tmp_path / "other", cells=("clean",), trained=False)])).text
     assert "seed1, seed2, seed3" in text
     assert f"{np.mean(clean):.1f} ± {np.std(clean, ddof=1):.1f}" in text
-    assert "Over seeds" not in Page(report(runs[:1])).text
+    assert "Variation over seeds" not in Page(report(runs[:1])).text
 
 
 def test_papers_are_quoted_where_the_classes_are_imagenets(tmp_path):
     run = make_run(tmp_path / "fan", classes=1000, preset="imagenet", model="timm:fan_base_16_p4_hybrid", trained=False)
     page = Page(report(run))
-    assert "What the papers print" in page.text
+    assert "Published scores" in page.text
     assert "TAP, Table 2" in page.text
     assert "43.7" not in page.text  # that is tap_fan_base's
     assert "mCE" in page.text
     other = make_run(tmp_path / "digits", model="timm:fan_base_16_p4_hybrid", trained=False)
-    assert "What the papers print" not in Page(report(other)).text
+    assert "Published scores" not in Page(report(other)).text
 
 
 def test_a_stored_set_takes_the_clean_accuracy_of_the_same_model(tmp_path):
@@ -326,15 +326,15 @@ def test_the_command_line_prints_tables(small_runs, capsys):
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (["nowhere"], "a run must be a folder, but 'nowhere' is not there"),
-        (["RUN", "--out", "/proc/nowhere/page.html"], "out must be a file we can write, got '/proc/nowhere/page.html'"),
+        (["nowhere"], "a run must be a folder, but 'nowhere' does not exist"),
+        (["RUN", "--out", "/proc/nowhere/page.html"], "out must be a writable file, got '/proc/nowhere/page.html'"),
         (["RUN", "--out", "FOLDER"], "(it is a folder)"),
         (["RUN", "--format", "pdf"], "format must be one of html, md, csv, latex, robustbench, site, got 'pdf'"),
         (["RUN", "--names", "a,b"], "names must be one per run, got 2 for 1 runs"),
         (["RUN", "--names", ","], "--names must be names separated by commas"),
         (["RUN", "--data", "digit"], "data must be one of digits in these runs, got 'digit'"),
         (["RUN", "--suite", "clear"], "suite must be one of clean, corruptions, occlusion-random, pgd5 in these runs"),
-        (["EMPTY"], "there is nothing to report in"),
+        (["EMPTY"], "no results to report in"),
     ],
 )
 def test_bad_input_is_one_sentence(argv, sentence, two_runs, tmp_path, capsys):
@@ -381,7 +381,7 @@ def test_of_many_runs_figures_show_the_first_and_the_best_and_tables_all(tmp_pat
     best = sorted(range(1, 15), key=lambda n: -fog[n])[:11]
     shown = {int(figure["data-run"]) for figure in page.all("figure")}
     assert min(fog[n] for n in shown) == min(fog[n] for n in best)
-    assert "15 models: tables hold them all" in page.text
+    assert "15 models: tables list all" in page.text
     assert re.findall(r'class="group"><th colspan="\d+">(r\d)', text)[:3] == ["r0", "r1", "r2"]
 
 
@@ -390,13 +390,13 @@ def test_an_output_that_cannot_be_written_leaves_nothing(small_runs, tmp_path, m
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", full)
-    with pytest.raises(HoldfastError, match=r"out must be a file we can write.*No space left"):
+    with pytest.raises(HoldfastError, match=r"out must be a writable file.*No space left"):
         report(small_runs[:1], out=tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_baseline_is_the_first_run(small_runs):
-    assert "Kind by kind, against robust" in Page(report(small_runs[::-1])).text
+    assert "By corruption, compared with robust" in Page(report(small_runs[::-1])).text
 
 
 def test_parameters_are_counted_without_a_model(tmp_path):

@@ -100,7 +100,7 @@ def test_the_command_line_changes_recipe_values_rows_seeds_and_test_data():
         ),
         (
             "recipe: digits/fan_nano\ntest: digits\nrows: {a: {model: {init: '{b}'}}, b: {model: {init: '{a}'}}}",
-            "start from each other in a circle: (a from b from a|b from a from b)",
+            "start from each other in a cycle: (a from b from a|b from a from b)",
         ),
         ("extends: cifar10/mian\nrows: {a: {}}", "unknown study 'cifar10/mian'"),
     ],
@@ -171,7 +171,7 @@ BASE = "recipe: digits/fan_nano\ntest: digits:test\n"
         ("rows: {a: {}}\nsuites: clean", "must be a list of names, got 'clean'"),
         ("rows: {a: {}}\nsuites: [3]", "must be a list of names, got [3]"),
         ("sweep: {train.epochs: 3}", "must be a list of choices"),
-        ("rows: &a {a: *a}", "aliases that repeat without end"),
+        ("rows: &a {a: *a}", "more through aliases"),
         ("rows: {a: {}}\ncommon: 3", "must be recipe values, got 3"),
         ("rows: {a: !!python/object/apply:os.getcwd []}", "must be YAML"),
         ("rows: " + "[" * 5000, "must be YAML"),
@@ -187,7 +187,7 @@ def test_studies_that_extend_each_other_or_are_not_text_get_one_sentence(tmp_pat
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "a.yaml", "extends: b.yaml\n")
     write(tmp_path / "b.yaml", "extends: a.yaml\n")
-    with pytest.raises(HoldfastError, match="extends itself in the end"):
+    with pytest.raises(HoldfastError, match="extends itself through"):
         load_study("a.yaml")
     (tmp_path / "c.yaml").write_bytes(b"recipe: \xff")
     with pytest.raises(HoldfastError, match="cannot be read"):
@@ -205,7 +205,7 @@ def test_studies_that_extend_each_other_or_are_not_text_get_one_sentence(tmp_pat
         ("claims: [{says: x, row: a, against: a, column: pgd5}]", "needs 'pgd5' among the suites or analyses"),
         (
             "claims: [{says: x, row: a, against: a, column: 'pgd:eps=1/255'}]",
-            "must name a column, got 'pgd:eps=1/255'; known are",
+            "must name a column, got 'pgd:eps=1/255'; known columns are",
         ),
         ("claims: [{says: x, row: a, against: a, column: stability}]", "needs 'stability' among the suites"),
     ],

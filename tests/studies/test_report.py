@@ -110,7 +110,7 @@ def test_a_verdict_says_how_few_seeds_it_has():
     def told(seeds, others=(0, 1, 2)):
         rows = {"baseline": [result("baseline", seed) for seed in others], "B": [result("B", s) for s in others]}
         rows["A"] = [result("A", seed) for seed in seeds]
-        return verdict_of(Claim("", "A", "baseline", "clean"), rows).told
+        return verdict_of(Claim("", "A", "baseline", "clean"), rows).summary
 
     assert told((0, 1, 2)) == "**not resolved** (3 seeds)"
     assert told((0, 1)) == "**not resolved** (two seeds)"
@@ -203,7 +203,7 @@ def test_a_single_row_still_gives_a_page(tmp_path):
 
 def test_an_unwritable_folder_gets_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(HoldfastError, match="out must be a folder we can write to"):
+    with pytest.raises(HoldfastError, match="out must be a writable folder"):
         write_page(load_study("cifar10/main"), {"baseline": results()["baseline"]}, out=tmp_path / "file")
 
 

@@ -129,7 +129,7 @@ def test_an_optional_section_counts_even_where_all_its_values_are_defaults():
 
 def test_a_result_that_cannot_be_written_gets_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(HoldfastError, match=r"out must be a folder we can write to, got .*file"):
+    with pytest.raises(HoldfastError, match=r"out must be a writable folder, got .*file"):
         write_result(result_path(tmp_path / "file", "TAP", 0), result())
 
 

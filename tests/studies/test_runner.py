@@ -209,7 +209,7 @@ def test_a_study_takes_the_runs_that_one_beside_it_has_done(finished, capsys):
     beside = out.parent / "beside"
     assert main(["study", str(file.parent / "beside.yaml"), "--out", str(beside)]) == 0
     said = capsys.readouterr().err
-    assert "2 of the runs were done by other studies beside this one" in said
+    assert "2 runs were copied from neighbouring studies" in said
     assert not (beside / "runs").exists()
     results = all_results(beside, load_study(file.parent / "beside.yaml"))
     assert (
@@ -240,5 +240,5 @@ def test_ctrl_c_leaves_one_sentence_and_a_study_that_goes_on(processes, tmp_path
     os.killpg(started.pid, signal.SIGINT)  # as a terminal does: the children hear it too
     said, _ = started.communicate(timeout=120)
     assert started.returncode == 130
-    assert said.strip().splitlines() == ["stopped; the same command goes on where it was"]
+    assert said.strip().splitlines() == ["stopped; run the same command again to resume"]
     assert (log.parent / "checkpoints" / "last").exists()

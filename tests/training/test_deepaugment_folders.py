@@ -88,7 +88,7 @@ def test_training_parts_that_disagree_are_named(tmp_path):
     sentence = str(refused.value)
     assert sentence.startswith(f"'folder:{first}' and 'folder:{second}' must have the same classes in the same order")
     assert "got 2 and 3" in sentence
-    assert "folders called by their numbers must be 0 to 1" in sentence
+    assert "numbered folders must be 0 to 1" in sentence
     assert "val" not in sentence.replace("'folder:", "")
 
 

@@ -4,10 +4,10 @@ import signal
 
 from holdfast.runtime.signals import Terminated
 
-EXIT_OK, EXIT_SHUT, EXIT_BAD_INPUT = 0, 1, 2  # 1: the gate found the model worse
-EXIT_SIGNAL = 128  # plus the signal's number, as shells count
+EXIT_OK, EXIT_GATE_FAILED, EXIT_BAD_INPUT = 0, 1, 2
+EXIT_SIGNAL = 128  # plus the signal's number: the convention of POSIX shells
 
 
 def stopped_by(stop: KeyboardInterrupt) -> int:
-    """The signal behind an interruption: Ctrl-C, or SIGTERM."""
+    """Return the signal behind an interruption: SIGINT (Ctrl-C) or SIGTERM."""
     return signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT

@@ -40,34 +40,32 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="MODEL",
         help="a run's folder, timm:NAME[@FILE], local-dir:DIR, python:module:function",
     )
-    parser.add_argument("--checkpoint", help="of runs: best, last or a file of weights (default: what they exported)")
-    parser.add_argument("--data", help="such as folder:DIR (default: what the run was validated on)")
-    parser.add_argument("--only", default=",".join(ANALYSES), help=f"comma list of analyses; {known}")
-    parser.add_argument(
-        "--limit", type=int, default=256, help="look at so many images only, every class in its share; 0 for all"
-    )
+    parser.add_argument("--checkpoint", help="of runs: best, last or a weight file (default: the exported weights)")
+    parser.add_argument("--data", help="such as folder:DIR (default: the run's validation data)")
+    parser.add_argument("--only", default=",".join(ANALYSES), help=f"comma-separated analyses; {known}")
+    parser.add_argument("--limit", type=int, default=256, help="number of images, stratified by class; 0 for all")
     for setting in all_settings().values():
         parser.add_argument(
             setting.flag, dest=setting.name, type=setting.kind, default=setting.written, help=setting.line
         )
     add_preprocessing(parser)
     parser.add_argument("--corruptor", type=Path, help="a corruption model's file (default: the run's own, if any)")
-    parser.add_argument("--seed", type=int, default=0, help="of corruptions, masks and noise")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of corruptions, masks and noise")
     parser.add_argument("--batch-size", type=int, default=32, help="images per forward pass; does not change results")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     parser.add_argument(
         "--out",
         type=Path,
-        help="the folder that gets analysis/ (default: the run's, or runs/MODEL); of several models, the folder of the "
-        "figures that show them side by side (default: comparison)",
+        help="folder in which analysis/ is written (default: the run's, or runs/MODEL); for several models, the folder "
+        "for the figures that compare them (default: comparison)",
     )
-    parser.add_argument("--fresh", action="store_true", help="compute again what is already there")
-    parser.add_argument("--figures", default="png", help="a comma list of png (300 dpi), pdf and svg")
-    parser.add_argument("--redraw", action="store_true", help="only draw the figures again, from stored results")
+    parser.add_argument("--fresh", action="store_true", help="recompute stored results")
+    parser.add_argument("--figures", default="png", help="comma-separated formats: png (300 dpi), pdf, svg")
+    parser.add_argument("--redraw", action="store_true", help="only redraw the figures from stored results")
 
 
 def run(arguments: Namespace) -> None:
-    """Analyse every model, draw its figures, and those that compare."""
+    """Analyse every model, then draw its figures and the comparison of all models."""
     from rich.console import Console
 
     formats = parse_formats(arguments.figures)
@@ -95,12 +93,12 @@ def run(arguments: Namespace) -> None:
 
 
 def _compare(results: list[AnalysisResult], target: Path, console: "Console", formats: tuple[str, ...]) -> None:
-    """The figures of all models side by side, as far as they are of the same images and settings."""
+    """Draw the figures of all models side by side, for results of the same images, seed and settings."""
     count = _draw(results, target, formats)
     if count:
         console.print(f"{count} figures of all models side by side in {target}", markup=False)
     else:
-        console.print("nothing to show side by side: the results are of other images, seeds or settings", markup=False)
+        console.print("no figures compare the models: their results differ in images, seeds or settings", markup=False)
 
 
 def _analyses(arguments: Namespace, console: "Console") -> Iterator[Stored]:
@@ -126,7 +124,7 @@ def _analyses(arguments: Namespace, console: "Console") -> Iterator[Stored]:
             show=True,
         )
         for name, why in analysis.skipped.items():
-            console.print(f"{label}: {name} is left out: {why}", markup=False)
+            console.print(f"{label}: {name} is skipped: {why}", markup=False)
         assert analysis.folder is not None
         yield analysis.folder, list(analysis.results.values())
 
@@ -159,7 +157,7 @@ def _stored_results(model: str) -> list[Stored]:
 
 
 def _distinguish_results(found: list[Stored]) -> list[Stored]:
-    """Results of runs that have the same name get their folder beside it."""
+    """Add the run's folder to the label of results whose runs share a name."""
     runs = {(results[0].label, folder.parent.parent) for folder, results in found}
     names = [label for label, _ in runs]
     return [
@@ -189,7 +187,7 @@ def _table(found: list[Stored]) -> "Table":
 
 
 def _draw(results: list[AnalysisResult], folder: Path, formats: tuple[str, ...]) -> int:
-    """Write an album's figures; returns how many."""
+    """Save one figure per page of the results and return how many."""
     from holdfast.analysis.figure_groups import figure_pages
     from holdfast.plotting.files import name_model, save_figure
 

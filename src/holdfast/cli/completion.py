@@ -1,4 +1,4 @@
-"""``holdfast completion``: a script that lets the shell complete commands, options, recipes and studies."""
+"""``holdfast completion``: a shell script that completes commands, options, recipes and studies."""
 
 from argparse import Namespace
 
@@ -9,17 +9,19 @@ SHELLS = ("bash", "zsh", "fish")
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast completion``."""
-    parser.add_argument("shell", choices=SHELLS, help='put `eval "$(holdfast completion bash)"` into ~/.bashrc')
+    parser.add_argument(
+        "shell", choices=SHELLS, help='for bash, put `eval "$(holdfast completion bash)"` into ~/.bashrc'
+    )
 
 
 def run(arguments: Namespace) -> None:
-    """Print the script."""
+    """Print the completion script of the chosen shell."""
     words = _words()
     print(_fish(words) if arguments.shell == "fish" else _bash(words, zsh=arguments.shell == "zsh"))
 
 
 def _words() -> dict[str, list[str]]:
-    """What may follow every command: its options, and the names that it takes first."""
+    """Completions by command: its options, and the values of its first argument."""
     from holdfast.cli.list import LISTERS
     from holdfast.cli.main import COMMANDS, build_parser
     from holdfast.studies.config import study_names

@@ -1,4 +1,4 @@
-"""``holdfast convert``: a published checkpoint into a folder that timm loads."""
+"""``holdfast convert``: turn a published checkpoint into a folder that timm loads."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -11,14 +11,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast convert``."""
     parser.add_argument("file", type=Path, help="checkpoint file: .pth, .pth.tar or .safetensors")
     parser.add_argument("out", type=Path, help="new folder for model.safetensors and config.json")
-    parser.add_argument("--model", required=True, help="which model it is, such as fan_base_16_p4_hybrid")
+    parser.add_argument("--model", required=True, help="architecture of the checkpoint, such as fan_base_16_p4_hybrid")
     weights = parser.add_mutually_exclusive_group()
-    weights.add_argument("--ema", action="store_true", help="insist on the averaged weights")
-    weights.add_argument("--no-ema", action="store_true", help="take the plain weights even if there are averaged ones")
+    weights.add_argument("--ema", action="store_true", help="require the averaged (EMA) weights")
+    weights.add_argument("--no-ema", action="store_true", help="use the plain weights even if there are averaged ones")
 
 
 def run(arguments: Namespace) -> None:
-    """Convert, and say how to load the result."""
+    """Convert the checkpoint and print how to load the result."""
     from holdfast.models.checkpoints import convert_checkpoint
 
     ema = True if arguments.ema else False if arguments.no_ema else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 
-from holdfast.cli.shared_options import add_cluster, add_dry_run, cluster_of, dry_run, told_how_far_off
+from holdfast.cli.shared_options import add_cluster, add_dry_run, cluster_of, dry_run, print_dry_run_comparison
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -19,26 +19,28 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast corrupt``."""
-    parser.add_argument("source", metavar="SRC", help="folder of images, searched with its subfolders")
+    parser.add_argument("source", metavar="SRC", help="folder of images, searched recursively")
     parser.add_argument("target", metavar="DST", help="folder for the results: DST/<kind>/<severity>/<path as in SRC>")
     parser.add_argument(
         "--kinds",
         default="standard",
-        help="comma list of kinds, groups (noise, blur, weather, digital) or all, standard, extra, own",
+        help="comma-separated kinds or groups (noise, blur, weather, digital), or all, standard, extra, own",
     )
     parser.add_argument("--severity", default="1-5", help="such as 3, 1-5 or 1,3,5")
     parser.add_argument("--preset", default="any", help="any (all sizes), imagenet, inception, tiny or cifar")
     parser.add_argument("--format", default="png", help="png, or jpeg:QUALITY; ImageNet-C is jpeg:85")
-    parser.add_argument("--workers", type=int, default=0, help="processes; 0 is one per core")
-    parser.add_argument("--seed", type=int, default=0, help="with each file's path it decides all draws")
+    parser.add_argument("--workers", type=int, default=0, help="worker processes; 0 means one per core")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="random seed; every draw depends on it and the file's path alone"
+    )
     parser.add_argument("--frost", metavar="FOLDER", help="folder of the published frost photographs, or 'procedural'")
-    parser.add_argument("--exif", default="ignore", help="ignore or apply the rotations that EXIF data ask for")
+    parser.add_argument("--exif", default="ignore", help="ignore or apply EXIF orientation")
     add_dry_run(parser)
-    add_cluster(parser, task="some images each")
+    add_cluster(parser, task="batches of images")
 
 
 def run(arguments: Namespace) -> int:
-    """Corrupt the folder, show progress, list at the end what could not be read."""
+    """Corrupt the folder with a progress line, then list the images that could not be read."""
     from holdfast.corruptions.corrupt_folder import FolderSettings, KindAtSeverity, corrupt_folder, find_images
     from holdfast.corruptions.corrupt_folder_ray import run_on_ray
     from holdfast.corruptions.dry_run import dry_run_report
@@ -63,22 +65,22 @@ def run(arguments: Namespace) -> int:
     total = len(find_images(source)) * len(cells)
     header = f"corrupting {source} into {target}: {total // len(cells)} images × {len(cells)} cells"
     with (
-        told_how_far_off("corrupt", arguments),
+        print_dry_run_comparison("corrupt", arguments),
         ProgressLine("corrupting", total=total, unit="images", show=True, header=header) as line,
     ):
 
         def advance(_outcome: "Outcome") -> None:
             line.advance(len(cells))
 
-        elsewhere = partial(run_on_ray, cluster=cluster) if cluster else None
+        runner = partial(run_on_ray, cluster=cluster) if cluster else None
         outcomes = corrupt_folder(
-            source, target, cells=cells, settings=settings, workers=workers, on_outcome=advance, run=elsewhere
+            source, target, cells=cells, settings=settings, workers=workers, on_outcome=advance, run=runner
         )
     return _report(outcomes, target, exif=arguments.exif)
 
 
 def parse_severities(text: str) -> list[int]:
-    """``1-5``, ``3`` or ``1,3,5`` as a sorted list."""
+    """Parse ``1-5``, ``3`` or ``1,3,5`` into a sorted list."""
     chosen: set[int] = set()
     for part in str(text).split(","):
         match = re.fullmatch(r"\s*([1-5])\s*(?:-\s*([1-5])\s*)?", part)
@@ -89,7 +91,7 @@ def parse_severities(text: str) -> list[int]:
 
 
 def parse_format(text: str) -> int | None:
-    """The JPEG quality of ``jpeg:85``, None for ``png``."""
+    """Return the JPEG quality of ``jpeg:85``; None for ``png``."""
     if text == "png":
         return None
     match = re.fullmatch(r"jpe?g(?::(\d+))?", text)
@@ -103,7 +105,7 @@ def _report(outcomes: "list[Outcome]", target: Path, *, exif: str) -> int:
 
     failed = [outcome for outcome in outcomes if outcome.error]
     written, found = (sum(getattr(outcome, name) for outcome in outcomes) for name in ("written", "found"))
-    already = f", {found} were already there" if found else ""
+    already = f", {found} existed already" if found else ""
     print(f"{written} files written to {target}{already}")
     if warning := turned_warning(sum(outcome.turned for outcome in outcomes), exif=exif):
         print(warning, file=sys.stderr)

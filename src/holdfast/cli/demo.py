@@ -1,4 +1,4 @@
-"""``holdfast demo``: everything once, on embedded data: train three models, measure, look inside, write the report."""
+"""``holdfast demo``: train, evaluate, analyse and compare three models on embedded data."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="classification (digits, eight minutes), segmentation (scenes, six) or detection (scenes, seven)",
     )
     parser.add_argument(
-        "--quick", action="store_true", help="a minute or two instead of six to eight; the models learn little"
+        "--quick", action="store_true", help="take one or two minutes instead of six to eight; the models learn little"
     )
     parser.add_argument(
         "--out",
@@ -38,7 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Do what is not done yet, then show the table and the report; stopped, the same command goes on."""
+    """Run the missing steps of the demo, then print the table and write the report; resumable."""
     if arguments.task not in DEMOS:
         raise HoldfastError(
             f"--task must be one of {', '.join(DEMOS)}, got {arguments.task!r}{nearest(arguments.task, DEMOS)}"
@@ -57,7 +57,7 @@ def run(arguments: Namespace) -> int:
 def _demo(demo: Demo, out: Path, effort: Effort, console: Console) -> int:
     from holdfast.reporting.page import report
 
-    console.print(f"{demo.words}. Stopped at any moment, the same command goes on.")
+    console.print(f"{demo.description}. If it is interrupted, run the same command again to resume.")
     records = {}
     for number, (name, (recipe, overrides)) in enumerate(demo.models.items(), start=1):
         console.print(f"[bold]{number}/{len(demo.models)} {name}[/bold]")
@@ -66,20 +66,20 @@ def _demo(demo: Demo, out: Path, effort: Effort, console: Console) -> int:
             return _exit_stopped(stopped, console)
         records[name] = _measure(demo, out / name, effort, console)
         if demo.analyses != "":
-            _look_inside(demo, out / name, name, effort, console)
+            _analyze(demo, out / name, name, effort, console)
     console.print("writing the report")
     report([out / name for name in demo.models], out=out / "report.html", title=demo.title)
     console.print(table(demo, records))
     for sentence in differences(demo, records):
         console.print(sentence)
-    console.print(f"The report: {out / 'report.html'}", markup=False)
+    console.print(f"report: {out / 'report.html'}", markup=False)
     return 0
 
 
 def train_one(
     recipe: str, folder: Path, effort: Effort, console: Console, *, overrides: Mapping[str, Any] | None = None
 ) -> int:
-    """Train, or go on, or do nothing if it is done; returns the signal that stopped it, if any."""
+    """Train or resume one model unless it is finished; return the signal that stopped it, or 0."""
     from holdfast.training.loop import train
     from holdfast.training.recipe_files import load_recipe
     from holdfast.training.run_folder import RunFolder
@@ -88,52 +88,52 @@ def train_one(
     complete = load_recipe(load_recipe(recipe, overrides), {"data": data, "train": {"epochs": effort.epochs}})
     RunFolder(folder).check(complete, resume=True)
     if RunFolder(folder).finished:
-        console.print("  trained already")
+        console.print("  already trained")
         return 0
     console.print(f"  training: {recipe}, {effort.epochs} epochs")
     return train(complete, out=folder, resume=True, show=True).stopped_by
 
 
 def _measure(demo: Demo, folder: Path, effort: Effort, console: Console) -> "Records":
-    """Evaluate; what is on disk is not measured again."""
+    """Evaluate one model; units on disk are not measured again."""
     from holdfast.evaluation.config import ComputeConfig
     from holdfast.evaluation.evaluate import evaluate
 
-    console.print(f"  measuring: {demo.suites.replace(',', ', ')} on {effort.images} images")
-    kept = ComputeConfig(keep_examples=effort.examples)
-    return evaluate(folder, demo.data, demo.suites, limit=effort.images, compute=kept)
+    console.print(f"  evaluating: {demo.suites.replace(',', ', ')} on {effort.images} images")
+    compute = ComputeConfig(keep_examples=effort.examples)
+    return evaluate(folder, demo.data, demo.suites, limit=effort.images, compute=compute)
 
 
-def _look_inside(demo: Demo, folder: Path, name: str, effort: Effort, console: Console) -> None:
-    """Analyse; likewise."""
+def _analyze(demo: Demo, folder: Path, name: str, effort: Effort, console: Console) -> None:
+    """Analyse one model; stored results are not computed again."""
     from holdfast.analysis.analyze import analyze
     from holdfast.analysis.settings import Settings
 
-    console.print("  looking inside: attention, noise, groups")
-    settings = Settings(masks=effort.masks, occlusion_images=effort.looks, pictures=2)
-    analyze(folder, demo.data, demo.analyses, settings=settings, label=name, limit=effort.looks)
+    console.print("  analysing: attention, noise, groups")
+    settings = Settings(masks=effort.masks, occlusion_images=effort.analysis_images, pictures=2)
+    analyze(folder, demo.data, demo.analyses, settings=settings, label=name, limit=effort.analysis_images)
 
 
 def table(demo: Demo, records: "dict[str, Records]") -> "Table":
-    """The comparison: scores with the bounds of their 95 % intervals."""
+    """Build the comparison table: scores with the bounds of their 95 % intervals."""
     from rich.table import Table
 
     images = len(next(iter(records.values())).cells["clean"])
-    shown = Table(
+    comparison = Table(
         box=None, header_style="bold", title=f"{images} {demo.tested}, percent (95 % interval)", padding=(0, 1, 0, 0)
     )
-    shown.add_column("model", no_wrap=True)
+    comparison.add_column("model", no_wrap=True)
     for title in demo.columns.values():
-        shown.add_column(title, justify="right", no_wrap=True)
+        comparison.add_column(title, justify="right", no_wrap=True)
     for name, each in records.items():
         summary = each.summary()
         scores = [summary[column] for column in demo.columns]
-        shown.add_row(name, *(f"{score.value:.1f} ({score.low:.0f}–{score.high:.0f})" for score in scores))
-    return shown
+        comparison.add_row(name, *(f"{score.value:.1f} ({score.low:.0f}–{score.high:.0f})" for score in scores))
+    return comparison
 
 
 def differences(demo: Demo, records: "dict[str, Records]") -> list[str]:
-    """How each model differs from the first under corruption, on the same images."""
+    """Paired differences of each model from the first on the same corrupted images, one sentence each."""
     from holdfast.metrics.comparison import compare
 
     (name, first), *others = records.items()
@@ -142,14 +142,14 @@ def differences(demo: Demo, records: "dict[str, Records]") -> list[str]:
         difference = compare(each, first).differences[demo.compared]
         bounds = f"{difference.interval.low:+.1f} to {difference.interval.high:+.1f}"
         sentences.append(
-            f"{other} against {name}, corrupted images: {difference.interval.value:+.1f} points ({bounds}), "
+            f"{other} vs. {name} on corrupted images: {difference.interval.value:+.1f} points ({bounds}), "
             f"{difference.verdict}"
         )
     return sentences
 
 
 def _exit_stopped(number: int, console: Console) -> int:
-    console.print(f"stopped by {signal.Signals(number).name}; the same command goes on where it was")
+    console.print(f"stopped by {signal.Signals(number).name}; run the same command again to resume")
     return EXIT_SIGNAL + number
 
 
@@ -157,5 +157,5 @@ def _writable_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise HoldfastError(f"--out must be a folder we can write to, got {str(path)!r} ({error.strerror})") from error
+        raise HoldfastError(f"--out must be a writable folder, got {str(path)!r} ({error.strerror})") from error
     return path

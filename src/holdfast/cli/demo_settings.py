@@ -1,4 +1,4 @@
-"""What ``holdfast demo`` trains and measures, task by task: embedded images, small models, minutes on two cores."""
+"""Settings of ``holdfast demo`` per task: embedded images, small models, minutes on two cores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,45 +9,46 @@ Overrides = Mapping[str, Any]  # of a recipe
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is done.
+    """Amount of work of a demo.
 
     Attributes:
-        training: the images that the models learn from.
-        validation: those that they are tried on.
-        epochs: of every training.
-        images: of the test split.
-        looks: images that the analyses look at.
-        masks: random occlusions of each of them.
-        examples: failures to keep for the report.
+        training: training images.
+        validation: validation images.
+        epochs: training epochs of every model.
+        images: number of test images.
+        analysis_images: number of images in the analyses.
+        masks: random occlusions per analysed image.
+        examples: number of failures whose thumbnails are stored for the report.
     """
 
     training: str = "digits"
     validation: str = "digits"
     epochs: int = 5
     images: int = 100
-    looks: int = 64
+    analysis_images: int = 64
     masks: int = 20
     examples: int = 0
 
 
 @dataclass(frozen=True)
 class Demo:
-    """One demo.
+    """Models, data and scores of one task's demo.
 
     Attributes:
-        title: of its report.
-        words: what is done, in a few words.
-        models: recipe and what is changed in it, by the model's name; the first is what others are compared with.
-        data: the test images, and ``tested`` what they are called.
-        suites: what is measured.
-        columns: the scores that are printed, with their headings.
-        compared: the score by which models are compared in a sentence.
-        analyses: what is looked at inside the models; None for everything, empty for nothing.
-        full: how much is done, and ``quick`` how much with ``--quick``.
+        title: title of the report.
+        description: one line printed at the start.
+        models: recipe and overrides by model name; the first is the baseline.
+        data: the test images, and ``tested`` their name in the table.
+        suites: suites of the evaluation.
+        columns: headings of the printed scores.
+        compared: score of the pairwise comparison with the baseline.
+        analyses: names of the analyses; None for all, empty for none.
+        full: amount of work, and ``quick`` that of ``--quick``.
+        folder: default output folder.
     """
 
     title: str
-    words: str
+    description: str
     models: Mapping[str, tuple[str, Overrides]]
     data: str
     tested: str
@@ -65,7 +66,7 @@ AFAT: Overrides = {"objective": {"name": "robust", "options": {"afat": {"weight"
 
 CLASSIFICATION = Demo(
     title="Holdfast demo: three ways to train FAN-nano",
-    words="3 models on scikit-learn's digits",
+    description="3 models on scikit-learn's digits",
     models={
         "baseline": ("digits/fan_nano", {}),
         "tap_adl": ("digits/fan_nano_tap_adl", {}),
@@ -83,13 +84,13 @@ CLASSIFICATION = Demo(
     },
     compared="mean_corruption_accuracy",
     full=Effort(),
-    quick=Effort("digits:train[0:256]", "digits:val[0:60]", epochs=2, images=20, looks=10, masks=4),
+    quick=Effort("digits:train[0:256]", "digits:val[0:60]", epochs=2, images=20, analysis_images=10, masks=4),
 )
 
 _SCENES = "scenes/fan_mini"
 SEGMENTATION = Demo(
     title="Holdfast demo: three ways to train a segmenter",
-    words="3 segmenters on embedded scenes of digits",
+    description="3 segmenters on embedded scenes of digits",
     models={
         "baseline": (_SCENES, {}),
         "tap_adl": (_SCENES, {"model": {"kwargs": {"head": "segformer", "tap": "tap"}}, **ADL}),
@@ -106,8 +107,12 @@ SEGMENTATION = Demo(
         "attack/segpgd5": "SegPGD",
     },
     compared="mean_corruption_miou",
-    full=Effort("scenes:train,plain,640", "scenes:val,plain,40", epochs=3, images=24, looks=6, masks=4, examples=24),
-    quick=Effort("scenes:train,plain,64", "scenes:val,plain,4", epochs=1, images=4, looks=2, masks=2, examples=8),
+    full=Effort(
+        "scenes:train,plain,640", "scenes:val,plain,40", epochs=3, images=24, analysis_images=6, masks=4, examples=24
+    ),
+    quick=Effort(
+        "scenes:train,plain,64", "scenes:val,plain,4", epochs=1, images=4, analysis_images=2, masks=2, examples=8
+    ),
     analyses="stability,overfocus,diversity,noise-decay,grouping,maps",
     folder="demo-segmentation",
 )
@@ -134,7 +139,7 @@ _OBJECTS = "scene_objects/mask_fan_nano_hybrid"
 _ONCE: Overrides = {"data": {"val_subset": None}, "train": {"eval_epochs": 2}}  # validated at the end alone
 DETECTION = Demo(
     title="Holdfast demo: three ways to train a detector",
-    words="3 small Mask R-CNN on embedded scenes of digits",
+    description="3 small Mask R-CNN on embedded scenes of digits",
     models={
         "baseline": (_OBJECTS, {"model": {"kwargs": _SMALL}, **_ONCE}),
         "tap_adl": (_OBJECTS, {"model": {"kwargs": _WITH_TAP}, **_ONCE, **ADL}),

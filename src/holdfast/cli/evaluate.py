@@ -1,4 +1,4 @@
-"""``holdfast evaluate``: measure any model on any robustness protocol; run again, it goes on where it was."""
+"""``holdfast evaluate``: measure any model on any robustness protocol; an interrupted evaluation resumes."""
 
 import os
 from argparse import Namespace
@@ -17,9 +17,9 @@ from holdfast.cli.shared_options import (
     dry_run,
     model_file_name,
     own_data,
+    print_dry_run_comparison,
     protocol_of,
     run_folder,
-    told_how_far_off,
     with_checkpoint,
 )
 from holdfast.errors import HoldfastError
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast evaluate``."""
-    parser.add_argument("run", nargs="?", help="a run's folder; its records go there, and its data are the default")
+    parser.add_argument(
+        "run", nargs="?", help="a run's folder; records are written there, and its validation data are the default"
+    )
     parser.add_argument(
         "--model",
         help="any model: run:DIR, timm:NAME[@CHECKPOINT], local-dir:DIR, python:module:function, onnx:FILE, hf:DIR",
@@ -39,62 +41,70 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         nargs="+",
-        help="one or several, `holdfast list data` lists the forms; each serves its suites (default: the run's own)",
+        help="one or more data specs, see `holdfast list data`; each serves the suites it fits (default: the run's)",
     )
     parser.add_argument(
         "--suite",
-        help="a comma list of suites, see `holdfast list suites` (default: clean,corruptions; clean with --attack)",
+        help="comma-separated suites, see `holdfast list suites` (default: clean,corruptions; clean with --attack)",
     )
     parser.add_argument(
         "--attack",
         action="append",
         metavar="NAME:SETTINGS",
-        help="an attack with settings, such as pgd:eps=4/255,steps=20; several values with |; may be repeated",
+        help="an attack with settings, such as pgd:eps=4/255,steps=20; separate several values by |; repeatable",
     )
-    parser.add_argument("--checkpoint", help="of a run: best, last or a file of weights (default: what it exported)")
-    parser.add_argument("--out", type=Path, help="the folder that gets records/ (default: the run's, or runs/MODEL)")
-    parser.add_argument("--limit", type=int, help="measure so many images only, every class in its share; 0 for all")
-    parser.add_argument("--seed", type=int, default=0, help="of corruptions and attacks")
+    parser.add_argument("--checkpoint", help="of a run: best, last or a weight file (default: the exported weights)")
+    parser.add_argument(
+        "--out", type=Path, help="folder in which records/ is written (default: the run's, or runs/MODEL)"
+    )
+    parser.add_argument("--limit", type=int, help="number of images, stratified by class; 0 for all")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of corruptions and attacks")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     parser.add_argument("--amp", action="store_true", help="run the model in half precision (not the attacks)")
     parser.add_argument(
-        "--batch-size", type=int, default=64, help="images per forward pass; changes results of int8 models only"
-    )
-    parser.add_argument("--attack-batch-size", type=int, default=64, help="images per attack; records name it")
-    parser.add_argument(
-        "--shard-size", type=int, help="images per unit, a file (default: 256, fewer of large ones); records name it"
-    )
-    parser.add_argument("--workers", type=int, help="processes that read and corrupt images (default: by the machine)")
-    parser.add_argument("--extra", action="store_true", help="also the four extra corruptions, or perturbations")
-    parser.add_argument(
-        "--stored-jpeg", action="store_true", help="re-encode corrupted images as JPEG q85, as the stored ImageNet-C"
+        "--batch-size", type=int, default=64, help="images per forward pass; affects the results of int8 models only"
     )
     parser.add_argument(
-        "--preset", help="the protocol: imagenet, cifar, tiny, inception or any (default: by the images)"
+        "--attack-batch-size", type=int, default=64, help="images per attacked batch; stored in the records"
     )
-    parser.add_argument("--exif", default="ignore", help="ignore or apply the rotations of a folder's images")
     parser.add_argument(
-        "--classes-differ", action="store_true", help="measure although the data's classes have other names"
+        "--shard-size",
+        type=int,
+        help="images per record file (default: 256, fewer for large images); stored in the records",
+    )
+    parser.add_argument(
+        "--workers", type=int, help="processes that read and corrupt images (default: depends on the machine)"
+    )
+    parser.add_argument("--extra", action="store_true", help="include the four extra corruptions, or perturbations")
+    parser.add_argument(
+        "--stored-jpeg", action="store_true", help="re-encode corrupted images as JPEG q85, like the stored ImageNet-C"
+    )
+    parser.add_argument(
+        "--preset", help="corruption protocol: imagenet, cifar, tiny, inception or any (default: from the image size)"
+    )
+    parser.add_argument("--exif", default="ignore", help="ignore or apply EXIF orientation")
+    parser.add_argument(
+        "--classes-differ", action="store_true", help="evaluate even if the class names of model and data differ"
     )
     add_preprocessing(parser)
     parser.add_argument(
-        "--predictions", type=Path, metavar="DIR", help="write predicted label maps as PNG files instead of measuring"
+        "--predictions", type=Path, metavar="DIR", help="write predicted label maps as PNG files instead of evaluating"
     )
     parser.add_argument(
         "--keep-examples",
         type=int,
         default=0,
         metavar="N",
-        help="store thumbnails of N failures for the report; copies of your data, so mind its licence",
+        help="store thumbnails of N failures for the report; they are copies of your data, so mind its licence",
     )
-    parser.add_argument("--fresh", action="store_true", help="start over instead of going on")
+    parser.add_argument("--fresh", action="store_true", help="start over instead of resuming")
     add_dry_run(parser)
     add_cluster(parser, task="shards of images")
     parser.usage = "holdfast evaluate [RUN] [--model MODEL] [--data DATA] [--suite SUITES] [OPTIONS]"
 
 
 def run(arguments: Namespace) -> int:
-    """Measure, then print the scores and where the records are."""
+    """Evaluate, then print the scores and the folder of the records."""
     from holdfast.evaluation.config import ComputeConfig
     from holdfast.evaluation.dry_run import dry_run_report
     from holdfast.evaluation.evaluate import evaluate
@@ -120,7 +130,7 @@ def run(arguments: Namespace) -> int:
         requests = [EvaluationRequest(model, spec, names, out, **given) for spec, names in served]
         return dry_run("evaluate", arguments, [dry_run_report(request) for request in requests])
     given |= {"fresh": arguments.fresh, "show": True}
-    with told_how_far_off("evaluate", arguments):
+    with print_dry_run_comparison("evaluate", arguments):
         records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
     if first:
         _show(records, console)
@@ -151,14 +161,14 @@ def _predict(model: str, data: list[str], arguments: Namespace, console: Console
 
 def _model(arguments: Namespace) -> str:
     if (arguments.run is None) == (arguments.model is None):
-        came = "neither" if arguments.run is None else "both"
-        raise HoldfastError(f"holdfast evaluate needs a run's folder or --model, one of the two; got {came}")
+        given = "neither" if arguments.run is None else "both"
+        raise HoldfastError(f"holdfast evaluate needs either a run's folder or --model, got {given}")
     return with_checkpoint(arguments.model or arguments.run, arguments.checkpoint)
 
 
 def _own_data(model: str, console: Console) -> str:
     data = own_data(model, command="evaluate")
-    console.print(f"data: {data} (of the run's recipe)", markup=False)
+    console.print(f"data: {data} (from the run's recipe)", markup=False)
     return data
 
 
@@ -169,10 +179,14 @@ def _show(records: "list[Records]", console: Console) -> None:
     console.print(export(records, width=console.width if console.is_terminal else 120), markup=False)
     for found in records:
         if rule := found.header.get("labels"):
-            console.print(f"labels of {found.header['data']} by {rule}: {RULES.get(rule, rule)}", markup=False)
+            console.print(f"labels of {found.header['data']} from {rule}: {RULES.get(rule, rule)}", markup=False)
         if found.header["partial"]:
-            console.print(f"partial: {found.header['data']} lacks {', '.join(found.header['partial'])}", markup=False)
+            console.print(
+                f"partial: {found.header['data']} is missing {', '.join(found.header['partial'])}", markup=False
+            )
         if found.excluded:
-            shown = ", ".join(found.excluded[:5]) + (" …" if len(found.excluded) > 5 else "")
-            console.print(f"unreadable, counted in no cell: {len(found.excluded)} ({shown})", markup=False)
+            examples = ", ".join(found.excluded[:5]) + (" …" if len(found.excluded) > 5 else "")
+            console.print(
+                f"unreadable images, excluded from every cell: {len(found.excluded)} ({examples})", markup=False
+            )
         console.print(f"records: {found.folder}", markup=False)

@@ -1,4 +1,4 @@
-"""``holdfast export``: a run, or any model, as a file for another runtime, checked before it is written."""
+"""``holdfast export``: write a model as ONNX or .pt2, checked against PyTorch on real images."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -13,14 +13,14 @@ from holdfast.errors import HoldfastError
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast export``."""
     parser.add_argument("model", help="a run's folder, or any model as in `holdfast evaluate --model`")
-    parser.add_argument("--to", default="onnx", help="onnx, which `holdfast evaluate` reads again, or pt2")
+    parser.add_argument("--to", default="onnx", help="onnx, which `holdfast evaluate` reads, or pt2")
     parser.add_argument("--out", type=Path, help="the file to write (default: model.onnx in the run's folder)")
-    parser.add_argument("--data", help="images to check the file with (default: the run's own)")
+    parser.add_argument("--data", help="images on which the file is checked (default: the run's own)")
     add_preprocessing(parser)
 
 
 def run(arguments: Namespace) -> None:
-    """Export, and say where and how exactly."""
+    """Export the model and print the file and its largest difference from PyTorch."""
     from holdfast.deploy.export import FORMATS, export
 
     folder = run_folder(arguments.model)
@@ -29,11 +29,11 @@ def run(arguments: Namespace) -> None:
         raise HoldfastError(f"holdfast export needs --out FILE for {arguments.model!r}, which is not a run")
     out = arguments.out if arguments.out is not None else folder / f"model{suffix}"
     if out.is_dir() or not out.absolute().parent.is_dir():
-        raise HoldfastError(f"--out must be a file in a folder that is there, got {str(out)!r}")
+        raise HoldfastError(f"--out must be a file in an existing folder, got {str(out)!r}")
     data = arguments.data or own_data(arguments.model, command="export")
     difference = export(arguments.model, out, data, to=arguments.to, protocol=protocol_of(arguments))
     console = Console(soft_wrap=True, highlight=False)
     size = out.stat().st_size / 1e6
     console.print(f"written: {out}, {size:.1f} MB; logits differ by at most {difference:.1g}", markup=False)
     if arguments.to == "onnx":
-        console.print(f"measure it with: holdfast evaluate --model onnx:{out} --data {data}", markup=False)
+        console.print(f"evaluate it with: holdfast evaluate --model onnx:{out} --data {data}", markup=False)

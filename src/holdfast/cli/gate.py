@@ -1,4 +1,4 @@
-"""``holdfast gate``: is the new model no worse than the one in production? Exit code 0 yes, 1 no, 2 bad input."""
+"""``holdfast gate``: test that a new model is no worse than the baseline. Exit code 0: pass, 1: fail, 2: bad input."""
 
 from argparse import Namespace
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli import EXIT_OK, EXIT_SHUT
+from holdfast.cli import EXIT_GATE_FAILED, EXIT_OK
 from holdfast.cli.shared_options import model_file_name, run_folder
 from holdfast.errors import HoldfastError
 
@@ -23,27 +23,34 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--against", type=Path, help="the model in production: a run, a folder of records, or a file of --save"
     )
     parser.add_argument(
-        "--rules", type=Path, help="a YAML file of rules (default: every headline score no worse by more than 0.5)"
+        "--rules",
+        type=Path,
+        help="a YAML file of rules (default: no headline score may be worse by more than 0.5 points)",
     )
-    parser.add_argument("--model", help="instead of a run: any model, measured first as the baseline was")
-    parser.add_argument("--data", nargs="+", help="where the baseline's data are, if not where it says; with --model")
-    parser.add_argument("--out", type=Path, help="the folder that gets the records of --model (default: runs/MODEL)")
-    parser.add_argument("--workers", type=int, help="processes that read and corrupt images (default: by the machine)")
-    parser.add_argument("--unresolved", help="what these images cannot tell shall fail or pass (default: fail)")
-    parser.add_argument("--margin", type=float, help="points that still count as no worse (default: 0.5)")
+    parser.add_argument("--model", help="instead of a run: any model, evaluated first with the baseline's protocol")
+    parser.add_argument("--data", nargs="+", help="with --model: location of the baseline's data, if they have moved")
+    parser.add_argument("--out", type=Path, help="folder for the records of --model (default: runs/MODEL)")
     parser.add_argument(
-        "--allow-unreadable", type=int, metavar="N", help="how many more images than of the baseline may be unreadable"
+        "--workers", type=int, help="processes that read and corrupt images (default: depends on the machine)"
+    )
+    parser.add_argument("--unresolved", help="fail or pass a rule that these images cannot decide (default: fail)")
+    parser.add_argument("--margin", type=float, help="non-inferiority margin in points (default: 0.5)")
+    parser.add_argument(
+        "--allow-unreadable",
+        type=int,
+        metavar="N",
+        help="how many more unreadable images than the baseline are allowed",
     )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write the verdicts as JUnit XML")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write them as Markdown")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the verdicts as Markdown")
     parser.add_argument(
-        "--save", type=Path, metavar="FILE", help="write a small baseline file for later gates; not if this one is shut"
+        "--save", type=Path, metavar="FILE", help="write a small baseline file for later gates, unless this gate fails"
     )
     parser.usage = "holdfast gate [RUN] [--model MODEL] [--against RUN|RECORDS|FILE] [--save FILE] [OPTIONS]"
 
 
 def run(arguments: Namespace) -> int:
-    """Judge, print the verdicts, write what was asked for; save a baseline unless the gate is shut."""
+    """Print and write the verdicts; save a baseline unless the gate fails."""
     from holdfast.gate import all_passed, decide, paired_scores_of
     from holdfast.gate.output import junit, markdown, terminal
     from holdfast.io import atomic
@@ -60,7 +67,7 @@ def run(arguments: Namespace) -> int:
         if path is not None and answers:
             atomic.write_text(path, text(answers))
     if not all_passed(answers):
-        return EXIT_SHUT
+        return EXIT_GATE_FAILED
     if arguments.save is not None:
         _save(new, arguments.save, console)
     return EXIT_OK
@@ -68,14 +75,14 @@ def run(arguments: Namespace) -> int:
 
 def _check(arguments: Namespace) -> None:
     if (arguments.run is None) == (arguments.model is None):
-        came = "neither" if arguments.run is None else "both"
-        raise HoldfastError(f"holdfast gate needs a run's folder or --model, one of the two; got {came}")
+        given = "neither" if arguments.run is None else "both"
+        raise HoldfastError(f"holdfast gate needs either a run's folder or --model, got {given}")
     if arguments.against is None and (arguments.save is None or arguments.model is not None):
         raise HoldfastError("holdfast gate needs --against RUN|RECORDS|FILE, or --save FILE for a run; got neither")
     for option in ("save", "junit", "markdown"):
         path = getattr(arguments, option)
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-            raise HoldfastError(f"--{option} must be a file in a folder that is there, got {str(path)!r}")
+            raise HoldfastError(f"--{option} must be a file in an existing folder, got {str(path)!r}")
 
 
 def _rules(arguments: Namespace) -> "Rules":
@@ -91,7 +98,7 @@ def _baseline(path: Path) -> "list[PairedScores]":
 
     if not path.exists():
         raise HoldfastError(
-            f"--against must be a run, a folder of records or a baseline file, but {str(path)!r} is not there"
+            f"--against must be a run, a folder of records or a baseline file, but {str(path)!r} does not exist"
         )
     return paired_scores_of(path) if path.is_dir() else read_baseline(path)
 
@@ -103,24 +110,24 @@ def _evaluate_candidate(arguments: Namespace, old: "list[PairedScores]") -> "lis
     return measured_like(old, arguments.model, data=arguments.data, out=out, workers=arguments.workers)
 
 
-def _save(sides: "list[PairedScores]", path: Path, console: Console) -> None:
+def _save(scores: "list[PairedScores]", path: Path, console: Console) -> None:
     from holdfast.gate import save_baseline
 
-    size = save_baseline(sides, path)
-    sets = ", ".join(f"{side.data} ({side.count} images × {len(side.cells)} cells)" for side in sides)
+    size = save_baseline(scores, path)
+    sets = ", ".join(f"{each.data} ({each.count} images × {len(each.cells)} cells)" for each in scores)
     console.print(f"baseline of {sets}: {path}, {size / 1000:.0f} kB", markup=False)
-    for side in sides:
-        for line in _lacking(side):
-            console.print(f"{side.data}: {line}", markup=False)
+    for each in scores:
+        for line in _incomplete_scores(each):
+            console.print(f"{each.data}: {line}", markup=False)
 
 
-def _lacking(side: "PairedScores") -> list[str]:
-    """What a baseline does not hold: later gates judge by the rest, or refuse."""
+def _incomplete_scores(baseline: "PairedScores") -> list[str]:
+    """Sentences about incomplete scores: later gates use the rest, or refuse."""
     from holdfast.gate.scores import lacking
     from holdfast.metrics.summary import some
 
     scores: dict[tuple[str, ...], list[str]] = {}
-    for name, cells in lacking(side).items():
+    for name, cells in lacking(baseline).items():
         scores.setdefault(cells, []).append(name)
-    lines = [f"{' and '.join(names)} only in part, without {some(cells)}" for cells, names in scores.items()]
-    return [*lines, f"only partly measured: {some(side.unfinished)}"] if side.unfinished else lines
+    lines = [f"{' and '.join(names)} incomplete, without {some(cells)}" for cells, names in scores.items()]
+    return [*lines, f"only partly measured: {some(baseline.unfinished)}"] if baseline.unfinished else lines

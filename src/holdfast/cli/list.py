@@ -1,4 +1,4 @@
-"""``holdfast list``: what there is."""
+"""``holdfast list``: tables of models, methods, corruptions, suites, recipes, studies and data."""
 
 import fnmatch
 from argparse import Namespace
@@ -17,15 +17,15 @@ from holdfast.runtime.plugins import PLUGINS
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast list``."""
-    parser.add_argument("what", choices=sorted(LISTERS), help="what to list")
+    parser.add_argument("what", choices=sorted(LISTERS), help="kind of thing to list")
     parser.add_argument("pattern", nargs="?", help="only names that match, such as 'fan_*_hybrid'")
     parser.add_argument(
-        "--cost", action="store_true", help="models: count parameters and GMACs, beside the papers' figures"
+        "--cost", action="store_true", help="models: count parameters and GMACs, next to the papers' values"
     )
 
 
 def run(arguments: Namespace) -> None:
-    """Print the table."""
+    """Print the table of the chosen kind."""
     Console().print(LISTERS[arguments.what](arguments))
 
 
@@ -81,9 +81,9 @@ def studies_table(arguments: Namespace) -> Table:
 
 
 def methods_table(arguments: Namespace) -> Table:
-    """What a model can be trained for: objectives, and the parts of the robust one."""
+    """The training objectives, and the loss terms of the robust one."""
     lines = METHOD_LINES
-    if PLUGINS:  # they may have brought more
+    if PLUGINS:  # a plug-in may have registered more
         from holdfast.methods import methods
 
         lines = methods()
@@ -92,7 +92,7 @@ def methods_table(arguments: Namespace) -> Table:
 
 
 def suites_table(arguments: Namespace) -> Table:
-    """The suites that `holdfast evaluate --suite` takes, several with commas."""
+    """The suites that `holdfast evaluate --suite` accepts, separated by commas."""
     from holdfast.registry import SUITES
 
     names = _matching_names(arguments.pattern, list(SUITES))

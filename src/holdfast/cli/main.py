@@ -1,4 +1,4 @@
-"""The ``holdfast`` command: finds the subcommand's file, runs it, turns errors into one sentence."""
+"""The ``holdfast`` command: imports the subcommand's module, runs it and prints errors as one sentence."""
 
 import argparse
 import contextlib
@@ -22,29 +22,30 @@ from holdfast.runtime.signals import handle_signals
 COMMANDS = {
     "list": "list models (--cost: with size and GMACs), methods, corruptions, suites, recipes, studies or data",
     "train": "train or fine-tune a model from a recipe",
-    "evaluate": "measure a model on clean, corrupted, perturbed, attacked or official images; goes on if killed",
-    "analyze": "see why: attention stability, overfocusing, head diversity, noise decay, grouping",
-    "lab": "watch one image break through one model or two, on a local page: fog, patches, attacks, attention",
-    "gate": "is a model no worse than the one in production? exit code 0 or 1; JUnit, Markdown, baseline files",
-    "report": "compare runs on one page that needs nothing else: scores, intervals, heat maps, training, attention",
-    "study": "run a grid of recipes × seeds × suites as far as it is missing; one table, with verdicts",
+    "evaluate": "measure a model on clean, corrupted, perturbed, attacked or official images; resumes if interrupted",
+    "analyze": "explain robustness: attention stability, overfocusing, head diversity, noise decay, grouping",
+    "lab": "explore one image with one or two models on a local page: corruptions, patches, attacks, attention",
+    "gate": "test that a model is no worse than the one in production: exit code 0 or 1, JUnit, Markdown",
+    "report": "compare runs on one self-contained page: scores, intervals, heat maps, training, attention",
+    "study": "run the missing parts of a grid of recipes × seeds × suites; one table with verdicts",
     "card": "write a model card for the Hub: results with intervals and definitions, training, figures, limits",
-    "export": "write a model as ONNX or .pt2, with a batch of any size, checked on real images",
-    "predict": "say what a model sees in your images",
-    "runs": "list the runs in a folder: how far they are, what they scored",
+    "export": "write a model as ONNX or .pt2 with a dynamic batch size, checked on real images",
+    "predict": "print a model's predictions for your images",
+    "runs": "list the runs in a folder with their progress and scores",
     "convert": "turn a published checkpoint into a folder that timm loads",
     "corrupt": "write corrupted copies of a folder of images",
-    "demo": "train, measure, analyse and compare three models of a task on embedded images, and write the report",
-    "completion": "print a script with which the shell completes commands and options",
+    "demo": "train, evaluate, analyse and compare three models of a task on embedded images",
+    "completion": "print a shell script that completes commands and options",
 }
 
-GOES_ON = ("evaluate", "analyze", "corrupt", "study", "demo")  # after Ctrl-C, SIGTERM or a crash; train says how
+# commands that resume when run again after Ctrl-C, SIGTERM or a crash; `train` prints its own line (--resume)
+RESUMABLE = ("evaluate", "analyze", "corrupt", "study", "demo")
 
 
 def build_parser(command: str | None = None) -> Any:
-    """The parser of ``holdfast``, or of one of its commands."""
+    """Build the parser of ``holdfast``, or of one of its commands."""
     if command is not None:
-        import jsonargparse  # a quarter of a second that `holdfast --help` does without
+        import jsonargparse  # imported late: it takes a quarter of a second, which `holdfast --help` need not wait for
 
         from holdfast.cli.shared_options import PlainHelp
 
@@ -65,16 +66,21 @@ def build_parser(command: str | None = None) -> Any:
         exit_on_error=False,
     )
     general.add_argument("--version", action="version", version=f"holdfast {__version__}")
-    general.add_argument("command", metavar="COMMAND", help="one of the commands below; COMMAND --help says more")
+    general.add_argument("command", metavar="COMMAND", help="one of the commands below; see COMMAND --help")
     general.add_argument(
-        "--plugin", metavar="FILE", help="after any COMMAND: run a file that registers things of your own"
+        "--plugin",
+        metavar="FILE",
+        help="after any COMMAND: a Python file that registers your own models, attacks, data …",
     )
     return general
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, or 2 after one sentence about what was wrong."""
-    for stream in (sys.stdout, sys.stderr):  # names of files need not be UTF-8
+    """Run one command and return its exit code; bad input prints one sentence and returns 2."""
+    for stream in (
+        sys.stdout,
+        sys.stderr,
+    ):  # file names need not be valid UTF-8: escape them instead of failing to print
         with contextlib.suppress(AttributeError):
             stream.reconfigure(errors="backslashreplace")
     return _run_guarded(list(sys.argv[1:] if argv is None else argv))
@@ -87,15 +93,15 @@ def _run_guarded(argv: list[str]) -> int:
     except (HoldfastError, argparse.ArgumentError) as error:
         return _print_error(str(error))
     except KeyboardInterrupt as stop:
-        way_on = "; the same command goes on where it was" if argv and argv[0] in GOES_ON else ""
-        print(f"holdfast: stopped{way_on}", file=sys.stderr)
+        hint = "; run the same command again to resume" if argv and argv[0] in RESUMABLE else ""
+        print(f"holdfast: stopped{hint}", file=sys.stderr)
         return EXIT_SIGNAL + stopped_by(stop)
-    except SystemExit as leaving:  # argparse leaves this way after --help
-        return int(leaving.code or EXIT_OK)
-    except BrokenPipeError:  # `holdfast list … | head`
+    except SystemExit as stop:  # argparse exits this way after --help
+        return int(stop.code or EXIT_OK)
+    except BrokenPipeError:  # `holdfast list … | head`: the flush at exit must not fail on the closed pipe again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
-    except (OSError, MemoryError, RuntimeError) as error:  # a full disk, a folder that may not be read or written
+    except (OSError, MemoryError, RuntimeError) as error:  # a full disk, a folder without permission
         if isinstance(error, RuntimeError) and not re.search("allocate memory|out of memory", str(error)):
             raise
         return _print_error(_machine_limit(error))
@@ -103,7 +109,7 @@ def _run_guarded(argv: list[str]) -> int:
 
 def _machine_limit(error: OSError | MemoryError | RuntimeError) -> str:
     if not isinstance(error, OSError):
-        return "the memory does not suffice; smaller batches, images or models need less"
+        return "out of memory; use smaller batches, images or models"
     return f"{error.strerror or error}{f': {error.filename!r}' if error.filename else ''}"
 
 
@@ -128,15 +134,15 @@ def _run_command(argv: list[str]) -> int:
     if "--help-all" in rest:
         parser.print_help()
         return EXIT_OK
-    if {"-h", "--help"} & {*rest}:  # of commands with very many options, only some
+    if {"-h", "--help"} & {*rest}:  # `train` and `study` hide the recipe values
         getattr(_module(command), "shorten_help", lambda parser: None)(parser)
-    prepared = getattr(_module(command), "prepared", list)  # of commands whose arguments are more than options
-    arguments = _parse_arguments(parser, _known_options(parser, prepared(rest)))
+    merge_options = getattr(_module(command), "merge_dictionary_options", list)  # `train` has dotted options
+    arguments = _parse_arguments(parser, _known_options(parser, merge_options(rest)))
     return int(_module(command).run(arguments) or EXIT_OK)
 
 
 def _known_options(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
-    """The arguments as they are, unless an option is misspelt: that is answered with the nearest ones."""
+    """Return the arguments unchanged; a misspelt option raises an error with the nearest names."""
     for argument, following in itertools.pairwise([*argv, None]):
         assert argument is not None
         option, sign, value = argument.partition("=")
@@ -156,7 +162,7 @@ def _parse_arguments(parser: argparse.ArgumentParser, argv: list[str]) -> argpar
     try:
         return parser.parse_args(argv)
     except argparse.ArgumentError as error:
-        from holdfast.io.validation import refusal  # which `holdfast --help` does without
+        from holdfast.io.validation import refusal  # imported late: `holdfast --help` does not need it
 
         options = {action.dest: action for action in parser._actions if action.option_strings}
         kinds = {name: getattr(action, "_typehint", action.type) for name, action in options.items()}
@@ -165,7 +171,7 @@ def _parse_arguments(parser: argparse.ArgumentParser, argv: list[str]) -> argpar
 
 
 def entry_point() -> None:
-    """Called by the installed ``holdfast`` script."""
+    """Run the command line and exit; called by the installed ``holdfast`` script."""
     sys.exit(main())
 
 

@@ -1,4 +1,4 @@
-"""``holdfast predict``: what a model sees in your images."""
+"""``holdfast predict``: a model's predictions for image files, as a table, JSON, CSV or overlays."""
 
 import csv
 import io
@@ -23,36 +23,36 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast predict``."""
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="image files, or folders of them")
     parser.add_argument("--model", required=True, help="a run's folder, timm:NAME[@FILE], local-dir:DIR, python:…")
-    parser.add_argument("--checkpoint", help="of a run: best, last or a file of weights (default: what it exported)")
-    parser.add_argument("--top", type=int, default=5, help="how many answers to list for every image")
+    parser.add_argument("--checkpoint", help="of a run: best, last or a weight file (default: the exported weights)")
+    parser.add_argument("--top", type=int, default=5, help="number of predictions per image")
     parser.add_argument("--format", default="table", help="table, json or csv")
-    parser.add_argument("--out", type=Path, help="the file to write (default: printed)")
-    parser.add_argument("--exif", default="apply", help="apply or ignore the rotations that EXIF data ask for")
+    parser.add_argument("--out", type=Path, help="the file to write (default: standard output)")
+    parser.add_argument("--exif", default="apply", help="apply or ignore EXIF orientation")
     parser.add_argument(
         "--overlays",
         type=Path,
         metavar="DIR",
-        help="also draw every answer over its image: label maps of segmenters, boxes and masks of detectors",
+        help="also draw predictions over the images: label maps of segmenters, boxes and masks of detectors",
     )
     parser.add_argument(
-        "--film", type=Path, metavar="FILE.webp", help="and show all images beside their overlays as a moving picture"
+        "--film", type=Path, metavar="FILE.webp", help="also write an animation of all images next to their overlays"
     )
-    parser.add_argument("--fps", type=float, default=8.0, help="frames per second of the film")
+    parser.add_argument("--fps", type=float, default=8.0, help="frames per second of the animation")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     add_preprocessing(parser)
 
 
 def run(arguments: Namespace) -> None:
-    """Predict, and print or write the rows."""
+    """Predict, then print or write the table."""
     if arguments.format not in FORMATS:
         raise HoldfastError(f"--format must be one of {', '.join(FORMATS)}, got {arguments.format!r}")
     from holdfast.inference.predict import predict
     from holdfast.io import atomic
 
     protocol = protocol_of(arguments)
-    drawn = {"overlays": arguments.overlays, "film": arguments.film, "fps": arguments.fps}
+    drawings = {"overlays": arguments.overlays, "film": arguments.film, "fps": arguments.fps}
     options = {"top": arguments.top, "device": arguments.device, "protocol": protocol}
-    found = predict(with_checkpoint(arguments.model, arguments.checkpoint), arguments.images, **options, **drawn)
+    found = predict(with_checkpoint(arguments.model, arguments.checkpoint), arguments.images, **options, **drawings)
     text = {"table": _table, "json": _json, "csv": _csv}[arguments.format](found)
     if arguments.out is None:
         print(text.rstrip("\n"))

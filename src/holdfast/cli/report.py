@@ -14,20 +14,22 @@ DEFAULT, SITE = Path("report.html"), Path("leaderboard")
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast report``."""
     parser.add_argument("runs", nargs="+", help="run folders, or folders of records; the first is the baseline")
-    parser.add_argument("--out", type=Path, help=f"what to write (default: {DEFAULT}, or {SITE}; tables are printed)")
+    parser.add_argument(
+        "--out", type=Path, help=f"file or folder to write (default: {DEFAULT}, or {SITE}; tables are printed)"
+    )
     parser.add_argument(
         "--format",
         default="html",
-        help="html, the scores alone as md, csv, latex or robustbench (JSON), or site: a leaderboard as a folder",
+        help="html; scores only: md, csv, latex, robustbench (JSON); site: a leaderboard in a folder",
     )
-    parser.add_argument("--names", help="what to call the runs, separated by commas, instead of their folders' names")
-    parser.add_argument("--title", default="", help="the title of the page")
-    parser.add_argument("--data", default="", help="these data sets only, separated by commas (digits, imagenet-c, …)")
-    parser.add_argument("--suite", default="", help="what these suites measured only, separated by commas")
+    parser.add_argument("--names", help="comma-separated names of the runs (default: their folders' names)")
+    parser.add_argument("--title", default="", help="title of the page")
+    parser.add_argument("--data", default="", help="only these data sets, separated by commas (digits, imagenet-c, …)")
+    parser.add_argument("--suite", default="", help="only these suites, separated by commas")
 
 
 def run(arguments: Namespace) -> None:
-    """Write the page and say where, or print the table."""
+    """Write the page and print its path, or print the table."""
     from holdfast.reporting.page import report
 
     names = [name.strip() for name in arguments.names.split(",")] if arguments.names else []
@@ -36,8 +38,8 @@ def run(arguments: Namespace) -> None:
     if len(set(names)) < len(names):
         raise HoldfastError(f"--names must differ, got {arguments.names!r}")
     out = arguments.out or {"html": DEFAULT, "site": SITE}.get(arguments.format)
-    shown = {"title": arguments.title, "data": arguments.data, "suites": arguments.suite}
-    text = report(arguments.runs, out=out, format=arguments.format, names=names, **shown)
+    options = {"title": arguments.title, "data": arguments.data, "suites": arguments.suite}
+    text = report(arguments.runs, out=out, format=arguments.format, names=names, **options)
     if out is None:
         print(text)
     else:

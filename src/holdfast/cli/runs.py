@@ -1,4 +1,4 @@
-"""``holdfast runs``: the runs below a folder, how far they are and what they scored."""
+"""``holdfast runs``: a table of the runs in a folder with their progress and scores."""
 
 import json
 from argparse import Namespace
@@ -15,7 +15,9 @@ RECIPE, LOG = "recipe.yaml", "log.jsonl"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast runs``."""
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("runs"), metavar="DIR", help="(default: runs)")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=Path("runs"), metavar="DIR", help="folder of runs (default: runs)"
+    )
 
 
 def run(arguments: Namespace) -> None:
@@ -25,7 +27,7 @@ def run(arguments: Namespace) -> None:
     from rich.table import Table
 
     if not arguments.folder.is_dir():
-        raise HoldfastError(f"DIR must be a folder of runs, but {str(arguments.folder)!r} is not there")
+        raise HoldfastError(f"DIR must be a folder of runs, but {str(arguments.folder)!r} does not exist")
     rows = list(_rows(arguments.folder))
     if not rows:
         raise HoldfastError(f"DIR must hold runs ({RECIPE} or records/), but {str(arguments.folder)!r} has none")
@@ -55,15 +57,15 @@ def _training_columns(folder: Path) -> tuple[str, str, str, str]:
     log = list(_log(folder / LOG))
     epochs = [line for line in log if line.get("event") == "epoch"]
     step = max((int(line["step"]) for line in log), default=0)
-    state = "finished" if any(line.get("event") == "end" for line in log) else f"step {step}" if log else "not begun"
-    told = {key: value for key, value in (epochs[-1] if epochs else {}).items() if isinstance(value, float)}
-    score = next((f"{key} {value:.2f}" for key, value in told.items()), "–")
+    state = "finished" if any(line.get("event") == "end" for line in log) else f"step {step}" if log else "not started"
+    scores = {key: value for key, value in (epochs[-1] if epochs else {}).items() if isinstance(value, float)}
+    score = next((f"{key} {value:.2f}" for key, value in scores.items()), "–")
     model, data = recipe.get("model") or {}, recipe.get("data") or {}
     return str(model.get("name") or model.get("init") or "–"), str(data.get("train", "–")), state, score
 
 
 def _records_column(folder: Path) -> str:
-    """The record sets: data, and how many cells each holds."""
+    """The record sets: data, and the number of cells of each."""
     found = []
     for path in sorted((folder / "records").glob("*/evaluation.json")):
         cells = {file.name.rsplit(".", 2)[0] for file in path.parent.glob("[!.]*.[0-9]*.safetensors")}
@@ -79,7 +81,7 @@ def _log(path: Path) -> Iterator[dict[str, Any]]:
     for line in lines:
         try:
             entry = json.loads(line)
-        except ValueError:  # cut short by a kill
+        except ValueError:  # a kill can truncate the last line
             continue
         if isinstance(entry, dict) and isinstance(entry.get("step"), int):
             yield entry

@@ -1,4 +1,4 @@
-"""Options that several commands share: preprocessing, --on ray, --dry-run, run folders, the form of the help."""
+"""Options that several commands share: preprocessing, --on ray, --dry-run, run folders; the formatter of help texts."""
 
 import sys
 from argparse import SUPPRESS, Action, Namespace
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 
 class PlainHelp(DefaultHelpFormatter):
-    """Without types of Python and empty defaults; values of a recipe keep both, for there they are the text."""
+    """Help formatter without Python types and empty defaults; recipe values keep both, as part of their text."""
 
     def _get_help_string(self, action: Action) -> str:
-        said = action.help or ""
+        text = action.help or ""
         if "." in action.dest or action.dest in ("help", "help_all"):
             return str(super()._get_help_string(action))
-        told = not action.option_strings or action.default in (None, False, "", SUPPRESS) or "default:" in said
-        return said if told else f"{said} (default: %(default)s)"
+        plain = not action.option_strings or action.default in (None, False, "", SUPPRESS) or "default:" in text
+        return text if plain else f"{text} (default: %(default)s)"
 
 
 def run_folder(model: str) -> Path | None:
-    """The folder that ``run:DIR`` or a plain ``DIR`` names; None for any other model."""
+    """Return the folder of ``run:DIR`` or a plain ``DIR``; None for any other model."""
     return model_spec(model).folder
 
 
 def with_checkpoint(model: str, checkpoint: str | None) -> str:
-    """The model's spec with the checkpoint that ``--checkpoint`` names; only runs have any."""
+    """Add the checkpoint of ``--checkpoint`` to a run's spec; other models have none."""
     if checkpoint is None:
         return model
     folder = run_folder(model)
@@ -48,12 +48,12 @@ def with_checkpoint(model: str, checkpoint: str | None) -> str:
 
 
 def model_file_name(model: str) -> str:
-    """A model's name as a folder's, without what stands before the colon."""
+    """Turn a model's spec into a folder name, without the prefix before the colon."""
     return file_name(model_spec(model).rest).strip("-.") or "model"
 
 
 def own_data(model: str, *, command: str) -> str:
-    """The validation data of a run's recipe; of the digits the test split, which no recipe trains or selects on."""
+    """Return the validation data of a run's recipe; for digits the test split, which no recipe trains or selects on."""
     from holdfast.io.yaml import read_yaml
 
     folder = run_folder(model)
@@ -64,30 +64,34 @@ def own_data(model: str, *, command: str) -> str:
         recipe: Any = read_yaml(path.read_text(encoding="utf-8"), name=repr(str(path)))
         data = str(recipe["data"].get("val") or recipe["data"]["train"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise HoldfastError(f"holdfast {command} needs --data: {str(path)!r} cannot be read or names none") from error
+        raise HoldfastError(
+            f"holdfast {command} needs --data: {str(path)!r} cannot be read or names no data"
+        ) from error
     return "digits:test" if data in ("digits", "digits:val", "digits:train") else data
 
 
 def add_cluster(parser: ArgumentParser, *, task: str) -> None:
-    """The options of commands whose work can be done elsewhere."""
+    """Add the options of commands that can run on a Ray cluster."""
     parser.add_argument(
         "--on",
         metavar="ray[=ADDRESS]",
-        help=f"{task} as tasks of a Ray cluster: ray starts one on this machine, ray=auto joins the one it belongs to",
+        help=f"run {task} as tasks on Ray: ray starts a cluster on this machine, ray=auto joins a running one",
     )
-    parser.add_argument("--cpus-per-task", type=float, default=1, help="processors that a task on Ray needs")
-    parser.add_argument("--gpus-per-task", type=float, default=0, help="GPUs that it needs; 0.25 puts four on one")
+    parser.add_argument("--cpus-per-task", type=float, default=1, help="CPUs per Ray task")
     parser.add_argument(
-        "--gather", action="store_true", help="bring results home from Ray's nodes, where they share no folder"
+        "--gpus-per-task", type=float, default=0, help="GPUs per Ray task; 0.25 runs four tasks on one GPU"
+    )
+    parser.add_argument(
+        "--gather", action="store_true", help="copy results back from Ray nodes that share no file system"
     )
 
 
 def cluster_of(arguments: Namespace) -> "Cluster | None":
-    """Where the command runs, if somebody answers there; None for here."""
+    """Connect to the cluster of ``--on``; None runs on this machine."""
     if arguments.on is None:
         for option in ("gather", "gpus_per_task"):
             if getattr(arguments, option):
-                raise HoldfastError(f"--{option.replace('_', '-')} says how tasks run on Ray and needs --on ray")
+                raise HoldfastError(f"--{option.replace('_', '-')} applies to tasks on Ray and needs --on ray")
         return None
     from holdfast.runtime.ray import Cluster, check_reachable, parse_on
 
@@ -97,16 +101,16 @@ def cluster_of(arguments: Namespace) -> "Cluster | None":
 
 
 def add_dry_run(parser: ArgumentParser) -> None:
-    """``--dry-run``."""
+    """Add the option ``--dry-run``."""
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="do nothing: say what would run, and how long it would take, from a few seconds of measuring",
+        help="print what would run and an estimate of its duration, measured in a few seconds; run nothing",
     )
 
 
 def dry_run(command: str, arguments: Namespace, forecasts: "Sequence[DryRunReport]") -> int:
-    """Print what would run, and keep the sum for the day it does."""
+    """Print the estimates and store their sum for comparison with the actual run."""
     from holdfast.runtime.dry_run import in_sum, remember
 
     for forecast in forecasts:
@@ -117,12 +121,12 @@ def dry_run(command: str, arguments: Namespace, forecasts: "Sequence[DryRunRepor
 
 
 @contextmanager
-def told_how_far_off(command: str, arguments: Namespace) -> "Iterator[Account]":
-    """Say in the end what the command took, beside what its dry run said, if there was one."""
+def print_dry_run_comparison(command: str, arguments: Namespace) -> "Iterator[Account]":
+    """Print the actual duration next to the estimate of an earlier dry run, if there was one."""
     from holdfast.runtime.distributed import process_count
     from holdfast.runtime.dry_run import Account, compare_with_dry_run
 
-    if process_count() > 1:  # one process of several does not know what they took
+    if process_count() > 1:  # one process of several does not know the total
         yield Account()
         return
     with compare_with_dry_run(command, vars(arguments)) as account:
@@ -135,38 +139,37 @@ ANSWERS = {"yes": True, "no": False}
 
 
 def add_preprocessing(parser: ArgumentParser) -> None:
-    """The options of :class:`holdfast.EvalProtocol` that say how a model wants its images, and what it answers with."""
+    """Add the options of :class:`holdfast.EvalProtocol` that describe a model's input and output."""
     parser.add_argument(
-        "--size", help="side of the model's images, or HEIGHTxWIDTH such as 1024x2048 (default: the model's own)"
+        "--size", help="input size in pixels, or HEIGHTxWIDTH such as 1024x2048 (default: the model's own)"
     )
-    parser.add_argument("--mean", type=float, nargs=3, help="subtracted from pixels (default: the model's own)")
-    parser.add_argument("--std", type=float, nargs=3, help="divides them then")
+    parser.add_argument("--mean", type=float, nargs=3, help="per-channel mean (default: the model's own)")
+    parser.add_argument("--std", type=float, nargs=3, help="per-channel standard deviation (default: the model's own)")
     parser.add_argument(
-        "--pixel-range", type=int, default=1, help="255 if mean and std are of pixels from 0 to 255, not from 0 to 1"
+        "--pixel-range", type=int, default=1, help="255 if mean and std refer to pixels from 0 to 255 instead of 0 to 1"
     )
     parser.add_argument(
         "--probabilities",
         nargs="?",
         const="yes",
-        help="yes or no: whether the model answers with them",
+        help="yes if the model returns probabilities, no if logits",
     )
-    parser.add_argument("--window", type=int, help="look at large images by windows of this side (segmentation)")
-    parser.add_argument("--stride", type=int, help="pixels from one window to the next (default: 3/4 of the window)")
+    parser.add_argument("--window", type=int, help="side of the sliding windows for large images (segmentation)")
+    parser.add_argument("--stride", type=int, help="stride of the sliding windows (default: 3/4 of the window)")
     parser.add_argument(
-        "--interpolation", help="of the resize: bilinear, bicubic, nearest, lanczos … (default: the model's own)"
+        "--interpolation",
+        help="interpolation of the resize: bilinear, bicubic, nearest, lanczos … (default: the model's own)",
     )
-    parser.add_argument(
-        "--crop-pct", type=float, help="share of the resized image that the crop keeps (default: the model's own)"
-    )
+    parser.add_argument("--crop-pct", type=float, help="ratio of crop size to resized size (default: the model's own)")
     parser.add_argument(
         "--preparation",
         default="model",
-        help="model: clean images as the model prepares them; benchmark: all as the corruption benchmark does",
+        help="model: clean images get the model's own transform; benchmark: all images get the corruption benchmark's",
     )
 
 
 def protocol_of(arguments: Namespace, **other: Any) -> "EvalProtocol":
-    """The protocol that the options ask for, with those of a command's own that are called like its fields."""
+    """Build the protocol from the options whose names match its fields; ``other`` overrides them."""
     from holdfast.evaluation.config import EvalProtocol
 
     given = {**vars(arguments), **other}
@@ -175,7 +178,7 @@ def protocol_of(arguments: Namespace, **other: Any) -> "EvalProtocol":
 
 
 def size_of(given: str | int | None) -> int | tuple[int, int] | None:
-    """``448``, or ``1024x2048`` (height first)."""
+    """Parse ``448`` or ``1024x2048`` (height first)."""
     if given is None:
         return None
     sides = str(given).split("x")

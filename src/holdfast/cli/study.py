@@ -1,4 +1,4 @@
-"""``holdfast study``: recipes × seeds × suites as one table; what is missing is done, what is there is kept."""
+"""``holdfast study``: run the missing parts of recipes × seeds × suites and tabulate all results."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli import EXIT_SIGNAL, stopped_by
-from holdfast.cli.shared_options import add_cluster, add_dry_run, cluster_of, dry_run, told_how_far_off
+from holdfast.cli.shared_options import add_cluster, add_dry_run, cluster_of, dry_run, print_dry_run_comparison
 from holdfast.cli.train import add_recipe_values, recipe_values, shorten_help
 from holdfast.errors import HoldfastError
 from holdfast.io.validation import comma_list
@@ -21,14 +21,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast study``: its own, and one per value of a recipe."""
     parser.add_argument("study", help="a shipped study (`holdfast list studies`) or a YAML file")
     parser.add_argument("--out", type=Path, help="the study's folder (default: studies/STUDY)")
-    parser.add_argument("--processes", type=int, default=1, help="how many runs at a time")
-    parser.add_argument("--rows", help="only these rows, with commas between")
-    parser.add_argument("--seeds", help="these seeds instead of the study's, with commas between")
-    parser.add_argument("--test", help="measure on these data instead of the study's")
+    parser.add_argument("--processes", type=int, default=1, help="number of runs in parallel")
+    parser.add_argument("--rows", help="only these rows, separated by commas")
+    parser.add_argument("--seeds", help="these seeds instead of the study's, separated by commas")
+    parser.add_argument("--test", help="evaluate on these data instead of the study's")
+    parser.add_argument("--limit", type=int, help="number of test images, stratified by class; 0 for all")
     parser.add_argument(
-        "--limit", type=int, help="measure on so many test images only, every class in its share; 0 for all"
+        "--table-only", action="store_true", help="train nothing: only table and plots of existing results"
     )
-    parser.add_argument("--table-only", action="store_true", help="train nothing: table and plots of what is there")
     add_dry_run(parser)
     add_cluster(parser, task="runs")
     parser.usage = "holdfast study STUDY [--out DIR] [--processes N] [--rows A,B] [--seeds 0,1] [--SECTION.KEY=VALUE …]"
@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Run what is missing, then write and show the table."""
+    """Run the missing parts, then write and print the table."""
     from holdfast.studies.config import load_study
     from holdfast.studies.report import terminal_tables, write_page
     from holdfast.studies.results import all_results
@@ -54,17 +54,19 @@ def run(arguments: Namespace) -> int:
     if arguments.dry_run:
         from holdfast.studies.dry_run import dry_run_report
 
-        tell = Console(stderr=True).print
-        found = dry_run_report(study, out=out, processes=arguments.processes, tell=lambda row: tell(f"trying {row} …"))
+        show = Console(stderr=True).print
+        found = dry_run_report(
+            study, out=out, processes=arguments.processes, tell=lambda row: show(f"measuring {row} …")
+        )
         return dry_run("study", arguments, [found])
     if not arguments.table_only:
         from holdfast.studies.runner import run_study
 
         try:
-            with told_how_far_off("study", arguments):
+            with print_dry_run_comparison("study", arguments):
                 run_study(study, out=out, processes=arguments.processes, cluster=cluster)
         except KeyboardInterrupt as stop:
-            print("stopped; the same command goes on where it was", file=sys.stderr)
+            print("stopped; run the same command again to resume", file=sys.stderr)
             return EXIT_SIGNAL + stopped_by(stop)
     results = all_results(out, study)
     if not results:
@@ -82,14 +84,14 @@ def run(arguments: Namespace) -> int:
 def _rows(text: str | None) -> tuple[str, ...]:
     rows = comma_list(text or "")
     if text is not None and not rows:
-        raise HoldfastError(f"--rows must be names of rows with commas between, got {text!r}")
+        raise HoldfastError(f"--rows must be names of rows separated by commas, got {text!r}")
     return rows
 
 
 def _numbers(text: str | None) -> list[int]:
     if text is not None and not comma_list(text):
-        raise HoldfastError(f"--seeds must be whole numbers with commas between, got {text!r}")
+        raise HoldfastError(f"--seeds must be whole numbers separated by commas, got {text!r}")
     try:
         return [int(number) for number in comma_list(text or "")]
     except ValueError as error:
-        raise HoldfastError(f"--seeds must be whole numbers with commas between, got {text!r}") from error
+        raise HoldfastError(f"--seeds must be whole numbers separated by commas, got {text!r}") from error

@@ -1,4 +1,4 @@
-"""``holdfast train``: a shipped recipe by name, or a YAML file; every value can be overridden."""
+"""``holdfast train``: train a model from a shipped recipe or a YAML file; every value can be overridden."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli import EXIT_SIGNAL
-from holdfast.cli.shared_options import add_dry_run, dry_run, told_how_far_off
+from holdfast.cli.shared_options import add_dry_run, dry_run, print_dry_run_comparison
 from holdfast.errors import HoldfastError
 from holdfast.io.validation import chosen_names
 from holdfast.io.yaml import read_yaml
@@ -29,21 +29,21 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast train``: its own, and one per value of a recipe."""
     parser.add_argument("recipe", nargs="?", help="a shipped recipe (`holdfast list recipes`) or a YAML file")
     parser.add_argument("--out", type=Path, help="the run's folder (default: runs/RECIPE)")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --out, if there is one")
+    parser.add_argument("--resume", action="store_true", help="resume the run in --out, if there is one")
     parser.add_argument("--init", help="fine-tune: timm:NAME, a weight file, or run:DIR (short for --model.init)")
     parser.add_argument(
         "--init-weights",
         metavar="ema|raw",
-        help="which weights of an --init that has both (default: ema; short for --model.init_weights)",
+        help="averaged or plain weights of --init (default: ema; short for --model.init_weights)",
     )
     parser.add_argument(
         "--method",
-        help="a comma list of robust terms with their defaults, such as afat,adl (`holdfast list methods`): short for "
+        help="comma-separated robust terms with their defaults, such as afat,adl (`holdfast list methods`): short for "
         "--objective.name=robust --objective.options",
     )
     parser.add_argument("--compile", action="store_true", help="compile the model (short for --train.compile=true)")
     parser.add_argument(
-        "--skip-bad", action="store_true", help="go on without unreadable images (--data.skip_bad=true)"
+        "--skip-bad", action="store_true", help="skip unreadable images (short for --data.skip_bad=true)"
     )
     add_dry_run(parser)
     parser.usage = "holdfast train [RECIPE] [--out DIR] [--resume] [--init FROM] [--SECTION.KEY=VALUE ...]"
@@ -51,16 +51,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def shorten_help(parser: ArgumentParser) -> None:
-    """Leave the recipe's own values out of ``--help``: there are more than a hundred."""
+    """Hide the recipe values in ``--help``: there are more than a hundred."""
     own = {path for path, _, _ in leaves()}
     for action in parser._actions:
         if action.dest in own:
             action.help = SUPPRESS
-    parser.epilog = "every value of a recipe is an option, such as --train.epochs=10: --help-all lists them"
+    parser.epilog = "every value of a recipe is an option, such as --train.epochs=10; --help-all lists them"
 
 
 def add_recipe_values(parser: ArgumentParser) -> None:
-    """One argument per value of a recipe."""
+    """Add one argument per recipe value."""
     groups: dict[str, Any] = {}
     for path, kind, field in leaves():
         section, _, name = path.rpartition(".")
@@ -68,30 +68,30 @@ def add_recipe_values(parser: ArgumentParser) -> None:
             groups[section] = parser.add_argument_group(f"the recipe's {section or 'own'} values")
         default = field.default_factory() if callable(field.default_factory) else field.default
         text = f"{_descriptions(section)[name]} (recipe default: {_format_default(default)})"
-        # no default here: what is not given comes from the recipe
+        # no default here: values that are not given come from the recipe
         groups[section].add_argument(f"--{path}", type=kind, default=SUPPRESS, help=text.replace("%", "%%"))
 
 
 def run(arguments: Namespace) -> int:
-    """Train; after a signal, say how to go on."""
+    """Train; after a signal, print how to resume."""
     from holdfast.training.logger import append_log
     from holdfast.training.loop import train
 
     recipe, out = _recipe_and_folder(arguments)
     console = Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0", soft_wrap=True)
-    asked: dict[str, Any] = {"out": out, "overrides": _overrides(arguments), "resume": arguments.resume}
+    options: dict[str, Any] = {"out": out, "overrides": _overrides(arguments), "resume": arguments.resume}
     if arguments.dry_run:
         from holdfast.training.dry_run import dry_run_report
 
-        return dry_run("train", arguments, [dry_run_report(recipe, **asked)])
+        return dry_run("train", arguments, [dry_run_report(recipe, **options)])
     try:
-        with told_how_far_off("train", arguments) as account:
-            result = train(recipe, show=True, **asked)
+        with print_dry_run_comparison("train", arguments) as account:
+            result = train(recipe, show=True, **options)
             if result.stopped_by:
                 raise _Stopped
     except _Stopped:
         name = signal.Signals(result.stopped_by).name
-        console.print(f"stopped by {name} after step {result.step}; go on with: holdfast train --out {out} --resume")
+        console.print(f"stopped by {name} after step {result.step}; resume with: holdfast train --out {out} --resume")
         return EXIT_SIGNAL + result.stopped_by
     if account.comparison and (out / "log.jsonl").exists():
         append_log(out / "log.jsonl", "forecast", step=result.step, **account.comparison)
@@ -100,40 +100,40 @@ def run(arguments: Namespace) -> int:
 
 
 class _Stopped(Exception):
-    """The account of a run that was stopped stays open."""
+    """Leaves the ``with`` block of a stopped run, so that its duration is not compared with the estimate."""
 
 
 def _validation_score(result: "TrainingResult") -> str:
-    """What the exported weights scored in the last validation, and the best ones where those are others."""
+    """Sentence with the validation score of the exported weights, and of the best ones if they differ."""
     if result.accuracy is None:
         return ""
-    told = f"; the exported weights scored {result.accuracy:.2f} % in validation"
+    sentence = f"; the exported weights scored {result.accuracy:.2f} % in validation"
     if result.best is not None and result.best > result.accuracy:
-        told += f", the best {result.best:.2f} % (--checkpoint best)"
-    return told
+        sentence += f", the best {result.best:.2f} % (--checkpoint best)"
+    return sentence
 
 
 def _recipe_and_folder(arguments: Namespace) -> tuple[str | Path, Path]:
-    """What to train and where; a run that goes on brings its own recipe."""
+    """Return recipe and run folder; a resumed run brings its own recipe."""
     if arguments.recipe is not None:
         stem = str(arguments.recipe).removesuffix(".yaml").strip("/").replace("/", "-")
         return arguments.recipe, arguments.out or Path("runs") / stem
     if not (arguments.resume and arguments.out):
-        raise HoldfastError("holdfast train needs a recipe, or --out DIR --resume to go on with a run; got neither")
+        raise HoldfastError("holdfast train needs a recipe, or --out DIR --resume to resume a run; got neither")
     own = arguments.out / "recipe.yaml"
     if not own.exists():
-        raise HoldfastError(f"--out must be the folder of a run to go on with it, got {str(arguments.out)!r}")
+        raise HoldfastError(f"--out must be the folder of a run to resume it, got {str(arguments.out)!r}")
     return own, arguments.out
 
 
 def recipe_values(arguments: Namespace) -> dict[str, Any]:
-    """The recipe values that were given, nested as in YAML."""
+    """The recipe values given on the command line, nested as in YAML."""
     sections = {path.split(".")[0] for path, _, _ in leaves()}
     return {key: _nest_options(value) for key, value in vars(arguments).items() if key in sections}
 
 
 def _overrides(arguments: Namespace) -> dict[str, Any]:
-    """The recipe values that were given, also those with a short form."""
+    """The recipe values given on the command line, including those with a short form."""
     given = recipe_values(arguments)
     if arguments.method:
         given["objective"] = _method(arguments.method, given.get("objective", {}))
@@ -149,8 +149,8 @@ def _overrides(arguments: Namespace) -> dict[str, Any]:
     return given
 
 
-def prepared(argv: list[str]) -> list[str]:
-    """The arguments with paths into dictionaries, ``--objective.options.afat.weight=0.1``, gathered by dictionary."""
+def merge_dictionary_options(argv: list[str]) -> list[str]:
+    """Merge dotted options such as ``--objective.options.afat.weight=0.1`` into one option per dictionary."""
     dictionaries = [path for path, kind, _ in leaves() if typing.get_origin(kind) is dict or kind is dict]
     gathered: dict[str, dict[str, Any]] = {}
     rest = []

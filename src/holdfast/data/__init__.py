@@ -1,4 +1,4 @@
-"""Where images come from: ``open_data("digits")``, ``"npz:FILE"``, ``"folder:DIR"``, ``"cifar10:DIR"``, ``"a+b+c"``.
+"""Data sources: ``open_data("digits")``, ``"npz:FILE"``, ``"folder:DIR"``, ``"cifar10:DIR"``, ``"a+b+c"``.
 
 ``open_official("imagenet-c:DIR")`` finds the cells of the official test sets.
 """

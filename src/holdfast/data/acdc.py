@@ -1,7 +1,7 @@
 """ACDC, adverse conditions (Sakaridis et al. 2021): fog, night, rain and snow, with the classes of Cityscapes.
 
-Models are trained on Cityscapes alone. The val images are scored here; papers report the test split, whose labels only
-the benchmark's server has, so its predictions are exported. Print the split beside every number.
+Models are trained on Cityscapes only. Here the val images are scored; papers report the test split, whose labels are
+withheld by the benchmark's server, so its predictions are exported. Report the split with every number.
 """
 
 from pathlib import Path
@@ -17,14 +17,14 @@ IMAGE_END, LABEL_END = "_rgb_anon.png", "_gt_labelIds.png"
 
 
 def open_acdc(rest: str, *, split: str) -> PairedFiles:
-    """``acdc:DIR``, with a split (val unless given) and conditions (all four): ``acdc:DIR,night,val``."""
+    """Open ``acdc:DIR[,CONDITION …][,SPLIT]``, such as ``acdc:DIR,night,val``; by default all conditions of val."""
     folder, *words = rest.split(",")
     root = Path(folder).expanduser()
     for word in words:
         if word not in (*CONDITIONS, *SPLITS):
             hint = nearest(word, (*CONDITIONS, *SPLITS))
-            told = f"the conditions {', '.join(CONDITIONS)} and the splits {', '.join(SPLITS)}"
-            raise HoldfastError(f"acdc has {told}, got {word!r}{hint}")
+            known = f"the conditions {', '.join(CONDITIONS)} and the splits {', '.join(SPLITS)}"
+            raise HoldfastError(f"acdc has {known}, got {word!r}{hint}")
     part = next((word for word in words if word in SPLITS), "train" if split == "train" else "val")
     conditions = [word for word in CONDITIONS if word in words] or list(CONDITIONS)
     images = [image for condition in conditions for image in _images(root, condition, part)]
@@ -41,7 +41,7 @@ def open_acdc(rest: str, *, split: str) -> PairedFiles:
 
 
 def condition(id: str) -> str:
-    """The weather of an image: ``fog`` of ``fog/val/GOPR0475/…``."""
+    """Return the condition in an image's id: ``fog`` of ``fog/val/GOPR0475/…``."""
     return id.partition("/")[0]
 
 

@@ -1,8 +1,8 @@
 """CamVid in SegNet's form: 701 street scenes of 11 classes, 480×360, from four recordings.
 
 Brostow et al. 2009; classes and split by Badrinarayanan et al. 2017. The official val split is 6.7 seconds next to
-training frames: choose no model on it. ``camvid:DIR,all,0001TP`` takes the dark recording as a natural shift;
-``camvid:DIR,train,0006R0,held`` every sixth stretch of ten frames, and ``kept`` the others, to watch a training.
+training frames, so do not select models on it. ``camvid:DIR,all,0001TP`` takes the recording at dusk as a natural
+shift. ``camvid:DIR,train,0006R0,held`` takes every sixth block of ten frames as a held-out set, ``kept`` the others.
 """
 
 from pathlib import Path
@@ -16,12 +16,12 @@ CLASSES = (
 )
 VOID = 11
 SPLITS = ("train", "val", "test")
-STRETCH, EVERY = 10, 6  # frames in a row that are held out together, and one stretch of how many
+STRETCH, EVERY = 10, 6  # neighbouring frames are nearly equal: hold out blocks of ten, one in six, not single frames
 EXTENSIONS = (".png", ".webp", ".jpg")
 
 
 def open_camvid(rest: str, *, split: str) -> PairedFiles:
-    """``camvid:DIR``, with a split (train, val, test, trainval, all), recordings, and ``kept`` or ``held``."""
+    """Open ``camvid:DIR`` with a split (train, val, test, trainval, all), recordings, and ``kept`` or ``held``."""
     folder, *words = rest.split(",")
     root = Path(folder).expanduser()
     groups = {**{name: (name,) for name in SPLITS}, "trainval": ("train", "val"), "all": SPLITS}
@@ -50,12 +50,12 @@ def open_camvid(rest: str, *, split: str) -> PairedFiles:
 
 
 def recording_of(name: str) -> str:
-    """Which drive a frame belongs to: ``0001TP`` of ``0001TP_008550``."""
+    """Return the recording of a frame: ``0001TP`` of ``0001TP_008550``."""
     return name.rpartition("/")[2].partition("_")[0]
 
 
 def _held_out(names: list[tuple[str, str]]) -> list[bool]:
-    """Whether a frame lies in a stretch that is held out, recording by recording."""
+    """Whether each frame lies in a held-out block, counted per recording."""
     counted: dict[str, int] = {}
     held = []
     for _, name in names:

@@ -12,7 +12,7 @@ DEFAULT_FOLDER = Path("~/.cache/holdfast")
 
 
 def open_cifar(rest: str, *, split: str, kind: str, download: bool = False) -> ArraySource:
-    """``cifar10:[DIR]`` or ``cifar100:[DIR]``: the train split for training, the test split for everything else."""
+    """Open ``cifar10:[DIR]`` or ``cifar100:[DIR]``: the train split for training, otherwise the test split."""
     from torchvision import datasets
 
     root = Path(rest or DEFAULT_FOLDER).expanduser()

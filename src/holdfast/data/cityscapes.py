@@ -1,6 +1,6 @@
 """Cityscapes (Cordts et al. 2016) as it is distributed, and stored Cityscapes-C trees.
 
-Labels are read from ``…_gtFine_labelIds.png`` and mapped to the 19 classes that are scored; everything else is ignored.
+Labels are read from ``…_gtFine_labelIds.png`` and mapped to the 19 evaluated classes; all other ids are ignored.
 """
 
 from pathlib import Path
@@ -9,7 +9,8 @@ from holdfast.corruptions.severities import ALL, SEVERITIES
 from holdfast.data.label_maps import PairedFiles, label_table
 from holdfast.errors import HoldfastError, nearest
 
-# class → number in labelIds files, in the order of the train ids
+# class → id in labelIds files, in the order of the train ids 0 to 18. The files use 34 ids; the benchmark scores 19 and
+# ignores the rest, which are rare (caravan, tunnel), void (ego vehicle) or ambiguous (parking, rail track).
 LABEL_IDS = {
     **{"road": 7, "sidewalk": 8, "building": 11, "wall": 12, "fence": 13, "pole": 17, "traffic light": 19},
     **{"traffic sign": 20, "vegetation": 21, "terrain": 22, "sky": 23, "person": 24, "rider": 25, "car": 26},
@@ -22,7 +23,7 @@ IMAGE_END, LABEL_END = "_leftImg8bit.png", "_gtFine_labelIds.png"
 
 
 def open_cityscapes(rest: str, *, split: str) -> PairedFiles:
-    """``cityscapes:DIR[,SPLIT]``: the training images to learn from, else val; test has no labels."""
+    """Open ``cityscapes:DIR[,SPLIT]``: by default train for training, otherwise val; test has no labels."""
     folder, _, word = rest.partition(",")
     root = Path(folder).expanduser()
     part = word or ("train" if split == "train" else "val")
@@ -34,23 +35,23 @@ def open_cityscapes(rest: str, *, split: str) -> PairedFiles:
 
 
 def city(id: str) -> str:
-    """Where an image was taken: ``frankfurt`` of ``val/frankfurt/frankfurt_000000_000294``."""
+    """Return the city in an image's id: ``frankfurt`` of ``val/frankfurt/frankfurt_000000_000294``."""
     return id.rpartition("/")[2].partition("_")[0]
 
 
 def cityscapes_c_cells(root: Path) -> list[str]:
-    """The cells of a stored Cityscapes-C tree that are there, ``fog/3`` …, in the catalogue's order."""
+    """List the existing cells of a stored Cityscapes-C tree, ``fog/3`` …, in canonical order."""
     return [f"{kind}/{level}" for kind in ALL for level in SEVERITIES if _cell_folder(root, kind, level) is not None]
 
 
 def open_cityscapes_c(root: Path, *, kind: str, severity: int, labels: Path | None = None) -> PairedFiles:
-    """One cell of stored Cityscapes-C; its images have the ids of the clean val images, and their labels.
+    """Open one cell of stored Cityscapes-C; images have the ids and labels of the clean val images.
 
     Args:
         root: holds ``<kind>/<severity>/<city>``, ``<kind>/<severity>/val/<city>`` or either below ``leftImg8bit``.
         kind: a corruption.
         severity: 1 to 5.
-        labels: the folder of Cityscapes that holds ``gtFine``; beside or inside ``root`` unless given.
+        labels: the Cityscapes folder that holds ``gtFine``; by default searched next to and inside ``root``.
     """
     folder = _cell_folder(root, kind, severity)
     if folder is None:
@@ -66,7 +67,7 @@ def _ground_truth(root: Path, labels: Path | None) -> Path:
         if (place / "gtFine" / "val").is_dir():
             return place
     raise HoldfastError(
-        f"the labels of cityscapes-c must be in gtFine/val in or beside {str(root)!r}, or named as in "
+        f"the labels of cityscapes-c must be in gtFine/val in or beside {str(root)!r}, or given as in "
         "cityscapes-c:DIR,CITYSCAPES"
     )
 

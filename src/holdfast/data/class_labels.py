@@ -1,9 +1,9 @@
-"""Which class of a model a class folder stands for: by its rank, by its index, or by its name.
+"""Mapping of class folders to a model's classes: by rank, by index or by name.
 
 ===========  ===========================================================================================
-rank         the folder's place in order: by value where all names are integers, else as text
-index        the model has more classes than there are folders, and every name is one of its class numbers
-name         the model stores the names of its classes (runs do), and every folder is called like one
+rank         the folder's rank: by value if all names are integers, else alphabetically
+index        the model has more classes than there are folders, and every name is a valid class index
+name         the model stores its class names (runs do), and every folder has one of these names
 ===========  ===========================================================================================
 """
 
@@ -18,14 +18,14 @@ from holdfast.data.source import Source, are_integers, are_ranks, places_by_name
 from holdfast.data.subsets import Joined, Subset
 
 RULES = {
-    "rank": "each class folder's place in the order of its number",
-    "index": "each class folder's name is the model's class number",
-    "name": "class names that the model stores",
+    "rank": "each class folder's rank in sorted order",
+    "index": "each class folder's name is the model's class index",
+    "name": "the class names stored with the model",
 }
 
 
 class Relabelled(Subset):
-    """All images of a source, labelled by another list of classes; ``labels`` has the new label of every old one."""
+    """All images of a source, relabelled for another list of classes; ``labels[old]`` is the new label."""
 
     def __init__(self, source: Source, classes: tuple[str, ...], labels: Sequence[int] | np.ndarray) -> None:
         super().__init__(source, np.arange(len(source)))
@@ -38,13 +38,13 @@ class Relabelled(Subset):
 
     @cached_property
     def targets(self) -> np.ndarray:
-        """The class of every image; −1 stays −1, which is no class."""
+        """The class of every image; −1 (no label) stays −1."""
         old = self.source.targets
         return np.where(old >= 0, self.labels[old], old)
 
 
 def by_name(source: Any, known: Sequence[str]) -> Any:
-    """The source with the labels of the classes that a model knows; None where not every name is among them."""
+    """Relabel a source by a model's class names; None if a name is unknown to the model."""
     places = places_by_name(source.classes, known)
     if places is None or (places == list(range(len(known)))):
         return source if places else None
@@ -52,7 +52,7 @@ def by_name(source: Any, known: Sequence[str]) -> Any:
 
 
 def same_order(train: Source, val: Source, classes: Sequence[str]) -> tuple[Source, Source]:
-    """Two sources of the same classes in the order of ``classes``, where these are the first one's."""
+    """Relabel two sources of the same classes to the order of ``classes``, if these are the first one's."""
     found = by_name(train, classes)
     if not isinstance(found, Relabelled) or found is train:
         return train, val
@@ -60,7 +60,7 @@ def same_order(train: Source, val: Source, classes: Sequence[str]) -> tuple[Sour
 
 
 def by_index(source: Source, known: Sequence[str] | None, *, outputs: int) -> Source | None:
-    """The source with its names as labels; None where not every name is the number of one of a model's classes."""
+    """Relabel a source by its integer names; None if a name is not a class index of the model."""
     names = source.classes
     if not are_integers(names) or len(names) >= outputs or (known and are_integers(known) and not are_ranks(known)):
         return None
@@ -71,7 +71,7 @@ def by_index(source: Source, known: Sequence[str] | None, *, outputs: int) -> So
 
 
 def of_folders(source: Any) -> bool:
-    """Whether the class names of a source are those of folders."""
+    """Whether the class names of a source come from folders."""
     if isinstance(source, Joined):
         return all(map(of_folders, source.parts))
     return of_folders(source.source) if isinstance(source, Subset) else isinstance(source, FolderSource)

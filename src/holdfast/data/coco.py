@@ -1,7 +1,7 @@
-"""COCO, and everybody's own files in its format: ``coco:IMAGES,ANNOTATIONS``.
+"""COCO, and your own data in its format: ``coco:IMAGES,ANNOTATIONS``.
 
-The label of an object is the rank of its category's id, which has gaps in COCO (80 ids from 1 to 90). Crowds, images
-without objects and grey images stay: all of them count in the evaluation.
+Labels are the ranks of the category ids, which have gaps in COCO (80 ids from 1 to 90). Crowds, images without objects
+and grey images are kept: all of them count in the evaluation.
 """
 
 import json
@@ -21,7 +21,7 @@ FORM = "coco:IMAGES,ANNOTATIONS"
 
 
 class CocoSource:
-    """A folder of images and a file of annotations; the id of an image is its path below the folder."""
+    """A folder of images with an annotation file; the id of an image is its path relative to the folder."""
 
     task = "detection"
 
@@ -31,23 +31,24 @@ class CocoSource:
         if not folder.is_dir():
             raise HoldfastError(f"IMAGES of {FORM} must be a folder, got {str(folder)!r}")
         content = _read_annotations(annotations)
+        # COCO annotates 80 of its 91 categories: labels are ranks, and category_ids maps predictions back
         categories = sorted(content["categories"], key=lambda category: category["id"])
         self.category_ids = tuple(int(category["id"]) for category in categories)
         self.classes = tuple(str(category.get("name", category["id"])) for category in categories)
         self._label_of = {number: label for label, number in enumerate(self.category_ids)}
         self._images = sorted(content["images"], key=lambda image: image["id"])
         self._check_unique()
-        self._found = self._sorted(content["annotations"])
+        self._found = self._group_by_image(content["annotations"])
 
     def __len__(self) -> int:
         return len(self._images)
 
     def id(self, index: int) -> str:
-        """The file's path below the folder."""
+        """The file's path relative to the folder."""
         return str(self._images[index]["file_name"])
 
     def image(self, index: int) -> Image.Image:
-        """Decode one file, which must have the size that its annotations belong to."""
+        """Decode one file; its size must match the annotations."""
         id = self.id(index)
         image = decode_file(self.root / id, id=id)
         height, width = self.size(index)
@@ -59,14 +60,14 @@ class CocoSource:
         return image
 
     def size(self, index: int) -> tuple[int, int]:
-        """Height and width as the annotations have it."""
+        """Height and width according to the annotations."""
         return int(self._images[index]["height"]), int(self._images[index]["width"])
 
     def target(self, index: int) -> Objects:
-        """What can be found in the image."""
+        """The annotated objects of one image."""
         rows, size = self._found[self._images[index]["id"]], self.size(index)
         boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(-1, 4)
-        boxes[:, 2:] += boxes[:, :2]
+        boxes[:, 2:] += boxes[:, :2]  # COCO stores x, y, width, height; Objects x0, y0, x1, y1
         masked = all("segmentation" in row for row in rows)
         return Objects(
             size,
@@ -77,7 +78,7 @@ class CocoSource:
             tuple(self._mask(row, size) for row in rows) if masked else None,
         )
 
-    def _sorted(self, annotations: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+    def _group_by_image(self, annotations: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
         sizes = {image["id"]: self.size(index) for index, image in enumerate(self._images)}
         found: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for row in annotations:
@@ -95,9 +96,9 @@ class CocoSource:
             ("file names of images", [image["file_name"] for image in self._images]),
         ):
             if len(set(values)) != len(values):
-                raise HoldfastError(f"{what} of {self._file} must differ, got some twice")
+                raise HoldfastError(f"{what} of {self._file} must be unique, got duplicates")
             if not values:
-                raise HoldfastError(f"{self._file} must hold at least one of its {what}, got none")
+                raise HoldfastError(f"{self._file} must have {what}, got none")
 
     def _mask(self, row: dict[str, Any], size: tuple[int, int]) -> Rle:
         outline = row["segmentation"]
@@ -110,7 +111,7 @@ class CocoSource:
 
 
 def open_coco(rest: str, *, split: str) -> CocoSource:
-    """``coco:IMAGES,ANNOTATIONS``. The split is the files' business: name others for validation."""
+    """Open ``coco:IMAGES,ANNOTATIONS``; ``split`` is ignored, so name other files for validation."""
     folder, comma, annotations = rest.rpartition(",")
     if not comma or not folder or not annotations:
         raise HoldfastError(f"data 'coco:{rest}' must name a folder and a file, as in {FORM}")
@@ -131,7 +132,7 @@ def _read_annotations(path: Path) -> dict[str, Any]:
         rows = content.get(key) if isinstance(content, dict) else None
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise HoldfastError(
-                f"{path.name} must hold the lists images, categories and annotations, but {key} is none"
+                f"{path.name} must hold the lists images, categories and annotations, but {key} is missing or no list"
             )
         for row in rows:
             if needed - row.keys():
@@ -140,14 +141,14 @@ def _read_annotations(path: Path) -> dict[str, Any]:
 
 
 def _check(row: dict[str, Any], *, sizes: dict[int, tuple[int, int]], categories: dict[int, int], file: str) -> None:
-    """Refuse an annotation that belongs to nothing or cannot be true; COCO itself has boxes without area."""
+    """Raise an error for an invalid annotation; boxes of zero area are valid, since COCO itself has some."""
     missing = {"image_id", "category_id", "bbox"} - row.keys()
     if missing:
         raise HoldfastError(f"{_name(row, file)} must have {', '.join(sorted(missing))}")
     if row["image_id"] not in sizes:
-        raise HoldfastError(f"{_name(row, file)} must belong to one of its images, got image {row['image_id']!r}")
+        raise HoldfastError(f"{_name(row, file)} must refer to an image in the file, got image {row['image_id']!r}")
     if row["category_id"] not in categories:
-        raise HoldfastError(f"{_name(row, file)} must have one of its categories, got {row['category_id']!r}")
+        raise HoldfastError(f"{_name(row, file)} must refer to a category in the file, got {row['category_id']!r}")
     box = row["bbox"]
     numbers = isinstance(box, list) and len(box) == 4 and all(isinstance(v, int | float) for v in box)
     if not numbers or not np.isfinite(box).all() or min(box[2:]) < 0:

@@ -1,4 +1,4 @@
-"""What can be found in an image: boxes, classes and masks."""
+"""Ground truth of detection: the boxes, classes and masks of an image."""
 
 from dataclasses import dataclass
 
@@ -14,11 +14,11 @@ class Objects:
 
     Attributes:
         size: the image's height and width.
-        boxes: x0 y0 x1 y1 in its pixels, float64 (N, 4).
-        labels: classes as indices into the source's, int64 (N,).
-        areas: in pixels, as annotated; COCO's small, medium and large go by them. float64 (N,).
-        crowds: regions of many objects, which count for nothing: neither found nor falsely found. bool (N,).
-        masks: run lengths of every object; None where the source has boxes only.
+        boxes: x0, y0, x1, y1 in pixels, float64 (N, 4).
+        labels: indices into the source's classes, int64 (N,).
+        areas: annotated areas in pixels, which define COCO's small, medium and large; float64 (N,).
+        crowds: COCO's ``iscrowd``: matches with such regions are ignored; bool (N,).
+        masks: run-length encoded masks; None if the source has only boxes.
     """
 
     size: tuple[int, int]
@@ -32,23 +32,23 @@ class Objects:
         return len(self.boxes)
 
     def bitmaps(self) -> np.ndarray:
-        """The masks, uint8 (N, H, W)."""
+        """Decode the masks, uint8 (N, H, W)."""
         if not self.masks:
             return np.zeros((0, *self.size), np.uint8)
         return np.ascontiguousarray(coco_masks.decode(list(self.masks)).transpose(2, 0, 1))
 
     def trainable(self) -> "Objects":
-        """Without crowds and without what is less than a pixel wide or high within the image, boxes cut off at it."""
+        """Clip boxes to the image and drop crowds and objects under one pixel wide or high."""
         height, width = self.size
-        boxes = self.boxes.clip(0, [width, height, width, height])
+        boxes = self.boxes.clip(0, [width, height, width, height])  # half-open: x1 = width is the right border
         large = (boxes[:, 2] - boxes[:, 0] >= 1) & (boxes[:, 3] - boxes[:, 1] >= 1)
-        kept = np.flatnonzero(large & ~self.crowds & (self.areas > 0))
-        masks = None if self.masks is None else tuple(self.masks[number] for number in kept)
-        return Objects(self.size, boxes[kept], self.labels[kept], self.areas[kept], self.crowds[kept], masks)
+        rows = np.flatnonzero(large & ~self.crowds & (self.areas > 0))
+        masks = None if self.masks is None else tuple(self.masks[row] for row in rows)
+        return Objects(self.size, boxes[rows], self.labels[rows], self.areas[rows], self.crowds[rows], masks)
 
 
 def recorded_fields(objects: Objects) -> dict[str, np.ndarray]:
-    """What records keep of an image's objects, see :data:`holdfast.records.detections.TRUE`."""
+    """Arrays of an image's objects for the records, see :data:`holdfast.records.detections.TRUE`."""
     masks, lengths = packed_masks(objects.masks or ())
     return {
         "true_boxes": objects.boxes.astype(np.float64),
@@ -61,7 +61,7 @@ def recorded_fields(objects: Objects) -> dict[str, np.ndarray]:
 
 
 def run_lengths(masks: np.ndarray) -> tuple[Rle, ...]:
-    """Bitmaps (N, H, W) as COCO's compressed run lengths."""
+    """Encode bitmaps (N, H, W) as COCO's compressed run lengths."""
     if not len(masks):
         return ()
     return tuple(coco_masks.encode(np.asfortranarray(masks.transpose(1, 2, 0), dtype=np.uint8)))

@@ -1,4 +1,4 @@
-"""The embedded digits of scikit-learn, as 32-px colour images: a data set that needs no download."""
+"""Digits of scikit-learn as 32-px RGB images: an embedded data set that needs no download."""
 
 from functools import cache
 
@@ -15,7 +15,7 @@ SPLITS = ("train", "val", "test")
 
 
 def open_digits(rest: str, *, split: str) -> ArraySource:
-    """``digits`` (the split that the role asks for) or ``digits:train|val|test``.
+    """Open ``digits`` (the given split) or ``digits:train|val|test``.
 
     UCI's optical digits as shipped by scikit-learn: 1797 images of 8×8, enlarged fourfold (bicubic).
     """
@@ -39,7 +39,7 @@ def _all_digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def split_of_every_image(targets: np.ndarray) -> np.ndarray:
-    """``train``, ``val`` or ``test`` for every digit of scikit-learn, by its class and its place among its like."""
+    """Assign train, val or test to every digit of scikit-learn by its class and its position within the class."""
     splits = np.empty(len(targets), dtype="<U5")
     for label in np.unique(targets):
         members = np.flatnonzero(targets == label)

@@ -1,4 +1,4 @@
-"""From a spec string such as ``folder:clean+folder:edsr`` to a source; data handed over in Python get a spec too."""
+"""Factory of data sources from specs such as ``folder:clean+folder:edsr``; data passed as objects get a spec too."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -29,11 +29,11 @@ GIVEN_NAME = "given"  # the first part of the spec of data that are handed over 
 
 @contextmanager
 def register_sources(train: Source, val: Source) -> Iterator[tuple[str, str]]:
-    """Specs of two sources, such as ``given:tensors-3f0a…``: other contents have another spec."""
+    """Register two sources under specs such as ``given:tensors-3f0a…``, which depend on the contents."""
     from holdfast.data.torch_datasets import TensorSource
 
     numbered = [each for each in (train, val) if isinstance(each, TensorSource) and each.counted]
-    if len(numbered) == 2:  # classes that are counted by their labels: one of the two may lack the last
+    if len(numbered) == 2:  # classes inferred from labels: one of the two may miss the last
         train.classes = val.classes = max(train.classes, val.classes, key=len)  # type: ignore[misc]
     specs = _spec(train), _spec(val)
     GIVEN.update(zip(specs, (train, val), strict=True))
@@ -45,10 +45,10 @@ def register_sources(train: Source, val: Source) -> Iterator[tuple[str, str]]:
 
 
 def open_given(spec: str) -> Source:
-    """What was handed over under that spec."""
+    """Return the registered source of a spec."""
     if spec not in GIVEN:
         raise HoldfastError(
-            f"data {spec!r} were handed over in Python and are not here: name others, or hand them over"
+            f"data {spec!r} were passed as Python objects and are not available here: pass them again or name others"
         )
     return GIVEN[spec]
 
@@ -62,14 +62,14 @@ def _spec(source: Any) -> str:
 
 
 class SourceRow(NamedTuple):
-    """One row of the table below."""
+    """A kind of data source: its spec, description and opener."""
 
     form: str
     line: str
     open: Callable[..., Any]
     needs_path: bool = False
     downloads: bool = False
-    turns: bool = False  # knows EXIF rotations
+    turns: bool = False  # accepts ``exif``
 
 
 def _open_cifar_training_images(rest: str, *, split: str, kind: str, download: bool = False) -> Source:
@@ -91,28 +91,30 @@ SOURCES: dict[str, SourceRow] = {
         "cityscapes:DIR[,SPLIT]", "Cityscapes, 19 classes; label maps", open_cityscapes, needs_path=True
     ),
     "acdc": SourceRow(
-        "acdc:DIR[,CONDITION][,SPLIT]", "ACDC: fog, night, rain, snow; val unless told", open_acdc, needs_path=True
+        "acdc:DIR[,CONDITION][,SPLIT]", "ACDC: fog, night, rain, snow; val by default", open_acdc, needs_path=True
     ),
     "npz": SourceRow("npz:FILE", "arrays x (uint8, N×H×W×3) and y, optionally classes", open_npz, needs_path=True),
     "folder": SourceRow("folder:DIR", "one folder of images per class", open_folder, needs_path=True, turns=True),
     "cifar10": SourceRow("cifar10:[DIR]", "CIFAR-10; --data.download=true fetches it", open_cifar10, downloads=True),
-    "cifar100": SourceRow("cifar100:[DIR]", "CIFAR-100, likewise", open_cifar100, downloads=True),
+    "cifar100": SourceRow(
+        "cifar100:[DIR]", "CIFAR-100; --data.download=true fetches it", open_cifar100, downloads=True
+    ),
     "cifar10-train": SourceRow(
         "cifar10-train:[DIR]",
-        "CIFAR-10's training images also where others take the test set: cifar10-train:[45000:] holds some out",
+        "CIFAR-10's training images, also for validation: cifar10-train:[45000:] holds some out",
         partial(_open_cifar_training_images, kind="cifar10"),
         downloads=True,
     ),
     "coco": SourceRow(
-        "coco:IMAGES,ANNOTATIONS", "objects in COCO's format: a folder and a JSON file", open_coco, needs_path=True
+        "coco:IMAGES,ANNOTATIONS", "objects in COCO's format: image folder and JSON file", open_coco, needs_path=True
     ),
     "scene-objects": SourceRow(
         "scene-objects[:SPLIT,HxW,COUNT,plain]",
-        "digits to be found in drawn scenes, with boxes and masks, embedded",
+        "digits in procedural scenes, with boxes and masks, embedded",
         open_scene_objects,
     ),
 }
-# images 40000 to 44999 of a source, or with a step every so many of them
+# [40000:45000], half-open like a Python slice, optionally with a step
 _SLICE = re.compile(r"^(?P<spec>.*)\[(?P<start>\d*):(?P<stop>\d*)(?::(?P<step>[1-9]\d*))?\]$")
 # a plus sign joins two sources only where a new source begins, so that paths may contain it
 _JOINT = re.compile(r"\+(?=(?:" + "|".join(SOURCES) + r")(?::|\+|\[|$))")
@@ -123,10 +125,10 @@ def open_data(spec: str, *, split: str = "val", download: bool = False, exif: st
 
     Args:
         spec: ``digits``, ``npz:FILE``, ``folder:DIR``, ``cifar10:[DIR]``, ``cifar100:[DIR]``, or several with ``+``.
-            ``[START:STOP]`` behind any of them takes a stretch of its images.
-        split: which part to take of sources that have several and do not say.
-        download: let torchvision fetch what is missing.
-        exif: ``ignore`` rotations that the EXIF data of a folder's images ask for, or ``apply`` them.
+            ``[START:STOP]`` after any of them takes a range of its images.
+        split: train, val or test, for sources whose spec does not name one.
+        download: let torchvision download missing data.
+        exif: ``ignore`` or ``apply`` the EXIF orientation of images in folders.
     """
     names = _JOINT.split(spec)
     parts = [_open_one(part, split=split, download=download, exif=exif) for part in names]
@@ -134,16 +136,18 @@ def open_data(spec: str, *, split: str = "val", download: bool = False, exif: st
 
 
 def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:
-    stretch = _SLICE.match(spec)
-    if stretch:
-        whole = _open_one(stretch["spec"], split=split, download=download, exif=exif)
-        return _stretch(whole, stretch, spec=spec)
+    bounds = _SLICE.match(spec)
+    if bounds:
+        whole = _open_one(bounds["spec"], split=split, download=download, exif=exif)
+        return _slice(whole, bounds, spec=spec)
     name, _, rest = spec.partition(":")
     if name == GIVEN_NAME:
         return open_given(spec)
     if name not in SOURCES:
         if is_official(spec):
-            raise HoldfastError(f"data {spec!r} is an official test set: evaluate a model on it, with its own suite")
+            raise HoldfastError(
+                f"data {spec!r} is an official test set: use it in `holdfast evaluate` with its own suite"
+            )
         forms = ", ".join(kind.form for kind in SOURCES.values())
         raise HoldfastError(f"unknown data {spec!r}{nearest(name, SOURCES) or f'; expected one of {forms}'}")
     kind = SOURCES[name]
@@ -155,9 +159,9 @@ def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:
     return source
 
 
-def _stretch(source: Source, bounds: re.Match[str], *, spec: str) -> Source:
+def _slice(source: Source, bounds: re.Match[str], *, spec: str) -> Source:
     parts = (int(bounds[part]) if bounds[part] else None for part in ("start", "stop", "step"))
     numbers = np.arange(len(source))[slice(*parts)]
     if int(bounds["stop"] or 0) > len(source) or not len(numbers):
-        raise HoldfastError(f"data {spec!r} must name a stretch of its {len(source)} images, as in [0:{len(source)}]")
+        raise HoldfastError(f"data {spec!r} must name a range of its {len(source)} images, as in [0:{len(source)}]")
     return Subset(source, numbers)

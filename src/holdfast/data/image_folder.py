@@ -19,36 +19,38 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"})
-GIF = ".gif"  # several images in one file: left out, and said
-NO_CLASS = "__MACOSX"  # what a Mac adds to archives
+GIF = ".gif"  # may hold several frames: skipped with a warning
+NO_CLASS = "__MACOSX"  # resource forks that macOS adds to ZIP archives; not a class
 logger = logging.getLogger(__name__)
 
 
 class FolderSource:
-    """One folder per class, integers in the order of their values, else by name; an image's id is its path below."""
+    """One folder per class, in the order of :func:`in_label_order`; an image's id is its relative path."""
 
     def __init__(self, root: Path, *, exif: str = "ignore") -> None:
         self.root, self.exif = root, check_exif(exif)
         self.classes = in_label_order(entry.name for entry in _entries(root) if entry.is_dir())
         if not self.classes:
-            raise HoldfastError(f"folder:{root} must hold one folder per class, got no folder at all")
+            raise HoldfastError(f"folder:{root} must hold one folder per class, got no folders")
         self._paths, self.targets, self.gifs = _images(root, self.classes)
-        self._turned = _shared_bytes(len(self.targets))  # workers note it, others read it
+        self._turned = _shared_bytes(
+            len(self.targets)
+        )  # shared memory: data loader workers write, the main process reads
 
     @property
-    def turned(self) -> int:
-        """How many of the images decoded so far, in this process and its workers, ask to be rotated by EXIF."""
+    def turned_count(self) -> int:
+        """Number of images with a non-trivial EXIF orientation among those decoded so far, over all workers."""
         return int(self._turned.sum())
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def id(self, index: int) -> str:
-        """The path below the root, with forward slashes."""
+        """The path relative to the root, with forward slashes."""
         return self._paths[index]
 
     def image(self, index: int) -> Image.Image:
-        """Decode one file."""
+        """Decode one image file; raises :class:`UnreadableImage`."""
         id = self.id(index)
         try:
             found = decode(self.root / id, exif=self.exif)
@@ -60,7 +62,7 @@ class FolderSource:
 
 
 def decode_file(path: Path, *, id: str) -> Image.Image:
-    """One file as an RGB image; raises :class:`UnreadableImage` with that id."""
+    """Decode one file as RGB; raises :class:`UnreadableImage` with that id."""
     try:
         return decode(path).image
     except UnreadableFile as error:
@@ -68,9 +70,9 @@ def decode_file(path: Path, *, id: str) -> Image.Image:
 
 
 def open_folder(rest: str, *, split: str, exif: str = "ignore") -> FolderSource:
-    """``folder:DIR``. The split is the folder's business: name another folder for validation."""
+    """Open ``folder:DIR``; ``split`` is ignored, so name another folder for validation."""
     source = FolderSource(Path(rest).expanduser(), exif=exif)
-    for sentence in _cautions(source):
+    for sentence in _warnings(source):
         _warn_once(sentence)
     return source
 
@@ -84,35 +86,37 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _images(root: Path, classes: tuple[str, ...]) -> tuple[FileNames, np.ndarray, list[str]]:
-    """The images of all classes, their labels, and the GIF files among them, which are left out.
+    """Return the images of all classes, their labels, and the skipped GIF files.
 
-    What lies beside the class folders, or is hidden, is none of them.
+    Files outside class folders and hidden files are no images.
     """
     names = index_folder(root, EXTENSIONS | {GIF}, links=True).names
     labels = {name: label for label, name in enumerate(classes)}
     targets = np.fromiter((labels.get(name.split("/", 1)[0], -1) if "/" in name else -1 for name in names), np.int64)
     gifs: list[int] = []
-    if GIF.encode() in names.text.tobytes().lower():  # a quick look at a million names
+    if (
+        GIF.encode() in names.text.tobytes().lower()
+    ):  # one substring search instead of a Python loop over a million names
         gifs = [place for place, name in enumerate(names) if targets[place] >= 0 and name.lower().endswith(GIF)]
     targets[gifs] = -1
     if (targets >= 0).all():
         return names, targets, []
-    kept = np.flatnonzero(targets >= 0)
-    return FileNames.of([names[int(place)] for place in kept]), targets[kept], [names[place] for place in gifs]
+    rows = np.flatnonzero(targets >= 0)
+    return FileNames.of([names[int(row)] for row in rows]), targets[rows], [names[place] for place in gifs]
 
 
-def _cautions(source: FolderSource) -> Iterator[str]:
-    """What a user should know of a folder that is read all the same."""
+def _warnings(source: FolderSource) -> Iterator[str]:
+    """Warnings about a folder that is usable nevertheless."""
     where, gifs = f"folder:{source.root}", source.gifs
     if gifs:
         are = "files are" if len(gifs) > 1 else "file is"
-        yield f"{where}: {len(gifs)} GIF {are} left out, such as {gifs[0]!r}; convert them to PNG to use them"
+        yield f"{where}: {len(gifs)} GIF {are} skipped, such as {gifs[0]!r}; convert them to PNG to use them"
     counts = np.bincount(source.targets, minlength=len(source.classes))
     empty = [source.classes[label] for label in np.flatnonzero(counts == 0)]
     if empty and len(source):
-        shown = ", ".join(map(repr, empty[:5])) + (" …" if len(empty) > 5 else "")
+        names = ", ".join(map(repr, empty[:5])) + (" …" if len(empty) > 5 else "")
         have = "has" if len(empty) == 1 else "have"
-        yield f"{where}: {len(empty)} of {len(source.classes)} classes {have} no image: {shown}"
+        yield f"{where}: {len(empty)} of {len(source.classes)} classes {have} no image: {names}"
 
 
 @cache

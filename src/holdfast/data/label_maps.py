@@ -1,4 +1,4 @@
-"""Label maps: the class of every pixel, and what may stand in one."""
+"""Label maps: reading, checking and remapping the class of every pixel."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from holdfast.errors import HoldfastError
 from holdfast.io.images import UnreadableFile, open_image
 
 TASK = "segmentation"
-IGNORED = 255  # a pixel that counts neither in a loss nor in a metric
+IGNORED = 255  # excluded from losses and metrics: the ignore index of Cityscapes, ADE20K and mmseg
 EXIF_ORIENTATION = 274
 
 
 def read_label_file(path: Path) -> np.ndarray:
-    """The numbers in a label image of one channel: index or palette PNG, uint8 or uint16 (H, W)."""
+    """Read the class ids of a single-channel label image: grey or palette PNG, uint8 or uint16 (H, W)."""
     try:
         with open_image(path) as image:
             if image.mode not in ("L", "P", "1", "I", "I;16"):
@@ -31,27 +31,27 @@ def read_label_file(path: Path) -> np.ndarray:
 
 
 def check_upright(path: Path) -> None:
-    """Refuse a photograph that a viewer would turn: whoever drew its labels may have seen it the other way."""
+    """Refuse images with an EXIF rotation: their labels may have been drawn in either orientation."""
     try:
         with open_image(path) as image:
             orientation = image.getexif().get(EXIF_ORIENTATION, 1)
     except UnreadableFile:
-        return  # whoever decodes it says what is wrong
+        return  # decoding the image later raises the error
     if orientation not in (0, 1):
         raise HoldfastError(
             f"image {str(path)!r} must be stored upright where it has labels, got EXIF orientation {orientation}: "
-            "turn the pixels and remove the tag"
+            "rotate the pixels and remove the tag"
         )
 
 
 def check_label_map(labels: np.ndarray, *, classes: int, id: str, size: tuple[int, int] | None = None) -> np.ndarray:
-    """The map as uint8 if it fits its image and its classes and labels at least one pixel.
+    """Return the map as uint8; raises an error unless size and labels are valid and some pixel is labelled.
 
     Args:
         labels: integers (H, W), 255 for ignored pixels.
-        classes: how many classes there are.
-        id: the image's name, for the sentence.
-        size: the image's height and width; unchecked unless given.
+        classes: number of classes.
+        id: the image's id, for the error message.
+        size: the image's height and width; None skips the check.
     """
     if size is not None and labels.shape != size:
         raise HoldfastError(
@@ -61,23 +61,23 @@ def check_label_map(labels: np.ndarray, *, classes: int, id: str, size: tuple[in
     present = np.unique(labels)
     wrong = present[(present != IGNORED) & ((present < 0) | (present >= classes))]
     if len(wrong):
-        shown = ", ".join(map(str, wrong[:5])) + (" …" if len(wrong) > 5 else "")
-        raise HoldfastError(f"labels of {id!r} must be 0 to {classes - 1} or {IGNORED} for ignored, got {shown}")
+        values = ", ".join(map(str, wrong[:5])) + (" …" if len(wrong) > 5 else "")
+        raise HoldfastError(f"labels of {id!r} must be 0 to {classes - 1} or {IGNORED} for ignored, got {values}")
     if not (present != IGNORED).any():
         raise HoldfastError(f"the label map of {id!r} must label at least one pixel, got ignored pixels only")
     return labels.astype(np.uint8)
 
 
 class PairedFiles:
-    """Image files and the label files that belong to them.
+    """Image files paired with label files.
 
     Args:
-        name: what sentences call the data.
-        ids: the images' stable names.
-        images: their files.
-        labels: the label files in the same order; None for a set whose labels are kept back.
+        name: the data's name in messages.
+        ids: stable ids of the images.
+        images: image files.
+        labels: label files in the same order; None for a test set with withheld labels.
         classes: the class names.
-        table: what the numbers in label files mean: 256 labels, 255 for ignored; None takes them as they are.
+        table: lookup table (256,) from ids in the files to labels, 255 for ignored; None keeps the ids.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class PairedFiles:
         table: np.ndarray | None = None,
     ) -> None:
         self.name, self.classes, self.table = name, classes, table
-        # arrays of fixed-width text instead of lists: forked workers then share their memory
+        # arrays instead of lists of strings: forked workers share the memory, since no reference counts are written
         self._ids = np.array(ids, dtype=np.str_)
         self._images = np.array([str(path) for path in images], dtype=np.str_)
         self._labels = None if labels is None else np.array([str(path) for path in labels], dtype=np.str_)
@@ -99,29 +99,29 @@ class PairedFiles:
             _check_partners(name, images, labels)
 
     task = TASK
-    box: tuple[int, int] | None = None  # that images are fitted into before a model sees them
-    numbers: tuple[int, ...] | None = None  # what label files call each class, where not by its own number
+    box: tuple[int, int] | None = None  # height and width that images are resized to fit before inference
+    numbers: tuple[int, ...] | None = None  # the id of each class in label files, where it is not the label
 
     def __len__(self) -> int:
         return len(self._ids)
 
     @property
-    def labelled(self) -> bool:
+    def has_labels(self) -> bool:
         """Whether the images have labels."""
         return self._labels is not None
 
     def id(self, index: int) -> str:
-        """The stable name of one image."""
+        """The stable id of one image."""
         return str(self._ids[index])
 
     def image(self, index: int) -> Image.Image:
-        """Decode one image; a photograph that a viewer would turn is refused."""
+        """Decode one image; an image with an EXIF rotation is refused."""
         path = Path(self._images[index])
         check_upright(path)
         return decode_file(path, id=self.id(index))
 
     def target(self, index: int) -> np.ndarray:
-        """The class of every pixel, uint8 (H, W); 255 is ignored."""
+        """The label of every pixel, uint8 (H, W); 255 is ignored."""
         if self._labels is None:
             raise HoldfastError(f"{self.name} has no labels: its predictions can only be exported")
         numbers = read_label_file(Path(self._labels[index]))
@@ -130,7 +130,7 @@ class PairedFiles:
         return check_label_map(numbers, classes=len(self.classes), id=self.id(index), size=self._size(index))
 
     def label_digest(self, index: int) -> int:
-        """A checksum of the label file; nothing is decoded."""
+        """Checksum of the label file, without decoding it."""
         if self._labels is None:
             raise HoldfastError(f"{self.name} has no labels: its predictions can only be exported")
         try:
@@ -141,11 +141,11 @@ class PairedFiles:
             ) from error
 
     def file(self, index: int) -> Path:
-        """Where one image lies."""
+        """The path of one image file."""
         return Path(self._images[index])
 
     def content(self, index: int) -> int:
-        """The size of the image's file, by which records of other images are kept apart."""
+        """Size of the image file in bytes, part of the data fingerprint."""
         path = Path(self._images[index])
         return path.stat().st_size if path.is_file() else -1
 
@@ -154,11 +154,11 @@ class PairedFiles:
             with open_image(Path(self._images[index])) as image:
                 return image.height, image.width
         except UnreadableFile:
-            return None  # whoever decodes it says what is wrong
+            return None  # decoding the image later raises the error
 
 
 def label_table(numbers: Mapping[int, int], *, other: int = IGNORED) -> np.ndarray:
-    """A table for `PairedFiles` from the numbers in the files to labels; all others are ``other``."""
+    """Build the lookup table of `PairedFiles` from ids in the files to labels; other ids become ``other``."""
     table = np.full(256, other, np.uint8)
     for number, label in numbers.items():
         table[number] = label

@@ -1,7 +1,7 @@
-"""People's own folders: ``masks:IMAGES,LABELS``, a label image beside every image.
+"""Folders of images and label maps: ``masks:IMAGES,LABELS``.
 
-Label images hold one class number per pixel, as grey or palette PNG, under the image's path and name. Class names come
-from ``classes=FILE`` (one per line), else from ``LABELS/classes.txt``, else they are the numbers that occur.
+Label images hold one class id per pixel, as grey or palette PNG, with the image's relative path and name. Class names
+come from ``classes=FILE`` (one per line), else from ``LABELS/classes.txt``, else they are the ids that occur.
 """
 
 import os
@@ -18,7 +18,7 @@ CLASS_FILE = "classes.txt"
 
 
 def open_masks(rest: str, *, split: str) -> PairedFiles:
-    """``masks:IMAGES,LABELS[,classes=FILE][,ignore=NUMBER]``. The split is the folder's business."""
+    """Open ``masks:IMAGES,LABELS[,classes=FILE][,ignore=NUMBER]``; ``split`` is ignored."""
     words = rest.split(",")
     options = dict(word.split("=", 1) for word in words[2:] if "=" in word)
     unknown = [word for word in words[2:] if word.partition("=")[0] not in OPTIONS]
@@ -44,7 +44,7 @@ def open_masks(rest: str, *, split: str) -> PairedFiles:
 def _folder(word: str) -> Path:
     folder = Path(word).expanduser()
     if not folder.is_dir():
-        raise HoldfastError(f"masks needs two folders, images and labels, but {word!r} is none")
+        raise HoldfastError(f"masks needs two folders, images and labels, but {word!r} is not a folder")
     return folder
 
 

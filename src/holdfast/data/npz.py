@@ -8,11 +8,11 @@ import numpy as np
 from holdfast.data.source import ArraySource
 from holdfast.errors import HoldfastError
 
-MOST_CLASSES = 100_000
+MAX_CLASSES = 100_000
 
 
 def open_npz(rest: str, *, split: str) -> ArraySource:
-    """``npz:FILE``. The split is the file's business: name another file for validation."""
+    """Open ``npz:FILE``; ``split`` is ignored, so name another file for validation."""
     path = Path(rest)
     arrays = _read_npz(path)
     for key in ("x", "y"):
@@ -40,17 +40,18 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _check_bomb(file: zipfile.ZipFile, *, path: Path) -> None:
+    # deflate reaches 1000:1 on zeros, images hardly 10:1; refuse before numpy allocates gigabytes
     entries = file.infolist()
     packed, unpacked = sum(entry.compress_size for entry in entries), sum(entry.file_size for entry in entries)
     if unpacked > 2**30 and unpacked > 200 * packed:
-        raise HoldfastError(f"npz:{path} must hold images, but {packed} bytes would become {unpacked >> 30} GiB")
+        raise HoldfastError(f"npz:{path} must hold images, but {packed} bytes would decompress to {unpacked >> 30} GiB")
 
 
 def _labels(labels: np.ndarray, *, path: Path) -> np.ndarray:
     if labels.dtype.kind not in "iu":
         raise HoldfastError(f"y of npz:{path} must hold whole numbers, got {labels.dtype}")
-    if labels.size and int(labels.max()) >= MOST_CLASSES:
-        raise HoldfastError(f"y of npz:{path} must count classes from 0 to {MOST_CLASSES - 1}, got {labels.max()}")
+    if labels.size and int(labels.max()) >= MAX_CLASSES:
+        raise HoldfastError(f"y of npz:{path} must count classes from 0 to {MAX_CLASSES - 1}, got {labels.max()}")
     return labels.astype(np.int64).reshape(-1)
 
 
@@ -62,7 +63,7 @@ def _check_images(images: np.ndarray, targets: np.ndarray, *, path: Path) -> Non
     if len(images) and 0 in images.shape:
         raise HoldfastError(f"x of npz:{path} must hold images of at least one pixel, got shape {images.shape}")
     if len(images) != len(targets):
-        raise HoldfastError(f"x and y of npz:{path} must be equally long, got {len(images)} and {len(targets)}")
+        raise HoldfastError(f"x and y of npz:{path} must have the same length, got {len(images)} and {len(targets)}")
 
 
 def _class_names(names: np.ndarray | None, targets: np.ndarray, *, path: Path) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The official robustness sets as they are distributed, read without changing a pixel that the protocol does not.
+"""Readers of the official robustness sets as distributed; pixels change only as the protocol demands.
 
 ====================  ===============================================================  ==========================
 set                   layout                                                           what is read
@@ -9,7 +9,7 @@ ImageNet-A, -R        ``DIR/<wnid>/*``, their 200 wnids                         
 ImageNet-Sketch       ``DIR/<wnid>/*``                                                 the files
 ====================  ===============================================================  ==========================
 
-Classes are sorted folder names, so labels are ranks. An image has the same id in every cell of a set.
+Labels are ranks of the sorted folder names. An image has the same id in every cell of a set.
 """
 
 from collections.abc import Sequence
@@ -29,24 +29,25 @@ CIFAR_CLASSES = {"cifar10": 10, "cifar100": 100}
 
 
 class CroppedFolder(FolderSource):
-    """A folder of class folders, of whose images only the centre is seen; nothing is resized or padded."""
+    """A folder of class folders with centre-cropped images; nothing is resized or padded."""
 
     def __init__(self, root: Path, *, side: int) -> None:
         super().__init__(root)
         self.side = side
 
     def image(self, index: int) -> Image.Image:
-        """The centre of one image."""
+        """The centre crop of one image."""
         image = super().image(index)
         width, height = image.size
         if min(width, height) < self.side:
             raise UnreadableImage(self.id(index), f"expected at least {self.side}×{self.side}, got {width}×{height}")
         left, top = (width - self.side) // 2, (height - self.side) // 2
+        # half-open box: PIL excludes the right and lower edge, so the crop has exactly ``side`` pixels
         return image.crop((left, top, left + self.side, top + self.side))
 
 
 def missing_cells(root: Path | str, *, kinds: Sequence[str] = STANDARD) -> list[CellSpec]:
-    """The cells of an ImageNet-C tree that are not there, in order: a score without them is partial."""
+    """List the missing cells of an ImageNet-C tree in order; a score without them is partial."""
     folder = existing_folder(Path(root), what="an ImageNet-C tree")
     cells = [corruption_cell(kind, severity) for kind in kinds for severity in SEVERITIES]
     return [cell for cell in cells if not (folder / str(cell)).is_dir()]
@@ -55,14 +56,14 @@ def missing_cells(root: Path | str, *, kinds: Sequence[str] = STANDARD) -> list[
 def open_imagenet_c(
     root: Path | str, *, kind: str, severity: int, side: int = 224, classes: Sequence[str] | None = None
 ) -> CroppedFolder:
-    """One cell of ImageNet-C, Hendrycks & Dietterich 2019: the stored 224-px files, centre crop 224 and no resize.
+    """Open one cell of ImageNet-C, Hendrycks & Dietterich 2019: the stored 224-px files, centre crop 224 and no resize.
 
     Args:
-        root: the folder that holds one folder per kind.
-        kind: which corruption.
+        root: the folder that holds one folder per corruption.
+        kind: the corruption.
         severity: 1 to 5.
         side: 224; 64 for Tiny-ImageNet-C, 299 for the Inception set.
-        classes: the folders that must be there, such as those of the clean set; unchecked unless given.
+        classes: the expected class folders, such as those of the clean set; None skips the check.
     """
     cell = _checked_cell(kind, severity)
     folder = existing_folder(Path(root), what="an ImageNet-C tree")
@@ -79,9 +80,9 @@ def open_imagenet_c(
 
 
 def open_cifar_c(root: Path | str, *, kind: str, severity: int, dataset: str = "cifar10") -> ArraySource:
-    """One cell of CIFAR-10-C or CIFAR-100-C: of 50 000 rows, severity s is 10 000 (s − 1) up to 10 000 s.
+    """Open one cell of CIFAR-10-C or CIFAR-100-C: severity s is rows 10 000 (s − 1) to 10 000 s (exclusive) of 50 000.
 
-    The ids are those of the clean test set, ``cifar10/test/000123``; classes are named by their number.
+    The ids are those of the clean test set, ``cifar10/test/000123``; class names are numbers.
     """
     if dataset not in CIFAR_CLASSES:
         raise HoldfastError(f"dataset must be {' or '.join(CIFAR_CLASSES)}, got {dataset!r}")
@@ -134,15 +135,15 @@ def _checked_cell(kind: str, severity: int) -> CellSpec:
 
 
 def existing_folder(folder: Path, *, what: str) -> Path:
-    """The folder, if there is one."""
+    """Return the folder if it exists; raises an error otherwise."""
     folder = folder.expanduser()
     if not folder.is_dir():
-        raise HoldfastError(f"{what} must be a folder, but {str(folder)!r} is not there")
+        raise HoldfastError(f"{what} must be a folder, but {str(folder)!r} does not exist")
     return folder
 
 
 def array(path: Path) -> np.ndarray:
-    """An ``.npy`` file, not yet in memory; never unpickles."""
+    """Memory-map an ``.npy`` file; never unpickles."""
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:

@@ -1,7 +1,7 @@
-"""The official test sets by name: from ``imagenet-c:DIR`` to what can be opened in it, cell by cell.
+"""Registry of the official test sets: ``imagenet-c:DIR`` and others, opened cell by cell.
 
-``open_official(spec)`` looks at the folder and says which cells are there and which are missing; it reads no image.
-``OfficialSet.open(cell)`` then gives one cell as a source of images or, for ``sequence/…`` cells, of frames:
+``open_official(spec)`` lists the existing and missing cells of a folder without reading an image.
+``OfficialSet.open(cell)`` then opens one cell as a source of images or, for ``sequence/…`` cells, of frames:
 
 >>> data = open_official("imagenet-c:/data/imagenet-c")           # doctest: +SKIP
 >>> data.suite, data.preset, data.cells[:2], data.missing         # doctest: +SKIP
@@ -29,7 +29,7 @@ from holdfast.records.cells import CellSpec, corruption_cell, sequence_cell, set
 
 
 class SequenceSource(Protocol):
-    """Perturbation sequences: like a source, but every item is a film. A target of −1 means that no label is known."""
+    """Perturbation sequences: a source whose items are videos. A target of −1 means that no label is known."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -43,13 +43,13 @@ class SequenceSource(Protocol):
 
     @property
     def frame_count(self) -> int:
-        """How many frames a sequence has."""
+        """Number of frames per sequence."""
         ...
 
     def __len__(self) -> int: ...
 
     def id(self, index: int) -> str:
-        """The stable name of one sequence."""
+        """The stable id of one sequence."""
         ...
 
     def frames(self, index: int) -> Frames:
@@ -64,14 +64,14 @@ class OfficialSet:
     Attributes:
         name: ``imagenet-c``, ``cifar10-p`` …, the word before the colon of the spec.
         root: the folder.
-        suite: which suite scores it: ``imagenet-c``, ``cifar-c``, ``perturbations``, ``imagenet-a`` …
-        preset: ``imagenet`` or ``cifar``: which protocol its images were made by.
-        cells: the cells that are there, in order: ``fog/3``, ``sequence/rotate``, ``imagenet-a``.
+        suite: the suite that scores it: ``imagenet-c``, ``cifar-c``, ``perturbations``, ``imagenet-a`` …
+        preset: ``imagenet`` or ``cifar``, the protocol that generated its images.
+        cells: the existing cells, in order: ``fog/3``, ``sequence/rotate``, ``imagenet-a``.
         reader: opens a cell; call :meth:`open`, which checks its name.
-        missing: the standard cells that are not: a score without them is partial.
-        restricted_to: ``imagenet_a`` or ``imagenet_r`` where a model of 1000 classes answers among 200 of them
-            (``holdfast.metrics.restricted``); None elsewhere.
-        extras: whether the set's protocol has some of the four extra corruptions.
+        missing: the missing standard cells; a score without them is partial.
+        restricted_to: ``imagenet_a`` or ``imagenet_r`` if a 1000-class model is restricted to 200 of its classes
+            (``holdfast.metrics.restricted``); else None.
+        extras: whether the set's protocol includes extra corruptions.
     """
 
     name: str
@@ -85,8 +85,8 @@ class OfficialSet:
     extras: bool = False
 
     @property
-    def made(self) -> str | None:
-        """How ``holdfast corrupt`` made it, as its manifest says; None for a set as it is distributed."""
+    def origin(self) -> str | None:
+        """The settings of ``holdfast corrupt`` from the manifest; None for a set as distributed."""
         if not (self.root / MANIFEST).is_file():
             return None
         try:
@@ -99,33 +99,33 @@ class OfficialSet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the cells that are there."""
+        """The names of the existing cells."""
         return tuple(cell.name for cell in self.cells)
 
     def open(self, cell: CellSpec | str) -> Source | SequenceSource:
-        """One cell, or the one of that name: a :class:`Source` of images, or a :class:`SequenceSource` of films."""
+        """Open a cell or the cell of that name: a :class:`Source` of images, or a :class:`SequenceSource` of videos."""
         name = cell if isinstance(cell, str) else cell.name
         found = next((known for known in self.cells if known.name == name), None)
         if found is None:
-            raise HoldfastError(f"cell must be one that {self.name} in {str(self.root)!r} holds, got {name!r}")
+            raise HoldfastError(f"cell must exist in {self.name} in {str(self.root)!r}, got {name!r}")
         return self.reader(found)
 
 
 class StoredLayout(NamedTuple):
-    """One row of the table below."""
+    """The on-disk layout of an official set: its description and the function that lists its cells."""
 
     line: str
-    look: Callable[..., OfficialSet]
+    find: Callable[..., OfficialSet]
     options: Mapping[str, Any] = {}
 
 
 def is_official(spec: str) -> bool:
-    """Whether a data spec names one of the official sets below."""
+    """Whether a data spec names an official test set."""
     return spec.partition(":")[0] in OFFICIAL
 
 
 def open_official(spec: str) -> OfficialSet:
-    """What is there of the set that ``spec`` names, such as ``cifar10-c:DIR``; a set with no cell at all is refused."""
+    """Open the official set of a spec such as ``cifar10-c:DIR``; a set without cells is refused."""
     name, _, rest = spec.partition(":")
     if name not in OFFICIAL:
         forms = ", ".join(f"{known}:DIR" for known in OFFICIAL)
@@ -133,18 +133,18 @@ def open_official(spec: str) -> OfficialSet:
     if not rest:
         raise HoldfastError(f"data {spec!r} must name a path, as in {name}:DIR")
     layout = OFFICIAL[name]
-    found = layout.look(name, Path(rest).expanduser(), **layout.options)
+    found = layout.find(name, Path(rest).expanduser(), **layout.options)
     if not found.cells:
         raise HoldfastError(f"{name} in {str(found.root)!r} must hold at least one of its cells, got none")
     return found
 
 
 def check_imagenet_order(classes: tuple[str, ...], *, name: str) -> None:
-    """Refuse 1000 folders that are not ImageNet's in their order, as far as the shipped 314 wnids can tell.
+    """Refuse 1000 folders other than ImageNet's, checked by the 314 wnids that are shipped.
 
-    The label of a folder is its rank among the sorted names, which is right if and only if all 1000 are there.
+    The label of a folder is its rank among the sorted names, which is right only if all 1000 exist.
     """
-    if len(classes) != 1000:
+    if len(classes) != 1000:  # subsets such as ImageNet-A are checked by their own lists of wnids
         return
     for dataset in ("imagenet_a", "imagenet_r"):
         table = official_set_readers.published(f"{dataset}_indices")
@@ -219,7 +219,7 @@ def _cells(kinds: tuple[str, ...]) -> list[CellSpec]:
 
 
 def _cityscapes_c(name: str, root: Path) -> OfficialSet:
-    from holdfast.metrics.iou import SEVERITY_RULES  # metrics read records, which look at data
+    from holdfast.metrics.iou import SEVERITY_RULES  # imported late: metrics import records, which import data
 
     folder, _, labels = str(root).partition(",")
     tree = official_set_readers.existing_folder(Path(folder), what="a Cityscapes-C tree")
@@ -239,12 +239,14 @@ def _cityscapes_c(name: str, root: Path) -> OfficialSet:
 OFFICIAL: dict[str, StoredLayout] = {
     "imagenet-c": StoredLayout("stored ImageNet-C: kind/severity/wnid/*.JPEG", _imagenet_c, {}),
     "cifar10-c": StoredLayout("stored CIFAR-10-C: kind.npy and labels.npy", _cifar_c, {"dataset": "cifar10"}),
-    "cifar100-c": StoredLayout("stored CIFAR-100-C, likewise", _cifar_c, {"dataset": "cifar100"}),
+    "cifar100-c": StoredLayout("stored CIFAR-100-C: kind.npy and labels.npy", _cifar_c, {"dataset": "cifar100"}),
     "imagenet-p": StoredLayout("stored ImageNet-P: kind/wnid/*.mp4, or folders of frames", _imagenet_p, {}),
     "cifar10-p": StoredLayout(
         "stored CIFAR-10-P: kind.npy of (N, frames, 32, 32, 3)", _cifar_p, {"dataset": "cifar10"}
     ),
-    "cifar100-p": StoredLayout("stored CIFAR-100-P, likewise", _cifar_p, {"dataset": "cifar100"}),
+    "cifar100-p": StoredLayout(
+        "stored CIFAR-100-P: kind.npy of (N, frames, 32, 32, 3)", _cifar_p, {"dataset": "cifar100"}
+    ),
     "imagenet-a": StoredLayout(
         "ImageNet-A: its 200 wnid folders",
         _single,

@@ -1,7 +1,7 @@
 """Embedded scenes: scikit-learn's digits on procedural backgrounds, with label maps and instances.
 
-A data set for segmentation and detection that needs no download and has any size. Every scene is drawn from its split
-and number alone. Digits of one split never appear in scenes of another.
+A data set for segmentation and detection that needs no download and has any size. Every scene depends only on its split
+and number. Digits of one split never appear in scenes of another.
 """
 
 import colorsys
@@ -22,20 +22,20 @@ CLASSES = ("background", *(str(digit) for digit in range(10)))
 COUNTS = {"train": 2000, "val": 200, "test": 200}
 SIZE = (96, 128)
 SMALLEST = 32
-OWN_COLOUR = 0.8  # how often a digit has the hue of its class; the others are told by their shape alone
-PLAIN = "plain"  # digits in their own hue alone and no shapes beside them: what a small detector learns in minutes
+OWN_COLOUR = 0.8  # probability that a digit has the hue of its class; the others differ by shape alone
+PLAIN = "plain"  # digits always in the hue of their class, no distractors: a small detector learns these in minutes
 _SIZE_WORD = re.compile(r"(\d+)x(\d+)")
 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """One picture and everything that is known about it.
+    """One image with its ground truth.
 
     Attributes:
         image: uint8 (H, W, 3).
         labels: the class of every pixel, uint8 (H, W), an index into `CLASSES`.
-        instances: which digit a pixel shows, uint8 (H, W): 0 for none, else 1, 2, …
-        digits: the digit that instance 1, 2, … shows; every one is visible.
+        instances: instance of every pixel, uint8 (H, W): 0 for background, else 1, 2, …
+        digits: the digit of instance 1, 2, …; each has visible pixels.
     """
 
     image: np.ndarray
@@ -44,12 +44,12 @@ class Scene:
     digits: tuple[int, ...]
 
     def boxes(self) -> np.ndarray:
-        """The smallest box around the visible pixels of every instance: x0, y0, x1, y1 (exclusive), int64 (n, 4)."""
+        """Tight boxes around the visible pixels of every instance: x0, y0, x1, y1 (exclusive), int64 (n, 4)."""
         return np.array([_box(self.instances == number) for number in range(1, len(self.digits) + 1)]).reshape(-1, 4)
 
 
 class SceneSource:
-    """Scenes of one split; the id names split, size and number."""
+    """Scenes of one split; the id contains split, size and number."""
 
     classes = CLASSES
     task = TASK
@@ -65,24 +65,24 @@ class SceneSource:
         return self._count
 
     def id(self, index: int) -> str:
-        """``scenes/split/HxW/number``; plain ones say so."""
+        """The id ``scenes/split/HxW/number``, with ``plain`` before the number for plain scenes."""
         return f"{self.name}/{index:06d}"
 
     def scene(self, index: int) -> Scene:
-        """Everything about one scene."""
+        """One scene with its ground truth."""
         return _scene(self.split, self.size, int(index), plain=self.plain)
 
     def image(self, index: int) -> Image.Image:
-        """The picture."""
+        """The image of one scene."""
         return Image.fromarray(self.scene(index).image)
 
     def target(self, index: int) -> np.ndarray:
-        """The class of every pixel, uint8 (H, W); no pixel is ignored."""
+        """The label of every pixel, uint8 (H, W); no pixel is ignored."""
         return self.scene(index).labels
 
 
 def open_scenes(rest: str, *, split: str) -> SceneSource:
-    """``scenes``, or ``scenes:`` with any of a split, a size, a count and ``plain``: ``scenes:test,240x320,50``."""
+    """Open ``scenes``, optionally with a split, a size, a count and ``plain``: ``scenes:test,240x320,50``."""
     options: dict[str, object] = {}
     for word in rest.split(",") if rest else ():
         if word in SPLITS:
@@ -101,7 +101,7 @@ def open_scenes(rest: str, *, split: str) -> SceneSource:
     if min(options.get("size", SIZE)) < SMALLEST:  # type: ignore[call-overload]
         raise HoldfastError(f"scenes must be at least {SMALLEST} pixels high and wide, got {rest!r}")
     if options.get("count") == 0:
-        raise HoldfastError(f"scenes must be at least 1, got {rest!r}")
+        raise HoldfastError(f"the count of scenes must be at least 1, got {rest!r}")
     return SceneSource(split, **options)  # type: ignore[arg-type]
 
 
@@ -111,29 +111,29 @@ def draw_scene(
     """Draw one scene.
 
     Args:
-        rng: where every choice comes from.
+        rng: the random generator of all choices.
         glyphs: the digits that may appear, float (n, 8, 8) in [0, 1].
-        digits: what they show, (n,).
+        digits: their classes, (n,).
         size: height and width.
-        plain: every digit in the hue of its class, and no shapes that are none.
+        plain: every digit in the hue of its class, and no distractor shapes.
     """
     picture = _background(rng, size, shapes=not plain)
     labels, instances = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
-    shown: list[int] = []
+    drawn: list[int] = []
     for _ in range(int(rng.integers(2, 6))):
         chosen = int(rng.integers(len(glyphs)))
         cover = _place_digit(rng, glyphs[chosen], size)
         visible = cover >= 0.5
         if not visible.any() or _hides_too_much(instances, visible):
             continue
-        shown.append(int(digits[chosen]))
+        drawn.append(int(digits[chosen]))
         picture = _paint_digit(rng, picture, cover, digit=int(digits[chosen]), own=1.0 if plain else OWN_COLOUR)
-        labels[visible], instances[visible] = digits[chosen] + 1, len(shown)
+        labels[visible], instances[visible] = digits[chosen] + 1, len(drawn)
     image = picture + rng.normal(0, 4, picture.shape)
-    return Scene(np.clip(np.round(image), 0, 255).astype(np.uint8), labels, instances, tuple(shown))
+    return Scene(np.clip(np.round(image), 0, 255).astype(np.uint8), labels, instances, tuple(drawn))
 
 
-@lru_cache(maxsize=8)  # image, labels and boxes of one scene are asked for one after the other
+@lru_cache(maxsize=8)  # image, labels and boxes of a scene are read in a row
 def _scene(split: str, size: tuple[int, int], index: int, *, plain: bool) -> Scene:
     glyphs, digits = _glyphs(split)
     rng = np.random.default_rng([SPLITS.index(split), *size, index])
@@ -150,7 +150,7 @@ def _glyphs(split: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _background(rng: np.random.Generator, size: tuple[int, int], *, shapes: bool) -> np.ndarray:
-    """A dull colour, cloudy at two scales, and shapes that are no digits; float32 (H, W, 3)."""
+    """A dull colour with noise at two scales and distractor shapes; float32 (H, W, 3)."""
     height, width = size
     picture = np.broadcast_to(rng.uniform(40, 140, 3), (height, width, 3)).astype(np.float32)
     for cells, strength in ((3, 30), (12, 15)):
@@ -170,7 +170,7 @@ def _background(rng: np.random.Generator, size: tuple[int, int], *, shapes: bool
 
 
 def _place_digit(rng: np.random.Generator, glyph: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """How much of every pixel one digit covers, [0, 1]: turned, enlarged, and mostly inside."""
+    """Coverage in [0, 1] of every pixel by one digit, rotated, enlarged and mostly inside the image."""
     height, width = size
     side = min(size) * rng.uniform(0.4, 0.6)
     angle = rng.uniform(-8, 8)
@@ -182,7 +182,7 @@ def _place_digit(rng: np.random.Generator, glyph: np.ndarray, size: tuple[int, i
 
 
 def _hides_too_much(instances: np.ndarray, visible: np.ndarray) -> bool:
-    """Whether a digit would cover more than a third of what is still seen of another."""
+    """Whether a digit would cover more than a third of the visible pixels of another."""
     covered = instances[visible]
     numbers = np.unique(covered[covered > 0])
     return any((covered == number).sum() > (instances == number).sum() / 3 for number in numbers)
@@ -191,7 +191,7 @@ def _hides_too_much(instances: np.ndarray, visible: np.ndarray) -> bool:
 def _paint_digit(
     rng: np.random.Generator, picture: np.ndarray, cover: np.ndarray, *, digit: int, own: float
 ) -> np.ndarray:
-    """The picture with a digit in a bright colour: mostly its own, so that a small model learns in minutes."""
+    """Paint a digit in a bright colour: mostly the hue of its class, so that a small model learns in minutes."""
     hue = digit / 10 + rng.normal(0, 0.02) if rng.random() < own else rng.uniform()
     colour = 255 * np.array(colorsys.hsv_to_rgb(hue % 1, rng.uniform(0.6, 1), rng.uniform(0.78, 1)))
     return (picture + cover[..., None] * (colour.astype(np.float32) - picture)).astype(np.float32)
@@ -203,7 +203,7 @@ def _box(mask: np.ndarray) -> tuple[int, int, int, int]:
 
 
 class SceneObjectSource:
-    """The pictures of :class:`~holdfast.data.scenes.SceneSource`; a digit's box and mask are what is seen of it."""
+    """The images of :class:`SceneSource` with boxes and masks of the visible part of every digit."""
 
     task = "detection"
     classes = CLASSES[1:]
@@ -217,7 +217,7 @@ class SceneObjectSource:
         return len(self.scenes)
 
     def target(self, index: int) -> Objects:
-        """Every digit that is seen."""
+        """The visible digits of one scene."""
         scene = self.scenes.scene(index)
         numbers = np.arange(1, len(scene.digits) + 1)
         masks = scene.instances == numbers[:, None, None]
@@ -232,5 +232,5 @@ class SceneObjectSource:
 
 
 def open_scene_objects(rest: str, *, split: str) -> SceneObjectSource:
-    """``scene-objects``, or with a split, a size, a count and ``plain`` as ``scenes`` takes them."""
+    """Open ``scene-objects`` with the options of ``scenes``: split, size, count and ``plain``."""
     return SceneObjectSource(open_scenes(rest, split=split))

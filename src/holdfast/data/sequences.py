@@ -1,9 +1,9 @@
 """Perturbation sequences from disk: ImageNet-P and CIFAR-P, Hendrycks & Dietterich 2019.
 
-Of ImageNet-P is read ``DIR/<folder>/<wnid>/<sequence>``, where a sequence is either a film ``<sequence>.mp4``, as
-distributed and decoded by OpenCV, or a folder of frames ``<sequence>/<frame>.png`` in the order of the numbers in their
-names. The distributed films are lossy (x264); frames cut from them by another decoder may differ. Nothing is resized or
-cropped. Classes are sorted folder names, so labels are ranks. CIFAR-P is ``DIR/<kind>.npy``, without loss.
+ImageNet-P is ``DIR/<folder>/<wnid>/<sequence>``, where a sequence is either a video ``<sequence>.mp4``, as distributed
+and decoded by OpenCV, or a folder of frames ``<sequence>/<frame>.png`` in numeric order. The distributed videos are
+lossy (x264); frames extracted by another decoder may differ. Nothing is resized or cropped. Labels are ranks of the
+sorted folder names. CIFAR-P is ``DIR/<kind>.npy``, lossless.
 """
 
 import os
@@ -27,14 +27,14 @@ Frames = NDArray[np.uint8]  # F H W 3
 
 
 class FilmSource:
-    """Sequences of one perturbation with the class of what they show; the id is the path below the root."""
+    """Labelled sequences of one perturbation; the id is the path relative to the root."""
 
     def __init__(self, root: Path, *, frames: int) -> None:
         self.root = root
         self.frame_count = frames
         self.classes = in_label_order(entry.name for entry in _list_frames(root) if entry.is_dir())
         if not self.classes:
-            raise HoldfastError(f"ImageNet-P in {str(root)!r} must hold one folder per class, got no folder at all")
+            raise HoldfastError(f"ImageNet-P in {str(root)!r} must hold one folder per class, got no folders")
         found = [
             (f"{name}/{entry.name}", label)
             for label, name in enumerate(self.classes)
@@ -48,13 +48,13 @@ class FilmSource:
         return len(self.targets)
 
     def id(self, index: int) -> str:
-        """The path below the root without the ending of a film."""
+        """The relative path without the extension of a video."""
         path = str(self._paths[index])
         stem, ending = os.path.splitext(path)
         return stem if ending.lower() in FILMS else path
 
     def frames(self, index: int) -> Frames:
-        """All frames of one sequence, uint8 RGB; raises :class:`UnreadableImage` for any other number of them."""
+        """All frames of one sequence, uint8 RGB; raises :class:`UnreadableImage` if their number is wrong."""
         path = self.root / str(self._paths[index])
         frames = _frames_in_folder(path, id=self.id(index)) if path.is_dir() else _frames_of_film(path)
         if len(frames) != self.frame_count:
@@ -65,12 +65,12 @@ class FilmSource:
 
 
 def open_imagenet_p(root: Path | str, *, kind: str, folder: str | None = None, preset: str = "imagenet") -> FilmSource:
-    """The sequences of one perturbation.
+    """Open the sequences of one perturbation of ImageNet-P.
 
     Args:
         root: the folder that holds one folder per perturbation.
-        kind: which perturbation; says how many frames a sequence has.
-        folder: the folder's name where it is not the kind's, as for the stronger levels of the noises.
+        kind: the perturbation, which determines the number of frames.
+        folder: the folder's name if it differs from the kind, as for the stronger noise levels.
         preset: ``imagenet``, or ``tiny`` for Tiny-ImageNet-P.
     """
     frames = frame_count(kind, preset=preset)
@@ -91,26 +91,26 @@ class ArrayFilms:
 
     @property
     def frame_count(self) -> int:
-        """How many frames a sequence has."""
+        """Number of frames per sequence."""
         return self.array.shape[1]
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def id(self, index: int) -> str:
-        """``name/number``, as the clean test image is called."""
+        """``name/number``, the id of the clean test image."""
         return f"{self.name}/{index:06d}"
 
     def frames(self, index: int) -> Frames:
-        """All frames of one sequence."""
+        """All frames of one sequence, uint8 RGB."""
         return np.array(self.array[index])
 
 
 def open_cifar_p(root: Path | str, *, kind: str, dataset: str = "cifar10", file: str | None = None) -> ArrayFilms:
-    """The sequences of one perturbation of CIFAR-10-P or CIFAR-100-P: ``DIR/<kind>.npy``, (N, frames, 32, 32, 3).
+    """Open one perturbation of CIFAR-10-P or CIFAR-100-P: ``DIR/<kind>.npy``, (N, frames, 32, 32, 3).
 
-    Flips need no labels; ``labels.npy`` is read where it is there. ``file`` names the array where it is not the kind,
-    as for the stronger levels of the noises.
+    Flip rates need no labels; ``labels.npy`` is read if it exists. ``file`` names the array if it differs from the
+    kind, as for the stronger noise levels.
     """
     if dataset not in CIFAR_CLASSES:
         raise HoldfastError(f"dataset must be {' or '.join(CIFAR_CLASSES)}, got {dataset!r}")

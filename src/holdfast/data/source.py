@@ -1,4 +1,4 @@
-"""What a data source is: numbered images with a class, and an id that never changes.
+"""Data sources: indexed images with a class and a stable id.
 
 The order of class names decides the labels: integers by value, other names as text.
 """
@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError
 
 
 class UnreadableImage(HoldfastError):
-    """An image that cannot be decoded; ``id`` says which."""
+    """An image that cannot be decoded, with its ``id``."""
 
     def __init__(self, id: str, reason: str) -> None:
         super().__init__(f"image {id!r} cannot be read ({reason})")
@@ -23,10 +23,10 @@ class UnreadableImage(HoldfastError):
 
 
 class Source(Protocol):
-    """Images of one data set, by number.
+    """Protocol of an indexed data set.
 
-    ``targets[i]`` is the class of image ``i`` as an index into ``classes``; ``id(i)`` names the image independently of
-    its number, so that whatever is drawn per image (augmentation, corruption) survives subsets and reordering.
+    ``targets[i]`` is the class of image ``i`` as an index into ``classes``; ``id(i)`` identifies the image
+    independently of its index, so that random draws per image (augmentation, corruption) survive subsets and shuffling.
     """
 
     @property
@@ -42,7 +42,7 @@ class Source(Protocol):
     def __len__(self) -> int: ...
 
     def id(self, index: int) -> str:
-        """The stable name of one image."""
+        """The stable id of one image."""
         ...
 
     def image(self, index: int) -> Image.Image:
@@ -52,23 +52,23 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class ArraySource:
-    """Images that are already in memory, uint8 (N, H, W, 3)."""
+    """Images in memory, uint8 (N, H, W, 3)."""
 
     name: str
     images: np.ndarray
     targets: np.ndarray
     classes: tuple[str, ...]
-    numbers: np.ndarray  # every image's number in the data set it comes from
+    numbers: np.ndarray  # index of every image in the complete data set
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def id(self, index: int) -> str:
-        """``name/number``."""
+        """The id ``name/number``, such as ``digits/000123``."""
         return f"{self.name}/{self.numbers[index]:06d}"
 
     def image(self, index: int) -> Image.Image:
-        """One image."""
+        """One image as a PIL image."""
         return Image.fromarray(self.images[index])
 
 
@@ -79,19 +79,19 @@ def check_not_empty(source: Source, *, spec: str) -> None:
 
 
 def check_known_classes(known: tuple[str, ...] | None, source: Source, *, data: str) -> None:
-    """Refuse data with as many classes as a model knows but other names; numbers name nothing and fit everything."""
+    """Refuse data with as many classes as the model but other names; plain ranks fit any names."""
     named = [names for names in (known, source.classes) if names and not are_ranks(names)]
     if len(named) < 2 or len(named[0]) != len(named[1]) or named[0] == named[1]:
         return
     first = next(number for number, (ours, theirs) in enumerate(zip(*named, strict=True)) if ours != theirs)
     raise HoldfastError(
         f"the model's classes must be those of {data!r}, but number {first} is {named[0][first]!r} for the model and "
-        f"{named[1][first]!r} in the data; --classes-differ measures all the same"
+        f"{named[1][first]!r} in the data; --classes-differ evaluates nevertheless"
     )
 
 
 def check_same_classes(first: Source, second: Source, *, names: tuple[str, str] = ("train", "val")) -> None:
-    """Refuse two sources of other classes; as many numbers from 0 on name nothing and fit."""
+    """Refuse two sources of different classes; plain ranks of the same number fit any names."""
     ours, theirs = first.classes, second.classes
     if ours == theirs or (len(ours) == len(theirs) and (are_ranks(ours) or are_ranks(theirs))):
         return
@@ -102,7 +102,7 @@ def check_same_classes(first: Source, second: Source, *, names: tuple[str, str] 
         for what, found in (("lacks", missing), ("adds", extra))
         if found
     ]
-    numbers = f"; folders called by their numbers must be 0 to {len(ours) - 1}" if are_integers(theirs) else ""
+    numbers = f"; numbered folders must be 0 to {len(ours) - 1}" if are_integers(theirs) else ""
     raise HoldfastError(
         f"{names[0]} and {names[1]} must have the same classes in the same order, got {len(ours)} and "
         f"{len(theirs)}: {'; '.join(differences) or 'the order differs'}{numbers}"
@@ -113,8 +113,9 @@ INTEGER = re.compile(r"-?[0-9]+")
 
 
 def in_label_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Class folders in the order of their labels: by value where all are integers, else as text."""
+    """Sort class folders by label: by value if all names are integers, else alphabetically."""
     found = list(names)
+    # torchvision sorts as text, which puts "10" before "2" and silently permutes the labels of numbered folders
     if not are_integers(found):
         return tuple(sorted(found))
     return tuple(sorted(found, key=lambda name: (int(name), name)))
@@ -126,12 +127,12 @@ def are_integers(names: Sequence[str]) -> bool:
 
 
 def are_ranks(names: Sequence[str]) -> bool:
-    """Whether names are 0, 1, 2 … in this order, also written 00, 01, 02 …: such names say nothing but the rank."""
+    """Whether names are 0, 1, 2 … in this order, also written 00, 01, 02 …: such names carry nothing but the rank."""
     return are_integers(names) and [int(name) for name in names] == list(range(len(names)))
 
 
 def places_by_name(names: Sequence[str], known: Sequence[str]) -> list[int] | None:
-    """The place of every name among those that a model knows; None where one is not there or is there twice."""
+    """Index of every name in a model's class names; None if one is missing or ambiguous."""
     ours, places = _keys(names), {name: place for place, name in enumerate(_keys(known))}
     if len(places) < len(known) or len({*ours}) < len(ours) or not {*ours} <= places.keys():
         return None
@@ -139,5 +140,5 @@ def places_by_name(names: Sequence[str], known: Sequence[str]) -> list[int] | No
 
 
 def _keys(names: Sequence[str]) -> list[str]:
-    """What names are compared by: 07 is 7."""
+    """Normalise names for comparison: 07 equals 7."""
     return [str(int(name)) for name in names] if are_integers(names) else list(names)

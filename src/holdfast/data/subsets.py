@@ -1,4 +1,4 @@
-"""Sources made of sources: concatenation, and subsets that keep the share of every class."""
+"""Concatenated sources and stratified subsets."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -14,15 +14,15 @@ from holdfast.errors import HoldfastError
 class Joined:
     """Several sources of the same classes, one after the other (AFAT's CIFAR recipes: clean + two augmented copies).
 
-    Folders of one part may be called by the numbers of the classes, 0…9 or 00…99, where those of another have names.
-    ``names`` say what a sentence calls the parts.
+    Folders of one part may be numbered, 0…9 or 00…99, while those of another have class names.
+    ``names`` are the parts' names in error messages.
     """
 
     def __init__(self, parts: Sequence[Source], *, names: Sequence[str] = ()) -> None:
-        called = [repr(name) for name in names] or [f"part {number}" for number in range(len(parts))]
+        labels = [repr(name) for name in names] or [f"part {number}" for number in range(len(parts))]
         named = next((number for number, part in enumerate(parts) if not are_ranks(part.classes)), 0)
         for number, part in enumerate(parts):
-            check_same_classes(parts[named], part, names=(called[named], called[number]))
+            check_same_classes(parts[named], part, names=(labels[named], labels[number]))
         self.parts = tuple(parts)
         self.classes = parts[named].classes
         self._ends = np.cumsum([len(part) for part in parts])
@@ -45,7 +45,7 @@ class Joined:
         return source.target(inner)
 
     def id(self, index: int) -> str:
-        """The part's number and its own id: copies of one image are different images."""
+        """The part's number and the id in it: copies of an image in two parts are different images."""
         part, inner = self._locate(index)
         return f"{part}:{self.parts[part].id(inner)}"
 
@@ -60,7 +60,7 @@ class Joined:
 
 
 class Subset:
-    """Some images of a source, under their old ids."""
+    """Some images of a source, with unchanged ids."""
 
     def __init__(self, source: Source, indices: np.ndarray) -> None:
         self.source, self.indices = source, indices
@@ -83,35 +83,35 @@ class Subset:
         return source.target(int(self.indices[index]))
 
     def id(self, index: int) -> str:
-        """The id in the whole source."""
+        """The id in the complete source."""
         return self.source.id(int(self.indices[index]))
 
     def image(self, index: int) -> Image.Image:
-        """One image."""
+        """One image of the subset."""
         return self.source.image(int(self.indices[index]))
 
 
 def turned_images(source: Source) -> int:
-    """How many of the images decoded so far ask to be rotated by EXIF, over all parts of a source."""
+    """Number of decoded images with a non-trivial EXIF orientation, over all parts of a source."""
     if isinstance(source, Joined):
         return sum(map(turned_images, source.parts))
-    return turned_images(source.source) if isinstance(source, Subset) else getattr(source, "turned", 0)
+    return turned_images(source.source) if isinstance(source, Subset) else getattr(source, "turned_count", 0)
 
 
 def stratified_subset(source: Source, size: float, *, seed: int) -> Subset:
-    """A seeded random subset: a count (≥ 1), or a fraction (< 1); every class in its share, if images have one."""
+    """A seeded random subset, stratified by class: a count (≥ 1) or a fraction (< 1) of the images."""
     total = len(source)
     count = round(size * total) if 0 < size < 1 else int(size)
     if size <= 0 or count < 1 or count > total or (size > 1 and size != count):
         raise HoldfastError(f"a subset must be a fraction in (0, 1) or a count of 1 to {total} images, got {size}")
-    targets = source.targets if hasattr(source, "targets") else np.zeros(total, np.int64)  # no classes: no shares
+    targets = source.targets if hasattr(source, "targets") else np.zeros(total, np.int64)  # no classes: not stratified
     shares = _shares(np.bincount(targets, minlength=len(source.classes)), count)
     chosen = [_draw(np.flatnonzero(targets == label), n, [seed, label]) for label, n in enumerate(shares)]
     return Subset(source, np.sort(np.concatenate(chosen)))
 
 
 def _shares(counts: np.ndarray, wanted: int) -> np.ndarray:
-    """How many of each class, by the largest remainder: adds up to ``wanted`` and never exceeds a class."""
+    """Images per class by the largest-remainder method: sums to ``wanted`` and never exceeds a class."""
     exact = counts * (wanted / counts.sum())
     shares = np.floor(exact).astype(np.int64)
     largest_remainders = np.argsort(-(exact - shares), kind="stable")[: wanted - int(shares.sum())]
@@ -120,10 +120,10 @@ def _shares(counts: np.ndarray, wanted: int) -> np.ndarray:
 
 
 def _of_parts(whole: Any, name: str, inner: str) -> Any:
-    """What a combination has from what it is made of: its task, and how its images are prepared."""
+    """Look up attributes that a combination inherits from its parts: task and preprocessing."""
     if name in ("task", "box", "numbers", "category_ids", "prepared") and inner in whole.__dict__:
-        made_of = whole.__dict__[inner]
-        return getattr(made_of[0] if isinstance(made_of, tuple) else made_of, name)
+        parts = whole.__dict__[inner]
+        return getattr(parts[0] if isinstance(parts, tuple) else parts, name)
     raise AttributeError(f"{type(whole).__name__!r} object has no attribute {name!r}")
 
 

@@ -1,6 +1,6 @@
-"""A torch Dataset, a DataLoader or tensors ``(x, y)`` as a source: by position, as bytes, always the same.
+"""Sources from torch Datasets, DataLoaders or tensors ``(x, y)``.
 
-What corrupts images needs pixels, so normalised values are taken back with the mean and deviation they were made by.
+Corruptions need uint8 pixels, so normalised values are denormalised with the mean and std that produced them.
 """
 
 import hashlib
@@ -17,16 +17,16 @@ from holdfast.data.source import Source
 from holdfast.data.subsets import Subset
 from holdfast.errors import HoldfastError
 
-ROUNDING = 1e-4  # by which values may leave [0, 1]
+ROUNDING = 1e-4  # tolerance beyond [0, 1]: denormalised float32 pixels miss 0 and 1 by rounding errors
 Triple = Sequence[float]
 
 
 class OutOfRange(HoldfastError):
-    """Values that are no pixels, and nobody said how they were normalised."""
+    """Values outside [0, 1] without a known normalisation."""
 
 
 def is_torch_data(data: Any) -> bool:
-    """Whether something is a Dataset, a DataLoader, or a pair of arrays."""
+    """Whether ``data`` is a Dataset, a DataLoader or a pair of arrays."""
     return isinstance(data, Dataset | DataLoader) or _is_pair(data)
 
 
@@ -38,26 +38,26 @@ def from_torch(
     classes: int | Sequence[str] | None = None,
     name: str | None = None,
 ) -> Source:
-    """A source of a Dataset's images and classes; an image's id is its position.
+    """Wrap a Dataset, DataLoader or tensors as a source; an image's id is its index.
 
     Args:
-        data: a map-style Dataset of (image, class), a DataLoader over one in its order, or a pair of tensors or arrays:
+        data: a map-style Dataset of (image, class), a DataLoader over one in order, or a pair of tensors or arrays:
             images as uint8 or as floats, (N, 3, H, W), and N class numbers. Images of a Dataset may be PIL images.
-        mean: what was subtracted from [0,1] pixels, if the values are normalised.
-        std: what divided them then.
-        classes: their names, or how many there are; those of the Dataset, else as many as the labels name.
-        name: what records call the data.
+        mean: per-channel mean for pixels in [0, 1], if the values are normalised.
+        std: per-channel standard deviation.
+        classes: class names or their number; by default the Dataset's, else inferred from the labels.
+        name: the data's name in records.
     """
     if (mean is None) != (std is None):
         raise HoldfastError("mean and std must be given together, or neither")
     scale = None if mean is None or std is None else (_triple(mean, "mean"), _triple(std, "std"))
     inner = _dataset(data)
-    called = name or ("tensors" if _is_pair(data) else type(inner).__name__)
-    return TensorSource(inner, scale=scale, classes=classes, name=called)
+    label = name or ("tensors" if _is_pair(data) else type(inner).__name__)
+    return TensorSource(inner, scale=scale, classes=classes, name=label)
 
 
 class TensorSource:
-    """Images of a Dataset, read once to learn their classes, their range and a digest of each."""
+    """Images of a Dataset, read once for classes, value range and a digest of each."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class TensorSource:
         count = len(dataset)
         if not count:
             raise HoldfastError(f"data {name!r} must hold at least one image, got none")
-        raw = [self._read(index) for index in range(count)]
+        raw = [self._read_item(index) for index in range(count)]
         labels, low, high, digests, sizes = zip(*raw, strict=True)
         self.targets = np.array(labels, dtype=np.int64)
         self._check_range(min(low), max(high))
@@ -84,27 +84,27 @@ class TensorSource:
         return len(self.targets)
 
     def id(self, index: int) -> str:
-        """The position."""
+        """The index, padded to six digits."""
         return f"{index:06d}"
 
     def content(self, index: int) -> str:
-        """A digest of the image, for the fingerprint of the data."""
+        """Digest of the image, part of the data fingerprint."""
         return self._digests[index]
 
     def image(self, index: int) -> Image.Image:
-        """One image, as bytes."""
+        """One image as uint8 RGB."""
         values, _ = self._item(index)
         if _digest(values) != self._digests[index]:
             raise HoldfastError(
-                f"data {self.name!r} must give the same image every time, but number {index} has changed: "
-                "leave random augmentation out"
+                f"data {self.name!r} must return the same image every time, but number {index} has changed: "
+                "remove random augmentation"
             )
         if values.dtype != np.uint8:
             values = values if self._scale is None else values * self._scale[1] + self._scale[0]
             values = (values.clip(0, 1) * 255).round().astype(np.uint8)
         return Image.fromarray(np.ascontiguousarray(values))
 
-    def _read(self, index: int) -> tuple[int, float, float, str, tuple[int, ...]]:
+    def _read_item(self, index: int) -> tuple[int, float, float, str, tuple[int, ...]]:
         values, label = self._item(index)
         if values.dtype == np.uint8:
             low, high = 0.0, 1.0
@@ -116,35 +116,37 @@ class TensorSource:
     def _item(self, index: int) -> tuple[np.ndarray, int]:
         item = self.dataset[index]
         if isinstance(item, Mapping) or not isinstance(item, Sequence) or len(item) < 2:
-            raise HoldfastError(f"data {self.name!r} must give (image, class), got {type(item).__name__}")
+            raise HoldfastError(f"data {self.name!r} must return (image, class), got {type(item).__name__}")
         return _pixels(item[0], name=self.name), _label(item[1], name=self.name)
 
     def _check_range(self, low: float, high: float) -> None:
         if low >= -ROUNDING and high <= 1 + ROUNDING:
             return
-        told = f"got {low:.3g} to {high:.3g}"
+        found = f"got {low:.3g} to {high:.3g}"
         if self._scale is not None:
-            raise HoldfastError(f"mean and std must bring the values of {self.name!r} back to [0, 1], {told}")
+            raise HoldfastError(f"mean and std must bring the values of {self.name!r} back to [0, 1], {found}")
         raise OutOfRange(
-            f"values of {self.name!r} must be uint8 or lie in [0, 1], {told}: if they are normalised, give the mean "
-            "and std that they were made with, holdfast.data.from_torch(data, mean=…, std=…)"
+            f"values of {self.name!r} must be uint8 or lie in [0, 1], {found}: if they are normalised, pass mean "
+            "and std to holdfast.data.from_torch(data, mean=…, std=…)"
         )
 
 
 def _dataset(data: Any) -> Any:
-    """What is indexed, if its order is its own."""
+    """Return the indexed dataset; raises an error if its order is not fixed."""
     if isinstance(data, DataLoader):
         if not isinstance(data.dataset, IterableDataset) and not isinstance(data.sampler, SequentialSampler):
-            raise HoldfastError("a DataLoader must go through its data in order, got one that shuffles or samples")
+            raise HoldfastError("a DataLoader must read its data in order, got one that shuffles or samples")
         if data.collate_fn is not default_collate and data.collate_fn.__module__.partition(".")[0] != "torch":
-            raise HoldfastError("a DataLoader must collate as torch does; give its dataset, with (image, class) items")
+            raise HoldfastError(
+                "a DataLoader must use torch's default_collate; pass its dataset, with (image, class) items"
+            )
         return _dataset(data.dataset)
     if isinstance(data, IterableDataset):
-        raise HoldfastError("data must be a Dataset whose images have a position, got an IterableDataset")
+        raise HoldfastError("data must be a map-style Dataset, got an IterableDataset")
     if _is_pair(data):
         images, labels = data
         if len(images) != len(labels):
-            raise HoldfastError(f"x and y must be equally long, got {len(images)} and {len(labels)}")
+            raise HoldfastError(f"x and y must have the same length, got {len(images)} and {len(labels)}")
         return list(zip(images, labels, strict=True))
     if not isinstance(data, Dataset) or not hasattr(data, "__len__"):
         raise HoldfastError(f"data must be a Dataset with a length, a DataLoader or (x, y), got {type(data).__name__}")
@@ -156,7 +158,7 @@ def _is_pair(data: Any) -> bool:
 
 
 def _pixels(image: Any, *, name: str) -> np.ndarray:
-    """Height × width × 3, uint8 or float."""
+    """Convert an image to (H, W, 3), uint8 or float32."""
     if isinstance(image, Image.Image):
         return np.asarray(image.convert("RGB"))
     if not isinstance(image, Tensor | np.ndarray):
@@ -171,7 +173,7 @@ def _pixels(image: Any, *, name: str) -> np.ndarray:
     if values.dtype != np.uint8 and values.dtype.kind != "f":
         raise HoldfastError(f"images of {name!r} must be uint8 or floats, got {values.dtype}")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise HoldfastError(f"images of {name!r} must be numbers, got NaN or infinity")
+        raise HoldfastError(f"images of {name!r} must be finite, got NaN or infinity")
     values = np.repeat(values, 3, axis=-1) if values.shape[-1] == 1 else values
     return values if values.dtype == np.uint8 else values.astype(np.float32)
 
@@ -185,9 +187,9 @@ def _label(label: Any, *, name: str) -> int:
 
 
 def _class_names(
-    asked: int | Sequence[str] | None, own: Sequence[str] | None, targets: np.ndarray, *, name: str
+    requested: int | Sequence[str] | None, own: Sequence[str] | None, targets: np.ndarray, *, name: str
 ) -> tuple[str, ...]:
-    given = asked if asked is not None else own
+    given = requested if requested is not None else own
     if given is None:
         given = int(targets.max()) + 1
     names = tuple(map(str, range(given))) if isinstance(given, int) else tuple(map(str, given))
@@ -197,9 +199,9 @@ def _class_names(
 
 
 def check_counted(source: Any, answers: Mapping[str, Any]) -> None:
-    """Refuse tensors whose classes were counted by their labels where a model has more: the last ones are absent.
+    """Refuse data with fewer classes, inferred from labels, than the model: the last ones may be absent.
 
-    ``answers`` are the model's to one image, by view.
+    ``answers`` are the model's outputs for one image, by view.
     """
     inner = source.source if isinstance(source, Subset) else source
     logits = next(iter(answers.values()))
@@ -207,7 +209,7 @@ def check_counted(source: Any, answers: Mapping[str, Any]) -> None:
     if isinstance(inner, TensorSource) and inner.counted and len(inner.classes) < outputs:
         raise HoldfastError(
             f"the labels of {inner.name!r} end at {len(inner.classes) - 1}, but the model has {outputs} classes; if "
-            f"the others are absent, say so: holdfast.data.from_torch(data, classes={outputs})"
+            f"the others have no images, use holdfast.data.from_torch(data, classes={outputs})"
         )
 
 
@@ -223,9 +225,9 @@ def _digest(values: np.ndarray) -> str:
 
 
 def as_source(data: Any, *, mean: Triple | None = None, std: Triple | None = None) -> Source:
-    """Whatever was handed over in Python as a source: one already, or torch data; else one sentence.
+    """Convert a Python object to a source; raises an error unless it is a source or torch data.
 
-    ``mean`` and ``std`` are the model's: they undo the normalisation of data that lie outside [0,1].
+    ``mean`` and ``std`` are the model's: they undo the normalisation of data outside [0, 1].
     """
     if is_torch_data(data):
         try:

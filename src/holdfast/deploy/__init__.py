@@ -1,1 +1,1 @@
-"""Models outside of Holdfast: export, ONNX, Hugging Face."""
+"""Deployment formats: export, ONNX, Hugging Face."""

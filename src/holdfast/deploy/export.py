@@ -1,6 +1,6 @@
-"""A model as a file for another runtime: ONNX, or PyTorch's own ``.pt2``; checked on real images before it is written.
+"""Export of models to ONNX or PyTorch's ``.pt2``, checked on real images before the file is written.
 
-Reading a ``.pt2`` file executes code that whoever wrote it put there: Holdfast writes such files and never reads them.
+Loading a ``.pt2`` file can execute code that it contains: Holdfast writes such files and never reads them.
 """
 
 import contextlib
@@ -33,10 +33,10 @@ from holdfast.models.segmenter import Segmenter
 from holdfast.runtime.device import unwrap_model
 
 FORMATS = {"onnx": ".onnx", "pt2": ".pt2"}
-TOLERANCE = 1e-4  # of logits of order 1; 2e-6 is what our models show
-CHECKED = 8  # images
-BATCHES = (1, 2, 5)
-WHOLE = (512, 512)  # the largest windows of a segmenter that has none, unless said
+TOLERANCE = 1e-4  # relative to logits of order 1; our models differ by 2e-6
+CHECKED = 8  # number of images
+BATCHES = (1, 2, 5)  # a batch size that was baked into the graph fails for at least two of them
+WHOLE = (512, 512)  # window of a segmenter without sliding windows, unless given
 
 
 def export(
@@ -48,25 +48,25 @@ def export(
     size: int | tuple[int, int] | None = None,
     protocol: EvalProtocol | None = None,
 ) -> float:
-    """Write a model as a file for another runtime, with a batch of any size; returns its largest difference.
+    """Write a model as a file for another runtime, with a dynamic batch size; return the largest difference.
 
-    The file's answers to real images are compared with the model's own, in batches of 1, 2 and 5: where a logit
+    The file's outputs on real images are compared with the model's own, in batches of 1, 2 and 5: if a logit
     differs by more than 1e-4, nothing is written.
 
     Args:
         model: as in :func:`holdfast.evaluate`.
         out: the file to write.
-        data: images to check it with, as in :func:`holdfast.evaluate`.
-        to: ``onnx``, which :func:`holdfast.evaluate` reads again by ``onnx:FILE``, or ``pt2``.
-        size: height and width of its images; the model's own unless given, of segmenters that of their windows, or of
-            the images where these are smaller.
-        protocol: mean, std, crop_pct and what else the file shall say of the model, as in :func:`holdfast.evaluate`.
+        data: images for the check, as in :func:`holdfast.evaluate`.
+        to: ``onnx``, which :func:`holdfast.evaluate` reads as ``onnx:FILE``, or ``pt2``.
+        size: height and width of the input; by default the model's own, for segmenters that of their windows, or of
+            the images if these are smaller.
+        protocol: mean, std, crop_pct and other settings to store in the file, as in :func:`holdfast.evaluate`.
     """
     if to not in FORMATS:
         raise HoldfastError(f"to must be one of {', '.join(FORMATS)}, got {to!r}{nearest(to, FORMATS)}")
     found = prepare_export(model, data, size=size, protocol=protocol)
     with _quiet(), torch.no_grad():
-        answer, content = _WRITERS[to](found.model, found.images[:2], found.told)
+        answer, content = _WRITERS[to](found.model, found.images[:2], found.description)
         difference = _check_answers(answer, found.images, found.answers)
     path = Path(out).expanduser()
     with atomic.replace_file(path) as temporary:
@@ -76,18 +76,18 @@ def export(
 
 @dataclass(frozen=True, eq=False)
 class Exportable:
-    """What is written, and what a file is checked by.
+    """A model ready for export, with the images and outputs for the check.
 
     Attributes:
-        model: the network itself, on the CPU.
-        told: what the file will say of it.
-        ids: of the images that it is checked with.
-        images: these, as the model gets them, normalised, (n, 3, H, W).
-        answers: what the model says of them.
+        model: the plain network, on the CPU.
+        description: metadata to store in the file.
+        ids: ids of the images of the check.
+        images: these images, preprocessed and normalised, (n, 3, H, W).
+        answers: the model's outputs for them.
     """
 
     model: nn.Module
-    told: OnnxDescription
+    description: OnnxDescription
     ids: tuple[str, ...]
     images: Tensor
     answers: Tensor
@@ -100,27 +100,27 @@ def prepare_export(
     size: int | tuple[int, int] | None = None,
     protocol: EvalProtocol | None = None,
 ) -> Exportable:
-    """The model as it is exported, and its own answers to some images, asked as an evaluation asks it."""
-    asked = protocol or EvalProtocol()
-    asked = replace(asked, size=size if size is not None else asked.size)
-    loaded, opened = load_model(model), open_evaluation_data(data, limit=CHECKED, exif=asked.exif)
+    """Prepare a model for export: the plain network, and its outputs on images preprocessed as in an evaluation."""
+    protocol = protocol or EvalProtocol()
+    protocol = replace(protocol, size=size if size is not None else protocol.size)
+    loaded, opened = load_model(model), open_evaluation_data(data, limit=CHECKED, exif=protocol.exif)
     if not has_gradient(loaded.model):
         raise HoldfastError(
-            f"model must be one of PyTorch to be exported, got {loaded.name!r}, which is a file already"
+            f"model must be a PyTorch model to be exported, got {loaded.name!r}, which is an exported file"
         )
-    told = _describe_export(loaded, opened, asked)
-    with Predictor.open(loaded, opened, asked) as predictor:
-        plain, images = _plain(loaded.model), _images(opened, predictor, told)
+    description = _describe_export(loaded, opened, protocol)
+    with Predictor.open(loaded, opened, protocol) as predictor:
+        plain, images = _plain(loaded.model), _images(opened, predictor, description)
         with _quiet(), torch.no_grad():
             answers = plain(images)
             if not isinstance(answers, Tensor):
                 plain, answers = Logits(plain), logits_of(answers)
     ids = tuple(opened.pictures.id(index) for index in range(len(images)))
-    return Exportable(plain, told, ids, images, answers)
+    return Exportable(plain, description, ids, images, answers)
 
 
 def _plain(model: nn.Module) -> nn.Module:
-    """The network itself, in evaluation mode on the CPU: a segmenter sees one window at a time."""
+    """Copy the unwrapped network to the CPU in eval mode, without sliding windows."""
     inner = copy.deepcopy(unwrap_model(model)).cpu().eval()
     if isinstance(inner, Segmenter):
         inner.window = None
@@ -130,14 +130,14 @@ def _plain(model: nn.Module) -> nn.Module:
 def _describe_export(loaded: LoadedModel, data: EvaluationData, protocol: EvalProtocol) -> OnnxDescription:
     task, size = data.task.name, protocol.size
     if task not in ("classification", "segmentation"):
-        raise HoldfastError(f"holdfast export writes classifiers and segmenters, got data of {task}")
+        raise HoldfastError(f"holdfast export supports classifiers and segmenters, got data for {task}")
     wanted = requested_input(apply_protocol(loaded.model, replace(protocol, probabilities=None)), protocol)
     own: Any = unwrap_model(loaded.model)
     side = wanted.size
     if task == "segmentation":
         side = (size, size) if isinstance(size, int) else size or _window(data, wanted.window or WHOLE)
     if side is None:
-        raise HoldfastError("size must be given for a model that does not say its own, got none")
+        raise HoldfastError("size must be given for a model without its own input size, got none")
     classes = loaded.classes or tuple(map(str, data.pictures.classes))
     return OnnxDescription(
         task,
@@ -155,19 +155,19 @@ def _describe_export(loaded: LoadedModel, data: EvaluationData, protocol: EvalPr
 
 
 def _window(data: EvaluationData, window: tuple[int, int]) -> tuple[int, int]:
-    """A segmenter's window, and of smaller images these: a file of a fixed size would have to fill them up."""
+    """Return the window, at most as large as the images, which a file of fixed size would have to pad."""
     largest = largest_size(data.pictures)
     return min(window[0], largest[0]), min(window[1], largest[1])
 
 
-def _images(data: EvaluationData, predictor: Predictor, told: OnnxDescription) -> Tensor:
-    """Real images as the model gets them, normalised, (n, 3, H, W)."""
+def _images(data: EvaluationData, predictor: Predictor, description: OnnxDescription) -> Tensor:
+    """Preprocess and normalise real images, (n, 3, H, W)."""
     pictures = [data.pictures.image(index) for index in range(min(CHECKED, len(data.pictures)))]
-    if told.task == "classification":
+    if description.task == "classification":
         pixels = [predictor.steps.clean(picture) for picture in pictures]
     else:
-        assert told.size is not None
-        height, width = told.size
+        assert description.size is not None
+        height, width = description.size
         scaled = [picture.convert("RGB").resize((width, height), Image.Resampling.BILINEAR) for picture in pictures]
         pixels = [np.array(picture) for picture in scaled]
     images = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
@@ -182,22 +182,22 @@ def _check_answers(answer: Callable[[Tensor], Tensor], images: Tensor, wanted: T
         got = answer(images[:count])
         if got.shape != wanted[:count].shape:
             raise HoldfastError(
-                f"the exported model must answer {count} images as the model does, got {tuple(got.shape)} instead of "
+                f"the exported model must keep the model's shape for {count} images, got {tuple(got.shape)} instead of "
                 f"{tuple(wanted[:count].shape)}; nothing was written"
             )
         largest = max(largest, float((got - wanted[:count]).abs().max()))
     if not largest <= TOLERANCE * max(1.0, float(wanted.abs().max())):
         raise HoldfastError(
-            f"the exported model must answer as the model does to {TOLERANCE:g}, got a difference of {largest:.2g}; "
+            f"the exported model's outputs must match the model's to {TOLERANCE:g}, got a difference of {largest:.2g}; "
             "nothing was written"
         )
     return largest
 
 
-def _onnx(model: nn.Module, images: Tensor, told: OnnxDescription) -> tuple[Callable[[Tensor], Tensor], bytes]:
+def _onnx(model: nn.Module, images: Tensor, description: OnnxDescription) -> tuple[Callable[[Tensor], Tensor], bytes]:
     try:
         import onnxruntime
-        import onnxscript  # noqa: F401 (torch's exporter needs it, and says so less plainly)
+        import onnxscript  # noqa: F401 (required by torch's exporter, whose own error is obscure)
     except ModuleNotFoundError as error:
         raise HoldfastError(
             "holdfast export --to onnx needs onnx, onnxscript and onnxruntime; run: pip install 'holdfast-vision[onnx]'"
@@ -206,16 +206,16 @@ def _onnx(model: nn.Module, images: Tensor, told: OnnxDescription) -> tuple[Call
     names: dict[str, Any] = {"input_names": ["images"], "output_names": ["logits"]}
     try:
         program = torch.onnx.export(model, (images,), dynamo=True, dynamic_shapes=shapes, verbose=False, **names)
-    except Exception as error:  # whatever a foreign model does that cannot be traced
+    except Exception as error:  # tracing a user's model can raise anything
         raise HoldfastError(f"the model cannot be exported to ONNX ({_line(error)})") from error
     assert program is not None
     proto = program.model_proto
     entry = proto.metadata_props.add()
-    entry.key, entry.value = METADATA, told.text()
-    del proto.graph.value_info[:]  # shapes of what lies between: onnxruntime's quantisation stumbles over them
+    entry.key, entry.value = METADATA, description.text()
+    del proto.graph.value_info[:]  # intermediate shapes, which break onnxruntime's quantisation
     try:
         content = proto.SerializeToString()
-    except ValueError as error:  # protobuf ends at 2 GB
+    except ValueError as error:  # protobuf's limit of 2 GB
         raise HoldfastError(
             "a model of 2 GB or more does not fit into one ONNX file; export it with --to pt2"
         ) from error
@@ -223,13 +223,13 @@ def _onnx(model: nn.Module, images: Tensor, told: OnnxDescription) -> tuple[Call
     return lambda batch: torch.from_numpy(session.run(None, {"images": batch.numpy()})[0]), content
 
 
-def _pt2(model: nn.Module, images: Tensor, told: OnnxDescription) -> tuple[Callable[[Tensor], Tensor], bytes]:
+def _pt2(model: nn.Module, images: Tensor, description: OnnxDescription) -> tuple[Callable[[Tensor], Tensor], bytes]:
     try:
         program = torch.export.export(model, (images,), dynamic_shapes=({0: torch.export.Dim("batch")},))
-    except Exception as error:  # likewise
+    except Exception as error:  # tracing a user's model can raise anything
         raise HoldfastError(f"the model cannot be exported ({_line(error)})") from error
     file = io.BytesIO()
-    torch.export.save(program, file, extra_files={f"{METADATA}.json": told.text()})
+    torch.export.save(program, file, extra_files={f"{METADATA}.json": description.text()})
     return program.module(), file.getvalue()
 
 
@@ -241,7 +241,7 @@ _WRITERS: dict[str, Callable[[nn.Module, Tensor, OnnxDescription], tuple[Callabl
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporters tell of every step, on the terminal and in the log."""
+    """Silence the exporters, which print and log every step."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,6 +1,6 @@
-"""Image classifiers of Hugging Face's transformers with the preprocessing that comes with them: ``hf:DIR|NAME``.
+"""Image classifiers of Hugging Face's transformers with their own preprocessing: ``hf:DIR|NAME``.
 
-Only weights in safetensors are read and no code of the repository is run.
+Only safetensors weights are read, and no code of the repository is run.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from holdfast.errors import HoldfastError
 from holdfast.models.hub_offline import quick_hub
 
-IMAGENET = 1000  # whose labels everybody writes differently and in the same order
+IMAGENET = 1000  # classes, whose names vary between repositories while their order does not
 _WORDS = {
     Image.Resampling.BILINEAR: "bilinear",
     Image.Resampling.BICUBIC: "bicubic",
@@ -25,7 +25,7 @@ _WORDS = {
 
 
 class HuggingFaceModel(nn.Module):
-    """A classifier of transformers as a module of images: logits instead of a named tuple."""
+    """Wrapper of a transformers classifier that maps images to logits instead of an output object."""
 
     def __init__(self, model: nn.Module, configuration: dict[str, Any]) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class HuggingFaceModel(nn.Module):
 
 
 def load_hugging_face(name: str) -> tuple[HuggingFaceModel, tuple[str, ...] | None]:
-    """The classifier in a folder or on the Hub, and the names of its classes where they tell something."""
+    """Load a classifier from a folder or the Hub, with its class names unless they are placeholders."""
     try:
         from transformers import AutoImageProcessor, AutoModelForImageClassification
     except ModuleNotFoundError as error:
@@ -58,8 +58,8 @@ def load_hugging_face(name: str) -> tuple[HuggingFaceModel, tuple[str, ...] | No
             f"({' '.join(str(error).split())[:160]})"
         ) from error
     if report["missing_keys"]:
-        lacking = sorted(map(str, report["missing_keys"]))[0]
-        raise HoldfastError(f"hf:{name} must hold all weights of a classifier, but {lacking} is missing")
+        missing = sorted(map(str, report["missing_keys"]))[0]
+        raise HoldfastError(f"hf:{name} must hold all weights of a classifier, but {missing} is missing")
     configuration = {
         "architecture": str(getattr(model.config, "model_type", type(model).__name__)),
         "num_classes": int(model.config.num_labels),
@@ -69,22 +69,22 @@ def load_hugging_face(name: str) -> tuple[HuggingFaceModel, tuple[str, ...] | No
 
 
 def preprocessing_of(processor: Any, *, name: str) -> dict[str, Any]:
-    """A processor's size and normalisation in timm's words: of pixels from 0 to 1, (x − mean) / std.
+    """Convert a processor's settings to timm's: size, and (x − mean) / std for pixels in [0, 1].
 
-    A processor computes (255 · factor · x − mean) / std, where it rescales at all.
+    A processor computes (255 · factor · x − mean) / std if it rescales, and (255 · x − mean) / std otherwise.
     """
 
-    def told(key: str, default: Any = None) -> Any:
+    def setting(key: str, default: Any = None) -> Any:
         value = getattr(processor, key, None)
         return default if value is None else value
 
-    if told("include_top", False):
-        raise HoldfastError(f"hf:{name} normalises its images twice (include_top), which Holdfast does not do")
-    scale = 255.0 * float(told("rescale_factor", 1 / 255)) if told("do_rescale", True) else 255.0
-    normalised, shift = told("do_normalize", True), 1.0 if told("rescale_offset", False) else 0.0
-    mean = _three(told("image_mean", 0.0)) if normalised else (0.0,) * 3
-    std = _three(told("image_std", 1.0)) if normalised else (1.0,) * 3
-    resample = Image.Resampling(int(told("resample", Image.Resampling.BILINEAR)))
+    if setting("include_top", False):
+        raise HoldfastError(f"hf:{name} normalises its images twice (include_top), which is not supported")
+    scale = 255.0 * float(setting("rescale_factor", 1 / 255)) if setting("do_rescale", True) else 255.0
+    normalised, shift = setting("do_normalize", True), 1.0 if setting("rescale_offset", False) else 0.0
+    mean = _three(setting("image_mean", 0.0)) if normalised else (0.0,) * 3
+    std = _three(setting("image_std", 1.0)) if normalised else (1.0,) * 3
+    resample = Image.Resampling(int(setting("resample", Image.Resampling.BILINEAR)))
     return {
         "input_size": (3, *_side(processor, name)),
         "mean": tuple((value + shift) / scale for value in mean),
@@ -101,25 +101,27 @@ def _side(processor: Any, name: str) -> tuple[int, int]:
     edge = size.get("shortest_edge")
     height, width = size.get("height") or edge, size.get("width") or edge
     if not height or not width:
-        raise HoldfastError(f"hf:{name} must say the size of its images, got {size}")
+        raise HoldfastError(f"hf:{name} must define the input size, got {size}")
     return int(height), int(width)
 
 
 def _crop(processor: Any) -> dict[str, Any]:
-    """How a processor resizes and crops, in timm's words; nothing where it does not resize."""
+    """Convert a processor's resize and crop to timm's crop_pct and crop_mode; empty without a resize."""
     if not getattr(processor, "do_resize", True):
         return {}
     size = getattr(processor, "size", None) or {}
     size = dict(size) if not isinstance(size, int) else {"shortest_edge": size}
     short = size.get("shortest_edge")
-    if short and getattr(processor, "crop_pct", None):  # ConvNeXt's; large images it squashes
+    if short and getattr(processor, "crop_pct", None):  # ConvNeXt's processor resizes to 384 and more without a crop
         squashed = short >= 384
         return {"crop_pct": 1.0 if squashed else processor.crop_pct, "crop_mode": "squash" if squashed else "center"}
     resized = short or size.get("height")
     cropped = getattr(processor, "crop_size", None) if getattr(processor, "do_center_crop", False) else None
     side = dict(cropped).get("height") if cropped is not None and not isinstance(cropped, int) else cropped
     share = side / resized if side and side < resized else 1.0
-    if side and math.floor(side / share) < resized:  # timm divides again, and floors
+    if (
+        side and math.floor(side / share) < resized
+    ):  # timm computes floor(side / crop_pct), which rounding may put one pixel low
         share = side / (resized + 0.5)
     return {"crop_pct": share, "crop_mode": "center" if short else "squash"}
 
@@ -135,17 +137,17 @@ def _classes(config: Any) -> tuple[str, ...] | None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Transformers tells of every attempt and draws bars; one sentence at the end is enough."""
-    from transformers.utils import logging as told
+    """Silence the logging and progress bars of transformers."""
+    from transformers.utils import logging as transformers_logging
 
     loggers = [logging.getLogger("huggingface_hub"), logging.getLogger("transformers")]
     levels = [logger.level for logger in loggers]
-    told.disable_progress_bar()
+    transformers_logging.disable_progress_bar()
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        told.enable_progress_bar()
+        transformers_logging.enable_progress_bar()
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)

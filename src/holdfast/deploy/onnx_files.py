@@ -1,6 +1,6 @@
-"""ONNX files from strangers: what must be true of one before a runtime may open it, and what ours say of themselves.
+"""Safety checks and metadata of ONNX files.
 
-An ONNX file is data, not code, but it may name other files (external data) and may be damaged, huge or not ours.
+An ONNX file is data, not code, but it may refer to other files (external data) and may be damaged, huge or foreign.
 """
 
 import hashlib
@@ -13,27 +13,27 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 
-METADATA = "holdfast"  # the key of what we write into a file
-LARGEST = 2**31  # bytes; protobuf reads no more
+METADATA = "holdfast"  # key of our metadata in a file
+LARGEST = 2**31  # bytes; protobuf's limit
 OUTPUTS = ("logits", "probabilities")
 
 
 @dataclass(frozen=True)
 class OnnxDescription:
-    """What a file says of the model in it.
+    """Metadata of the model in an ONNX file.
 
     Attributes:
-        task: what it was trained for.
-        size: height and width of its images; None where the file leaves them open and nobody says.
-        mean: subtracted from [0,1] pixels.
-        std: divides them then.
-        interpolation: brings images to that size.
+        task: classification or segmentation.
+        size: height and width of the input; None if dynamic and unknown.
+        mean: per-channel mean for pixels in [0, 1].
+        std: per-channel standard deviation.
+        interpolation: interpolation of the resize.
         output: ``logits`` or ``probabilities``.
-        classes: the names of the classes, where they are known.
-        architecture: what it was made from.
-        stride: pixels from one window to the next, of models of label maps.
-        crop_pct: share of the resized image that the centre crop keeps, of classifiers; None where nobody says.
-        crop_mode: as timm names it.
+        classes: the class names, if known.
+        architecture: name of the exported architecture.
+        stride: stride of sliding windows, for segmenters.
+        crop_pct: ratio of crop size to resized size, for classifiers; None if unknown.
+        crop_mode: timm's crop mode.
     """
 
     task: str = "classification"
@@ -49,18 +49,18 @@ class OnnxDescription:
     crop_mode: str = "center"
 
     def text(self) -> str:
-        """As it is written into a file."""
+        """Serialise the metadata to JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
 
 def read_onnx(path: Path) -> Any:
-    """The file as onnx reads it, without tensors beside it; refused if damaged, too large or pointing elsewhere."""
+    """Read a file without its external data; refused if damaged, too large or referring to other folders."""
     import onnx
     from google.protobuf.message import DecodeError
 
     try:
         if path.stat().st_size >= LARGEST:
-            raise HoldfastError(f"an ONNX file must be smaller than 2 GB (weights beside it may be larger), got {path}")
+            raise HoldfastError(f"an ONNX file must be smaller than 2 GB (external weights may be larger), got {path}")
         if not path.is_file():
             raise HoldfastError(f"model onnx:{path} must be a file")
         model = onnx.load(str(path), load_external_data=False)
@@ -78,7 +78,7 @@ def read_onnx(path: Path) -> Any:
 
 
 def file_digest(path: Path, model: Any) -> str:
-    """A digest of the file and of the tensors beside it."""
+    """Digest of the file and its external data."""
     digest = hashlib.blake2b(digest_size=16)
     beside = {_location(tensor) for tensor in _tensors(model)} - {None}
     for file in [path, *(path.parent / str(name) for name in sorted(map(str, beside)))]:
@@ -89,41 +89,43 @@ def file_digest(path: Path, model: Any) -> str:
 
 
 def operators(model: Any) -> frozenset[str]:
-    """What the graph and its functions compute with, by the names of ONNX."""
+    """The ONNX operators of the graph and its functions."""
     return frozenset(node.op_type for part in (model.graph, *model.functions) for node in part.node)
 
 
 def describe_onnx(model: Any, *, path: Path) -> OnnxDescription:
-    """What our exporter wrote into the file; of other files nothing is known."""
+    """Read the metadata that ``holdfast export`` stored in the file; defaults for other files."""
     texts = [entry.value for entry in model.metadata_props if entry.key == METADATA]
     if not texts:
         return OnnxDescription()
     try:
         return _read_description(json.loads(texts[0]))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise HoldfastError(f"what {path} says of itself must be what `holdfast export` writes, but is not") from error
+        raise HoldfastError(
+            f"the Holdfast metadata in {path} must be as `holdfast export` writes them, but cannot be read"
+        ) from error
 
 
-def _read_description(told: Mapping[str, Any]) -> OnnxDescription:
-    size, names = told["size"], told["classes"]
-    values = OnnxDescription(
-        str(told["task"]),
+def _read_description(values: Mapping[str, Any]) -> OnnxDescription:
+    size, names = values["size"], values["classes"]
+    found = OnnxDescription(
+        str(values["task"]),
         None if size is None else (int(size[0]), int(size[1])),
-        _three(told["mean"]),
-        _three(told["std"]),
-        str(told["interpolation"]),
-        str(told["output"]),
+        _three(values["mean"]),
+        _three(values["std"]),
+        str(values["interpolation"]),
+        str(values["output"]),
         None if names is None else tuple(map(str, names)),
-        str(told["architecture"]),
-        None if told["stride"] is None else int(told["stride"]),
-        None if told.get("crop_pct") is None else float(told["crop_pct"]),  # files of before do not say it
-        str(told.get("crop_mode", "center")),
+        str(values["architecture"]),
+        None if values["stride"] is None else int(values["stride"]),
+        None if values.get("crop_pct") is None else float(values["crop_pct"]),  # missing in files of earlier versions
+        str(values.get("crop_mode", "center")),
     )
-    if values.output not in OUTPUTS or (values.std is not None and min(values.std) <= 0):
+    if found.output not in OUTPUTS or (found.std is not None and min(found.std) <= 0):
         raise ValueError("output or std")
-    if values.crop_pct is not None and not 0 < values.crop_pct <= 1:
+    if found.crop_pct is not None and not 0 < found.crop_pct <= 1:
         raise ValueError("crop_pct")
-    return values
+    return found
 
 
 def _three(values: Sequence[Any] | None) -> tuple[float, ...] | None:
@@ -136,16 +138,16 @@ def _three(values: Sequence[Any] | None) -> tuple[float, ...] | None:
 
 
 def _check_place(tensor: Any, path: Path) -> None:
-    """Refuse tensors that are kept in files outside of the model's own folder."""
+    """Refuse external data outside of the model's folder: a path such as ``../../etc/passwd`` would be read."""
     location = _location(tensor)
     if location is None:
         return
     folder, place = path.absolute().parent.resolve(), Path(location)
     whole = (folder / place).resolve()
     if place.is_absolute() or ".." in place.parts or not whole.is_relative_to(folder):
-        raise HoldfastError(f"{path} must keep its weights in its own folder, but points to {location!r}")
+        raise HoldfastError(f"{path} must keep its weights in its own folder, but refers to {location!r}")
     if not whole.is_file():
-        raise HoldfastError(f"{path} keeps weights in {location!r}, which is missing beside it")
+        raise HoldfastError(f"{path} keeps weights in {location!r}, which does not exist")
 
 
 def _location(tensor: Any) -> str | None:
@@ -157,7 +159,7 @@ def _location(tensor: Any) -> str | None:
 
 
 def _tensors(model: Any) -> Iterator[Any]:
-    """All tensors of a model: weights, and constants within nodes, of all graphs and functions in it."""
+    """Iterate over all tensors of a model: weights and constants of all graphs, subgraphs and functions."""
     graphs, nodes = [model.graph], [node for function in model.functions for node in function.node]
     while graphs or nodes:
         if graphs:

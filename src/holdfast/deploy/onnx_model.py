@@ -1,4 +1,4 @@
-"""A model as it is deployed: an ONNX file, run by onnxruntime. It answers, but it has no gradient."""
+"""ONNX models as modules, run by onnxruntime: logits without gradients."""
 
 import logging
 from collections.abc import Mapping
@@ -21,59 +21,59 @@ KINDS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(dou
 
 
 class OnnxModel(nn.Module):
-    """A file's graph as a module: normalised images (B, 3, H, W) in, logits out.
+    """Module that runs an ONNX file: normalised images (B, 3, H, W) → logits.
 
-    A file that was made for a fixed number of images gets them in that number, the last ones filled up.
+    For a file with a fixed batch size, images are split into such batches and the last one is padded.
     """
 
     differentiable = False
 
     def __init__(
-        self, session: Any, told: OnnxDescription, *, digest: str, operators: frozenset[str] = frozenset()
+        self, session: Any, description: OnnxDescription, *, digest: str, operators: frozenset[str] = frozenset()
     ) -> None:
         super().__init__()
         self._session, self.digest, self._operators = session, digest, operators
-        self.fills_up = False
-        given = session.get_inputs()[0]
-        self.input_name, self.kind = given.name, given.type
-        self.batch, self.height, self.width = (_fixed_size(given.shape[axis]) for axis in (0, 2, 3))
-        size = told.size or ((self.height, self.width) if self.height and self.width else None)
-        known = {"size": size, "mean": told.mean, "std": told.std}
-        self.untold = tuple(name for name, value in known.items() if value is None)
-        self.pretrained_cfg: dict[str, Any] = _configuration(told, size)
+        self.pads = False
+        image_input = session.get_inputs()[0]
+        self.input_name, self.kind = image_input.name, image_input.type
+        self.batch, self.height, self.width = (_fixed_size(image_input.shape[axis]) for axis in (0, 2, 3))
+        size = description.size or ((self.height, self.width) if self.height and self.width else None)
+        known = {"size": size, "mean": description.mean, "std": description.std}
+        self.unknown_settings = tuple(name for name, value in known.items() if value is None)
+        self.pretrained_cfg: dict[str, Any] = _configuration(description, size)
 
     @property
     def coarse(self) -> bool:
-        """Whether it computes with fewer than 32 bits, so that rounding shows in its answers."""
+        """Whether it computes with fewer than 32 bits, so that outputs show rounding errors."""
         return "float16" in self.kind or any("Quantize" in name or "Integer" in name for name in self._operators)
 
     @property
     def scales_by_batch(self) -> bool:
-        """Whether it quantises activations by what is in a batch."""
+        """Whether the quantisation of activations depends on the batch."""
         return "DynamicQuantizeLinear" in self._operators
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
-        """The answers of the file, on the device of the images."""
+        """Run the file and return its outputs on the device of the images."""
         size = images.shape[-2:]
-        images = self._filled(images)
+        images = self._pad_to_fixed_size(images)
         parts = images.split(self.batch or max(1, len(images)))
         logits = torch.cat([self._run(part) for part in parts]).to(images.device)
         if logits.ndim == 4 and images.shape[-2:] != size:
             logits = logits[..., : size[0], : size[1]]
         return logits
 
-    def _filled(self, images: Tensor) -> Tensor:
-        """Windows at the border of small images are smaller than what a file of a fixed size takes."""
+    def _pad_to_fixed_size(self, images: Tensor) -> Tensor:
+        """Pad windows of images that are smaller than the fixed input size of a segmenter's file."""
         height, width = images.shape[-2:]
         missing = ((self.height or height) - height, (self.width or width) - width)
         if self.pretrained_cfg["task"] != "segmentation" or min(missing) < 0 or not any(missing):
             return images
-        if not self.fills_up:
-            self.fills_up = True
+        if not self.pads:
+            self.pads = True
             logger.warning(
-                "images of %d×%d are filled up to the file's %d×%d, which changes answers; export it with --size %d or "
-                "with --data of such images",
+                "images of %d×%d are padded to the file's %d×%d, which changes predictions; export it with --size %d "
+                "or with --data of such images",
                 *(height, width, height + missing[0], width + missing[1], min(height, width)),
             )
         return pad(images, (0, missing[1], 0, missing[0]))
@@ -88,7 +88,7 @@ class OnnxModel(nn.Module):
 
 
 def load_onnx(path: Path) -> tuple[nn.Module, OnnxDescription]:
-    """The model in a file, and what the file says of it."""
+    """Load an ONNX file as a module, with its metadata."""
     try:
         import onnxruntime
     except ModuleNotFoundError as error:
@@ -96,7 +96,7 @@ def load_onnx(path: Path) -> tuple[nn.Module, OnnxDescription]:
             "ONNX models need onnx and onnxruntime, which are not installed; run: pip install 'holdfast-vision[onnx]'"
         ) from error
     proto = read_onnx(path)
-    told = describe_onnx(proto, path=path)
+    description = describe_onnx(proto, path=path)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = torch.get_num_threads()
@@ -105,26 +105,26 @@ def load_onnx(path: Path) -> tuple[nn.Module, OnnxDescription]:
     except Exception as error:  # onnxruntime has a class for every kind of failure
         raise HoldfastError(f"onnxruntime cannot open {path} ({_line(error)})") from error
     _check_ends(session, path)
-    model = OnnxModel(session, told, digest=file_digest(path, proto), operators=operators(proto))
-    if told.task == "segmentation" and told.size is not None:
-        return Windowed(model, told.size, told.stride), told
-    return (FromProbabilities(model) if told.output == "probabilities" else model), told
+    model = OnnxModel(session, description, digest=file_digest(path, proto), operators=operators(proto))
+    if description.task == "segmentation" and description.size is not None:
+        return Windowed(model, description.size, description.stride), description
+    return (FromProbabilities(model) if description.output == "probabilities" else model), description
 
 
-def check_told(model: nn.Module, given: Mapping[str, Any]) -> None:
-    """Refuse a file that does not say how it wants its images, unless ``given`` says it."""
+def check_input_settings(model: nn.Module, given: Mapping[str, Any]) -> None:
+    """Refuse an ONNX file without size, mean or std unless ``given`` provides them."""
     for module in model.modules():
-        lacking = [name for name in getattr(module, "untold", ()) if given.get(name) is None]
-        if lacking:
-            options = " and ".join(f"--{name}" for name in lacking)
+        missing = [name for name in getattr(module, "unknown_settings", ()) if given.get(name) is None]
+        if missing:
+            options = " and ".join(f"--{name}" for name in missing)
             raise HoldfastError(
-                f"the ONNX file does not say its {' and '.join(lacking)}: give {options} "
-                "(plain pixels have mean 0 0 0 and std 1 1 1)"
+                f"the ONNX file does not define its {' and '.join(missing)}: add {options} "
+                "(for plain pixels, mean 0 0 0 and std 1 1 1)"
             )
 
 
 def has_gradient(model: nn.Module) -> bool:
-    """Whether an attack can climb on a model: not on a file of another runtime, nor through int8 layers."""
+    """Whether gradient-based attacks work: not on models of other runtimes, nor through int8 layers."""
     return all(
         getattr(module, "differentiable", True) and ".quantized." not in type(module).__module__
         for module in model.modules()
@@ -132,7 +132,7 @@ def has_gradient(model: nn.Module) -> bool:
 
 
 class FromProbabilities(nn.Module):
-    """A model that answers with probabilities, as one of logits: their logarithms."""
+    """Wrapper that turns the probabilities of a model into logits, their logarithms."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -140,31 +140,37 @@ class FromProbabilities(nn.Module):
         self.pretrained_cfg = getattr(model, "pretrained_cfg", None)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits, of which the softmax is what the model said."""
-        return logits_of(self.model(images)).clamp_min(1e-30).log()
+        """Logits whose softmax is the model's output."""
+        return (
+            logits_of(self.model(images)).clamp_min(1e-30).log()
+        )  # the smallest normal float32 is 1e-38; log(0) would be −inf
 
 
 def _check_ends(session: Any, path: Path) -> None:
     inputs, outputs = session.get_inputs(), session.get_outputs()
     shape = inputs[0].shape if inputs else []
     if len(inputs) != 1 or len(shape) != 4 or _fixed_size(shape[1]) not in (None, 3) or inputs[0].type not in KINDS:
-        came = ", ".join(f"{one.type} {one.shape}" for one in inputs) or "none"
-        raise HoldfastError(f"{path} must take images (batch, 3, height, width) of floating-point numbers, got {came}")
+        found = ", ".join(f"{one.type} {one.shape}" for one in inputs) or "none"
+        raise HoldfastError(f"{path} must take images (batch, 3, height, width) of floating-point numbers, got {found}")
     if len(outputs) != 1 and "logits" not in [one.name for one in outputs[:1]]:
         names = ", ".join(one.name for one in outputs)
-        raise HoldfastError(f"{path} must answer with one tensor, or with 'logits' first, got {names}")
+        raise HoldfastError(f"{path} must have one output, or 'logits' as the first, got {names}")
 
 
-def _configuration(told: OnnxDescription, size: tuple[int, int] | None) -> dict[str, Any]:
-    """What the evaluation asks of a model, in timm's words."""
+def _configuration(description: OnnxDescription, size: tuple[int, int] | None) -> dict[str, Any]:
+    """The model's ``pretrained_cfg`` with timm's keys."""
     return {
-        "architecture": told.architecture,
-        "task": told.task,
+        "architecture": description.architecture,
+        "task": description.task,
         "input_size": (3, *(size or (224, 224))),
-        "mean": told.mean or (0.0, 0.0, 0.0),
-        "std": told.std or (1.0, 1.0, 1.0),
-        "interpolation": told.interpolation,
-        **({"crop_pct": told.crop_pct, "crop_mode": told.crop_mode} if told.crop_pct is not None else {}),
+        "mean": description.mean or (0.0, 0.0, 0.0),
+        "std": description.std or (1.0, 1.0, 1.0),
+        "interpolation": description.interpolation,
+        **(
+            {"crop_pct": description.crop_pct, "crop_mode": description.crop_mode}
+            if description.crop_pct is not None
+            else {}
+        ),
     }
 
 

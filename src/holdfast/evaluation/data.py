@@ -68,7 +68,7 @@ class EvaluationData:
     @property
     def protocol(self) -> str:
         """``official``, how our own ``holdfast corrupt`` made it, or ``on-the-fly``."""
-        return (self.stored.made or OFFICIAL) if self.stored is not None else ON_THE_FLY
+        return (self.stored.origin or OFFICIAL) if self.stored is not None else ON_THE_FLY
 
 
 def open_evaluation_data(

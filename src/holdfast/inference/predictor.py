@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.deploy.onnx_model import FromProbabilities, check_told
+from holdfast.deploy.onnx_model import FromProbabilities, check_input_settings
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData
@@ -99,7 +99,7 @@ class Predictor:
 
 def apply_protocol(model: nn.Module, protocol: EvalProtocol) -> nn.Module:
     """The model with the windows and answers that a protocol asks for; refuses a file that leaves something open."""
-    check_told(model, vars(protocol))
+    check_input_settings(model, vars(protocol))
     if protocol.window is not None:
         model = with_sliding_window(model, protocol.window, protocol.stride)
     elif protocol.stride is not None:

@@ -1,4 +1,9 @@
-"""Files and folders that are either complete or not there: written under a temporary name, synced, renamed."""
+"""Atomic writes of files and folders: written under a temporary name, synced, renamed.
+
+The order matters. Without the first fsync, a power cut after the rename can leave an empty file under the final name,
+since file systems may write the directory before the data; without the fsync of the folder, the rename itself may be
+lost.
+"""
 
 import contextlib
 import glob
@@ -20,12 +25,12 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """A temporary name to write a file under; it takes the place of ``path`` when the block ends well."""
+    """Yield a temporary path; the file written there replaces ``path`` if the block succeeds."""
     temporary = _temporary(path)
     try:
         yield temporary
         _sync(temporary)
-        os.replace(temporary, path)
+        os.replace(temporary, path)  # atomic on POSIX: readers see the old file or the new one, never a part
         _sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
@@ -33,9 +38,9 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder to fill; it becomes ``path`` when the block ends well, and vanishes when it does not.
+    """Yield a temporary folder; it becomes ``path`` if the block succeeds and is removed otherwise.
 
-    ``path`` must be new: a folder that holds something cannot be replaced in one move.
+    ``path`` must be new: a folder that is not empty cannot be replaced atomically.
     """
     temporary = _temporary(path)
     try:
@@ -52,11 +57,11 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def remove_on_failure(folder: Path, *, unless: Callable[[], bool]) -> Iterator[None]:
-    """Remove what a refused command has begun: the folder, and folders above that are empty, as far as they are new.
+    """Remove a folder that a failed command has created, and its new, empty parents.
 
     Args:
-        folder: what the block makes; one that is there already is left alone.
-        unless: whether it holds something worth keeping after all.
+        folder: the folder that the block creates; an existing one is left alone.
+        unless: returns whether the folder holds something worth keeping.
     """
     new = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
@@ -71,7 +76,7 @@ def remove_on_failure(folder: Path, *, unless: Callable[[], bool]) -> Iterator[N
 
 
 def point(link: Path, target: str) -> None:
-    """Make a relative symbolic link, or turn an existing one, in one move."""
+    """Create or replace a relative symbolic link atomically."""
     temporary = _temporary(link)
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
@@ -79,7 +84,7 @@ def point(link: Path, target: str) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    """A name beside ``path`` that tells who writes; what processes of this machine left there when they died goes."""
+    """Return a temporary name next to ``path`` that contains host and process; remove those of dead processes."""
     for left in path.parent.glob(f"{glob.escape(f'.{path.name}.{_HERE}-')}*.tmp"):
         if is_dead(left.name.removesuffix(".tmp").rpartition("-")[2]):
             with contextlib.suppress(OSError):
@@ -88,15 +93,15 @@ def _temporary(path: Path) -> Path:
 
 
 def is_dead(process: str) -> bool:
-    """Whether no process of this number writes any more on this machine; one that ended and was not buried is dead."""
-    if not process.isdigit() or os.name != "posix":  # elsewhere os.kill has no harmless signal
+    """Whether no process of this id is alive on this machine; zombies count as dead."""
+    if not process.isdigit() or os.name != "posix":  # on Windows, signal 0 is CTRL_C_EVENT and interrupts the process
         return False
     try:
-        os.kill(int(process), 0)  # asks, does not kill
+        os.kill(int(process), 0)  # signal 0 only checks that the process exists
         status = Path("/proc", process, "stat").read_text(encoding="utf-8", errors="replace")
     except ProcessLookupError:
         return True
-    except (OSError, OverflowError):  # alive, somebody else's; or a machine without /proc
+    except (OSError, OverflowError):  # alive but of another user, or a system without /proc
         return False
     return status.rpartition(")")[2].split()[:1] == ["Z"]
 

@@ -1,8 +1,8 @@
-"""All images below a folder, also of folders with a million of them: listed quickly, kept small, remembered.
+"""Index of the image files below a folder, compact and cached: for folders of a million files.
 
-Names stand one behind the other in one piece of memory, which forked workers share. The list of a large folder is kept
-in the cache beside the time at which each of its directories last changed: adding, removing or renaming a file changes
-its directory, so a list is taken from the cache only if no directory has changed since. Contents are never remembered.
+Names are stored back to back in one array, which forked workers share. The index of a large folder is cached with the
+modification time of each directory: adding, removing or renaming a file changes its directory, so a cached index is
+valid only if no directory has changed since. File contents are never cached.
 """
 
 import hashlib
@@ -25,20 +25,20 @@ from holdfast.io import atomic
 
 logger = logging.getLogger(__name__)
 
-LARGE = 20_000  # files from which a list is worth remembering
-SETTLED = 2.0  # seconds after which a directory's time is trusted: clocks of file systems are coarse
+LARGE = 20_000  # number of files from which an index is cached
+SETTLED = 2.0  # seconds until a directory's mtime is trusted: on coarse clocks, a later change may keep the same mtime
 FORMAT = 1
 
 
 class FileNames(Sequence[str]):
-    """Very many names in little memory."""
+    """A compact, immutable sequence of file names: one byte array and offsets."""
 
     def __init__(self, text: np.ndarray, ends: np.ndarray) -> None:
         self.text, self.ends = text, ends
 
     @classmethod
     def of(cls, names: Sequence[str]) -> "FileNames":
-        """From any sequence of them."""
+        """Build it from any sequence of names."""
         parts = [os.fsencode(name) for name in names]
         text = np.frombuffer(b"".join(parts), dtype=np.uint8)
         return cls(text, np.cumsum([0, *map(len, parts)], dtype=np.int64))
@@ -65,12 +65,12 @@ class FileNames(Sequence[str]):
 
 @dataclass(frozen=True)
 class FolderIndex:
-    """The files with some suffixes below a folder, directory by directory, each in the order of names.
+    """The files with given suffixes below a folder, sorted by name within each directory.
 
     Attributes:
-        names: their paths below the folder, with forward slashes.
-        directories: where there is at least one file or directory, below the folder; the folder itself is ``""``.
-        changed: when each of them was last changed, in nanoseconds.
+        names: relative paths of the files, with forward slashes.
+        directories: relative paths of all directories; the folder itself is ``""``.
+        changed: modification time of each directory, in nanoseconds.
     """
 
     names: FileNames
@@ -79,17 +79,17 @@ class FolderIndex:
 
 
 def index_folder(root: Path, suffixes: Collection[str], *, links: bool) -> FolderIndex:
-    """Every file below ``root`` with one of the suffixes, from the cache if nothing has changed since.
+    """List every file below ``root`` with one of the suffixes, from the cache if it is still valid.
 
     Args:
-        root: the folder; raises OSError where it cannot be read.
-        suffixes: in lower case, with the dot.
-        links: follow links to directories; below a class each is read once, and never a directory above.
+        root: the folder; raises OSError if it cannot be read.
+        suffixes: lower-case suffixes with the dot.
+        links: follow links to directories; each directory is read once per class, and no parent is followed.
     """
     path = _cache_path(root, suffixes, links)
-    remembered = _read_cache(root, path)
-    if remembered is not None:
-        return remembered
+    cached = _read_cache(root, path)
+    if cached is not None:
+        return cached
     begin = time.time()
     found = _walk_folder(root, frozenset(suffixes), links)
     if len(found.names) >= LARGE and int(found.changed.max()) < (begin - SETTLED) * 1e9:
@@ -98,7 +98,7 @@ def index_folder(root: Path, suffixes: Collection[str], *, links: bool) -> Folde
 
 
 def _walk_folder(root: Path, suffixes: frozenset[str], links: bool) -> FolderIndex:
-    """Depth first, directories after the files of the one above, all in the order of their names."""
+    """Walk depth first in sorted order, the files of a directory before its subdirectories."""
     names: list[bytes] = []
     directories: list[str] = []
     changed: list[int] = []
@@ -119,7 +119,7 @@ def _walk_folder(root: Path, suffixes: frozenset[str], links: bool) -> FolderInd
         except OSError:
             if not below:
                 raise
-            continue  # as os.walk does: one that may not be read holds nothing for us
+            continue  # like os.walk: skip subdirectories without read permission
         prefix = f"{below}/" if below else ""
         names += [os.fsencode(prefix + file) for file in sorted(files)]
         waiting += [prefix + folder for folder in sorted(folders, reverse=True)]
@@ -146,8 +146,8 @@ def _place(state: os.stat_result) -> tuple[int, int]:
 
 
 def _cache_path(root: Path, suffixes: Collection[str], links: bool) -> Path:
-    asked = json.dumps([FORMAT, str(root.resolve()), sorted(suffixes), links])
-    name = hashlib.blake2b(asked.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
+    key = json.dumps([FORMAT, str(root.resolve()), sorted(suffixes), links])
+    name = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
     return cache_folder() / "folders" / f"{name}.safetensors"
 
 
@@ -159,14 +159,14 @@ def _write_cache(path: Path, found: FolderIndex) -> None:
         "directory_ends": found.directories.ends,
         "changed": found.changed,
     }
-    with suppress(OSError):  # a home that is full or read-only is no reason not to go on
+    with suppress(OSError):  # the cache is optional: a full or read-only home must not stop the command
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic.replace_file(path) as unfinished:
             unfinished.write_bytes(save(arrays))
 
 
 def _read_cache(root: Path, path: Path) -> FolderIndex | None:
-    """What the cache holds, if every directory is as it was."""
+    """Read the cached index; None unless every directory is unchanged."""
     if not path.is_file():
         return None
     try:
@@ -181,7 +181,7 @@ def _read_cache(root: Path, path: Path) -> FolderIndex | None:
 
 
 def cache_folder() -> Path:
-    """``$HOLDFAST_CACHE``, else ``holdfast`` in the user's cache folder."""
+    """Return ``$HOLDFAST_CACHE``, else ``holdfast`` in the user's cache folder."""
     if own := os.environ.get("HOLDFAST_CACHE"):
         return Path(own).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "holdfast"

@@ -1,8 +1,8 @@
-"""One decoder for every image file that is read, so that training, evaluation and corruption see the same pixels.
+"""Image decoding, shared by training, evaluation and corruption, so that all see the same pixels.
 
-Only the formats below are tried, whatever a file is called: Pillow would hand a PostScript program to Ghostscript.
-Sixteen bits per channel become eight as torchvision (``v >> 8``) and Pillow (16-bit colour) do; floats and 32-bit
-integers have no agreed range and are refused. Transparency is dropped, as by torchvision and timm.
+Only the formats below are tried, whatever a file's name: Pillow would run a PostScript program in Ghostscript.
+Sixteen bits per channel become eight as in torchvision (``v >> 8``) and Pillow (16-bit colour); floats and 32-bit
+integers have no agreed range and are refused. Transparency is dropped, as in torchvision and timm.
 """
 
 import contextlib
@@ -19,43 +19,43 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from holdfast.errors import HoldfastError
 
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP")
-LARGEST_FILE = 512 * 2**20  # bytes
-LARGEST_IMAGE = 178_956_970  # pixels; where Pillow begins to refuse
+LARGEST_FILE = 512 * 2**20  # bytes; a decoder may read the whole file before it finds the size
+LARGEST_IMAGE = 178_956_970  # pixels; Pillow's own limit for decompression bombs, twice MAX_IMAGE_PIXELS
 EXIF = ("ignore", "apply")
-_ORIENTATION = 0x0112  # the tag; 1 is upright
+_ORIENTATION = 0x0112  # EXIF tag; 1 is upright
 
 
 class UnreadableFile(HoldfastError):
-    """A file that is no image we decode; the sentence is the reason alone."""
+    """A file that cannot be decoded; the message is the reason alone."""
 
 
 class Decoded(NamedTuple):
-    """An RGB image, and whether its EXIF data ask to rotate or mirror it."""
+    """An RGB image, and whether its EXIF orientation rotates or mirrors it."""
 
     image: Image.Image
     turned: bool
 
 
 def decode(path: Path, *, exif: str = "ignore") -> Decoded:
-    """One file as an RGB image; raises :class:`UnreadableFile` for anything else, whatever is in the file.
+    """Decode a file as RGB; raises :class:`UnreadableFile` for anything else.
 
     Args:
         path: the file.
-        exif: ``ignore`` leaves the pixels as they are stored, as torchvision and timm do; ``apply`` turns them upright.
+        exif: ``ignore`` keeps the stored pixels, as torchvision and timm do; ``apply`` rotates them upright.
     """
     with open_image(path) as picture:
         return _decode_picture(picture, exif=exif)
 
 
 def decode_bytes(content: bytes, *, largest_image: int) -> Decoded:
-    """The same of a file's content that never was on disk, with a limit of its own in pixels."""
+    """Decode the content of an image file from memory, with a given limit in pixels."""
     with _open_file(io.BytesIO(content), largest_image) as picture:
         return _decode_picture(picture, exif="ignore")
 
 
 @contextlib.contextmanager
 def open_image(path: Path) -> Iterator[Image.Image]:
-    """A file of one of our formats and of a sensible size, as Pillow opens it; whatever fails is the file's fault."""
+    """Open a file of a supported format and size with Pillow; any failure raises :class:`UnreadableFile`."""
     with _open_file(path, LARGEST_IMAGE) as picture:
         yield picture
 
@@ -66,7 +66,7 @@ def _open_file(file: Path | io.BytesIO, largest_image: int) -> Iterator[Image.Im
         if not isinstance(file, io.BytesIO) and os.path.getsize(file) > LARGEST_FILE:
             raise UnreadableFile(f"expected at most {LARGEST_FILE >> 20} MiB, got {os.path.getsize(file) >> 20}")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what matters is whether it decodes
+            warnings.simplefilter("ignore")  # Pillow warns about harmless metadata; only a failure to decode matters
             with Image.open(file, formats=FORMATS) as picture:
                 if picture.width * picture.height > largest_image:
                     size = f"{picture.width}×{picture.height}"
@@ -74,7 +74,7 @@ def _open_file(file: Path | io.BytesIO, largest_image: int) -> Iterator[Image.Im
                 yield picture
     except HoldfastError:
         raise
-    except UnidentifiedImageError as error:  # Pillow's own sentence names the whole path
+    except UnidentifiedImageError as error:  # Pillow's own message contains the whole path
         raise UnreadableFile(f"not an image of the formats {', '.join(FORMATS)}") from error
     except Exception as error:  # a broken file can raise anything in a decoder: struct.error, KeyError, MemoryError …
         reason = getattr(error, "strerror", None) or (str(error).splitlines() or [""])[0]
@@ -82,19 +82,19 @@ def _open_file(file: Path | io.BytesIO, largest_image: int) -> Iterator[Image.Im
 
 
 def check_exif(exif: str) -> str:
-    """The word, if it is one of the two."""
+    """Return ``exif`` if it is ``ignore`` or ``apply``; raises an error otherwise."""
     if exif not in EXIF:
         raise HoldfastError(f"exif must be {' or '.join(EXIF)}, got {exif!r}")
     return exif
 
 
 def turned_warning(turned: int, *, exif: str) -> str:
-    """The sentence about images with an EXIF rotation; empty if there are none, or if they were turned."""
+    """Warning about images with an EXIF orientation; empty if there are none or it was applied."""
     if not turned or exif == "apply":
         return ""
     return (
-        f"{turned} {'image asks' if turned == 1 else 'images ask'} to be rotated by EXIF, which is ignored as "
-        "torchvision and timm do; exif: apply turns them upright"
+        f"{turned} {'image has' if turned == 1 else 'images have'} an EXIF rotation, which is ignored as in "
+        "torchvision and timm; exif: apply rotates them upright"
     )
 
 
@@ -102,7 +102,7 @@ def _decode_picture(picture: Image.Image, *, exif: str) -> Decoded:
     turned = _is_turned(picture)
     picture.load()
     image = _eight_bits(picture)
-    image = image if image.mode == "RGB" else image.convert("RGB")  # which would copy it
+    image = image if image.mode == "RGB" else image.convert("RGB")  # convert() always copies
     if turned and exif == "apply":
         image = _upright(image, picture)
     return Decoded(image, turned)
@@ -110,7 +110,9 @@ def _decode_picture(picture: Image.Image, *, exif: str) -> Decoded:
 
 def _eight_bits(picture: Image.Image) -> Image.Image:
     mode = picture.mode
-    if mode.startswith("I;16") or (mode == "I" and picture.format in ("PNG", "PPM")):  # as older Pillows call it
+    if mode.startswith("I;16") or (
+        mode == "I" and picture.format in ("PNG", "PPM")
+    ):  # mode I: 16-bit files in older versions of Pillow
         return Image.fromarray((np.asarray(picture).astype(np.uint32) >> 8).astype(np.uint8))
     if mode in ("I", "F"):
         kind = "floats" if mode == "F" else "32-bit integers"
@@ -121,7 +123,7 @@ def _eight_bits(picture: Image.Image) -> Image.Image:
 def _is_turned(picture: Image.Image) -> bool:
     try:
         return picture.getexif().get(_ORIENTATION, 1) in range(2, 9)
-    except Exception:  # broken EXIF data in a readable image tell nothing
+    except Exception:  # broken EXIF data in a readable image count as none
         return False
 
 
@@ -133,18 +135,18 @@ def _upright(image: Image.Image, picture: Image.Image) -> Image.Image:
 
 # How large an image may become, checked before memory is taken: a file of a few kilobytes can hold an image of
 # 1×3,000,000 pixels, and at a short side of 256 that takes terabytes.
-LARGEST_RESIZED = 2**26  # pixels: a short side of 256 and a thousand times as long
-LARGEST_MOVED = 2**21  # pixels of an image that is moved as a whole, frame by frame: 256 and 32 times as long
-LARGEST_BUFFER = 2**26  # values that a corruption works in, beside what is in proportion to the image
-IN_PROPORTION = 8  # values per pixel
+LARGEST_RESIZED = 2**26  # pixels: 256 × 256,000, an aspect ratio of 1:1000
+LARGEST_MOVED = 2**21  # pixels per frame of a perturbation sequence: 256 × 8192, an aspect ratio of 1:32
+LARGEST_BUFFER = 2**26  # values in a corruption's work buffer, for images of any size
+IN_PROPORTION = 8  # values per pixel that are always allowed
 
 
 class ImageSizeError(HoldfastError):
-    """An image of a size or shape that cannot be worked with: one unreadable image, and no reason to stop."""
+    """An image of unusable size or shape; counts as one unreadable image and does not stop an evaluation."""
 
 
 def check_resized(before: tuple[int, int], after: tuple[int, int], *, largest: int = LARGEST_RESIZED) -> None:
-    """Refuse to make an image of so many pixels; sizes are width and height."""
+    """Refuse a resize to more than ``largest`` pixels; sizes are (width, height)."""
     if after[0] * after[1] > largest:
         raise ImageSizeError(
             f"image: expected at most {largest} pixels after resizing, "
@@ -153,17 +155,17 @@ def check_resized(before: tuple[int, int], after: tuple[int, int], *, largest: i
 
 
 def check_short_side(size: tuple[int, int], side: int) -> None:
-    """Refuse an image that would be too large once its short side is brought to ``side``."""
+    """Refuse an image that would be too large after resizing its short side to ``side``."""
     scale = side / min(size)
     check_resized(size, (round(size[0] * scale), round(size[1] * scale)))
 
 
 def check_buffer(kind: str, shape: tuple[int, ...], values: int, *, what: str = "values") -> None:
-    """Refuse a corruption that would work in far more memory than the image takes; ``shape`` is height and width."""
+    """Refuse a corruption that needs far more memory than the image; ``shape`` is (height, width)."""
     height, width = shape[:2]
     largest = max(LARGEST_BUFFER, IN_PROPORTION * height * width)
     if values > largest:
         raise ImageSizeError(
-            f"image: {kind} of {width}×{height} pixels works in {values} {what}, expected at most {largest}; "
-            "cut the image, or scale it down"
+            f"image: {kind} of {width}×{height} pixels needs {values} {what}, expected at most {largest}; "
+            "crop the image or scale it down"
         )

@@ -1,15 +1,15 @@
-"""Is it alive? Which parts of an objective did nothing in a training, read from its log alone."""
+"""Checks of a training log for loss terms and modules that had no effect."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-# what every log holds, whatever is trained
+# keys of every log, whatever the objective
 _COMMON = frozenset({"event", "step", "epoch", "lr", "loss", "cross_entropy", "grad_norm", "images_per_s"})
-LEAST_MOVE = 1e-3  # of a module's norm, over a whole run
+MIN_CHANGE = 1e-3  # relative change of a module's weights over a whole run below which it has not learned
 
 
 def idle_parts(log: Iterable[Mapping[str, Any]]) -> list[str]:
-    """One sentence for every part that did nothing: always 0 in the log, or a module whose weights did not move."""
+    """One sentence per idle part: a loss term that was always 0, or a module whose weights did not change."""
     lines = list(log)
     steps = [line for line in lines if line.get("event") == "step"]
     moved = next((line.get("moved") for line in reversed(lines) if line.get("event") == "end"), None)
@@ -20,12 +20,12 @@ def _always_zero(steps: Sequence[Mapping[str, Any]]) -> list[str]:
     names = dict.fromkeys(name for line in steps for name in line if name not in _COMMON)
     found = [name for name in names if all(line.get(name, 0) == 0 for line in steps)]
     lines = f"all {len(steps)} lines" if len(steps) > 1 else "the only line"
-    return [f"{name} was 0 in {lines} of the log: this part of the objective did nothing" for name in found]
+    return [f"{name} was 0 in {lines} of the log: this term had no effect" for name in found]
 
 
 def _constant_parts(moved: Mapping[str, Any]) -> list[str]:
     return [
-        f"{name} moved by {100 * share:.2g} % of its norm over the whole run: it has learned nothing"
+        f"the weights of {name} changed by only {100 * share:.2g} % over the whole run: it has learned nothing"
         for name, share in moved.items()
-        if isinstance(share, int | float) and share < LEAST_MOVE
+        if isinstance(share, int | float) and share < MIN_CHANGE
     ]

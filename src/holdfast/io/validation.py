@@ -1,4 +1,4 @@
-"""Checks of values and names from outside, for one-sentence errors."""
+"""Validation of user-supplied values and names, with one-sentence errors."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.errors import HoldfastError, nearest
 
-# one of a kind, and several of it
+# singular and plural
 WORDS: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "whole numbers"),
     float: ("a number", "numbers"),
@@ -19,19 +19,19 @@ WORDS: dict[Any, tuple[str, str]] = {
     str: ("text", "texts"),
     types.NoneType: ("null", "null"),
 }
-DIGITS = r"[-+]?[\d.]+(?:[eE][-+]?\d{1,3})?"  # no more: a power of ten is worked out to its last digit
+DIGITS = r"[-+]?[\d.]+(?:[eE][-+]?\d{1,3})?"  # at most three: Fraction("1e999999") would compute a million digits
 LISTS = (list, tuple, Sequence)
 UNIONS = (typing.Union, types.UnionType)
 
 
 def in_words(kind: Any) -> str:
-    """A type as a user would say it, such as ``a whole number or null`` for ``int | None``."""
+    """Describe a type for users, such as ``a whole number or null`` for ``int | None``."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind in WORDS:
         return WORDS[kind][0]
     if origin is typing.Literal:
         return f"one of {', '.join(map(str, inner))}"
-    if origin in UNIONS:  # a whole number is a number
+    if origin in UNIONS:  # "a number" includes whole numbers
         return " or ".join(in_words(item) for item in inner if not (item is int and float in inner))
     if origin is dict:
         return f"{WORDS[inner[1]][1]} by names" if inner[1] in WORDS else "keys and values"
@@ -42,7 +42,7 @@ def in_words(kind: Any) -> str:
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a value from YAML is of this kind; of a kind that YAML has no values of, anything is."""
+    """Whether a value from YAML matches a type; types without YAML values match anything."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in UNIONS:
         return any(fits(value, item) for item in inner)
@@ -58,7 +58,7 @@ def fits(value: Any, kind: Any) -> bool:
 
 
 def number(text: str) -> Fraction | None:
-    """The number that a text is, also a fraction as people write radii (4/255); None if it is none that we can hold."""
+    """Parse a number or a fraction such as the radius 4/255; None if it is neither or overflows."""
     if not re.fullmatch(f"{DIGITS}(/{DIGITS})?", text):
         return None
     above, _, below = text.partition("/")
@@ -73,20 +73,22 @@ def number(text: str) -> Fraction | None:
 def checked_options(
     options: Any, *called: Callable[..., Any], whose: str, withheld: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """A recipe's options of something that is called with them: names that it has, and values of their kinds.
+    """Check a recipe's options against the signatures of the functions that receive them.
 
     Args:
-        options: as the recipe has them; a fraction in text becomes its number where one is expected.
-        called: what takes them.
-        whose: what they are options of, for the sentence that refuses them.
-        withheld: arguments that are not the recipe's to give.
+        options: the values from the recipe; a fraction in text is converted where a number is expected.
+        called: the functions or classes that receive them.
+        whose: name of the owner in error messages.
+        withheld: arguments that a recipe may not set.
     """
     if not isinstance(options, Mapping):
         raise HoldfastError(f"options of {whose} must be keys and values, such as {{weight: 1.0}}, got {options!r}")
     arguments = {key: value for each in called for key, value in inspect.signature(each).parameters.items()}
     kinds = {key: kind for each in called for key, kind in _kinds(each).items()}
     known = [key for key in arguments if key not in withheld]
-    takes_any = any(argument.kind is argument.VAR_KEYWORD for argument in arguments.values())  # and checks them itself
+    takes_any = any(
+        argument.kind is argument.VAR_KEYWORD for argument in arguments.values()
+    )  # which are checked by the callee
     checked = {}
     for key, given in options.items():
         if key not in known and not takes_any:
@@ -102,19 +104,19 @@ def checked_options(
 
 
 def _kinds(called: Callable[..., Any]) -> dict[str, Any]:
-    bare: Any = getattr(called, "func", called)  # of a partial
+    bare: Any = getattr(called, "func", called)  # unwrap functools.partial
     try:
         return typing.get_type_hints(bare.__init__ if isinstance(bare, type) else bare)  # type: ignore[misc]
-    except (NameError, TypeError, AttributeError):  # of somebody's own, with names that only a type checker sees
+    except (NameError, TypeError, AttributeError):  # a plug-in whose hints only a type checker can resolve
         return {}
 
 
 def refusal(message: str, kinds: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:
-    """What the parser says of a value that is of another kind, in our words; anything else as it says it."""
+    """Rewrite jsonargparse's error about a value of the wrong type; other messages stay unchanged."""
     message = " ".join(message.split())
     *keys, innermost = re.split(r'Parser key "([^"]+)":', message)[1:] or [message]
     key = ".".join(keys[::2])
-    several = "Does not validate against any" in innermost  # each kind with its own complaint, then the value
+    several = "Does not validate against any" in innermost  # a union: one complaint per type, then the value
     given = re.search(f"{'Given' if several else 'Got'} value: (.*?)(?: - Expected a .*)?$", innermost)
     if key not in kinds or given is None:
         return message
@@ -122,12 +124,12 @@ def refusal(message: str, kinds: Mapping[str, Any], names: Mapping[str, str] | N
 
 
 def comma_list(text: str) -> tuple[str, ...]:
-    """The words of ``a, b,c``; empty ones are left out."""
+    """Split ``a, b,c`` at commas; empty parts are dropped."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def chosen_names(names: str | Sequence[str], known: Iterable[str], *, one: str, several: str) -> tuple[str, ...]:
-    """Known names from a comma list or a sequence, each once; ``one`` and ``several`` call them in sentences."""
+    """Check names from a comma list or sequence and drop duplicates; ``one`` and ``several`` name them in errors."""
     every = tuple(known)
     words = comma_list(names) if isinstance(names, str) else (word.strip() for word in names if word.strip())
     chosen = tuple(dict.fromkeys(words))
@@ -141,5 +143,5 @@ def chosen_names(names: str | Sequence[str], known: Iterable[str], *, one: str, 
 
 
 def file_name(text: str, *, allowed: str = "-_.") -> str:
-    """Text as a part of a file's name: letters, digits and the signs that are allowed; a dash for all others."""
+    """Turn text into a part of a file name: all but letters, digits and ``allowed`` become dashes."""
     return "".join(letter if letter.isalnum() or letter in allowed else "-" for letter in text)

@@ -1,4 +1,4 @@
-"""YAML from people's files: plain data of a sensible size, or one sentence."""
+"""Safe reading of YAML files: plain data of limited size."""
 
 import re
 from typing import Any
@@ -7,20 +7,20 @@ import yaml
 
 from holdfast.errors import HoldfastError
 
-# 1e-4 is a number, as in YAML 1.2 and as people write it; YAML 1.1, which the library reads, takes it for text
+# PyYAML implements YAML 1.1, which reads 1e-4 (no decimal point) as text; YAML 1.2 and users mean a number
 SCIENTIFIC = ("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789"))
-MOST_VALUES = 100_000  # aliases count as often as they are used
+MAX_VALUES = 100_000  # an alias counts as often as it is used
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data alone."""
+    """SafeLoader that also reads 1e-4 as a number."""
 
 
 _Loader.add_implicit_resolver(*SCIENTIFIC)
 
 
 def read_yaml(text: str, *, name: str) -> Any:
-    """The plain data of a YAML text; tags that make objects are refused, and so are aliases without an end."""
+    """Parse YAML into plain data; object tags and exploding aliases are refused."""
     try:
         values = yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -31,13 +31,13 @@ def read_yaml(text: str, *, name: str) -> Any:
 
 
 def _check_size(values: Any, *, name: str) -> None:
-    """An alias may stand for something that contains it, or for something that is repeated a billion times."""
+    """Refuse recursive aliases and exponential expansion (billion laughs)."""
     waiting, count = [values], 0
     while waiting:
         value = waiting.pop()
         count += 1
-        if count > MOST_VALUES:
-            raise HoldfastError(f"{name} must hold at most {MOST_VALUES} values, got aliases that repeat without end")
+        if count > MAX_VALUES:
+            raise HoldfastError(f"{name} must hold at most {MAX_VALUES} values, got more through aliases")
         if isinstance(value, dict):
             waiting.extend(value.values())
         elif isinstance(value, list | tuple | set):

@@ -1,6 +1,6 @@
-"""The lab: watch one image break through one model or two, and see why. ``holdfast lab`` is its page.
+"""The lab: edit one image (corruptions, occlusion, attacks) and inspect how one or two models react.
 
-`open_model` and `inspect_image` are the pure part and need nothing but Holdfast; the page needs the extra ``lab``.
+`open_model` and `inspect_image` work without a browser; the page of ``holdfast lab`` needs the extra ``lab``.
 """
 
 from holdfast._deprecated import renamed

@@ -1,8 +1,8 @@
-"""Who may ask: a page of our own, in a browser that once opened the link of the terminal.
+"""Access control of the lab: only our own page, in a browser that has opened the link in the terminal.
 
-Any web site can make a browser send requests to this machine. So the Host must be ours (a name that somebody else's
-DNS points here is not), the Origin must be our own page, and every request carries a cookie that is given away once,
-for the key in the link.
+Any web site can make a browser send requests to this machine. So the Host header must be ours, which defeats DNS
+rebinding; the Origin must be our own page, which defeats cross-site requests; and every request needs a cookie, which
+is set once in exchange for the key in the link.
 """
 
 import ipaddress
@@ -18,6 +18,8 @@ Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+# Images and edits come from users, so the page is locked down: scripts only from our own files (no inline code, no
+# eval), images also from data: URLs, in which predictions are sent, and no frames, forms or other origins.
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -30,43 +32,44 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-FOREIGN = "This page answers to its own address only."
-UNKNOWN = "Open the link that the terminal shows: it holds a key that works once, and then this browser is known."
+FOREIGN = "This page can only be reached under its own address."
+UNKNOWN = "Open the link shown in the terminal: its key works once and then authorises this browser."
 
 
 class Guard:
-    """Stands before an application and lets nobody else in.
+    """ASGI middleware that admits only authorised browsers.
 
     Args:
         app: the application.
-        host: what is listened on; loopback answers to 127.0.0.1 and localhost alone, any other to addresses, too.
-        port: likewise.
-        told: is told the new key whenever one is used up.
+        host: the address to listen on; a loopback address accepts the Hosts 127.0.0.1 and localhost only, any other
+            also IP addresses.
+        port: the port to listen on.
+        on_new_key: called with the new key whenever one has been used.
     """
 
-    def __init__(self, app: App, *, host: str, port: int, told: Callable[[str], None] = lambda key: None) -> None:
-        self.app, self.host, self.port, self.told = app, host, port, told
+    def __init__(self, app: App, *, host: str, port: int, on_new_key: Callable[[str], None] = lambda key: None) -> None:
+        self.app, self.host, self.port, self.on_new_key = app, host, port, on_new_key
         self.key, self.session = secrets.token_urlsafe(24), secrets.token_urlsafe(32)
         self.cookie = f"holdfast-lab-{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let through, exchange the key for a cookie, or refuse."""
+        """Forward the request, exchange the key for a cookie, or refuse."""
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-        if scope["type"] != "http":  # the page opens no sockets, so nobody may
+        if scope["type"] != "http":  # the page opens no websockets; they would bypass the same-origin policy
             return await send({"type": "websocket.close", "code": 1008})
         if not self.is_ours(headers, scope["method"]):
             return await _refuse(send, FOREIGN)
         if self.is_known(headers):
             return await self.app(scope, receive, _with_headers(send))
-        asked = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        if scope["method"] == "GET" and scope["path"] == "/" and self._fits(dict(asked).get("key", "")):
-            return await self._let_in(send, [(name, value) for name, value in asked if name != "key"])
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        if scope["method"] == "GET" and scope["path"] == "/" and self._fits(dict(query).get("key", "")):
+            return await self._let_in(send, [(name, value) for name, value in query if name != "key"])
         return await _refuse(send, UNKNOWN)
 
     def is_ours(self, headers: list[tuple[str, str]], method: str) -> bool:
-        """Whether Host and Origin are our own; what changes or computes something must say its origin."""
+        """Whether Host and Origin are ours; requests other than GET and HEAD must have an Origin."""
         hosts = [value for name, value in headers if name == "host"]
         if len(hosts) != 1 or not self._names_us(hosts[0]):
             return False
@@ -76,7 +79,7 @@ class Guard:
         return origins == [f"http://{hosts[0]}"]
 
     def is_known(self, headers: list[tuple[str, str]]) -> bool:
-        """Whether the browser has our cookie."""
+        """Whether the request carries our cookie."""
         for name, value in headers:
             if name == "cookie":
                 try:
@@ -100,7 +103,8 @@ class Guard:
 
     async def _let_in(self, send: Send, rest: list[tuple[str, str]]) -> None:
         self.key = secrets.token_urlsafe(24)
-        self.told(self.key)
+        self.on_new_key(self.key)
+        # HttpOnly hides it from scripts; SameSite=Strict keeps other sites from sending it
         cookie = f"{self.cookie}={self.session}; Path=/; HttpOnly; SameSite=Strict"
         target = f"/?{urlencode(rest)}" if rest else "/"
         await _answer(send, 303, b"", {"location": target, "set-cookie": cookie})
@@ -119,13 +123,13 @@ def _is_address(name: str) -> bool:
 
 
 def _with_headers(send: Send) -> Send:
-    async def answered(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
             message = {**message, "headers": [*message.get("headers", []), *extra]}
         await send(message)
 
-    return answered
+    return send_with_headers
 
 
 async def _refuse(send: Send, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""What people take away: a picture, a page that needs nothing else, and the Python lines that reproduce it."""
+"""Downloads of the lab: a PNG, a self-contained HTML page, and Python code that reproduces the result."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from holdfast.lab import view_data
 from holdfast.lab.edits import damage_text
 from holdfast.lab.inspect import Inspection, probabilities
-from holdfast.lab.opened_model import asked_values
+from holdfast.lab.opened_model import changed_settings
 from holdfast.lab.templates import asset, fragment
 from holdfast.plotting import annotate
 from holdfast.plotting.style import DPI, new_figure, picture
@@ -17,67 +17,73 @@ from holdfast.plotting.style import DPI, new_figure, picture
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-INCHES = 1.9  # of one picture
+INCHES = 1.9  # side of one image
 
 
-def lines(looks: Sequence[Inspection], *, layer: int, head: int, names: Sequence[str]) -> bytes:
-    """Python that reproduces the answers and the stability."""
-    first = looks[0]
+def lines(inspections: Sequence[Inspection], *, layer: int, head: int, names: Sequence[str]) -> bytes:
+    """Python code that reproduces the predictions and the stability."""
+    first = inspections[0]
     image = _number(first)
     text = fragment(
         "lines.py.j2",
         models=[repr(name) for name in names],
-        data=repr(first.lens.data.spec),
+        data=repr(first.opened.data.spec),
         image=image,
         name=repr(first.picture.name),
         damage=repr(damage_text(first.steps)),
         options=_options(first),
-        protocol=bool(asked_values(first.lens.protocol)),
+        protocol=bool(changed_settings(first.opened.protocol)),
     )
     return text.encode()
 
 
-def _number(look: Inspection) -> int | None:
-    source = look.lens.source
-    return next((n for n in range(len(source)) if source.id(n) == look.picture.name), None)
+def _number(inspection: Inspection) -> int | None:
+    source = inspection.opened.source
+    return next((n for n in range(len(source)) if source.id(n) == inspection.picture.name), None)
 
 
-def _options(look: Inspection) -> str:
-    """What `open_lens` needs to open the same again."""
-    lens, protocol = look.lens, asked_values(look.lens.protocol)
-    learned = any(step.kind == "learned" for step in look.steps)
-    given = {"seed": lens.seed or None, "limit": lens.limit, "corruptor": lens.corruptor_file if learned else None}
-    said = [f", {name}={value!r}" for name, value in given.items() if value is not None]
+def _options(inspection: Inspection) -> str:
+    """Arguments of `open_model` that open the same model again."""
+    opened, protocol = inspection.opened, changed_settings(inspection.opened.protocol)
+    learned = any(step.kind == "learned" for step in inspection.steps)
+    given = {
+        "seed": opened.seed or None,
+        "limit": opened.limit,
+        "corruptor": opened.corruptor_file if learned else None,
+    }
+    arguments = [f", {name}={value!r}" for name, value in given.items() if value is not None]
     if protocol:
-        said.append(f", protocol=EvalProtocol({', '.join(f'{name}={value!r}' for name, value in protocol.items())})")
-    return "".join(said)
+        arguments.append(
+            f", protocol=EvalProtocol({', '.join(f'{name}={value!r}' for name, value in protocol.items())})"
+        )
+    return "".join(arguments)
 
 
-def card(looks: Sequence[Inspection], *, layer: int, head: int, names: Sequence[str]) -> bytes:
-    """A self-contained page."""
+def card(inspections: Sequence[Inspection], *, layer: int, head: int, names: Sequence[str]) -> bytes:
+    """A self-contained HTML page with images, predictions and code."""
     models = [
         {
             "name": name,
-            **view_data.shots(look),
-            "said": view_data.answers(look),
-            "attention": view_data.attention(look, layer=layer, head=head),
-            "inside": view_data.inside(look, layer=layer, head=head),
+            **view_data.shots(inspection),
+            "said": view_data.answers(inspection),
+            "attention": view_data.attention(inspection, layer=layer, head=head),
+            "inside": view_data.inside(inspection, layer=layer, head=head),
         }
-        for name, look in zip(names, looks, strict=True)
+        for name, inspection in zip(names, inspections, strict=True)
     ]
-    python = lines(looks, layer=layer, head=head, names=names).decode()
-    words = ", then ".join(step.words for step in looks[0].steps) or "as it is"
-    values = {"damage": damage_text(looks[0].steps), "words": words, "picture": looks[0].picture.name}
+    python = lines(inspections, layer=layer, head=head, names=names).decode()
+    words = ", then ".join(step.words for step in inspections[0].steps) or "unchanged"
+    values = {"damage": damage_text(inspections[0].steps), "words": words, "picture": inspections[0].picture.name}
     return fragment("card.html", models=models, python=python, style=asset("lab.css"), **values).encode()
 
 
-def png(looks: Sequence[Inspection], *, layer: int, head: int, names: Sequence[str]) -> bytes:
-    """Before, after, difference, attention, label maps or boxes side by side, a row per model."""
-    rows = [_row(look, layer=layer, head=head) for look in looks]
+def png(inspections: Sequence[Inspection], *, layer: int, head: int, names: Sequence[str]) -> bytes:
+    """One PNG with before, after, difference, attention, label maps or boxes, one row per model."""
+    rows = [_row(inspection, layer=layer, head=head) for inspection in inspections]
     columns = max(map(len, rows))
-    figure = new_figure(columns * INCHES, len(looks) * (INCHES + 0.6) + 0.3)
-    figure.suptitle(_plain(", then ".join(step.words for step in looks[0].steps) or "as it is"), fontsize=9)
-    axes = figure.subplots(len(looks), columns, squeeze=False)
+    figure = new_figure(columns * INCHES, len(inspections) * (INCHES + 0.6) + 0.3)
+    figure.suptitle(_plain(", then ".join(step.words for step in inspections[0].steps) or "unchanged"), fontsize=9)
+    axes = figure.subplots(len(inspections), columns, squeeze=False)
     for line, row, name in zip(axes, rows, names, strict=True):
         for axis, (title, image) in zip(line, row, strict=False):
             picture(axis, image, title=title)
@@ -87,32 +93,34 @@ def png(looks: Sequence[Inspection], *, layer: int, head: int, names: Sequence[s
     return _file(figure)
 
 
-def _row(look: Inspection, *, layer: int, head: int) -> list[tuple[str, np.ndarray]]:
-    changed, gain = annotate.difference(look.aligned.bytes, look.after.bytes)
+def _row(inspection: Inspection, *, layer: int, head: int) -> list[tuple[str, np.ndarray]]:
+    changed, gain = annotate.difference(inspection.aligned.bytes, inspection.after.bytes)
     row = [
-        (f"before{_answer(look, look.before)}", look.before.bytes),
-        (f"after{_answer(look, look.after)}", look.after.bytes),
+        (f"before{_answer(inspection, inspection.before)}", inspection.before.bytes),
+        (f"after{_answer(inspection, inspection.after)}", inspection.after.bytes),
         (f"difference × {gain:.3g}", changed),
-        *view_data.drawn_answers(look),
+        *view_data.drawn_answers(inspection),
     ]
-    if not look.after.attention:
+    if not inspection.after.attention:
         return row
-    number, one = view_data.choose_layer_and_head(look, layer, head)
-    maps = [view_data.received_attention(seen.attention[number], one) for seen in (look.aligned, look.after)]
+    number, one = view_data.choose_layer_and_head(inspection, layer, head)
+    maps = [
+        view_data.received_attention(seen.attention[number], one) for seen in (inspection.aligned, inspection.after)
+    ]
     low, high = view_data.bounds(maps)
-    said = [f"attention {when}, layer {number + 1}" for when in ("before", "after")]
-    return [*row, *((title, annotate.heat(each, low=low, high=high)) for title, each in zip(said, maps, strict=True))]
+    titles = [f"attention {when}, layer {number + 1}" for when in ("before", "after")]
+    return [*row, *((title, annotate.heat(each, low=low, high=high)) for title, each in zip(titles, maps, strict=True))]
 
 
-def _answer(look: Inspection, seen: Any) -> str:
-    if look.lens.task.name != "classification":
+def _answer(inspection: Inspection, seen: Any) -> str:
+    if inspection.opened.task.name != "classification":
         return ""
     chances = probabilities(next(iter(seen.answers.values()))[0])
-    return _plain(f": {look.lens.classes[int(chances.argmax())]} {100 * chances.max():.0f} %")
+    return _plain(f": {inspection.opened.classes[int(chances.argmax())]} {100 * chances.max():.0f} %")
 
 
 def _plain(text: str) -> str:
-    """Not read as mathematics, and not too long."""
+    """Shorten a text and escape dollar signs, which matplotlib reads as mathematics."""
     return text[:80].replace("$", r"\$")
 
 

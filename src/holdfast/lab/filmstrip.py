@@ -1,4 +1,4 @@
-"""Which images to look at: by class, or those whose answers flip first, as the run's records tell."""
+"""Filmstrip of the lab: thumbnails by class, or of images whose predictions flip according to the records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ THUMBNAIL = 64
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """One image of the filmstrip: its number, name and class, a small picture, and how often its answer flipped."""
+    """One image of the filmstrip: index, id, class, thumbnail, and the fraction of flipped predictions."""
 
     number: int
     name: str
@@ -27,12 +27,12 @@ class Thumbnail:
     flips: str = ""
 
 
-def fitting_records(lens: OpenedModel) -> Records | None:
-    """The run's records of these images, model and steps, those with the most cells; None if there are none."""
-    if lens.folder is None or not (all_records := load_records(lens.folder)):
+def fitting_records(opened: OpenedModel) -> Records | None:
+    """Return the run's records of this model, preprocessing and data with the most cells; None without any."""
+    if opened.folder is None or not (all_records := load_records(opened.folder)):
         return None
-    same = {"model_fingerprint": lens.judge.identify(lens.model)[0], "preprocessing": lens.steps.record()}
-    known = {lens.source.id(number) for number in range(len(lens.source))}
+    same = {"model_fingerprint": opened.judge.identify(opened.model)[0], "preprocessing": opened.steps.record()}
+    known = {opened.source.id(number) for number in range(len(opened.source))}
     fitting = [
         records
         for records in all_records
@@ -43,17 +43,17 @@ def fitting_records(lens: OpenedModel) -> Records | None:
     return max(fitting, key=lambda records: len(records.cells), default=None)
 
 
-def as_recorded(lenses: Sequence[OpenedModel]) -> list[OpenedModel]:
-    """The same lenses with the draws of the first records that fit, if there are any."""
-    found = (records for lens in lenses if (records := fitting_records(lens)) is not None)
+def as_recorded(models: Sequence[OpenedModel]) -> list[OpenedModel]:
+    """Give the models the seed of the first matching records, if there are any."""
+    found = (records for opened in models if (records := fitting_records(opened)) is not None)
     seed = next((int(records.header.get("seed", 0)) for records in found), None)
-    return [lens if seed is None else replace(lens, seed=seed) for lens in lenses]
+    return [opened if seed is None else replace(opened, seed=seed) for opened in models]
 
 
 def hardest(records: Records, severity: int) -> list[tuple[str, float]]:
-    """Ids of the images whose answers flip under some corruption up to a severity, and in which share of the cells.
+    """Ids of images whose predictions flip under corruptions up to a severity, with the fraction of such cells.
 
-    The hardest first. Where an answer is more than a class, the loss of its score counts.
+    The hardest come first. For tasks other than classification, the drop of the image's score counts.
     """
     clean = records.cells["clean"]
     cells = [c for c in records.cells.values() if c.spec.family == "corruption" and c.spec.severity <= severity]
@@ -70,35 +70,35 @@ def _changed_predictions(clean: CellRecord, cell: CellRecord) -> np.ndarray:
     return np.maximum(clean.right - cell.right, 0)
 
 
-Flips = Sequence[tuple[str, float]]  # ids and shares, see `hardest`
+Flips = Sequence[tuple[str, float]]  # ids and fractions, see `hardest`
 
 
-def chosen_numbers(lens: OpenedModel, *, label: int | None, flips: Flips | None) -> list[tuple[int, str]]:
-    """The numbers of the images to show, with what there is to say about each."""
-    numbers = {lens.source.id(number): number for number in range(len(lens.source))}
+def chosen_numbers(opened: OpenedModel, *, label: int | None, flips: Flips | None) -> list[tuple[int, str]]:
+    """Indices of the images to show, with the text below each thumbnail."""
+    numbers = {opened.source.id(number): number for number in range(len(opened.source))}
     if flips is not None:
         listed = [(numbers[name], f"{100 * share:.0f} %") for name, share in flips if name in numbers]
     else:
         listed = [(number, "") for number in numbers.values()]
     if label is None:
         return listed
-    if lens.task.name != "classification" or not 0 <= label < len(lens.classes):
-        raise HoldfastError(f"class must be one of the {len(lens.classes)} of these data, got {label}")
-    return [(number, said) for number, said in listed if int(lens.source.targets[number]) == label]
+    if opened.task.name != "classification" or not 0 <= label < len(opened.classes):
+        raise HoldfastError(f"class must be one of the {len(opened.classes)} of these data, got {label}")
+    return [(number, caption) for number, caption in listed if int(opened.source.targets[number]) == label]
 
 
-def strip(lens: OpenedModel, listed: Sequence[tuple[int, str]], *, page: int) -> list[Thumbnail]:
-    """One page of the filmstrip."""
-    return [_thumbnail(lens, number, said) for number, said in listed[page * PAGE : (page + 1) * PAGE]]
+def strip(opened: OpenedModel, listed: Sequence[tuple[int, str]], *, page: int) -> list[Thumbnail]:
+    """Thumbnails of one page of the filmstrip."""
+    return [_thumbnail(opened, number, caption) for number, caption in listed[page * PAGE : (page + 1) * PAGE]]
 
 
-def _thumbnail(lens: OpenedModel, number: int, said: str) -> Thumbnail:
-    target: Any = lens.source.targets[number] if lens.task.name == "classification" else None
-    label = lens.classes[int(target)] if target is not None else ""
+def _thumbnail(opened: OpenedModel, number: int, caption: str) -> Thumbnail:
+    target: Any = opened.source.targets[number] if opened.task.name == "classification" else None
+    label = opened.classes[int(target)] if target is not None else ""
     try:
-        image = np.array(lens.source.image(number).convert("RGB"))
+        image = np.array(opened.source.image(number).convert("RGB"))
     except UnreadableImage:
         image = np.zeros((THUMBNAIL, THUMBNAIL, 3), np.uint8)
     return Thumbnail(
-        number, lens.source.id(number), label, annotate.data_url(annotate.shrunk(image, most=THUMBNAIL)), said
+        number, opened.source.id(number), label, annotate.data_url(annotate.shrunk(image, most=THUMBNAIL)), caption
     )

@@ -1,7 +1,7 @@
-"""The pure look: a model, an image and what is done to it → what the model sees, says and attends to, before and after.
+"""Inspection of one image by one model: input, prediction and attention before and after some edits.
 
-Every number is computed by the functions behind ``holdfast.evaluate`` and ``holdfast.analyze``, so that it equals the
-number in their records.
+Every number is computed by the functions behind ``holdfast.evaluate`` and ``holdfast.analyze`` and equals the one in
+their records.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from holdfast.attention import AttentionHandle, watch
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import CleanImages
 from holdfast.evaluation.plan import Cell
-from holdfast.lab.edits import Edits, apply_edits, is_corrupted, parse_edits, uncorrupted
+from holdfast.lab.edits import Edits, apply_edits, is_corrupted, parse_edits, preprocess_uncorrupted
 from holdfast.lab.opened_model import OpenedModel
 from holdfast.models.tora import gate_maps
 from holdfast.records.cells import CLEAN
@@ -30,7 +30,7 @@ from holdfast.records.shard_files import Field, field_name
 
 @dataclass(frozen=True, eq=False)
 class LabImage:
-    """One image to look at: its name keys its draws, ``target`` is None where nobody knows it."""
+    """An image to inspect; random draws depend on its name, and ``target`` is None if unknown."""
 
     image: Image.Image
     name: str
@@ -39,82 +39,87 @@ class LabImage:
 
 @dataclass(frozen=True, eq=False)
 class ImagePrediction:
-    """What a model makes of an image.
+    """A model's prediction for one image.
 
     Attributes:
-        pixels: what it sees, (1, 3, H, W) in [0,1].
-        answers: what it returns, by view; plain models have the single view ``""``.
-        attention: a handle per block; none where attention cannot be read.
+        pixels: the model's input before normalisation, (1, 3, H, W) in [0, 1].
+        answers: the model's outputs by view; plain models have the single view ``""``.
+        attention: one handle per block; empty if attention cannot be read.
         channel_gates: computes FAN's channel gates, (1, C) per block.
-        kept: what a record keeps of the answer, by view and field; nothing without a target.
+        fields: the fields that a record stores, by view and name; empty without a target.
     """
 
     pixels: Tensor
     answers: Mapping[str, Any]
     attention: tuple[AttentionHandle, ...]
     channel_gates: Callable[[], list[Tensor]]
-    kept: Mapping[str, Field]
+    fields: Mapping[str, Field]
 
     @property
     def bytes(self) -> np.ndarray:
-        """What the model sees, uint8 (H, W, 3)."""
+        """The model's input, uint8 (H, W, 3)."""
         return as_bytes(self.pixels)[0]
 
     @cached_property
     def overfocus(self) -> dict[int, Overfocus]:
-        """Measured layers, filled by `focus_of`."""
+        """Cache of measured layers, filled by `focus_of`."""
         return {}
 
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """One image before and after some damage, through one model."""
+    """One image before and after some edits, with one model's predictions."""
 
-    lens: OpenedModel
+    opened: OpenedModel
     picture: LabImage
     steps: tuple[Edits, ...]
     before: ImagePrediction
     after: ImagePrediction
 
+    @property
+    def lens(self) -> OpenedModel:
+        """Earlier name of ``opened``, which downloaded ``lines.py`` files still use."""
+        return self.opened
+
     @cached_property
     def aligned(self) -> ImagePrediction:
-        """What ``after`` is compared with place by place: the same image, prepared alike.
+        """The prediction that ``after`` is compared with pixel by pixel: the unedited image, preprocessed alike.
 
-        That is ``before``, unless the benchmark prepares images that it corrupts otherwise than the model its own.
+        It is ``before`` unless the benchmark's preprocessing differs from the model's own.
         """
-        if self.lens.steps.same_for_clean or not is_corrupted(self.steps):
+        if self.opened.steps.same_for_clean or not is_corrupted(self.steps):
             return self.before
-        return _seen(self.lens, uncorrupted(self.lens, self.picture.image), self.picture.target)
+        return _predict(self.opened, preprocess_uncorrupted(self.opened, self.picture.image), self.picture.target)
 
     @cached_property
     def cosines(self) -> list[HeadCosines]:
-        """Stability of attention per layer and head, (1, h) each; none where there is no attention to compare."""
+        """Stability of attention per layer and head, (1, h) each; empty without attention."""
         if not self.comparable:
             return []
         return layer_cosines(self.aligned.attention, self.after.attention)
 
     @cached_property
     def comparable(self) -> bool:
-        """Whether there is attention, on the same grid twice."""
+        """Whether attention before and after can be compared."""
         return bool(self.after.attention)
 
     @cached_property
     def stability(self) -> float | None:
-        """One score: the mean over all heads of all layers, as ``holdfast analyze`` reports it."""
+        """Mean stability over all heads and layers, as in ``holdfast analyze``."""
         return float(image_scores([layer.flattened for layer in self.cosines])[0]) if self.cosines else None
 
     def layer_stability(self, layer: int) -> Tensor:
-        """The cosine of every head of one layer, (h,), without reading the others."""
+        """Stability of every head of one layer, (h,), without computing the other layers."""
         if "cosines" in self.__dict__:
             return self.cosines[layer].flattened[0]
         return head_cosines(self.aligned.attention[layer], self.after.attention[layer]).flattened[0]
 
     @cached_property
     def gates(self) -> tuple[Tensor, Tensor] | None:
-        """The robustness adapter's share of TORA's gate before and after, (blocks, rows, columns) each."""
-        if self.lens.tora is None:
+        """Gate weight of TORA's robustness adapter before and after, (blocks, rows, columns) each."""
+        if self.opened.tora is None:
             return None
-        return gate_shares(self.lens, self.aligned), gate_shares(self.lens, self.after)
+        return gate_shares(self.opened, self.aligned), gate_shares(self.opened, self.after)
 
 
 def inspect_image(
@@ -124,65 +129,65 @@ def inspect_image(
     *,
     before: ImagePrediction | None = None,
 ) -> Inspection:
-    """Look at one image before and after some damage.
+    """Predict one image before and after some edits.
 
     Args:
-        lens: see `open_lens`.
-        image: its number in the data, or a picture of your own.
-        damage: such as ``fog/3,pgd/8``, see `holdfast.lab.edits`.
-        before: what an earlier look at the same image has seen, so that it is not looked at again.
+        lens: the opened model, see `open_model`.
+        image: its index in the data, or an image of your own.
+        damage: edits such as ``fog/3,pgd/8``, see `holdfast.lab.edits`.
+        before: the prediction for the unedited image from an earlier inspection, to avoid a forward pass.
     """
     steps = parse_edits(damage) if isinstance(damage, str) else tuple(damage)
     picture = picture_of(lens, image) if isinstance(image, int) else image
-    first = before or glance(lens, picture, ())
-    return Inspection(lens, picture, steps, first, glance(lens, picture, steps) if steps else first)
+    first = before or predict_image(lens, picture, ())
+    return Inspection(lens, picture, steps, first, predict_image(lens, picture, steps) if steps else first)
 
 
-def picture_of(lens: OpenedModel, number: int) -> LabImage:
-    """An image of the data."""
-    if not 0 <= number < len(lens.source):
-        raise HoldfastError(f"image must lie in 0…{len(lens.source) - 1}, got {number}")
-    return LabImage(lens.source.image(number), lens.source.id(number), lens.task.target(lens.source, number))
+def picture_of(opened: OpenedModel, number: int) -> LabImage:
+    """Load an image of the data with its target."""
+    if not 0 <= number < len(opened.source):
+        raise HoldfastError(f"image must lie in 0…{len(opened.source) - 1}, got {number}")
+    return LabImage(opened.source.image(number), opened.source.id(number), opened.task.target(opened.source, number))
 
 
-def glance(lens: OpenedModel, picture: LabImage, steps: Sequence[Edits]) -> ImagePrediction:
-    """One forward pass over one image after some damage."""
-    return _seen(
-        lens, apply_edits(lens, picture.image, steps, name=picture.name, target=picture.target), picture.target
+def predict_image(opened: OpenedModel, picture: LabImage, steps: Sequence[Edits]) -> ImagePrediction:
+    """Predict one image after some edits, in one forward pass."""
+    return _predict(
+        opened, apply_edits(opened, picture.image, steps, name=picture.name, target=picture.target), picture.target
     )
 
 
-def _seen(lens: OpenedModel, pixels: Tensor, target: Any) -> ImagePrediction:
-    if not lens.has_attention:
-        answers = lens.judge.answers(pixels)
-        return ImagePrediction(pixels, answers, (), list, recorded_fields(lens, answers, target))
-    with watch(lens.inner) as seen:
-        answers = lens.judge.answers(pixels)
-    one_pass = tuple(seen.attention) if not _in_windows(lens) else ()
-    return ImagePrediction(pixels, answers, one_pass, seen.channel_gates, recorded_fields(lens, answers, target))
+def _predict(opened: OpenedModel, pixels: Tensor, target: Any) -> ImagePrediction:
+    if not opened.has_attention:
+        answers = opened.judge.answers(pixels)
+        return ImagePrediction(pixels, answers, (), list, recorded_fields(opened, answers, target))
+    with watch(opened.inner) as seen:
+        answers = opened.judge.answers(pixels)
+    one_pass = tuple(seen.attention) if not _in_windows(opened) else ()
+    return ImagePrediction(pixels, answers, one_pass, seen.channel_gates, recorded_fields(opened, answers, target))
 
 
-def _in_windows(lens: OpenedModel) -> bool:
-    """Whether an image goes through the model in several pieces, of which only the last would be seen."""
-    return getattr(lens.steps, "window", None) is not None
+def _in_windows(opened: OpenedModel) -> bool:
+    """Whether the model uses sliding windows, of which the hooks would see only the last."""
+    return getattr(opened.steps, "window", None) is not None
 
 
-def recorded_fields(lens: OpenedModel, answers: Mapping[str, Any], target: Any) -> Mapping[str, Field]:
-    """What a record keeps of an answer."""
+def recorded_fields(opened: OpenedModel, answers: Mapping[str, Any], target: Any) -> Mapping[str, Field]:
+    """Fields that a record stores of the outputs; empty without a target."""
     if target is None:
         return {}
-    return lens.task.keep(answers, [target], cell=Cell(CLEAN, CleanImages(), lens.source))
+    return opened.task.keep(answers, [target], cell=Cell(CLEAN, CleanImages(), opened.source))
 
 
 def right(look: Inspection, seen: ImagePrediction, view: str = "") -> float | None:
-    """How well it went, from 0 to 1, as the task scores its records; None where nobody knows the truth."""
-    if not seen.kept:
+    """Score of a prediction from 0 to 1, as the task scores its records; None without a target."""
+    if not seen.fields:
         return None
-    task, target = look.lens.task, look.picture.target
-    fields = {name: values for name in task.fields if (values := seen.kept.get(field_name(view, name))) is not None}
+    task, target = look.opened.task, look.picture.target
+    fields = {name: values for name in task.fields if (values := seen.fields.get(field_name(view, name))) is not None}
     truth = np.array([target if isinstance(target, int) else 0])
-    told = {"cell": CLEAN.name, **CLEAN.plain()}
-    record = CellRecord(np.array([look.picture.name]), truth, fields, header=told, task=task.name)
+    header = {"cell": CLEAN.name, **CLEAN.plain()}
+    record = CellRecord(np.array([look.picture.name]), truth, fields, header=header, task=task.name)
     return float(task.right(record)[0])
 
 
@@ -194,14 +199,14 @@ def probabilities(logits: Tensor) -> np.ndarray:
 
 
 def focus_of(seen: ImagePrediction, layer: int) -> Overfocus:
-    """Effective tokens and top share of one layer, measured once."""
+    """Effective tokens and top share of one layer, cached."""
     if layer not in seen.overfocus:
         seen.overfocus[layer] = overfocus(seen.attention[layer])
     return seen.overfocus[layer]
 
 
-def gate_shares(lens: OpenedModel, seen: ImagePrediction) -> Tensor:
-    """The share of the robustness adapter at every place of every block, (blocks, rows, columns)."""
-    assert lens.tora is not None
-    maps = gate_maps(lens.tora, lens.judge.pixels.normalise(seen.pixels))
+def gate_shares(opened: OpenedModel, seen: ImagePrediction) -> Tensor:
+    """Gate weight of the robustness adapter at every token of every block, (blocks, rows, columns)."""
+    assert opened.tora is not None
+    maps = gate_maps(opened.tora, opened.judge.pixels.normalise(seen.pixels))
     return (maps["rob"] / (maps["acc"] + maps["rob"]))[0]

@@ -1,4 +1,4 @@
-"""A model and its data, opened as ``evaluate`` opens them, ready to look at one image."""
+"""A model and its data, opened as by ``holdfast.evaluate``, for inspecting single images."""
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -26,25 +26,25 @@ from holdfast.models.corruption_model import Corruptor
 from holdfast.models.tora import ToraViT
 from holdfast.tasks import Task
 
-FIRST_SIDE = 16  # rows and columns of patches to hide where images have no common size
+FIRST_SIDE = 16  # rows and columns of the patch grid for images without a common size
 
 
 @dataclass(frozen=True, eq=False)
 class OpenedModel:
-    """What one image is looked at through.
+    """An opened model with data and preprocessing.
 
     Attributes:
-        name: of the model, as on the command line.
-        data: what was opened.
-        judge: the model as an evaluation asks it.
-        steps: from a picture to what the model sees.
-        model: as it was loaded.
-        seed: of the records' draws.
-        folder: the run's, if it is one.
-        corruptor: AFAT's corruption model, if there is one.
-        corruptor_file: where it was given, unless it is the run's own.
-        limit: how many images were asked for, if not all.
-        protocol: what else was asked for.
+        name: the model's name on the command line.
+        data: the opened data.
+        judge: the model with normalisation, as in an evaluation.
+        steps: preprocessing from an image to the model's input.
+        model: the loaded module.
+        seed: random seed of the records.
+        folder: the run's folder, if the model is a run.
+        corruptor: AFAT's corruption model, if any.
+        corruptor_file: its file, unless it is the run's own.
+        limit: number of images, if limited.
+        protocol: further settings of the evaluation.
     """
 
     name: str
@@ -61,17 +61,17 @@ class OpenedModel:
 
     @property
     def source(self) -> Any:
-        """The images."""
+        """The source of the images."""
         return self.data.source
 
     @property
     def task(self) -> Task:
-        """What an answer is."""
+        """The task of model and data."""
         return self.data.task
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Their names."""
+        """The class names of the data."""
         return tuple(map(str, self.source.classes))
 
     @cached_property
@@ -90,12 +90,12 @@ class OpenedModel:
 
     @cached_property
     def has_attention(self) -> bool:
-        """Whether there is attention that can be read."""
+        """Whether the model has attention that can be read."""
         return can_watch(self.inner)
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of the patches that are hidden, as in the records' occlusions."""
+        """Rows and columns of the patch grid for occlusions, as in the records."""
         if self.steps.size is None:
             return FIRST_SIDE, FIRST_SIDE
         patch = fitting_patch(self.steps.size)
@@ -103,12 +103,12 @@ class OpenedModel:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The corruptions that its task allows, extra ones and your own behind."""
+        """The corruptions of the task, then extra and registered ones."""
         return (*kinds_of(self.task, extra=True), *own_kinds())
 
     @cached_property
     def differentiable(self) -> bool:
-        """Whether its task can be attacked, and the model has a gradient."""
+        """Whether the task supports attacks and the model has a gradient."""
         return bool(self.task.goal.losses) and has_gradient(self.judge.pixels)
 
 
@@ -122,27 +122,27 @@ def open_model(
     corruptor: Path | str | None = None,
     protocol: EvalProtocol | None = None,
 ) -> OpenedModel:
-    """Open a model and data, as `holdfast.evaluate` does; refuses what does not fit in one sentence.
+    """Open a model and data as `holdfast.evaluate` does; raises an error if they do not fit.
 
     Args:
         model: a module, a run's folder or a spec.
-        data: a spec such as ``digits:test``, a source, or what another lens has opened.
-        seed: of the records' draws.
-        limit: so many images only, every class in its share.
+        data: a spec such as ``digits:test``, a source, or the data of another opened model.
+        seed: random seed of the records.
+        limit: number of images, stratified by class.
         device: ``auto``, ``cpu``, ``cuda`` …
         corruptor: a corruption model's file for ``learned``; an AFAT run has its own.
-        protocol: as `holdfast.evaluate` takes it, such as the size and mean that an ONNX file does not tell.
+        protocol: as `holdfast.evaluate` takes it, such as the size and mean that an ONNX file does not define.
     """
-    asked = protocol or EvalProtocol()
-    opened = data if isinstance(data, EvaluationData) else open_evaluation_data(data, limit=limit, exif=asked.exif)
+    protocol = protocol or EvalProtocol()
+    opened = data if isinstance(data, EvaluationData) else open_evaluation_data(data, limit=limit, exif=protocol.exif)
     if opened.source is None or not len(opened.source):
         what = "none" if opened.source is not None else f"the stored set {opened.spec!r}"
-        raise HoldfastError(f"data must be at least one picture that can be corrupted, got {what}")
-    predictor = Predictor.open(model, opened, asked, device=device)
+        raise HoldfastError(f"data must hold at least one image that can be corrupted, got {what}")
+    predictor = Predictor.open(model, opened, protocol, device=device)
     loaded, judge, steps = predictor.loaded, predictor.judge, predictor.steps
-    opened = labelled(opened, loaded.classes, judge.probe, match_names=not asked.classes_differ)
+    opened = labelled(opened, loaded.classes, judge.probe, match_names=not protocol.classes_differ)
     assert opened.source is not None
-    if not asked.classes_differ:
+    if not protocol.classes_differ:
         check_known_classes(loaded.classes, opened.source, data=opened.spec)
     check_counted(opened.source, judge.probe)
     opened.task.check_model(judge.probe, classes=len(opened.source.classes), restricted=False, data=opened.spec)
@@ -151,12 +151,12 @@ def open_model(
         chooser = chooser.to(judge.device).eval()
     given = str(corruptor) if corruptor is not None else None
     return OpenedModel(
-        loaded.name, opened, judge, steps, loaded.model, seed, loaded.folder, chooser, given, limit, asked
+        loaded.name, opened, judge, steps, loaded.model, seed, loaded.folder, chooser, given, limit, protocol
     )
 
 
-def asked_values(protocol: EvalProtocol) -> dict[str, Any]:
-    """What of a protocol is not as usual."""
+def changed_settings(protocol: EvalProtocol) -> dict[str, Any]:
+    """The settings of a protocol that differ from the defaults."""
     return {
         each.name: getattr(protocol, each.name)
         for each in fields(protocol)

@@ -1,4 +1,4 @@
-"""The lab as a local web page: a few routes in front of a desk, which works in one thread beside the event loop."""
+"""Web server of the lab: routes of a local page in front of a session, which computes in one worker thread."""
 
 import asyncio
 import json
@@ -21,60 +21,61 @@ from holdfast.errors import HoldfastError
 from holdfast.lab.auth import Guard
 from holdfast.lab.downloads import FORMS
 from holdfast.lab.edits import MOST_EPS
-from holdfast.lab.session import LARGEST_UPLOAD, Session, ViewState, parse_ask
+from holdfast.lab.session import LARGEST_UPLOAD, Session, ViewState, parse_view_state
 from holdfast.lab.templates import asset, fragment
 
 MEDIA = {"picture.png": "image/png", "card.html": "text/html; charset=utf-8", "lines.py": "text/plain; charset=utf-8"}
 SCRIPTS = ("steps.js", "painting.js", "lab.js")
 EXTRA_GROUP = "extra"
-LARGEST_ASK = 64 * 2**10  # bytes
+LARGEST_REQUEST = 64 * 2**10  # bytes of a JSON request
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def lab_app(desk: Session) -> Starlette:
-    """The routes, without a guard."""
+def lab_app(session: Session) -> Starlette:
+    """The routes without access control."""
+    # one thread: models and caches are not thread-safe, and PyTorch uses all cores for one forward pass anyway
     worker = ThreadPoolExecutor(1, thread_name_prefix="lab")
 
     async def apart(work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(worker, work)
 
     async def page(request: Request) -> Response:
-        return HTMLResponse(await apart(lambda: fragment("page.html", **page_values(desk))))
+        return HTMLResponse(await apart(lambda: fragment("page.html", **page_values(session))))
 
-    async def look(request: Request) -> Response:
-        ask, _ = await _parse_request(request)
-        return JSONResponse(await apart(lambda: desk.look(ask)))
+    async def inspect(request: Request) -> Response:
+        view_state, _ = await _parse_request(request)
+        return JSONResponse(await apart(lambda: session.inspect(view_state)))
 
     async def inside(request: Request) -> Response:
-        ask, _ = await _parse_request(request)
-        return JSONResponse(await apart(lambda: desk.inside(ask)))
+        view_state, _ = await _parse_request(request)
+        return JSONResponse(await apart(lambda: session.inside(view_state)))
 
     async def token(request: Request) -> Response:
-        ask, values = await _parse_request(request)
+        view_state, values = await _parse_request(request)
         row, column = _share(values, "row"), _share(values, "column")
-        return JSONResponse(await apart(lambda: desk.token(ask, row=row, column=column)))
+        return JSONResponse(await apart(lambda: session.token(view_state, row=row, column=column)))
 
     async def strip(request: Request) -> Response:
         _, values = await _parse_request(request)
         label, severity, page = (_number(values, name) for name in ("label", "severity", "page"))
         chosen = None if label < 0 else label
-        return JSONResponse(await apart(lambda: desk.strip(label=chosen, severity=severity, page=page)))
+        return JSONResponse(await apart(lambda: session.strip(label=chosen, severity=severity, page=page)))
 
     async def sweep(request: Request) -> Response:
-        ask, values = await _parse_request(request)
-        return JSONResponse(await apart(lambda: desk.sweep(ask, str(values.get("kind", "")))))
+        view_state, values = await _parse_request(request)
+        return JSONResponse(await apart(lambda: session.sweep(view_state, str(values.get("kind", "")))))
 
     async def drop(request: Request) -> Response:
         content = await _body(request, LARGEST_UPLOAD)
-        return JSONResponse({"image": await apart(lambda: desk.drop(content))})
+        return JSONResponse({"image": await apart(lambda: session.drop(content))})
 
-    async def kept(request: Request) -> Response:
+    async def download(request: Request) -> Response:
         form = request.path_params["form"]
         if form not in FORMS:
-            raise HoldfastError(f"what is kept must be one of {', '.join(FORMS)}")
-        ask = parse_ask(request.query_params)
-        content = await apart(lambda: desk.kept(ask, form))
+            raise HoldfastError(f"a download must be one of {', '.join(FORMS)}")
+        view_state = parse_view_state(request.query_params)
+        content = await apart(lambda: session.download(view_state, form))
         headers = {"content-disposition": f'attachment; filename="holdfast-lab-{form}"'}
         return Response(content, media_type=MEDIA[form], headers=headers)
 
@@ -84,42 +85,42 @@ def lab_app(desk: Session) -> Starlette:
 
         return answer
 
-    posts = {"look": look, "inside": inside, "token": token, "strip": strip, "sweep": sweep, "drop": drop}
+    posts = {"look": inspect, "inside": inside, "token": token, "strip": strip, "sweep": sweep, "drop": drop}
     return Starlette(
         routes=[
             Route("/", page),
             *(Route(f"/{name}", static(name, "text/javascript; charset=utf-8")) for name in SCRIPTS),
             Route("/lab.css", static("lab.css", "text/css; charset=utf-8")),
-            Route("/keep/{form}", kept),
+            Route("/keep/{form}", download),
             *(Route(f"/{name}", handler, methods=["POST"]) for name, handler in posts.items()),
         ],
         exception_handlers={HoldfastError: _sentence},
     )
 
 
-def page_values(desk: Session) -> dict[str, Any]:
-    """What the page must know before anything is asked."""
-    first = desk.first
-    flips = desk.records is not None
-    told = {"models": desk.names, "grid": list(first.grid), "seed": first.seed, "kinds": list(first.kinds)}
+def page_values(session: Session) -> dict[str, Any]:
+    """Values of the page's template."""
+    first = session.first
+    flips = session.records is not None
+    settings = {"models": session.names, "grid": list(first.grid), "seed": first.seed, "kinds": list(first.kinds)}
     return {
-        "told": json.dumps(told),
+        "told": json.dumps(settings),
         "scripts": SCRIPTS,
-        "names": desk.names,
+        "names": session.names,
         "data": first.data.spec,
         "classes": first.classes if first.task.name == "classification" else (),
         "flips": flips,
         "groups": kind_groups(first.kinds),
-        "sized": all(lens.steps.size is not None for lens in desk.lenses),
-        "learned": all(lens.corruptor is not None for lens in desk.lenses),
-        "attacked": all(lens.differentiable for lens in desk.lenses),
+        "sized": all(opened.steps.size is not None for opened in session.models),
+        "learned": all(opened.corruptor is not None for opened in session.models),
+        "attacked": all(opened.differentiable for opened in session.models),
         "most_eps": min(16, MOST_EPS),
-        "attention": any(lens.has_attention for lens in desk.lenses),
+        "attention": any(opened.has_attention for opened in session.models),
     }
 
 
 def kind_groups(kinds: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Corruptions by group, for people to choose from."""
+    """Corruptions by group, for the menu."""
     found: dict[str, list[str]] = {}
     for kind in kinds:
         found.setdefault(EXTRA_GROUP if kind in EXTRA else kind_of(kind).group, []).append(kind)
@@ -132,14 +133,14 @@ async def _sentence(request: Request, error: Exception) -> Response:
 
 async def _parse_request(request: Request) -> tuple[ViewState, dict[str, Any]]:
     try:
-        values = json.loads(await _body(request, LARGEST_ASK))
+        values = json.loads(await _body(request, LARGEST_REQUEST))
     except ValueError as error:
         if isinstance(error, HoldfastError):
             raise
         raise HoldfastError("a request must be JSON") from error
     if not isinstance(values, dict):
         raise HoldfastError("a request must be a JSON object")
-    return parse_ask(values), values
+    return parse_view_state(values), values
 
 
 async def _body(request: Request, most: int) -> bytes:
@@ -167,33 +168,36 @@ def _share(values: dict[str, Any], name: str) -> float:
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens there; one sentence if it cannot."""
+    """Bind a socket; raises an error if the address is not available."""
     if not 0 <= port < 2**16:
         raise HoldfastError(f"--port must lie in 0…65535, got {port}")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        # named as TCP, or asyncio leaves Nagle's algorithm on, and answers wait 40 ms for an acknowledgement
+        # the protocol must be given: asyncio sets TCP_NODELAY only if it is TCP, and with Nagle's algorithm small
+        # responses wait up to 40 ms for an acknowledgement
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
     except OSError as error:
         raise HoldfastError(
-            f"the lab cannot listen on {host}:{port} ({error.strerror}); choose another with --port, 0 takes any"
+            f"the lab cannot listen on {host}:{port} ({error.strerror}); choose another with --port, 0 picks a free one"
         ) from error
     return listening
 
 
-def serve(desk: Session, *, host: str, port: int, browser: bool, say: Callable[[str], None]) -> None:
-    """Serve until interrupted; ``say`` is told the links."""
+def serve(session: Session, *, host: str, port: int, browser: bool, say: Callable[[str], None]) -> None:
+    """Serve until interrupted; ``say`` is called with the links."""
     with bound_socket(host, port) as listening:
         port = listening.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
+        name = f"[{host}]" if ":" in host else host  # IPv6 addresses need brackets in URLs
 
         def link(key: str) -> str:
-            return f"http://{shown}:{port}/?key={key}"
+            return f"http://{name}:{port}/?key={key}"
 
-        guard = Guard(lab_app(desk), host=shown, port=port, told=lambda key: say(f"For another browser: {link(key)}"))
-        say(f"The lab: {link(guard.key)}")
+        guard = Guard(
+            lab_app(session), host=name, port=port, on_new_key=lambda key: say(f"for another browser: {link(key)}")
+        )
+        say(f"lab: {link(guard.key)}")
         if browser:
             threading.Thread(target=_open, args=(link(guard.key), say), daemon=True).start()
         with suppress(asyncio.CancelledError):
@@ -201,7 +205,7 @@ def serve(desk: Session, *, host: str, port: int, browser: bool, say: Callable[[
 
 
 def web_server(guard: Guard) -> uvicorn.Server:
-    """The same everywhere, whatever else is installed."""
+    """Configure uvicorn explicitly, so that optional packages (uvloop, httptools) change nothing."""
     options: dict[str, Any] = {"loop": "asyncio", "http": "h11", "ws": "none", "lifespan": "off"}
     config = uvicorn.Config(guard, log_level="error", server_header=False, timeout_graceful_shutdown=1, **options)
     return uvicorn.Server(config)
@@ -213,4 +217,4 @@ def _open(link: str, say: Callable[[str], None]) -> None:
     except webbrowser.Error:
         found = False
     if not found:
-        say("No browser was found here: open the link yourself.")
+        say("no browser found: open the link yourself")

@@ -1,4 +1,4 @@
-"""A session of the lab: opened models, one image, and what was done to it."""
+"""Session of the lab: opened models, the inspected image and its edits."""
 
 import hashlib
 from collections import OrderedDict
@@ -18,9 +18,9 @@ from holdfast.lab.inspect import (
     ImagePrediction,
     Inspection,
     LabImage,
-    glance,
     inspect_image,
     picture_of,
+    predict_image,
     probabilities,
     right,
 )
@@ -30,37 +30,37 @@ from holdfast.plotting import annotate
 from holdfast.records.records import Records
 
 THUMBNAIL = 96
-NEARLY, HALF = 0.9, 0.5  # of the score of the image as it is
+NEARLY, HALF = 0.9, 0.5  # fractions of the score of the unedited image
 
 
 def sweep(
-    lens: OpenedModel, picture: LabImage, kind: str, *, before: ImagePrediction, seed: int | None = None
+    opened: OpenedModel, picture: LabImage, kind: str, *, before: ImagePrediction, seed: int | None = None
 ) -> list[dict[str, Any]]:
-    """What the model says of every severity."""
+    """Predictions for every severity of one corruption."""
     kind_of(kind)
-    return [_swept(lens, picture, Edits(kind, severity, seed), before) for severity in SEVERITIES]
+    return [_swept(opened, picture, Edits(kind, severity, seed), before) for severity in SEVERITIES]
 
 
-def _swept(lens: OpenedModel, picture: LabImage, step: Edits, before: ImagePrediction) -> dict[str, Any]:
-    look = Inspection(lens, picture, (step,), before, glance(lens, picture, (step,)))
-    said, state = _answer(look) if lens.task.name == "classification" else _score(look)
-    url = annotate.data_url(annotate.shrunk(look.after.bytes, most=THUMBNAIL))
+def _swept(opened: OpenedModel, picture: LabImage, step: Edits, before: ImagePrediction) -> dict[str, Any]:
+    inspection = Inspection(opened, picture, (step,), before, predict_image(opened, picture, (step,)))
+    said, state = _answer(inspection) if opened.task.name == "classification" else _score(inspection)
+    url = annotate.data_url(annotate.shrunk(inspection.after.bytes, most=THUMBNAIL))
     return {"step": str(step), "said": said, "state": state, "url": url}
 
 
-def _answer(look: Inspection) -> tuple[str, str]:
-    """The class, and whether it is right; where nobody knows that, whether it is the one of the image as it is."""
-    view = next(iter(look.after.answers))
-    chances, clean = (probabilities(seen.answers[view][0]) for seen in (look.after, look.before))
-    score = right(look, look.after, view)
+def _answer(inspection: Inspection) -> tuple[str, str]:
+    """The predicted class, and whether it is correct or, without a label, unchanged by the edits."""
+    view = next(iter(inspection.after.answers))
+    chances, clean = (probabilities(seen.answers[view][0]) for seen in (inspection.after, inspection.before))
+    score = right(inspection, inspection.after, view)
     good = bool(score) if score is not None else chances.argmax() == clean.argmax()
-    return f"{look.lens.classes[chances.argmax()]} {100 * chances.max():.0f} %", "good" if good else "bad"
+    return f"{inspection.opened.classes[chances.argmax()]} {100 * chances.max():.0f} %", "good" if good else "bad"
 
 
-def _score(look: Inspection) -> tuple[str, str]:
-    """How well it went, and whether nine tenths, half or less of it are left of the image as it is."""
-    view = next(iter(look.after.answers))
-    score, clean = (right(look, seen, view) for seen in (look.after, look.before))
+def _score(inspection: Inspection) -> tuple[str, str]:
+    """The score, and whether at least 90 %, 50 % or less of the clean score remains."""
+    view = next(iter(inspection.after.answers))
+    score, clean = (right(inspection, seen, view) for seen in (inspection.after, inspection.before))
     if score is None or not clean:
         return "" if score is None else f"{100 * score:.0f} %", "unknown"
     left = score / clean
@@ -68,19 +68,19 @@ def _score(look: Inspection) -> tuple[str, str]:
 
 
 LARGEST_UPLOAD, LARGEST_PICTURE = 16 * 2**20, 16_000_000  # bytes, pixels
-UPLOADS, LOOKS = 4, 6  # that are kept
+UPLOADS, INSPECTIONS = 4, 6  # sizes of the caches
 DROPPED = "dropped-"
 
 
 @dataclass(frozen=True)
 class ViewState:
-    """What a link holds: numbers and settings, never paths.
+    """State of the view, stored in the link: numbers and settings, never paths.
 
     Attributes:
-        image: its number in the data, or the name of a dropped picture.
-        damage: see `holdfast.lab.edits`.
-        layer: whose attention is shown; −1 for the last.
-        head: likewise; −1 for the mean of all.
+        image: index in the data, or the name of an uploaded image.
+        damage: the edits, see `holdfast.lab.edits`.
+        layer: the layer whose attention is shown; −1 for the last.
+        head: the head whose attention is shown; −1 for the mean of all.
     """
 
     image: int | str = 0
@@ -89,8 +89,8 @@ class ViewState:
     head: int = -1
 
 
-def parse_ask(values: Mapping[str, Any]) -> ViewState:
-    """An ask from what a browser sent."""
+def parse_view_state(values: Mapping[str, Any]) -> ViewState:
+    """Parse a view state from a browser's request."""
     image = str(values.get("image", "0"))
     return ViewState(
         image[: len(DROPPED) + 16] if image.startswith(DROPPED) else _whole(image, "image"),
@@ -112,55 +112,59 @@ def _text(value: Any) -> str:
 
 
 class Session:
-    """One or two models on the same data."""
+    """One or two models on the same data, with caches of recent inspections."""
 
-    def __init__(self, lenses: list[OpenedModel]) -> None:
-        self.lenses = lenses
+    def __init__(self, models: list[OpenedModel]) -> None:
+        self.models = models
         self._dropped: OrderedDict[str, LabImage] = OrderedDict()
-        self._before = lru_cache(LOOKS)(self._first_glance)
-        self._look = lru_cache(LOOKS)(self._whole_look)
-
-    # what the page asks
+        self._before = lru_cache(INSPECTIONS)(self._predict_unedited)
+        self._cached_inspection = lru_cache(INSPECTIONS)(self._inspect)
 
     @torch.no_grad()
-    def look(self, ask: ViewState) -> dict[str, Any]:
-        """Pictures and answers of every model, and the attention of one layer."""
-        steps = [{"step": str(step), "words": step.words} for step in parse_edits(ask.damage)]
-        panels = [self._panel(n, ask) for n in self._numbers]
-        return {"do": ask.damage, "title": self._title(ask), "steps": steps, "panels": panels}
+    def inspect(self, view_state: ViewState) -> dict[str, Any]:
+        """Images and predictions of every model, and the attention of one layer."""
+        steps = [{"step": str(step), "words": step.words} for step in parse_edits(view_state.damage)]
+        panels = [self._panel(n, view_state) for n in self._numbers]
+        return {"do": view_state.damage, "title": self._title(view_state), "steps": steps, "panels": panels}
 
     @torch.no_grad()
-    def inside(self, ask: ViewState) -> dict[str, Any]:
-        """What takes a little longer: stability of all layers, channel attention, gates."""
-        found = [view_data.inside(self.seen(n, ask), layer=ask.layer, head=ask.head) for n in self._numbers]
+    def inside(self, view_state: ViewState) -> dict[str, Any]:
+        """The slower part: stability of all layers, channel attention, gates."""
+        found = [
+            view_data.inside(self.inspection(n, view_state), layer=view_state.layer, head=view_state.head)
+            for n in self._numbers
+        ]
         parts = {"html": "inside.html", "more": "more.html"}
         return {"panels": [{name: fragment(part, inside=one) for name, part in parts.items()} for one in found]}
 
     @torch.no_grad()
-    def token(self, ask: ViewState, *, row: float, column: float) -> dict[str, Any]:
-        """Where one token looks."""
-        options: dict[str, Any] = {"layer": ask.layer, "head": ask.head, "row": row, "column": column}
-        return {"panels": [view_data.token_row(self.seen(n, ask), **options) for n in self._numbers]}
+    def token(self, view_state: ViewState, *, row: float, column: float) -> dict[str, Any]:
+        """Attention map of one token."""
+        options: dict[str, Any] = {"layer": view_state.layer, "head": view_state.head, "row": row, "column": column}
+        return {"panels": [view_data.token_row(self.inspection(n, view_state), **options) for n in self._numbers]}
 
     def strip(self, *, label: int | None, severity: int, page: int) -> dict[str, Any]:
-        """One page of the filmstrip; ``severity`` above 0 asks for answers that flip up to it."""
+        """One page of the filmstrip; ``severity`` above 0 selects predictions that flip up to it."""
         flips = filmstrip.hardest(self.records, severity) if severity and self.records is not None else None
         listed = filmstrip.chosen_numbers(self.first, label=label, flips=flips)
         pages = max(1, -(-len(listed) // filmstrip.PAGE))
-        shown_page = min(max(page, 0), pages - 1)
-        films = filmstrip.strip(self.first, listed, page=shown_page)
-        html = fragment("strip.html", films=films, count=len(listed), page=shown_page, pages=pages)
-        return {"html": html, "page": shown_page, "pages": pages}
+        current = min(max(page, 0), pages - 1)
+        films = filmstrip.strip(self.first, listed, page=current)
+        html = fragment("strip.html", films=films, count=len(listed), page=current, pages=pages)
+        return {"html": html, "page": current, "pages": pages}
 
     @torch.no_grad()
-    def sweep(self, ask: ViewState, kind: str) -> dict[str, Any]:
-        """All severities of one kind, through every model."""
-        picture = self._picture(0, ask.image)
-        rows = [sweep(lens, picture, kind, before=self._before(n, ask.image)) for n, lens in enumerate(self.lenses)]
+    def sweep(self, view_state: ViewState, kind: str) -> dict[str, Any]:
+        """Predictions of every model for all severities of one corruption."""
+        picture = self._picture(0, view_state.image)
+        rows = [
+            sweep(opened, picture, kind, before=self._before(n, view_state.image))
+            for n, opened in enumerate(self.models)
+        ]
         return {"html": fragment("sweep.html", kind=kind, rows=rows, names=self.names)}
 
     def drop(self, content: bytes) -> str:
-        """Keep a dropped picture in memory; returns what links call it."""
+        """Keep an uploaded image in memory and return its name in links."""
         image = decode_bytes(content, largest_image=LARGEST_PICTURE).image
         name = DROPPED + hashlib.blake2b(content, digest_size=8).hexdigest()
         self._dropped[name] = LabImage(image, name)
@@ -169,44 +173,42 @@ class Session:
         return name
 
     @torch.no_grad()
-    def kept(self, ask: ViewState, form: str) -> bytes:
-        """What is seen as a ``picture.png``, a self-contained ``card.html``, or the ``lines.py`` that reproduce it."""
-        seen = [self.seen(number, ask) for number in self._numbers]
-        return downloads.FORMS[form](seen, layer=ask.layer, head=ask.head, names=self.names)
-
-    # what it knows
+    def download(self, view_state: ViewState, form: str) -> bytes:
+        """The view as ``picture.png``, self-contained ``card.html``, or ``lines.py`` that reproduces it."""
+        seen = [self.inspection(number, view_state) for number in self._numbers]
+        return downloads.FORMS[form](seen, layer=view_state.layer, head=view_state.head, names=self.names)
 
     @property
     def first(self) -> OpenedModel:
-        """The model whose data and records the filmstrip shows."""
-        return self.lenses[0]
+        """The first model, whose data the filmstrip shows."""
+        return self.models[0]
 
     @property
     def names(self) -> list[str]:
-        """Of the models."""
-        return [lens.name for lens in self.lenses]
+        """The names of the models."""
+        return [opened.name for opened in self.models]
 
     @cached_property
     def records(self) -> Records | None:
-        """Of the first model that has some of these data."""
-        return next((found for lens in self.lenses if (found := filmstrip.fitting_records(lens)) is not None), None)
+        """Records of the first model that has some for these data."""
+        return next((found for opened in self.models if (found := filmstrip.fitting_records(opened)) is not None), None)
 
-    def seen(self, number: int, ask: ViewState) -> Inspection:
-        """A look, from memory if it is one of the last few."""
-        return self._look(number, ask.image, ask.damage)
+    def inspection(self, number: int, view_state: ViewState) -> Inspection:
+        """Inspect the image with one model, or take one of the last few results from the cache."""
+        return self._cached_inspection(number, view_state.image, view_state.damage)
 
     @property
     def _numbers(self) -> range:
-        return range(len(self.lenses))
+        return range(len(self.models))
 
-    def _title(self, ask: ViewState) -> str:
-        picture = self._picture(0, ask.image)
+    def _title(self, view_state: ViewState) -> str:
+        picture = self._picture(0, view_state.image)
         truth = picture.target if isinstance(picture.target, int) else None
         return picture.name + (f" ({self.first.classes[truth]})" if truth is not None else "")
 
-    def _panel(self, number: int, ask: ViewState) -> dict[str, Any]:
-        seen = self.seen(number, ask)
-        found = view_data.attention(seen, layer=ask.layer, head=ask.head)
+    def _panel(self, number: int, view_state: ViewState) -> dict[str, Any]:
+        seen = self.inspection(number, view_state)
+        found = view_data.attention(seen, layer=view_state.layer, head=view_state.head)
         said = view_data.answers(seen)
         numbers = fragment("numbers.html", attention=found) if found is not None else ""
         return {
@@ -220,14 +222,16 @@ class Session:
 
     def _picture(self, number: int, image: int | str) -> LabImage:
         if isinstance(image, int):
-            return picture_of(self.lenses[number], image)
+            return picture_of(self.models[number], image)
         if image not in self._dropped:
-            raise HoldfastError("this picture was dropped into another session and is not kept; drop it again")
+            raise HoldfastError(
+                "this image was uploaded in another session and is no longer available; upload it again"
+            )
         return self._dropped[image]
 
-    def _first_glance(self, number: int, image: int | str) -> ImagePrediction:
-        return glance(self.lenses[number], self._picture(number, image), ())
+    def _predict_unedited(self, number: int, image: int | str) -> ImagePrediction:
+        return predict_image(self.models[number], self._picture(number, image), ())
 
-    def _whole_look(self, number: int, image: int | str, damage: str) -> Inspection:
+    def _inspect(self, number: int, image: int | str, damage: str) -> Inspection:
         before = self._before(number, image)
-        return inspect_image(self.lenses[number], self._picture(number, image), damage, before=before)
+        return inspect_image(self.models[number], self._picture(number, image), damage, before=before)

@@ -1,4 +1,4 @@
-"""The page's templates; everything that is put into them is escaped."""
+"""Jinja templates of the lab, with autoescaping."""
 
 from functools import cache
 from importlib.resources import files
@@ -16,10 +16,10 @@ def _environment() -> Environment:
 
 
 def fragment(template: str, /, **values: Any) -> str:
-    """One template with its values."""
+    """Render a template with its values."""
     return _environment().get_template(template).render(**values)
 
 
 def asset(name: str) -> str:
-    """The page's script or style."""
+    """Read a script or style sheet of the page."""
     return (files("holdfast.lab") / "pages" / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the page shows of a look, as plain data: pictures, answers, attention. The templates make text of it."""
+"""Data of an inspection for the templates: images, predictions, attention."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,10 +16,10 @@ from holdfast.plotting import annotate
 TOP = 5
 
 
-def shots(look: Inspection) -> dict[str, Any]:
-    """Before, after and their difference."""
-    before, after = (annotate.shrunk(seen.bytes) for seen in (look.before, look.after))
-    changed, gain = annotate.difference(annotate.shrunk(look.aligned.bytes), after)
+def shots(inspection: Inspection) -> dict[str, Any]:
+    """Images before and after, and their amplified difference."""
+    before, after = (annotate.shrunk(seen.bytes) for seen in (inspection.before, inspection.after))
+    changed, gain = annotate.difference(annotate.shrunk(inspection.aligned.bytes), after)
     return {
         "before": annotate.data_url(before),
         "after": annotate.data_url(after),
@@ -29,115 +29,117 @@ def shots(look: Inspection) -> dict[str, Any]:
     }
 
 
-def answers(look: Inspection) -> dict[str, Any]:
-    """What the model says, before and after, view by view; and pictures of it, where it says more than a class."""
+def answers(inspection: Inspection) -> dict[str, Any]:
+    """Predictions before and after, by view; for dense tasks also images of them."""
     views: list[dict[str, Any]] = [
         {
             "name": view,
             "words": VIEWS.get(view, ""),
-            "before": _prediction_data(look, look.before, view),
-            "after": _prediction_data(look, look.after, view),
+            "before": _prediction_data(inspection, inspection.before, view),
+            "after": _prediction_data(inspection, inspection.after, view),
         }
-        for view in look.after.answers
+        for view in inspection.after.answers
     ]
     return {
-        "words": _SCORES.get(look.lens.task.name, ""),
+        "words": _SCORES.get(inspection.opened.task.name, ""),
         "views": views,
-        "verdict": verdict(views[0]["before"], views[0]["after"], changed=look.after is not look.before),
-        "pictures": [_titled_image(title, image) for title, image in drawn_answers(look)],
-        "legend": _legend(look) if look.lens.task.name == "segmentation" else [],
+        "verdict": verdict(views[0]["before"], views[0]["after"], changed=inspection.after is not inspection.before),
+        "pictures": [_titled_image(title, image) for title, image in drawn_answers(inspection)],
+        "legend": _legend(inspection) if inspection.opened.task.name == "segmentation" else [],
     }
 
 
-def _prediction_data(look: Inspection, seen: ImagePrediction, view: str) -> dict[str, Any]:
-    said: dict[str, Any] = {"right": right(look, seen, view), "top": []}
-    if look.lens.task.name == "classification":
-        said["top"] = top_classes(look.lens, probabilities(seen.answers[view][0]), look.picture.target)
-    return said
+def _prediction_data(inspection: Inspection, seen: ImagePrediction, view: str) -> dict[str, Any]:
+    prediction: dict[str, Any] = {"right": right(inspection, seen, view), "top": []}
+    if inspection.opened.task.name == "classification":
+        prediction["top"] = top_classes(
+            inspection.opened, probabilities(seen.answers[view][0]), inspection.picture.target
+        )
+    return prediction
 
 
-def top_classes(lens: OpenedModel, chances: np.ndarray, target: Any) -> list[dict[str, Any]]:
+def top_classes(opened: OpenedModel, chances: np.ndarray, target: Any) -> list[dict[str, Any]]:
     """The five best classes."""
     order = np.argsort(-chances, kind="stable")[:TOP]
-    return [{"name": lens.classes[n], "chance": float(chances[n]), "true": n == target} for n in order.tolist()]
+    return [{"name": opened.classes[n], "chance": float(chances[n]), "true": n == target} for n in order.tolist()]
 
 
 def verdict(before: Mapping[str, Any], after: Mapping[str, Any], *, changed: bool) -> dict[str, Any]:
-    """All of it in one line: the answer before and after, and what became of it."""
-    return {"before": _headline(before), "after": _headline(after), "changed": changed, **_became(before, after)}
+    """Summary in one line: the prediction before and after, and whether it flipped."""
+    return {"before": _headline(before), "after": _headline(after), "changed": changed, **_outcome(before, after)}
 
 
-def _headline(said: Mapping[str, Any]) -> dict[str, str]:
-    if said["top"]:
-        return {"name": said["top"][0]["name"], "value": f"{100 * said['top'][0]['chance']:.1f} %"}
-    return {"name": "" if said["right"] is None else f"{100 * said['right']:.1f} %", "value": ""}
+def _headline(prediction: Mapping[str, Any]) -> dict[str, str]:
+    if prediction["top"]:
+        return {"name": prediction["top"][0]["name"], "value": f"{100 * prediction['top'][0]['chance']:.1f} %"}
+    return {"name": "" if prediction["right"] is None else f"{100 * prediction['right']:.1f} %", "value": ""}
 
 
-def _became(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
+def _outcome(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
     if not after["top"]:
         lost = 0 if after["right"] is None else 100 * (before["right"] - after["right"])
         return {"state": "bad" if lost > 5 else "even", "words": f"{-lost:+.1f} points" if round(lost, 1) else ""}
     flips = before["top"][0]["name"] != after["top"][0]["name"]
     if after["right"] is None:
         return {"state": "bad" if flips else "even", "words": "flips" if flips else "holds"}
-    words = {(1, 1): "right", (1, 0): "flips", (0, 1): "flips, to the right one", (0, 0): "wrong"}
+    words = {(1, 1): "right", (1, 0): "flips", (0, 1): "flips to correct", (0, 0): "wrong"}
     return {"state": "good" if after["right"] else "bad", "words": words[bool(before["right"]), bool(after["right"])]}
 
 
-def drawn_answers(look: Inspection) -> list[tuple[str, np.ndarray]]:
-    """Pictures of an answer that is more than a class, with their titles."""
-    draw = _DRAWN.get(look.lens.task.name)
-    return draw(look) if draw is not None else []
+def drawn_answers(inspection: Inspection) -> list[tuple[str, np.ndarray]]:
+    """Titled images of a dense prediction; empty for classification."""
+    draw = _DRAWN.get(inspection.opened.task.name)
+    return draw(inspection) if draw is not None else []
 
 
-def _maps(look: Inspection) -> list[tuple[str, np.ndarray]]:
-    """Label maps and their errors, of the first view."""
-    true, shown = look.picture.target, []
-    for title, seen in (("before", look.before), ("after", look.after)):
-        labels = _labels(look, seen)
-        shown.append((f"labels, {title}", annotate.label_map(labels)))
+def _maps(inspection: Inspection) -> list[tuple[str, np.ndarray]]:
+    """Label maps of the first view and their errors."""
+    true, images = inspection.picture.target, []
+    for title, seen in (("before", inspection.before), ("after", inspection.after)):
+        labels = _labels(inspection, seen)
+        images.append((f"labels, {title}", annotate.label_map(labels)))
         if true is not None:
             image = seen.bytes if seen.bytes.shape[:2] == true.shape else np.full((*true.shape, 3), 255, np.uint8)
-            shown.append((f"errors, {title}", annotate.errors(labels, true, image)))
+            images.append((f"errors, {title}", annotate.errors(labels, true, image)))
     if true is not None:
-        shown.insert(0, ("labels, true", annotate.label_map(np.asarray(true))))
-    return shown
+        images.insert(0, ("labels, true", annotate.label_map(np.asarray(true))))
+    return images
 
 
-def _labels(look: Inspection, seen: ImagePrediction) -> np.ndarray:
-    true = look.picture.target
+def _labels(inspection: Inspection, seen: ImagePrediction) -> np.ndarray:
+    true = inspection.picture.target
     size = true.shape if true is not None else seen.bytes.shape[:2]
-    return predicted_map(next(iter(seen.answers.values()))[0], size, cell="a look")
+    return predicted_map(next(iter(seen.answers.values()))[0], size, cell="the lab")
 
 
-def _legend(look: Inspection) -> list[dict[str, str]]:
-    """The classes that are on the maps, and their colours."""
-    maps = [_labels(look, seen) for seen in (look.before, look.after)]
-    if look.picture.target is not None:
-        maps.append(np.asarray(look.picture.target))
+def _legend(inspection: Inspection) -> list[dict[str, str]]:
+    """Names and colours of the classes on the maps."""
+    maps = [_labels(inspection, seen) for seen in (inspection.before, inspection.after)]
+    if inspection.picture.target is not None:
+        maps.append(np.asarray(inspection.picture.target))
     found = sorted(set(np.unique(np.concatenate([each.ravel() for each in maps])).tolist()) - {255})
-    names = dict(enumerate(look.lens.classes))
+    names = dict(enumerate(inspection.opened.classes))
     return [{"name": names.get(n, str(n)), "colour": annotate.colour_of(n)} for n in found]
 
 
-def _boxes(look: Inspection) -> list[tuple[str, np.ndarray]]:
-    seen = (("boxes, before", look.before), ("boxes, after", look.after))
+def _boxes(inspection: Inspection) -> list[tuple[str, np.ndarray]]:
+    seen = (("boxes, before", inspection.before), ("boxes, after", inspection.after))
     found = [
-        (title, annotate.boxes(one.bytes, next(iter(one.answers.values()))[0], look.lens.classes))
+        (title, annotate.boxes(one.bytes, next(iter(one.answers.values()))[0], inspection.opened.classes))
         for title, one in seen
     ]
-    if (true := look.picture.target) is None:
+    if (true := inspection.picture.target) is None:
         return found
     objects = {"boxes": true.boxes, "labels": true.labels + 1, "scores": None}
-    return [("boxes, true", annotate.boxes(look.before.bytes, objects, look.lens.classes)), *found]
+    return [("boxes, true", annotate.boxes(inspection.before.bytes, objects, inspection.opened.classes)), *found]
 
 
 def _titled_image(title: str, image: np.ndarray) -> dict[str, str]:
     return {"title": title, "url": annotate.data_url(annotate.shrunk(image))}
 
 
-VIEWS = {"joint": "gated, as it is used", "acc": "accuracy adapters alone", "rob": "robustness adapters alone"}
-_SCORES = {"segmentation": "of the labelled pixels", "detection": "F1"}
+VIEWS = {"joint": "gated, the model's prediction", "acc": "accuracy adapters only", "rob": "robustness adapters only"}
+_SCORES = {"segmentation": "of labelled pixels correct", "detection": "F1"}
 _DRAWN: Mapping[str, Callable[[Inspection], list[tuple[str, np.ndarray]]]] = {
     "segmentation": _maps,
     "detection": _boxes,
@@ -147,42 +149,42 @@ _DRAWN: Mapping[str, Callable[[Inspection], list[tuple[str, np.ndarray]]]] = {
 # ---------------------------------------------------------------------------------------------- attention
 
 
-def choose_layer_and_head(look: Inspection, layer: int, head: int) -> tuple[int, int | None]:
-    """The layer and head that there are; −1 is the last layer, and the mean of the heads."""
-    layers = len(look.after.attention)
+def choose_layer_and_head(inspection: Inspection, layer: int, head: int) -> tuple[int, int | None]:
+    """Clamp layer and head to existing ones; −1 is the last layer, and the mean of the heads."""
+    layers = len(inspection.after.attention)
     layer = layers - 1 if not 0 <= layer < layers else layer
-    heads = look.after.attention[layer].q.shape[1]
+    heads = inspection.after.attention[layer].q.shape[1]
     return layer, head if 0 <= head < heads else None
 
 
-def attention(look: Inspection, *, layer: int, head: int) -> dict[str, Any] | None:
-    """One layer's attention before and after: what tokens receive, its stability, effective tokens, top share."""
-    if not look.after.attention:
+def attention(inspection: Inspection, *, layer: int, head: int) -> dict[str, Any] | None:
+    """One layer's attention before and after: received attention, stability, effective tokens, top share."""
+    if not inspection.after.attention:
         return None
-    number, one = choose_layer_and_head(look, layer, head)
-    handles = [seen.attention[number] for seen in (look.aligned, look.after)]
+    number, one = choose_layer_and_head(inspection, layer, head)
+    handles = [seen.attention[number] for seen in (inspection.aligned, inspection.after)]
     maps = [received_attention(handle, one) for handle in handles]
-    focus = [focus_of(seen, number) for seen in (look.aligned, look.after)]
+    focus = [focus_of(seen, number) for seen in (inspection.aligned, inspection.after)]
     return {
         **_heats(maps),
         "grid": _grid(handles[1]),
         "layer": number,
-        "layers": len(look.after.attention),
+        "layers": len(inspection.after.attention),
         "head": -1 if one is None else one,
         "heads": int(handles[1].q.shape[1]),
         "unit": "channels" if handles[1].kind == "channel" else "tokens",
-        "stability": _of_head(look.layer_stability(number), one),
+        "stability": _of_head(inspection.layer_stability(number), one),
         "effective": [_of_head(each.effective_tokens[0], one) for each in focus],
         "top_share": [_of_head(each.top_share[0], one) for each in focus],
     }
 
 
-def token_row(look: Inspection, *, layer: int, head: int, row: float, column: float) -> dict[str, Any] | None:
-    """Where one token looks, before and after; its place is given in shares of the image."""
-    if not look.after.attention:
+def token_row(inspection: Inspection, *, layer: int, head: int, row: float, column: float) -> dict[str, Any] | None:
+    """Attention map of one token before and after; its position is given in fractions of the image."""
+    if not inspection.after.attention:
         return None
-    number, one = choose_layer_and_head(look, layer, head)
-    handles = [seen.attention[number] for seen in (look.aligned, look.after)]
+    number, one = choose_layer_and_head(inspection, layer, head)
+    handles = [seen.attention[number] for seen in (inspection.aligned, inspection.after)]
     if _grid(handles[1]) is None:
         return None
     places = [place_of(handle, (min(max(row, 0), 1), min(max(column, 0), 1))) for handle in handles]
@@ -197,12 +199,12 @@ def _heats(maps: list[np.ndarray]) -> dict[str, Any]:
 
 
 def bounds(maps: Sequence[np.ndarray]) -> tuple[float, float]:
-    """What the colours of maps that are shown side by side reach from and to."""
+    """Common minimum and maximum of several maps, for a shared colour scale."""
     return float(min(each.min() for each in maps)), float(max(each.max() for each in maps))
 
 
 def received_attention(handle: AttentionHandle, head: int | None) -> np.ndarray:
-    """What every token receives; of channels the whole small map."""
+    """Attention that every token receives; for channel attention the whole map."""
     if _grid(handle) is not None:
         return received_map(handle, head=head)[0].cpu().numpy()
     whole = small_map(handle, average=head is None)[0]
@@ -218,26 +220,26 @@ def _of_head(values: torch.Tensor, head: int | None) -> float:
     return float(values[head] if head is not None and head < len(values) else values.mean())
 
 
-def inside(look: Inspection, *, layer: int, head: int) -> dict[str, Any]:
-    """What takes a little longer: stability of every layer, FAN's channel gates, TORA's gate maps."""
+def inside(inspection: Inspection, *, layer: int, head: int) -> dict[str, Any]:
+    """The slower part: stability of every layer, FAN's channel gates, TORA's gate maps."""
     found: dict[str, Any] = {"layers": [], "pictures": []}
-    if look.cosines:
-        number, one = choose_layer_and_head(look, layer, head)
-        values = [_of_head(each.flattened[0], one) for each in look.cosines]
-        found |= {"layers": values, "chosen": number, "stability": look.stability, "floor": _floor(values)}
-        found["pictures"] += _channel_gates(look, number)
-    if look.gates is not None:
-        found["pictures"] += _gate_maps(look, layer)
+    if inspection.cosines:
+        number, one = choose_layer_and_head(inspection, layer, head)
+        values = [_of_head(each.flattened[0], one) for each in inspection.cosines]
+        found |= {"layers": values, "chosen": number, "stability": inspection.stability, "floor": _floor(values)}
+        found["pictures"] += _channel_gates(inspection, number)
+    if inspection.gates is not None:
+        found["pictures"] += _gate_maps(inspection, layer)
     return found
 
 
 def _floor(values: Sequence[float]) -> float:
-    """Where bars begin, so that their differences are seen."""
+    """Lower end of the bars, chosen so that differences are visible."""
     return max(floor for floor in (0.0, 0.5, 0.8, 0.9, 0.95, 0.99) if floor <= max(0.0, min(values) - 1e-3))
 
 
-def _channel_gates(look: Inspection, layer: int) -> list[dict[str, str]]:
-    before, after = look.aligned.channel_gates(), look.after.channel_gates()
+def _channel_gates(inspection: Inspection, layer: int) -> list[dict[str, str]]:
+    before, after = inspection.aligned.channel_gates(), inspection.after.channel_gates()
     if not before:
         return []
     number = min(layer, len(before) - 1)
@@ -250,17 +252,17 @@ def _channel_gates(look: Inspection, layer: int) -> list[dict[str, str]]:
     return [{"title": f"{title}bright {high:.4g}", "url": annotate.data_url(shades), "form": "wide"}]
 
 
-def _gate_maps(look: Inspection, layer: int) -> list[dict[str, str]]:
-    """TORA's gate, before and after in the same colours, which reach as far from ½ as the gate does."""
-    assert look.gates is not None
-    blocks = len(look.gates[0])
+def _gate_maps(inspection: Inspection, layer: int) -> list[dict[str, str]]:
+    """TORA's gate before and after on one colour scale, symmetric around ½."""
+    assert inspection.gates is not None
+    blocks = len(inspection.gates[0])
     number = layer if 0 <= layer < blocks else blocks - 1
-    maps = [share[number].cpu().numpy() for share in look.gates]
+    maps = [share[number].cpu().numpy() for share in inspection.gates]
     reach = max(0.005, *(float(np.abs(each - 0.5).max()) for each in maps))
-    said = f"robustness adapter's share in block {number + 1}"
+    title = f"robustness adapter's share in block {number + 1}"
     return [
         {
-            "title": f"{said}, {when}: {each.mean():.3f} (blue {0.5 - reach:.2g}, white ½, red {0.5 + reach:.2g})",
+            "title": f"{title}, {when}: {each.mean():.3f} (blue {0.5 - reach:.2g}, white ½, red {0.5 + reach:.2g})",
             "url": annotate.data_url(annotate.shares(0.5 + (each - 0.5) / (2 * reach))),
             "form": "map",
         }

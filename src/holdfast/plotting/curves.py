@@ -1,4 +1,4 @@
-"""Curves and distributions that several analyses draw."""
+"""Curves, histograms and box plots shared by the analyses."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ BOXES = "box: quartiles, line: median, whiskers: 5th and 95th percentile"
 
 
 def band(axis: "Axes", values: np.ndarray, number: int, label: str, *, places: np.ndarray | None = None) -> None:
-    """The mean over images as a line, the quartiles as a band; ``values`` is (images, places)."""
+    """Plot the mean over images as a line and the quartiles as a band; ``values`` is (images, places)."""
     at = np.arange(1, values.shape[1] + 1) if places is None else places
     low, high = np.nanpercentile(values, [25, 75], axis=0)
     axis.fill_between(at, low, high, color=colour(number), alpha=0.15, linewidth=0)
@@ -23,7 +23,7 @@ def band(axis: "Axes", values: np.ndarray, number: int, label: str, *, places: n
 
 
 def histograms(axis: "Axes", scores: Sequence[np.ndarray], labels: Sequence[str]) -> None:
-    """Several distributions over the same bins, in percent; without values there is no bar."""
+    """Plot several distributions over the same bins, in percent."""
     known = [each[~np.isnan(each)] for each in scores]
     low = min((float(each.min()) for each in known if each.size), default=0.0)
     edges = np.linspace(min(np.floor(100 * low) / 100, 0.99), 1, 41).tolist()
@@ -35,7 +35,7 @@ def histograms(axis: "Axes", scores: Sequence[np.ndarray], labels: Sequence[str]
 
 
 def grouped_boxes(axis: "Axes", groups: Mapping[str, Sequence[np.ndarray]], labels: Sequence[str]) -> None:
-    """Boxes of several models, group by group."""
+    """Draw box plots of several models, grouped."""
     width, count = 0.8, len(labels)
     step = count + 1
     for number, label in enumerate(labels):
@@ -58,7 +58,7 @@ def grouped_boxes(axis: "Axes", groups: Mapping[str, Sequence[np.ndarray]], labe
 
 
 def whole_numbers(axis: "Axes") -> None:
-    """Ticks at whole layers only."""
+    """Place ticks at integers only, for axes that count layers."""
     from matplotlib.ticker import MaxNLocator
 
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))

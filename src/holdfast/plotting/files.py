@@ -1,4 +1,4 @@
-"""Figures as files: vectors or bitmaps for print, that name their model and say in words what they show."""
+"""Figure files: PNG, PDF or SVG for print, with the model's name and alternative text."""
 
 import unicodedata
 from pathlib import Path
@@ -19,7 +19,7 @@ PRINT_DPI = 300
 
 
 def parse_formats(text: str) -> tuple[str, ...]:
-    """Formats from a comma list, each once."""
+    """Parse a comma list of formats and drop duplicates."""
     chosen = tuple(dict.fromkeys(comma_list(text)))
     for name in chosen:
         if name not in FORMATS:
@@ -30,19 +30,20 @@ def parse_formats(text: str) -> tuple[str, ...]:
 
 
 def save_figure(figure: "Figure", path: Path, *, formats: tuple[str, ...]) -> list[Path]:
-    """Write a figure in every format, each in one move; its alternative text is in the file, too.
+    """Write a figure atomically in every format, with its alternative text in the metadata.
 
-    ``path`` has no ending. Text in PDF and SVG stays text.
+    ``path`` has no extension. Text in PDF and SVG stays text.
     """
     import matplotlib
 
-    title, told = path.name, alternative_text(figure)
+    title, description = path.name, alternative_text(figure)
     metadata = {
-        "png": {"Title": title, "Description": told},
-        "pdf": {"Title": title, "Subject": told, "CreationDate": None},
-        "svg": {"Title": title, "Description": told, "Date": None},
+        "png": {"Title": title, "Description": description},
+        "pdf": {"Title": title, "Subject": description, "CreationDate": None},
+        "svg": {"Title": title, "Description": description, "Date": None},
     }
     written = []
+    # dates and random ids would make every redraw a new file; fonttype 42 embeds TrueType, which journals require
     style = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "holdfast"}
     with matplotlib.rc_context(style):  # type: ignore[arg-type]
         for name in formats:
@@ -53,14 +54,14 @@ def save_figure(figure: "Figure", path: Path, *, formats: tuple[str, ...]) -> li
                     figure.savefig(temporary, format=name, dpi=PRINT_DPI, metadata=metadata[name])
             except OSError as error:
                 raise HoldfastError(
-                    f"figures must go to a folder we can write to, got {str(target.parent)!r} ({error.strerror})"
+                    f"figures must go to a writable folder, got {str(target.parent)!r} ({error.strerror})"
                 ) from error
             written.append(target)
     return written
 
 
 def name_model(figure: "Figure", label: str) -> "Figure":
-    """Write a single model's name over a figure that does not say it yet."""
+    """Add the model's name to the title of a figure that does not contain it."""
     from matplotlib.text import Text
 
     written = {text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)}
@@ -71,14 +72,14 @@ def name_model(figure: "Figure", label: str) -> "Figure":
 
 
 def alternative_text(figure: "Figure") -> str:
-    """What is seen: title, and for every panel what it shows over what, and in which range."""
-    told = [figure.get_suptitle()] if figure.get_suptitle() else []
-    told += [sentence for axis in figure.axes if (sentence := _panel(axis))]
-    return ". ".join(part.strip().rstrip(".") for part in told) + "." if told else ""
+    """Describe a figure in words: title, and the axes, curves and value range of every panel."""
+    parts = [figure.get_suptitle()] if figure.get_suptitle() else []
+    parts += [sentence for axis in figure.axes if (sentence := _panel(axis))]
+    return ". ".join(part.strip().rstrip(".") for part in parts) + "." if parts else ""
 
 
 def _panel(axis: "Axes") -> str:
-    """One panel in words; colour bars and empty panels have none."""
+    """Describe one panel; empty for panels without content."""
     if axis.get_label() == "<colorbar>":
         return f"Colours: {axis.get_ylabel()}" if axis.get_ylabel() else ""
     about = " over ".join(word for word in (axis.get_ylabel(), axis.get_xlabel()) if word)

@@ -1,4 +1,4 @@
-"""Matplotlib figures as SVG with tooltips."""
+"""Inline SVG of matplotlib figures with tooltips, for HTML pages."""
 
 import base64
 import io
@@ -25,14 +25,14 @@ from PIL import Image
 from holdfast.plotting.files import alternative_text, printable
 from holdfast.plotting.style import colour
 
-MOST = 1500  # points of one figure that can be asked; of longer curves every so-many-th
-POINTS = 72  # per inch, which is what SVG counts in
-_SAID: WeakKeyDictionary[Line2D, Sequence[str]] = WeakKeyDictionary()
+MOST = 1500  # tooltips per figure; longer curves are subsampled
+POINTS = 72  # per inch, matplotlib's unit in SVG
+_TOOLTIPS: WeakKeyDictionary[Line2D, Sequence[str]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class TooltipValue:
-    """One point: its place in points from the upper left corner, whose it is, and what it says."""
+    """A tooltip: position in points from the upper left corner, label of its curve, and text."""
 
     x: float
     y: float
@@ -41,12 +41,12 @@ class TooltipValue:
 
 
 def set_tooltips(line: Line2D, texts: Sequence[str]) -> None:
-    """What the points of a line say, one text each, where label and axes do not tell everything."""
-    _SAID[line] = tuple(texts)
+    """Set one tooltip per point of a line, instead of the default of label and coordinates."""
+    _TOOLTIPS[line] = tuple(texts)
 
 
 def named_artists(figure: Figure) -> dict[str, str]:
-    """Give everything with a label an id in the SVG: labels by id, so that a page can hide what belongs to a model."""
+    """Give labelled artists ids in the SVG, so that a page can hide a model; returns labels by id."""
     ids: dict[str, str] = {}
     for artist, label in _labelled_artists(figure):
         ids.setdefault(label, f"label{len(ids)}")
@@ -55,7 +55,7 @@ def named_artists(figure: Figure) -> dict[str, str]:
 
 
 def values_of(figure: Figure) -> list[TooltipValue]:
-    """The points of all curves and dots of a figure that has been drawn."""
+    """Tooltips of all curves and markers of a drawn figure."""
     lines = [(axes, line) for axes in figure.axes for line in axes.lines if _says_something(line)]
     total = sum(len(np.atleast_1d(line.get_xdata())) for _, line in lines)
     step = max(1, -(-total // MOST))
@@ -75,7 +75,7 @@ def _labelled_artists(figure: Figure) -> Iterator[tuple[Artist, str]]:
 
 
 def _label(artist: Artist) -> str:
-    """What the legend calls it; artists that belong to another one are labelled by an underscore and its label."""
+    """Label in the legend; artists that belong to another one carry an underscore and its label."""
     label = str(artist.get_label() or "")
     return "" if label.startswith("_child") else label.removeprefix("_")
 
@@ -85,12 +85,12 @@ def _says_something(line: Line2D) -> bool:
 
 
 def _points(figure: Figure, axes: Axes, line: Line2D, step: int) -> Iterator[TooltipValue]:
-    if line.get_transform() != axes.transData:  # a line across the axes has no values
+    if line.get_transform() != axes.transData:  # axhline and axvline span the axes and have no data values
         return
     xs, ys = (np.atleast_1d(np.asarray(data, dtype=float))[::step] for data in (line.get_xdata(), line.get_ydata()))
     places = axes.transData.transform(np.stack([xs, ys], axis=1)) * POINTS / figure.dpi
     height = figure.get_figheight() * POINTS
-    texts = _SAID.get(line, ())[::step] or [_text(axes, line, x, y) for x, y in zip(xs, ys, strict=True)]
+    texts = _TOOLTIPS.get(line, ())[::step] or [_text(axes, line, x, y) for x, y in zip(xs, ys, strict=True)]
     for text, (right, up) in zip(texts, places, strict=True):
         if isfinite(right) and isfinite(up):
             yield TooltipValue(float(right), float(height - up), _label(line), text)
@@ -101,7 +101,7 @@ def _text(axes: Axes, line: Line2D, x: float, y: float) -> str:
 
 
 def _axis_text(axis: Axis, value: float) -> str:
-    """``severity 3``, ``accuracy, %: 71.2``; the name of the tick where ticks have names."""
+    """Format a coordinate: ``severity: 3``, ``accuracy, %: 71.2``, or the name of the tick."""
     label, tick = axis.get_label_text(), _tick(axis, value)
     return f"{label}: {tick}" if label else tick
 
@@ -115,14 +115,14 @@ def _tick(axis: Axis, value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-LARGEST = 1.75  # CSS pixels per point of the figure: a little more than life size
-SMALL_IMAGE, LARGEST_IMAGE = 16_000, 320  # bytes of an image that stays as it is; pixels of what is made smaller
+LARGEST = 1.75  # CSS pixels per point of the figure
+SMALL_IMAGE, LARGEST_IMAGE = 16_000, 320  # bytes of an image that stays a PNG; pixels of a larger one after shrinking
 SVG = "http://www.w3.org/2000/svg"
 XLINK = "http://www.w3.org/1999/xlink"
 
-# drawn with stand-ins that nobody else uses, then replaced by the page's own colours, so that dark pages get light ink
+# placeholder colours, replaced by the page's CSS variables, so that dark pages get light ink
 INK, MUTED, LINE = "#010203", "#040506", "#070809"
-NOTE = "#595959"  # figures' small print
+NOTE = "#595959"  # colour of notes below figures
 _PAGE_COLOURS = {
     "#000000": "var(--ink)",
     NOTE: "var(--muted)",
@@ -134,8 +134,8 @@ _PAGE_COLOURS = {
 STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "holdfast",
-    "image.composite_image": False,  # a map over a picture stays a map over a picture
-    "text.parse_math": False,  # a name with dollars is a name
+    "image.composite_image": False,  # keep overlays as separate images
+    "text.parse_math": False,  # dollar signs in names are not TeX
     "text.usetex": False,
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
@@ -169,7 +169,7 @@ STYLE: Any = {
 
 
 def page_colour(number: int) -> str:
-    """The colour of the run with this number, as a page writes it."""
+    """CSS colour of the run with this number."""
     return _PAGE_COLOURS.get(colour(number), colour(number))
 
 
@@ -177,33 +177,36 @@ def draw_svg(draw: Callable[[], Figure], *, name: str, description: str) -> Mark
     """Draw in the page's style and return the SVG.
 
     Args:
-        draw: makes the figure; called with the page's style in force.
-        name: prefix of all ids inside the SVG, different for every figure of the page.
-        description: what a reader who cannot see it is told, before what the figure itself shows.
+        draw: creates the figure; called within the page's style.
+        name: prefix of all ids in the SVG, unique on the page.
+        description: alternative text before the description of the figure itself.
     """
     with matplotlib.rc_context(STYLE):
         figure = draw()
-        told = " ".join(part for part in (description, alternative_text(figure)) if part)
-        return inline_svg(figure, name=name, description=told)
+        text = " ".join(part for part in (description, alternative_text(figure)) if part)
+        return inline_svg(figure, name=name, description=text)
 
 
 def inline_svg(figure: Figure, *, name: str, description: str) -> Markup:
-    """The figure as an ``<svg>`` element that scales with its box."""
+    """Convert a figure to an ``<svg>`` element that scales with its container."""
     buffer, labels = io.BytesIO(), named_artists(figure)
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's browser has the glyph
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # text stays text, so the browser's fonts draw the glyph
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     root = ET.fromstring(printable(buffer.getvalue().decode("utf-8")))
     for element in list(root):
-        if element.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}defs"):  # the latter styles the whole page
+        if element.tag in (
+            f"{{{SVG}}}metadata",
+            f"{{{SVG}}}defs",
+        ):  # <defs> holds a <style> that would apply to the whole page
             root.remove(element)
     for element in root.iter():
-        if element.get("id") in labels:  # several artists may carry one label
+        if element.get("id") in labels:  # several artists may share a label, but ids must be unique
             element.set("data-label", printable(labels[element.attrib.pop("id")]))
         element.attrib.update({key: _attribute(key, value, name) for key, value in element.attrib.items()})
     root.extend(_dot(value) for value in values_of(figure))
     width = float(root.attrib.pop("width").removesuffix("pt"))
-    del root.attrib["height"]  # the view box keeps the proportions
+    del root.attrib["height"]  # the view box keeps the aspect ratio
     root.attrib.update(
         {"role": "img", "aria-label": printable(description), "style": f"max-width: {LARGEST * width:.0f}px"}
     )
@@ -213,7 +216,7 @@ def inline_svg(figure: Figure, *, name: str, description: str) -> Markup:
 
 
 def _dot(value: TooltipValue) -> ET.Element:
-    """An invisible dot that says its value when it is pointed at, also without scripts."""
+    """An invisible dot with a ``<title>``, which browsers show as a tooltip without scripts."""
     place = {"class": "value", "cx": f"{value.x:.1f}", "cy": f"{value.y:.1f}", "r": "4"}
     dot = ET.Element(f"{{{SVG}}}circle", place | ({"data-label": printable(value.label)} if value.label else {}))
     ET.SubElement(dot, f"{{{SVG}}}title").text = printable(value.text)
@@ -221,7 +224,7 @@ def _dot(value: TooltipValue) -> ET.Element:
 
 
 def _embed_image(address: str) -> str:
-    """An image inside the SVG: as it is, or as a JPEG where that is smaller and nothing shines through."""
+    """Embed an image unchanged, or as JPEG if that is smaller and the image is opaque."""
     head, _, text = "".join(address.split()).partition(",")
     pixels = base64.b64decode(text)
     if len(pixels) > SMALL_IMAGE:

@@ -1,4 +1,4 @@
-"""The papers' figures as data, so that a table can say what the paper says."""
+"""Published scores of the papers as data, for comparison with ours."""
 
 import json
 from functools import cache
@@ -8,5 +8,5 @@ from typing import Any
 
 @cache
 def published(table: str) -> Any:
-    """One of the shipped tables, such as ``models``; each file names its source."""
+    """Load a shipped table such as ``models``; each file names its source."""
     return json.loads(resources.files(__package__).joinpath(f"{table}.json").read_text(encoding="utf-8"))

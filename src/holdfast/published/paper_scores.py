@@ -1,4 +1,4 @@
-"""What the papers print of an architecture, under the names of our scores, so that a table can show both."""
+"""Published scores of an architecture under the names of our scores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from holdfast.published import published
 from holdfast.records.records import Records
 from holdfast.registry import model_spec
 
-# the papers' columns by the scores that measure the same
+# the papers' columns and the scores of ours that measure the same
 COLUMNS = {
     "clean": "clean",
     "corruption_accuracy": "fan_accuracy",
@@ -28,7 +28,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class PaperScore:
-    """One row of one table of one paper."""
+    """One row of a paper's table: model, source, setting and scores."""
 
     model: str
     where: str
@@ -40,7 +40,7 @@ class PaperScore:
 
 
 def paper_says(architecture: str) -> list[PaperScore]:
-    """All that the papers print of an architecture: no row is preferred, since papers do not agree on one model."""
+    """All published scores of an architecture; no row is preferred, since papers disagree about the same model."""
     tables = published("scores")
     found = [_headline(row) for row in (*tables["scores"], *tables["tora"])]
     found += [_by_kind(row, "ce", mean="mce") for row in tables["corruption_errors"]]
@@ -49,12 +49,12 @@ def paper_says(architecture: str) -> list[PaperScore]:
 
 
 def architecture_of(header: Mapping[str, Any]) -> str:
-    """The timm name of the model, as far as the header of its records says: ``timm:NAME@FILE`` is NAME."""
+    """The timm name of the model in a header of records: NAME of ``timm:NAME@FILE``."""
     return model_spec(str(header.get("architecture") or header.get("model", ""))).architecture
 
 
 def of_imagenet(records: Records) -> bool:
-    """Whether the papers' figures are about the same classes."""
+    """Whether records have the classes of the published scores."""
     return records.header.get("preset") == "imagenet" and records.header.get("classes") in (1000, 200)
 
 
@@ -75,7 +75,7 @@ def where(row: Mapping[str, Any]) -> str:
 
 
 def how(row: Mapping[str, Any]) -> str:
-    """Training, start, resolution, λ and prediction, as far as the row names them."""
+    """Training, pretraining, resolution, λ and prediction of a row, as far as given."""
     words = {"trained_with": "trained with {}", "pretrained_on": "from {}", "size": "at {} px", "lambda": "λ = {}"}
     words["view"] = "prediction {}"
     return ", ".join(phrase.format(row[key]) for key, phrase in words.items() if key in row)

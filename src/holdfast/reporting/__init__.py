@@ -1,5 +1,5 @@
-"""Reports: pages, figures and tables, made from stored results alone.
+"""Reports: pages, figures and tables from stored results.
 
-``page`` puts the report together; ``runs`` and ``comparable`` read what it is made of; ``sections`` are its parts,
-``figures`` its plots, ``export`` the same numbers as text, ``templates`` the HTML.
+``page`` assembles the report; ``runs`` and ``comparable`` read its data; ``sections`` are its parts, ``figures`` its
+plots, ``export`` the same numbers as text, ``templates`` the HTML.
 """

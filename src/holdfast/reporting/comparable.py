@@ -1,4 +1,4 @@
-"""The rows of the report's tables, sorted into the data sets that they belong to: what may be compared and what not."""
+"""Groups of comparable records: the same images, protocol and task, one group per data set of the report."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,8 +17,8 @@ from holdfast.reporting.export.tables import clean_elsewhere
 from holdfast.reporting.formatting import clean_name
 from holdfast.reporting.runs import Run
 
-MANY = 12  # models that figures show; of more, the first and the best, and tables are grouped and searched
-# what record sets of one run on the same images may differ by
+MANY = 12  # models per figure; with more, figures show the first and the best, and tables are grouped and searchable
+# header keys by which record sets of one run on the same images may differ
 APART = ("seed", "amp", "model_fingerprint", "preprocessing", "frost", "attack_batch_size", "shard_size", "versions")
 
 
@@ -27,10 +27,10 @@ class Entry:
     """One prediction of one run on one data set.
 
     Attributes:
-        run: whose it is.
-        records: what was measured, seen through this view.
+        run: the run.
+        records: its records, restricted to this view.
         summary: the scores.
-        view: the prediction's name where the model gives several, else empty.
+        view: the view's name if the model has several predictions, else empty.
     """
 
     run: Run
@@ -40,33 +40,33 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The run's name."""
+        """The name of the run."""
         return self.run.name
 
     @property
     def number(self) -> int:
-        """The run's place in the report."""
+        """The index of the run in the report."""
         return self.run.number
 
     @property
     def label(self) -> str:
-        """The run's name and the view's."""
+        """The names of run and view."""
         return f"{self.name} · {self.view}" if self.view else self.name
 
     @property
     def colour(self) -> str:
-        """The run's colour."""
+        """The colour of the run on the page."""
         return page_colour(self.run.number)
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the prediction that the model's forward pass gives; the others stand below it."""
+        """Whether this is the prediction of the model's forward pass; other views are listed below it."""
         return self.records.current == self.records.views[0]
 
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """The runs that were evaluated on the same images in the same way: they may be compared."""
+    """Comparable runs, evaluated on the same images with the same protocol."""
 
     spec: str
     protocol: str
@@ -82,17 +82,17 @@ class DataSet:
 
     @property
     def baseline(self) -> Entry:
-        """The first run of those that were evaluated here."""
+        """The first run that was evaluated on this data set."""
         return self.models[0]
 
     @property
     def many(self) -> bool:
-        """Whether these are more models than a figure can show."""
+        """Whether there are more models than a figure can show."""
         return len(self.models) > MANY
 
     @cached_property
-    def shown(self) -> list[Entry]:
-        """The models that figures show: all, or the first and the best by :attr:`ranked_by`."""
+    def shown_models(self) -> list[Entry]:
+        """The models in figures: all, or the first and the best by :attr:`ranked_by`."""
         if not self.many:
             return self.models
         by = self.ranked_by
@@ -102,14 +102,14 @@ class DataSet:
 
     @cached_property
     def ranked_by(self) -> Score | None:
-        """The mean over corruptions where there is one, else the clean score, else the first one there is."""
+        """The score of the ranking: the mean over corruptions, else the clean score, else the first score."""
         scores = list(self.baseline.summary)
         corrupted = [score for score in scores if score.family == "corruption" and not score.kind]
         return next(iter([*corrupted, *(score for score in scores if score.name == "clean"), *scores]), None)
 
     @cached_property
     def groups(self) -> dict[Entry, str]:
-        """What the rows of long tables are grouped by: the folder that the runs are in, where that says something."""
+        """Groups of rows in long tables: the parent folders of the runs, if these are informative."""
         found = {entry: entry.run.group for entry in self.entries}
         telling = self.many and 1 < len(set(found.values())) < len(self.models)
         return found if telling else dict.fromkeys(found, "")
@@ -134,8 +134,8 @@ def data_sets(runs: Sequence[Run]) -> list[DataSet]:
 
 
 def _by_one_definition(held: Sequence[tuple[Run, Records]]) -> list[tuple[Run, Records]]:
-    kept = without_older([records for _, records in held])
-    return [(run, records) for (run, _), records in zip(held, kept, strict=True) if records.cells]
+    current = without_older([records for _, records in held])
+    return [(run, records) for (run, _), records in zip(held, current, strict=True) if records.cells]
 
 
 def _data_set(key: tuple[str, ...], entries: Sequence[Entry]) -> DataSet:
@@ -145,7 +145,7 @@ def _data_set(key: tuple[str, ...], entries: Sequence[Entry]) -> DataSet:
 
 
 def distinguish_entries(held: Sequence[tuple[Run, Records]]) -> list[tuple[Run, Records]]:
-    """Record sets of one run on the same images get what they differ by behind the run's name."""
+    """Append to the run's name the settings by which its record sets on the same images differ."""
     pairs = []
     for run, records in held:
         others = [other.header for owner, other in held if owner is run and other is not records]
@@ -156,12 +156,12 @@ def distinguish_entries(held: Sequence[tuple[Run, Records]]) -> list[tuple[Run, 
 
 
 def comparisons(data: DataSet) -> list[tuple[Entry, Comparison]]:
-    """Every other model that is shown against the first one, on the images and cells that both have."""
+    """Compare every other shown model with the first one on common images and cells."""
     first = data.baseline
     found = []
-    for entry in data.shown[1:]:
+    for entry in data.shown_models[1:]:
         if set(entry.records.cells) & set(first.records.cells):
-            with suppress(HoldfastError):  # unreadable images may leave none that both have
+            with suppress(HoldfastError):  # unreadable images may leave no common ones
                 found.append((entry, compare(entry.records, first.records)))
     return found
 
@@ -171,16 +171,16 @@ def _fingerprint(records: Records) -> str:
 
 
 def _key(records: Records, *, changed: bool) -> tuple[str, ...]:
-    """What must agree before two record sets may be compared; of one set in two places the images agree.
+    """Key of comparable record sets; copies of a data set in two folders have the same key.
 
-    ``changed`` says that files of the same names and sizes were seen with several contents.
+    ``changed`` says that files of the same names and sizes were recorded with different contents.
     """
     header = records.header
     content = _fingerprint(records)
     if changed:
         content = str(header.get("data_content", content)).rpartition(" ")[2]
     spec = str(header.get("data", "data"))
-    stored = header.get("label") != "on-the-fly"  # the fingerprint of stored sets knows names and classes only
+    stored = header.get("label") != "on-the-fly"  # the fingerprint of stored sets covers only names and classes
     return (
         spec.partition(":")[0] if stored else "" if content else spec,
         str(header.get("label", "")),
@@ -207,12 +207,12 @@ def _short(value: Any) -> str:
 
 
 def describe_data(data: DataSet) -> str:
-    """What these images are, and which models are shown."""
+    """Describe the images and the shown models."""
     return which_images(data) + _which(data)
 
 
 def which_images(data: DataSet) -> str:
-    """What these images are, in a sentence."""
+    """Describe the images in a sentence."""
     counts = sorted({entry.summary.images for entry in data.entries})
     images = f"{counts[0]} images" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} images"
     corrupted = any(cell.spec.family == "corruption" for entry in data.models for cell in entry.records.cells.values())
@@ -224,21 +224,23 @@ def which_images(data: DataSet) -> str:
 def _which(data: DataSet) -> str:
     if not data.many or data.ranked_by is None:
         return ""
-    best = f"the best {len(data.shown) - 1} of the others by {data.ranked_by.label}"
-    return f" {len(data.models)} models: tables hold them all, figures and comparisons {data.baseline.name} and {best}."
+    best = f"the best {len(data.shown_models) - 1} of the others by {data.ranked_by.label}"
+    return f" {len(data.models)} models: tables list all, figures and comparisons {data.baseline.name} and {best}."
 
 
 def warnings_of(data: DataSet) -> list[str]:
-    """What a reader must know before comparing the numbers of this data set."""
+    """Warnings about comparing the numbers of this data set."""
     lines: list[str] = []
-    for key, what in {"seed": "seeds of corruptions and attacks", "frost": "textures of frost"}.items():
+    for key, what in {"seed": "seeds of corruptions and attacks", "frost": "frost textures"}.items():
         if len({str(entry.records.header.get(key)) for entry in data.models}) > 1:
-            lines.append(f"The models were shown different {what}, so that part of their differences is chance.")
+            lines.append(f"The models were evaluated with different {what}, so part of their differences is random.")
     for entry in data.models:
         if entry.summary.excluded:
-            lines.append(f"{entry.name}: {entry.summary.excluded} images could not be read and count nowhere.")
+            lines.append(f"{entry.name}: {entry.summary.excluded} images could not be read and are excluded.")
         if entry.records.incomplete:
             some = ", ".join(list(entry.records.incomplete)[:4])
             more = f" and {len(entry.records.incomplete) - 4} more" if len(entry.records.incomplete) > 4 else ""
-            lines.append(f"{entry.name}: the evaluation is unfinished, so that {some}{more} are missing; run it again.")
+            lines.append(
+                f"{entry.name}: the evaluation is incomplete, so {some}{more} are missing; rerun it to resume."
+            )
     return lines

@@ -1,4 +1,4 @@
-"""Numbers and names as people read them."""
+"""Formatting of numbers and names for readers."""
 
 import math
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ NOT_MEASURED = "–"
 
 
 def clean_name(text: object) -> str:
-    """A name that any page and figure can hold: one line, no control characters, no halves of characters."""
-    kept = printable(" ".join(str(text).split()))
-    return kept if len(kept) <= LONGEST else kept[: LONGEST - 1] + "…"
+    """Make a name printable on any page: one line, no control characters or lone surrogates, limited length."""
+    name = printable(" ".join(str(text).split()))
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
-    """The same names, numbered where several are alike."""
+    """Number equal names, so that all are distinct."""
     seen: dict[str, int] = {}
     result = []
     for name in names:
@@ -26,7 +26,7 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def number(value: float, *, digits: int = 1) -> str:
-    """Fixed digits; a dash for what was not measured; no negative zero."""
+    """Format with fixed digits; a dash for NaN, and no negative zero."""
     if math.isnan(value):
         return NOT_MEASURED
     text = f"{value:.{digits}f}"
@@ -34,16 +34,16 @@ def number(value: float, *, digits: int = 1) -> str:
 
 
 def signed(value: float, *, digits: int = 1) -> str:
-    """With its sign."""
+    """Format a number with an explicit sign."""
     text = number(value, digits=digits)
     return f"+{text}" if value > 0 and text.strip("0.") else text
 
 
 def span(low: float, high: float, *, digits: int = 1) -> str:
-    """The bounds of an interval."""
+    """Format the bounds of an interval."""
     return f"{number(low, digits=digits)} to {number(high, digits=digits)}"
 
 
 def kind_label(kind: str) -> str:
-    """``gaussian_noise`` → ``gaussian noise``."""
+    """Format a corruption's name: ``gaussian_noise`` → ``gaussian noise``."""
     return kind.replace("_", " ")

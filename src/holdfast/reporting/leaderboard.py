@@ -1,7 +1,7 @@
-"""``holdfast report --format site``: a leaderboard as a folder of static pages, one of all models and one of each.
+"""Leaderboard of ``holdfast report --format site``: static pages, one with all models and one per model.
 
-What was measured here and what papers print never stand in one table, nor do corruptions made on the fly and stored
-sets: every ranking is of one data set under one protocol.
+Measured and published scores are never in one table, nor are corruptions generated on the fly and stored sets: every
+ranking is of one data set under one protocol.
 """
 
 import os
@@ -23,7 +23,7 @@ from holdfast.reporting.sections.published_tables import published_tables
 from holdfast.reporting.sections.score_tables import ScoreRow, Table, all_table, is_headline, meanings
 
 INDEX, MODELS = "index.html", "models"
-MARK = "Holdfast leaderboard"  # what tells a site of ours from other folders
+MARK = "Holdfast leaderboard"  # identifies a folder that may be replaced
 PROTOCOLS = {
     "on-the-fly": "measured here, on the fly",
     "official": "measured here, on the stored images as distributed",
@@ -44,7 +44,7 @@ class Ranking:
 
 
 def write_site(runs: Sequence[Run], out: Path, *, title: str = "", command: str = "") -> str:
-    """Write the folder in one move, a site that is there already is replaced; returns the text of its first page."""
+    """Write the folder atomically, replacing an earlier site; return the text of its first page."""
     check_place(out)
     sets = data_sets(runs)
     pages = {page_name(run): model_page(run, sets) for run in runs}
@@ -59,22 +59,24 @@ def write_site(runs: Sequence[Run], out: Path, *, title: str = "", command: str 
             (folder / INDEX).write_text(index, encoding="utf-8")
         _replace_site(fresh, out)
     except OSError as error:
-        raise HoldfastError(f"out must be a folder we can write, got {str(out)!r} ({error.strerror})") from error
+        raise HoldfastError(f"out must be a writable folder, got {str(out)!r} ({error.strerror})") from error
     return index
 
 
 def check_place(out: Path) -> None:
-    """Refuse a place that holds something else than a site of ours."""
+    """Refuse a folder that holds anything but an earlier site."""
     if not out.parent.is_dir():
-        raise HoldfastError(f"out must be a folder we can write, got {str(out)!r} (there is no {str(out.parent)!r})")
+        raise HoldfastError(f"out must be a writable folder, got {str(out)!r} ({str(out.parent)!r} does not exist)")
     if out.is_dir() and any(out.iterdir()) and MARK not in _read_beginning(out / INDEX):
-        raise HoldfastError(f"out must be a new folder or a leaderboard to replace, got {str(out)!r}, which holds more")
+        raise HoldfastError(
+            f"out must be a new folder or a leaderboard to replace, got {str(out)!r}, which holds other files"
+        )
     if out.exists() and not out.is_dir():
         raise HoldfastError(f"out must be a folder for --format site, got the file {str(out)!r}")
 
 
 def leaderboard(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str = "", command: str = "") -> str:
-    """The page of all models."""
+    """Render the page with all models."""
     return render_page(
         "site.html.j2",
         title=clean_name(title) or "Leaderboard",
@@ -92,7 +94,7 @@ def leaderboard(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str = ""
 
 
 def rank_models(data: DataSet, title: str, number: int) -> Ranking:
-    """One table, best first by the mean over corruptions or what there is instead."""
+    """Rank the models of a data set, best first by :attr:`DataSet.ranked_by`."""
     by, table = data.ranked_by, all_table(data)
     rows = sorted(table.rows, key=lambda row: _place(row, by)) if by is not None else list(table.rows)
     return Ranking(
@@ -107,7 +109,7 @@ def rank_models(data: DataSet, title: str, number: int) -> Ranking:
 
 
 def page_name(run: Run) -> str:
-    """The file of a model's page: numbered, because names may differ in signs that files cannot have."""
+    """File name of a model's page; numbered, since names may differ only in characters that files cannot have."""
     return f"{run.number + 1:03d}-{file_name(run.name, allowed='-_')[:60]}.html"
 
 

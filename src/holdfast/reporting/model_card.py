@@ -1,6 +1,6 @@
-"""A model card in the Hub's format, from a run's files: what was measured, by which definition, and what was not.
+"""Model cards for the Hugging Face Hub from a run's files: scores with definitions, training and limitations.
 
-The header (``model-index``) is written and checked by huggingface_hub's own classes.
+The header (``model-index``) is written and checked by the classes of huggingface_hub.
 """
 
 import re
@@ -28,17 +28,17 @@ from holdfast.reporting.sections.score_tables import is_headline
 
 
 def card_figures(data: DataSet, folder: Path) -> dict[str, str]:
-    """Write the figures as PNG; their files with what they show. Without corrupted images there are none."""
+    """Write the figures as PNG and return their captions by file name; none without corrupted images."""
     entry = data.baseline
     found: dict[str, str] = {}
     line = severity_line(entry)
     if line is not None:
-        caption = "Mean accuracy over 15 kinds of corruption by severity; the band is a 95 % interval."
+        caption = "Mean accuracy over 15 corruptions by severity; the band is a 95 % interval."
         found[_write_figure(charts.severity_curves([line]), folder / "robustness-by-severity.png")] = caption
     kinds = [score for score in entry.summary if score.family == "corruption" and score.table and not score.partial]
     kinds = [score for score in kinds if score.table == kinds[0].table and not isnan(score.value)]
     if kinds:
-        caption = "Every kind of corruption, mean over five severities, with 95 % intervals."
+        caption = "Accuracy per corruption, mean over five severities, with 95 % intervals."
         found[_write_figure(_by_kind(kinds), folder / "robustness-by-kind.png")] = caption
     return found
 
@@ -70,19 +70,21 @@ PIPELINES = {
     "detection": "object-detection",
 }
 WEIGHTS = ("config.json", "model.safetensors")
-_FOLDERS = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/(?:[^\s,'\"+:]*/)?")  # of a path; what a card's readers do not have
+_FOLDERS = re.compile(
+    r"(?<![\w.])(?:~|\.{1,2})?/(?:[^\s,'\"+:]*/)?"
+)  # the folders of a path, which are private and useless to readers of a card
 
 
 def write_card(
     run: Path | str, out: Path | str | None = None, *, name: str | None = None, license: str | None = None
 ) -> tuple[Path, str]:
-    """Write ``README.md`` and its figures; returns the file and the command that uploads it.
+    """Write ``README.md`` and its figures; return the file and the command that uploads it.
 
     Args:
         run: a run's folder with records.
-        out: the folder to write into; the run's own unless given.
-        name: what the card calls the model; the folder's name unless given.
-        license: as the Hub spells it, such as ``apache-2.0``.
+        out: the folder to write to; by default the run's.
+        name: the model's name in the card; by default the folder's name.
+        license: licence identifier of the Hub, such as ``apache-2.0``.
     """
     (read,) = read_runs([run], names=[name] if name else ())
     sets = data_sets([read])
@@ -91,7 +93,7 @@ def write_card(
     folder = Path(out if out is not None else run).expanduser()
     path = folder / FILE
     if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
-        raise HoldfastError(f"{str(path)!r} is there and not of `holdfast card`; move it away or choose --out")
+        raise HoldfastError(f"{str(path)!r} exists and was not written by `holdfast card`; move it or choose --out")
     folder.mkdir(parents=True, exist_ok=True)
     figures = card_figures(sets[0], folder)
     text = card_text(read, sets, figures=figures, license=license)
@@ -102,7 +104,7 @@ def write_card(
 def card_text(
     run: Run, sets: Sequence[DataSet], *, figures: Mapping[str, str] | None = None, license: str | None = None
 ) -> str:
-    """The card, its header checked by reading it again."""
+    """Render the card and check its header by parsing it."""
     data = ModelCardData(
         model_name=run.name,
         license=license,
@@ -115,7 +117,7 @@ def card_text(
     text = f"---\n{data.to_yaml()}\n---\n{MARK}\n\n{body}\n"
     read: Any = ModelCard(text).data
     if read.eval_results != data.eval_results:
-        raise HoldfastError("the card's results must read as they were written, but huggingface_hub reads others")
+        raise HoldfastError("the card's results must be parsed as written, but huggingface_hub reads other values")
     return text
 
 
@@ -148,16 +150,16 @@ def _bounds(score: Score) -> dict[str, float]:
 
 def _parts(run: Run, sets: Sequence[DataSet], figures: Mapping[str, str]) -> list[str]:
     size = f"{run.parameters / 1e6:.1f} million parameters" if run.parameters else ""
-    told = ", ".join(part for part in (run.architecture or "", size) if part)
+    description = ", ".join(part for part in (run.architecture or "", size) if part)
     return [
         f"# {run.name}",
-        f"{told}. Its robustness was measured with Holdfast, image by image." if told else "",
+        f"{description}. Its robustness was measured with Holdfast." if description else "",
         _usage(run),
-        "## How it was trained",
+        "## Training",
         _training_text(run),
         *(part for data in sets for part in _results_text(data)),
         *(f"![{caption}]({file})\n\n{caption}" for file, caption in figures.items()),
-        "## Limits",
+        "## Limitations",
         _limits(run, sets),
     ]
 
@@ -171,10 +173,10 @@ def _usage(run: Run) -> str:
 
 def _training_text(run: Run) -> str:
     if not run.recipe:
-        return "Not known from its files."
+        return "Unknown: the run has no recipe."
     recipe = yaml.safe_dump(dict(run.recipe), sort_keys=False, allow_unicode=True)
     epochs = (run.recipe.get("train") or {}).get("epochs")
-    line = f"With `holdfast train` by this recipe{f', {epochs} epochs' if epochs else ''}:"
+    line = f"Trained with `holdfast train` and this recipe{f', {epochs} epochs' if epochs else ''}:"
     return f"{line}\n\n<details><summary>recipe.yaml</summary>\n\n```yaml\n{_plain(recipe)}```\n\n</details>"
 
 
@@ -199,27 +201,27 @@ def _value(score: Score) -> list[str]:
 
 
 def _limits(run: Run, sets: Sequence[DataSet]) -> str:
-    lines = ["Intervals say what another choice of images would change; another training would change more."]
+    lines = ["Intervals cover the choice of images; training with another seed changes the scores more."]
     for data in sets:
         entry, where = data.baseline, _plain(data.spec)
         cells = [cell.spec for cell in entry.records.cells.values()]
         families = {"corruption": "corrupted images", "attack": "attacks", "sequence": "perturbation sequences"}
-        lacking = [words for family, words in families.items() if family not in {cell.family for cell in cells}]
-        lines += [f"{where}: not measured are {', '.join(lacking)}."] if lacking else []
+        missing = [words for family, words in families.items() if family not in {cell.family for cell in cells}]
+        lines += [f"{where}: not measured: {', '.join(missing)}."] if missing else []
         partial = [score.label for score in entry.summary if score.partial and not score.table]
-        lines += [f"{where}: in part only: {', '.join(partial)}."] if partial else []
+        lines += [f"{where}: partial scores: {', '.join(partial)}."] if partial else []
         lines += [f"{where}: {entry.summary.excluded} images could not be read."] if entry.summary.excluded else []
         if data.protocol == "on-the-fly" and "corruption" in {cell.family for cell in cells}:
-            lines.append(f"{where}: images were corrupted on the fly, not read from a distributed set.")
+            lines.append(f"{where}: images were corrupted on the fly, not read from the distributed set.")
         if "procedural" in str(entry.records.header.get("frost", "")):
-            lines.append(f"{where}: frost is drawn by a texture of Holdfast's own, not by the published photographs.")
+            lines.append(f"{where}: frost uses a procedural texture, not the published photographs.")
         lines += [f"{where}: {score.label}: {score.note}." for score in entry.summary if score.note and not score.table]
-    lines.append("Corruptions and attacks are what was tried, not all that can happen to an image.")
+    lines.append("The corruptions and attacks above do not cover everything that can happen to an image.")
     return "\n".join(f"- {clean_line(line)}" for line in lines)
 
 
 def clean_line(text: str) -> str:
-    """One line of Markdown that nothing in it can break out of."""
+    """Escape text for one line of a Markdown table."""
     return " ".join(text.split()).replace("<", "&lt;").replace("|", "\\|")
 
 
@@ -230,7 +232,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without the folders of this machine."""
+    """Remove the folders of paths."""
     return _FOLDERS.sub("", text)
 
 

@@ -1,4 +1,4 @@
-"""``holdfast.report``: one self-contained HTML page, or a plain table, from the files of runs."""
+"""``holdfast.report``: a self-contained HTML page, a table or a leaderboard from the files of runs."""
 
 import base64
 import datetime
@@ -32,7 +32,7 @@ from holdfast.reporting.sections.section import Section
 from holdfast.reporting.sections.trade_off import trade_off_section
 from holdfast.reporting.sections.training import training_section
 
-# what stands below the data sets, in this order; a new section is a file and a row here
+# sections below the data sets, in this order; a new section is a module and a row here
 SECTIONS: tuple[Callable[[Sequence[Run]], Section], ...] = (
     trade_off_section,
     breaks_section,
@@ -60,26 +60,26 @@ def report(
     data: str | Sequence[str] = (),
     suites: str | Sequence[str] = (),
 ) -> str:
-    """Compare runs on one page, from their files alone; returns its text and, with ``out``, writes it in one move.
+    """Compare runs on one page from their files alone; return its text and write it atomically to ``out``.
 
     Args:
-        runs: run folders, folders of records, or records from :func:`holdfast.evaluate`; the first is what the others
-            are compared with.
+        runs: run folders, folders of records, or records from :func:`holdfast.evaluate`; the first is the
+            baseline of comparisons.
         out: the file to write.
         format: ``html``; the scores alone as ``md``, ``csv``, ``latex`` or ``robustbench`` (JSON); or ``site``, a
             leaderboard: ``out`` is then a folder, and the text that of its first page.
-        names: what to call the runs, instead of their folders' names.
-        title: of the page.
-        data: show these data sets only, by their specs or the beginnings of them; a comma list or a sequence.
-        suites: show what these suites measured only; likewise.
+        names: names of the runs; by default those of their folders.
+        title: title of the page.
+        data: only these data sets, by their specs or prefixes; a comma list or a sequence.
+        suites: only these suites; a comma list or a sequence.
     """
     if format not in FORMATS:
         raise HoldfastError(f"format must be one of {', '.join(FORMATS)}, got {format!r}{nearest(format, FORMATS)}")
     given = [runs] if isinstance(runs, Path | str | Records) else list(runs)
-    shown = {"data": _words(data), "suite": _words(suites)}
-    read = choose_records(read_runs(given, names=names), data=shown["data"], suites=shown["suite"])
+    selection = {"data": _words(data), "suite": _words(suites)}
+    read = choose_records(read_runs(given, names=names), data=selection["data"], suites=selection["suite"])
     path = Path(out).expanduser() if out is not None else None
-    options = {"names": ",".join(names), "title": title} | {key: ",".join(value) for key, value in shown.items()}
+    options = {"names": ",".join(names), "title": title} | {key: ",".join(value) for key, value in selection.items()}
     if format == "site":
         return _site(read, path, title=title, options=options)
     if path is not None:
@@ -102,29 +102,32 @@ def _site(runs: Sequence[Run], out: Path | None, *, title: str, options: dict[st
 
 
 def page(runs: Sequence[Run], *, title: str = "", command: str = "") -> str:
-    """The HTML of these runs; ``command`` is what makes the page again."""
+    """Render the HTML of these runs; ``command`` is the command line that reproduces the page."""
     return _page(runs, data_sets(runs), title=title, command=command)
 
 
 def model_page(run: Run, sets: Sequence[DataSet]) -> str:
-    """The page of one model of a leaderboard, from data sets that hold more models."""
+    """Render the page of one model of a leaderboard."""
     own = [replace(data, entries=[entry for entry in data.entries if entry.number == run.number]) for data in sets]
     return _page([run], [data for data in own if data.entries], title=run.name, back="../index.html")
 
 
 def _page(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str, command: str = "", back: str = "") -> str:
     parts = [part_of(data, number=n, title=name) for n, (data, name) in enumerate(zip(sets, titles(sets), strict=True))]
-    made = [section(runs) for section in SECTIONS]
-    sections, problems = [each for each in made if each.filled], [line for each in made for line in each.problems]
-    shown = clean_name(title) or "How well they hold: " + _list_names([run.name for run in runs])
+    rendered = [section(runs) for section in SECTIONS]
+    sections, problems = (
+        [each for each in rendered if each.has_content],
+        [line for each in rendered for line in each.problems],
+    )
+    heading = clean_name(title) or "Robustness of " + _list_names([run.name for run in runs])
     contents = [(part.anchor, part.title) for part in parts] + [(part.anchor, part.title) for part in sections]
     return render_page(
         "page.html.j2",
-        title=shown,
+        title=heading,
         lead=lead(runs, sets),
         back=back,
         models=[name_run(run) for run in runs],
-        contents=[*contents, ("reproduce", "Reproduce it"), ("meanings", "Definitions")],
+        contents=[*contents, ("reproduce", "Reproduction"), ("meanings", "Definitions")],
         sentences=[sentence for part in parts for sentence in part.sentences],
         notes=[*unmeasured_runs(runs), *idle_terms(runs), *problems],
         parts=parts,
@@ -136,7 +139,7 @@ def _page(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str, command: 
 
 
 def render_page(template: str, **values: Any) -> str:
-    """A page from its template, with what all pages share."""
+    """Render a template with the values that all pages share."""
     return _template(template).render(
         many=MANY,
         suites=SUITE_NAMES,
@@ -149,28 +152,28 @@ def render_page(template: str, **values: Any) -> str:
 
 
 def lead(runs: Sequence[Run], sets: Sequence[DataSet]) -> str:
-    """What the page is about, in one sentence."""
+    """Introductory sentence of the page."""
     models = f"{len(runs)} models" if len(runs) > 1 else "One model"
     where = _list_names(list(dict.fromkeys(data.spec for data in sets)))
     what = f"{models} on {where}" if sets else f"{models}, not evaluated yet"
-    apart = " Results on different images are kept apart and not compared." if len(sets) > 1 else ""
-    return f"{what}: clean scores, what corruption and attacks leave of them, and why.{apart}"
+    apart = " Results on different images are not compared." if len(sets) > 1 else ""
+    return f"{what}: scores on clean, corrupted and attacked images, and explanations.{apart}"
 
 
 def unmeasured_runs(runs: Sequence[Run]) -> list[str]:
-    """Runs without a single finished cell."""
+    """Sentence about runs without a finished cell."""
     without = [run.name for run in runs if not any(records.cells for records in run.records)]
-    text = f"Not evaluated yet: {_list_names(without)}. Run holdfast evaluate and write the report again."
+    text = f"Not evaluated yet: {_list_names(without)}. Run holdfast evaluate, then create the report again."
     return [text] if without else []
 
 
 def idle_terms(runs: Sequence[Run]) -> list[str]:
-    """Parts of the objectives that did nothing while the runs were trained."""
+    """Sentences about loss terms and modules that had no effect in training."""
     return [f"{run.name}: {sentence}." for run in runs for sentence in idle_parts(run.log)]
 
 
 def export(runs: Sequence[Run], *, format: str) -> str:
-    """The scores alone, in another format, each model under its run's name."""
+    """Export the scores in another format, each model under its run's name."""
     sets = [
         replace(records, header={**records.header, "model": run.name, "architecture": run.architecture})
         for run in runs
@@ -180,27 +183,30 @@ def export(runs: Sequence[Run], *, format: str) -> str:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse an output that cannot be written before anything is computed."""
+    """Refuse an unwritable output before anything is computed."""
     if path.is_dir() or not path.parent.is_dir():
-        reason = "it is a folder" if path.is_dir() else f"there is no folder {str(path.parent)!r}"
-        raise HoldfastError(f"out must be a file we can write, got {str(path)!r} ({reason})")
+        reason = "it is a folder" if path.is_dir() else f"the folder {str(path.parent)!r} does not exist"
+        raise HoldfastError(f"out must be a writable file, got {str(path)!r} ({reason})")
 
 
 def write(path: Path, text: str) -> None:
-    """Write the file in one move."""
+    """Write the file atomically."""
     try:
         atomic.write_text(path, text)
     except OSError as error:
-        raise HoldfastError(f"out must be a file we can write, got {str(path)!r} ({error.strerror})") from error
+        raise HoldfastError(f"out must be a writable file, got {str(path)!r} ({error.strerror})") from error
 
 
 def script() -> str:
-    """The page's script: the same text in every page."""
+    """The page's script, the same in every report."""
     return resources.files("holdfast.reporting").joinpath("templates/page.js").read_text(encoding="utf-8")
 
 
 def script_hash() -> str:
-    """What a browser must find before it runs it; nothing else on a page is ever run."""
+    """Hash of the script for the Content-Security-Policy, which forbids all other scripts.
+
+    Reports show names and recipes of others' runs; even if one slipped through escaping, a browser would not run it.
+    """
     return "sha256-" + base64.b64encode(hashlib.sha256(script().encode()).digest()).decode("ascii")
 
 
@@ -210,7 +216,7 @@ def _words(given: str | Sequence[str]) -> list[str]:
 
 
 def titles(sets: Sequence[DataSet]) -> list[str]:
-    """Names of the data sets, with as much as tells them apart."""
+    """Distinct titles of the data sets: the spec, and details where specs are equal."""
     names = [data.spec for data in sets]
     for more in (
         lambda d: f", {d.baseline.summary.images} images",
@@ -223,8 +229,8 @@ def titles(sets: Sequence[DataSet]) -> list[str]:
 
 
 def _list_names(names: Sequence[str], *, most: int = 4) -> str:
-    shown = [*names[:most], f"{len(names) - most} more"] if len(names) > most else list(names)
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
+    listed = [*names[:most], f"{len(names) - most} more"] if len(names) > most else list(names)
+    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}" if listed else ""
 
 
 def _printable(value: Any) -> Any:

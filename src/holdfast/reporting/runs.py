@@ -1,4 +1,4 @@
-"""What a report is made of: the files of runs. Nothing here builds or loads a model."""
+"""Reader of run folders for reports: records, recipe, log and analyses, without building a model."""
 
 import json
 import os
@@ -19,23 +19,23 @@ from holdfast.registry import model_spec
 from holdfast.reporting.formatting import clean_name, distinct_names
 
 OWN_FILES = ("recipe.yaml", "records", "log.jsonl", "analysis", HEADER)
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # saved beside the parameters, not trained
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # buffers of normalisation layers, not trained
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Everything that one run's folder tells.
+    """The contents of one run's folder.
 
     Attributes:
-        name: what the report calls it; no two runs of a report have the same.
-        number: its place in the report, which chooses its colour.
-        folder: where it is; None for records that were only ever in memory.
-        records: one set per data set that it was evaluated on.
-        recipe: ``recipe.yaml`` as it is, if there is one.
+        name: unique name in the report.
+        number: index in the report, which determines the colour.
+        folder: the folder; None for records in memory.
+        records: one record set per evaluated data set.
+        recipe: contents of ``recipe.yaml``, if any.
         log: the lines of ``log.jsonl``.
-        results: what ``holdfast analyze`` found.
-        parameters: how many numbers ``model.safetensors`` holds, without statistics of norms.
-        notes: sentences about files that could not be read.
+        results: results of ``holdfast analyze``.
+        parameters: number of parameters in ``model.safetensors``, without running statistics.
+        notes: sentences about unreadable files.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Run:
 
     @property
     def architecture(self) -> str | None:
-        """The timm name of the model, as far as the files tell."""
+        """The timm name of the model, if the files contain it."""
         model = self.recipe.get("model")
         if isinstance(model, Mapping) and model.get("name"):
             arguments = model.get("kwargs")
@@ -61,19 +61,19 @@ class Run:
 
     @property
     def group(self) -> str:
-        """The folder that its folder is in; a study's runs of one recipe share it."""
+        """Name of the parent folder, which the runs of one recipe in a study share."""
         return clean_name(self.folder.absolute().parent.name) if self.folder is not None else ""
 
     @property
     def gmacs(self) -> float | None:
-        """Multiply-accumulates per image, if an analysis counted them."""
+        """Multiply-accumulates per image in units of 10⁹, if an analysis counted them."""
         costs = [result.header.get("cost") for result in self.results]
         counted = [cost["gmacs"] for cost in costs if isinstance(cost, Mapping) and "gmacs" in cost]
         return float(counted[0]) if counted else None
 
 
 def read_runs(runs: Iterable[Path | str | Records], *, names: Sequence[str] = ()) -> list[Run]:
-    """Read folders and take records from memory, in this order; at least one of them must tell something."""
+    """Read run folders or records in memory, in this order; raises an error if all are empty."""
     given = [each for run in runs for each in _within(run)]
     if not given:
         raise HoldfastError("runs must name at least one run folder, got none")
@@ -85,14 +85,14 @@ def read_runs(runs: Iterable[Path | str | Records], *, names: Sequence[str] = ()
     ]
     if not any(run.records or run.log or run.results for run in read):
         raise HoldfastError(
-            f"there is nothing to report in {', '.join(repr(str(run.folder)) for run in read)}; "
+            f"no results to report in {', '.join(repr(str(run.folder)) for run in read)}; "
             "run `holdfast evaluate RUN` first"
         )
     return read
 
 
 def choose_records(runs: Sequence[Run], *, data: Sequence[str] = (), suites: Sequence[str] = ()) -> list[Run]:
-    """The runs with the records of some data sets and some suites only; of nothing that is nowhere."""
+    """Restrict the runs to some data sets and suites; raises an error for unknown ones."""
     specs = [_data_of(records) for run in runs for records in run.records]
     found = [_suite_of(cell) for run in runs for records in run.records for cell in records.cells.values()]
     for word in data:
@@ -131,12 +131,12 @@ def _not_there(what: str, word: str, known: Sequence[str]) -> str:
 
 
 def _within(run: Path | str | Records) -> Sequence[Path | Records]:
-    """The run itself, or the runs below a folder that holds none of a run's files: a study's, or one per λ."""
+    """Return the run itself, or all runs below a folder that is not a run: those of a study, or one per λ."""
     if isinstance(run, Records):
         return [run]
     folder = Path(run).expanduser()
     if not folder.is_dir():
-        raise HoldfastError(f"a run must be a folder, but {str(run)!r} is not there")
+        raise HoldfastError(f"a run must be a folder, but {str(run)!r} does not exist")
     if any((folder / name).exists() for name in OWN_FILES) or any(folder.glob(f"*/{HEADER}")):
         return [folder]
     below = {path.parent for name in OWN_FILES for path in folder.glob(f"*/**/{name}") if path.name != HEADER}
@@ -144,7 +144,7 @@ def _within(run: Path | str | Records) -> Sequence[Path | Records]:
 
 
 def _own_names(runs: Sequence[Path | str | Records]) -> list[str]:
-    """Folder names; with as much of the path as tells them apart."""
+    """Names of the folders, with as much of the path as makes them distinct."""
     folders = [Path(run) for run in runs if not isinstance(run, Records)]
     parts = {path: path.expanduser().absolute().parts for path in folders}
     depth = 1
@@ -203,7 +203,7 @@ def _log(path: Path, notes: list[str]) -> tuple[Mapping[str, Any], ...]:
 def _entry(line: str) -> Mapping[str, Any] | None:
     try:
         entry = json.loads(line)
-    except (ValueError, RecursionError):  # a kill has cut it short
+    except (ValueError, RecursionError):  # truncated by a kill
         return None
     whole = isinstance(entry, Mapping) and isinstance(entry.get("event"), str) and isinstance(entry.get("step"), int)
     return entry if whole else None
@@ -220,7 +220,7 @@ def _results(folder: Path, notes: list[str]) -> tuple[AnalysisResult, ...]:
 
 
 def _parameters(path: Path, notes: list[str]) -> int | None:
-    """Counted from the shapes in the file's head; no weight is read."""
+    """Count parameters from the shapes in the file's header, without reading weights."""
     if not path.exists():
         return None
     try:

@@ -1,5 +1,5 @@
-"""Many runs, one table: recipes × seeds × suites, trained and measured as far as they are missing.
+"""Studies: grids of recipes × seeds × suites, trained and evaluated where results are missing, in one table.
 
-:mod:`config` reads a study, :mod:`runner` runs what is missing, :mod:`results` keeps the predictions of every run,
+:mod:`config` reads a study, :mod:`runner` runs the missing parts, :mod:`results` stores the predictions of every run,
 :mod:`columns` turns them into scores, :mod:`differences` compares rows, :mod:`report` writes table, plots and verdicts.
 """

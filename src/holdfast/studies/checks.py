@@ -1,4 +1,4 @@
-"""What is wrong with a study, said before its first step: suites, analyses, columns of claims, test data."""
+"""Validation of a study before its first run: suites, analyses, columns of claims, test data."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,8 +14,8 @@ from holdfast.studies.columns import SET_COLUMNS, Column, columns
 from holdfast.studies.config import Study
 
 CORRUPTED = ("corruptions", "corruptions-135", "imagenet-c", "cifar-c")
-DENSE = ("corruptions", "corruptions-135", "coco-c", "coco-c-fan", "cityscapes-c")  # of detection and segmentation
-# the suites of which one must be measured for every ingredient of a score; attacks are suites of their own
+DENSE = ("corruptions", "corruptions-135", "coco-c", "coco-c-fan", "cityscapes-c")  # for detection and segmentation
+# per score, the suites of which at least one is needed for each ingredient; attacks are suites of their own
 SUITES_OF = {
     "clean": (("clean",),),
     "mean_corruption_accuracy": (CORRUPTED,),
@@ -24,12 +24,12 @@ SUITES_OF = {
 
 
 def check_study(study: Study) -> None:
-    """Refuse a study that would fail, or lose a claim, only after its first training."""
+    """Refuse a study that would fail, or miss a claim's column, only after its first training."""
     names = parse_suites(study.suites)
     if study.analyses:
         chosen_names(study.analyses, ANALYSES, one="analysis", several="analyses")
     _check_claims(study, attacks=[str(suite) for suite in names if isinstance(suite, AttackSuite) or suite in ATTACKS])
-    if not is_official(study.test):  # a download that training would do anyway
+    if not is_official(study.test):  # may download, which training would do anyway
         open_data(study.test, split="test", download=bool(study.common.get("data", {}).get("download")))
     for data in study.shifts.values():
         open_evaluation_data(data)
@@ -40,7 +40,7 @@ def _check_claims(study: Study, *, attacks: Sequence[str]) -> None:
     known, measured = columns(study.shifts, attacks), {*study.suites, *attacks, *study.analyses}
     for claim in study.claims:
         if claim.column not in known:
-            hint = nearest(claim.column, known) or f"; known are {', '.join(known)}"
+            hint = nearest(claim.column, known) or f"; known columns are {', '.join(known)}"
             raise HoldfastError(f"claim {claim.says!r} must name a column, got {claim.column!r}{hint}")
         for needed in _needs(claim.column, known):
             if not measured & {*needed}:
@@ -49,9 +49,9 @@ def _check_claims(study: Study, *, attacks: Sequence[str]) -> None:
 
 
 def _needs(column: str, known: Mapping[str, Column]) -> tuple[tuple[str, ...], ...]:
-    """For every ingredient of a column, the suites or analyses that it can come from."""
+    """For every ingredient of a column, the suites or analyses that provide it."""
     if column in known.keys() - columns().keys():
-        return ()  # a shift or an attack that the study itself names
+        return ()  # a shift or an attack named by the study itself
     if column in SET_COLUMNS:
         return (("clean",), DENSE) if column.endswith("_kept") else (DENSE,) if column.endswith("_c") else (("clean",),)
     for name, analysis in ANALYSES.items():

@@ -1,4 +1,4 @@
-"""The columns of a study's table, as functions of the images' means; so one jackknife serves them all."""
+"""Columns of a study's table as functions of means over images, so that one jackknife serves all of them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,18 +16,18 @@ from holdfast.studies.measure_run import set_scores
 from holdfast.studies.results import RunResult
 from holdfast.tasks import task_named
 
-RIGHT = "right"  # what a study keeps of every image in every cell
+RIGHT = "right"  # field that a study stores per image and cell
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its heading, what it says, and the score or the measure of an analysis that it shows.
+    """A column of the table: a score, or a measure of an analysis.
 
     Attributes:
         title: the heading.
-        shows: the name of a score (:mod:`holdfast.metrics.scoring.base`), or of what an analysis keeps of every image.
+        shows: the name of a score (:mod:`holdfast.metrics.scoring.base`) or of an analysis' measure per image.
         better: ``higher`` or ``lower``.
-        says: one line for the reader.
+        says: its definition in one line.
     """
 
     title: str
@@ -37,11 +37,11 @@ class Column:
 
     @property
     def in_percent(self) -> bool:
-        """Whether its values are points of a hundred; those of attention lie between 0 and 1."""
+        """Whether values are in percent; those of attention lie between 0 and 1."""
         return self.says.endswith("%")
 
 
-COLUMNS: dict[str, Column] = {  # of evaluation; :func:`columns` adds those of analyses
+COLUMNS: dict[str, Column] = {  # from evaluations; :func:`columns` adds those of analyses
     "clean": Column("clean", "clean", "higher", "accuracy on clean test images, %"),
     "corrupted": Column("C", "mean_corruption_accuracy", "higher", "mean accuracy over the corruptions, %"),
     "retention": Column("retention", "retention", "higher", "what remains under corruption, C / clean, %"),
@@ -56,7 +56,7 @@ COLUMNS: dict[str, Column] = {  # of evaluation; :func:`columns` adds those of a
 }
 _OF_SETS = {"box_ap": ("box AP", "box mPC", "box rPC"), "mask_ap": ("mask AP", "mask mPC", "mask rPC")}
 _OF_SETS |= {"miou": ("mIoU", "mIoU-C", "mIoU retention")}
-SET_COLUMNS: dict[str, Column] = {  # of detection and segmentation
+SET_COLUMNS: dict[str, Column] = {  # for detection and segmentation
     f"{name}{suffix}": Column(title, f"{name}{suffix}", "higher", says.format(titles[0]))
     for name, titles in _OF_SETS.items()
     for suffix, title, says in zip(
@@ -69,7 +69,7 @@ SET_COLUMNS: dict[str, Column] = {  # of detection and segmentation
 
 
 def columns(shifts: Iterable[str] = (), attacks: Iterable[str] = ()) -> dict[str, Column]:
-    """All columns: those of evaluation, of a study's natural shifts and other attacks, then those of analyses."""
+    """All columns: of evaluations, of a study's natural shifts and further attacks, then of analyses."""
     offered = [column for analysis in ANALYSES.values() for column in analysis.columns]
     natural = {
         f"{name}_{shift}": Column(f"{titles[0]} {shift}", f"{name}_{shift}", "higher", f"{titles[0]} on {shift}, %")
@@ -93,12 +93,13 @@ def columns(shifts: Iterable[str] = (), attacks: Iterable[str] = ()) -> dict[str
 
 @lru_cache(maxsize=256)
 def formulas(result: RunResult) -> dict[str, ScoreDefinition]:
-    """The scores that a run's cells allow, by name; of corruptions also over fewer cells than the benchmark has."""
+    """Score definitions that a run's cells allow, by name; corruption scores also over fewer cells than standard."""
     task = task_named(result.task)
     keys = [column_key(name, RIGHT) for name in result.right]
     known = task.formulas(result.cells, columns=keys, header=result.header, reference=None)
-    kept = [each for each in known if each.cells and result.right.keys() >= set(each.cells)]  # of sets nothing is kept
-    return _over_fewer_cells(result) | {each.name: each for each in kept}
+    # scores of whole sets (AP, mIoU) have no values per image
+    computable = [each for each in known if each.cells and result.right.keys() >= set(each.cells)]
+    return _over_fewer_cells(result) | {each.name: each for each in computable}
 
 
 def _over_fewer_cells(result: RunResult) -> dict[str, ScoreDefinition]:
@@ -113,9 +114,9 @@ def _over_fewer_cells(result: RunResult) -> dict[str, ScoreDefinition]:
     name, text = "mean_corruption_accuracy", f"mean accuracy over {_which(result)}"
     found = {name: ScoreDefinition(name, "C", "%", "high", text, lambda m: 100 * mean(m), cells=corrupted)}
     if clean is not None:
-        kept: Compute = lambda m: retention(mean(m), m[column_key(clean, RIGHT)])  # noqa: E731
+        compute: Compute = lambda m: retention(mean(m), m[column_key(clean, RIGHT)])  # noqa: E731
         both = (clean, *corrupted)
-        found["retention"] = ScoreDefinition("retention", "retention", "%", "high", "C / clean", kept, cells=both)
+        found["retention"] = ScoreDefinition("retention", "retention", "%", "high", "C / clean", compute, cells=both)
     return found
 
 
@@ -128,7 +129,7 @@ def _which(result: RunResult) -> str:
 
 
 def available(results: Mapping[str, Sequence[RunResult]]) -> dict[str, Column]:
-    """The columns that every run of every row can fill."""
+    """The columns that are available for every run of every row."""
     held = [{*formulas(run), *run.measures, *set_scores(run)} for runs in results.values() for run in runs]
     common = set.intersection(*held) if held else set()
     found = {name: column for name, column in columns(*_measured_suites(results)).items() if column.shows in common}
@@ -142,7 +143,7 @@ def available(results: Mapping[str, Sequence[RunResult]]) -> dict[str, Column]:
 
 
 def scores(column: Column, runs: Sequence[RunResult]) -> Spread:
-    """A column's mean and deviation over the seeds of a row; NaN where a score is undefined."""
+    """Mean and standard deviation of a column over the seeds of a row; NaN if undefined."""
     values = [run_score(column, run) for run in runs]
     if not np.isfinite(values).all():
         return Spread(float("nan"), float("nan"), len(values))
@@ -150,32 +151,32 @@ def scores(column: Column, runs: Sequence[RunResult]) -> Spread:
 
 
 def run_score(column: Column, run: RunResult) -> float:
-    """A column's value of one run; NaN where it is undefined."""
+    """Value of a column for one run; NaN if undefined."""
     of_set = set_scores(run).get(column.shows)
     return float(statistics(column, run)(_means(run, column))) if of_set is None else float(of_set[0])
 
 
 def _measured_suites(results: Mapping[str, Sequence[RunResult]]) -> tuple[list[str], list[str]]:
-    """The natural shifts and the attacks that runs were measured on."""
+    """Natural shifts and attacks on which runs were evaluated."""
     cells = {cell.name: cell.family for runs in results.values() for run in runs for cell in run.cells}
     shifts, attacks = ([name for name in cells if cells[name] == family] for family in ("condition", "attack"))
     return shifts, attacks
 
 
 def shared_seeds(runs: Sequence[RunResult], against: Sequence[RunResult]) -> list[int]:
-    """The seeds that two rows can be compared on."""
+    """Seeds that two rows have in common."""
     return sorted({run.seed for run in runs} & {run.seed for run in against})
 
 
 def verdict(interval: Interval, expects: str) -> str:
-    """What a difference says about a claim: holds, does not hold, or not resolved."""
+    """Verdict of a difference on a claim: holds, does not hold, or not resolved."""
     if not interval.excludes_zero:
         return "not resolved"
     return "holds" if (interval.value > 0) == (expects == "higher") else "does not hold"
 
 
 def statistics(column: Column, run: RunResult) -> Callable[[np.ndarray], np.ndarray]:
-    """A column's value from the means of what :func:`ingredients` holds, (…, ingredients) → (…)."""
+    """Function that computes a column from the means of its :func:`ingredients`, (…, ingredients) → (…)."""
     formula = formulas(run).get(column.shows)
     if formula is None:
         return lambda means: means[..., 0]
@@ -188,10 +189,10 @@ def _means(run: RunResult, column: Column) -> np.ndarray:
 
 
 def ingredients(run: RunResult, column: Column) -> np.ndarray:
-    """Images × ingredients: the cells of a score, or what an analysis kept of every image."""
+    """Matrix of images × ingredients: the cells of a score, or an analysis' measure per image."""
     formula = formulas(run).get(column.shows)
     if formula is not None:
         return np.stack([run.right[cell] for cell in formula.cells], axis=1)
     images = max(map(len, run.right.values()), default=1)
-    kept = run.measures[column.shows]
-    return np.broadcast_to(kept, images)[:, None] if len(kept) == 1 else kept[:, None]
+    values = run.measures[column.shows]
+    return np.broadcast_to(values, images)[:, None] if len(values) == 1 else values[:, None]

@@ -1,10 +1,10 @@
-"""A study as YAML: which rows, over which seeds, measured how. Without torch.
+"""Study files in YAML: rows, seeds and evaluation. Imports no torch.
 
-A study names a recipe, values common to all rows, and rows that differ from it; or a ``sweep`` of recipe values, whose
-grid makes the rows. Every row is trained once per seed and measured on the same test images. A row can start from
-another one: ``{name}`` in its values stands for the run folder of that row, or of one of the ``steps``, which are
-trained and not measured. ``extends`` takes everything that a study does not say itself from another one, except its
-claims; rows and steps only if it names neither rows nor a sweep.
+A study has a recipe, values common to all rows, and rows that override them; or a ``sweep`` of recipe values, whose
+grid defines the rows. Every row is trained once per seed and evaluated on the same test images. A row can start from
+another one: ``{name}`` in its values is the run folder of that row, or of one of the ``steps``, which are trained but
+not evaluated. With ``extends``, a study inherits everything it does not override, except claims; rows and steps only
+if it has neither rows nor a sweep.
 """
 
 import graphlib
@@ -45,7 +45,7 @@ REFERENCE = re.compile(r"\{([^{}]+)\}")  # {row}: the folder of that row's run w
 
 @dataclass(frozen=True)
 class Claim:
-    """Something a paper says: ``row`` has a higher (or lower) ``column`` than ``against``."""
+    """A claim of a paper: ``row`` has a higher (or lower) ``column`` than ``against``."""
 
     says: str
     row: str
@@ -60,7 +60,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Study:
-    """What a study's file says.
+    """Contents of a study file.
 
     Attributes:
         name: the file's name, or that of a shipped study.
@@ -68,15 +68,15 @@ class Study:
         recipe: the shipped recipe or YAML file that all rows start from.
         common: recipe values of all rows.
         rows: recipe values of each row, by the row's name.
-        steps: likewise for what rows start from, and what is not measured itself.
+        steps: recipe values of runs that rows start from and that are not evaluated.
         seeds: each row is trained once per seed.
-        test: the data that are measured on; never those that anything is chosen on.
-        limit: how many of the test images, stratified; null for all.
-        suites: what is measured, as for ``holdfast evaluate``.
-        analyses: what is analysed, as for ``holdfast analyze``.
-        shifts: further data that runs are measured on as they are, by name: the natural shifts of a task.
-        claims: what the table is to judge.
-        preparation: how clean images are prepared, ``model`` or ``benchmark``, as of :class:`holdfast.EvalProtocol`.
+        test: the test data, never used for model selection.
+        limit: number of test images, stratified; null for all.
+        suites: suites, as for ``holdfast evaluate``.
+        analyses: analyses, as for ``holdfast analyze``.
+        shifts: natural shifts: further data by name, evaluated without corruptions.
+        claims: claims to be tested.
+        preparation: preprocessing of clean images, ``model`` or ``benchmark``, as in :class:`holdfast.EvalProtocol`.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Study:
         Args:
             name: the row or step.
             seed: its seed.
-            folders: where the runs are that it starts from; without, they stay as the file names them.
+            folders: folders of the runs that it starts from; None leaves the references unresolved.
         """
         values = self._values(name)
         if folders is not None:
@@ -122,7 +122,7 @@ def study_names() -> list[str]:
 
 
 def headline(name: str) -> str:
-    """The first comment line of a study: what it asks."""
+    """The first comment line of a study: its question."""
     return _title(_text(_find(name)))
 
 
@@ -135,7 +135,7 @@ def load_study(
     test: str | None = None,
     limit: int | None = None,
 ) -> Study:
-    """A study by its shipped name or from a YAML file.
+    """Load a study by its shipped name or from a YAML file.
 
     Args:
         name: ``cifar10/main``, or a file.
@@ -146,13 +146,13 @@ def load_study(
         limit: another number of test images; 0 for all.
     """
     text = _text(_find(name))
-    path = Path(name)  # sentences name a shipped study as it was asked for
+    path = Path(name)  # error messages name a shipped study as the user did
     values = _resolve_extends(_read_study(text, path), path)
     steps, every_row = values.get("steps") or {}, _rows(values, path)
     _check_references(steps | every_row, path)
     _check_folders([*steps, *every_row], path)
     values["rows"] = _choose_rows(every_row, rows, path)
-    # a row that was not asked for is still there for others to start from
+    # rows that were not selected remain available for others to start from
     values["steps"] = {**steps, **{name: row for name, row in every_row.items() if name not in values["rows"]}}
     claims = [_claim(claim, rows=every_row, path=path) for claim in values.get("claims") or ()]
     study = Study(
@@ -176,21 +176,21 @@ def load_study(
             f"preparation of study {str(path)!r} must be one of {', '.join(PREPARATIONS)}, got {study.preparation!r}"
         )
     for run in (*study.steps, *study.rows):
-        study.recipe_of(run, study.seeds[0])  # a misspelt key is found before the first run
+        study.recipe_of(run, study.seeds[0])  # finds misspelt keys before the first run
     return study
 
 
 def row_file_name(row: str) -> str:
-    """A row's name as a file's; never one that leads elsewhere."""
+    """Turn a row's name into a safe file name without path separators."""
     return file_name(row, allowed="=.+-").lstrip(".") or "run"
 
 
 def _resolve_extends(values: dict[str, Any], path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The study's values, completed by those of the study that it extends."""
+    """Merge a study's values with those of the study that it extends."""
     if "extends" in values:
         parent = _find(values.pop("extends"))
         if parent.resolve() in above:
-            raise HoldfastError(f"study {str(path)!r} extends itself in the end, by way of {str(parent)!r}")
+            raise HoldfastError(f"study {str(path)!r} extends itself through {str(parent)!r}")
         inherited = _resolve_extends(_read_study(_text(parent), parent), parent, (*above, parent.resolve()))
         common = merge(inherited.get("common", {}), values.get("common", {}))
         own = {"claims"} | ({"rows", "steps", "sweep"} if {"rows", "sweep"} & set(values) else set())
@@ -229,7 +229,7 @@ def _text(path: Path) -> str:
 
 
 def _seeds(seeds: Sequence[Any], path: Path) -> tuple[int, ...]:
-    """At least one, none twice: a seed that is counted twice would narrow every interval for nothing."""
+    """Check seeds: at least one, and no duplicates, which would narrow intervals without new information."""
     if not seeds or not all(_is_count(seed) and seed >= 0 for seed in seeds):
         raise HoldfastError(f"seeds of study {str(path)!r} must be whole numbers from 0, got {list(seeds)}")
     if len(set(seeds)) < len(seeds):
@@ -242,7 +242,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _claim(values: Any, *, rows: Mapping[str, Any], path: Path) -> Claim:
-    """A claim about rows of the study; whether its column is measured is known to ``studies.checks``."""
+    """Parse a claim and check its rows; ``studies.checks`` checks its column."""
     if not isinstance(values, Mapping) or not all(isinstance(value, str) for value in values.values()):
         raise HoldfastError(f"every claim of study {str(path)!r} must hold texts such as says and row, got {values!r}")
     try:
@@ -259,7 +259,7 @@ def _claim(values: Any, *, rows: Mapping[str, Any], path: Path) -> Claim:
 
 
 def _check_folders(runs: Sequence[str], path: Path) -> None:
-    """Two rows whose names become the same folder would take each other's runs."""
+    """Refuse rows whose names map to the same folder."""
     first: dict[str, str] = {}
     for run in runs:
         other = first.setdefault(row_file_name(run).casefold(), run)
@@ -270,7 +270,7 @@ def _check_folders(runs: Sequence[str], path: Path) -> None:
 
 
 def _rows(values: dict[str, Any], path: Path) -> dict[str, Mapping[str, Any]]:
-    """The rows, times the grid of the sweep."""
+    """The product of the rows and the grid of the sweep."""
     rows, sweep = values.get("rows") or {"": {}}, values.pop("sweep", None) or {}
     for key in (*rows, *(values.get("steps") or {}), *sweep):
         if not isinstance(key, str):
@@ -291,7 +291,7 @@ def _rows(values: dict[str, Any], path: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def _check_references(runs: Mapping[str, Any], path: Path) -> None:
-    """A row or step can start only from one that exists, and never from itself in the end."""
+    """Refuse references to unknown rows, and cycles."""
     starts = {name: _references(values) for name, values in runs.items()}
     for name, others in starts.items():
         for other in others:
@@ -304,11 +304,11 @@ def _check_references(runs: Mapping[str, Any], path: Path) -> None:
         graphlib.TopologicalSorter(starts).prepare()
     except graphlib.CycleError as error:
         circle = " from ".join(reversed(error.args[1]))
-        raise HoldfastError(f"rows of study {str(path)!r} start from each other in a circle: {circle}") from error
+        raise HoldfastError(f"rows of study {str(path)!r} start from each other in a cycle: {circle}") from error
 
 
 def _references(values: Any) -> list[str]:
-    """Every name in braces, in any text of nested values."""
+    """All names in braces in nested values."""
     if isinstance(values, Mapping):
         return [name for value in values.values() for name in _references(value)]
     return REFERENCE.findall(values) if isinstance(values, str) else []
@@ -321,7 +321,7 @@ def _fill_references(values: Any, folders: Mapping[str, Path]) -> Any:
 
 
 def merge_all(*values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested dictionaries, later ones first."""
+    """Merge nested dictionaries; later ones take precedence."""
     merged: dict[str, Any] = {}
     for value in values:
         merged = merge(merged, value)
@@ -339,7 +339,7 @@ def _choose_rows(
 
 
 def _short(path: str) -> str:
-    """``objective.options.afat.weight`` → ``afat.weight``: the last two parts say enough in a table."""
+    """``objective.options.afat.weight`` → ``afat.weight``: the last two parts suffice in a table."""
     return ".".join(path.split(".")[-2:])
 
 
@@ -358,7 +358,7 @@ def _find(name: str | Path) -> Path:
     shipped = _study_folder() / f"{name}.yaml"
     path = shipped if os.path.isfile(shipped) else Path(name)
     if not os.path.isfile(path):
-        hint = nearest(str(name), study_names()) or f"; shipped are {', '.join(study_names())}"
+        hint = nearest(str(name), study_names()) or f"; shipped studies are {', '.join(study_names())}"
         raise HoldfastError(f"unknown study {str(name)!r}{hint}")
     return path
 

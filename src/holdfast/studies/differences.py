@@ -2,8 +2,8 @@
 
 A difference is the mean over the seeds that both rows have. Its variance is that of the choice of images (jackknife of
 the mean over seeds) plus the variance between seeds divided by their number, with Satterthwaite's degrees of freedom.
-Two or three seeds hardly tell their own variance, so it is pooled over all rows of the study. That takes for granted
-that rows vary about equally from seed to seed; close relatives vary less, and their intervals are then too wide.
+Two or three seeds are too few to estimate a variance, so it is pooled over all rows of the study. This assumes that
+rows vary about equally between seeds; similar rows vary less, and their intervals are then too wide.
 """
 
 import math
@@ -35,7 +35,7 @@ Pair = tuple[RunResult, RunResult]
 
 
 def difference(column: Column, results: Mapping[str, Sequence[RunResult]], row: str, against: str) -> Interval:
-    """How far a row is above another on the seeds that both have; NaN where one of them has no such score.
+    """Difference of two rows over their common seeds; NaN if one has no such score.
 
     All rows of the study are needed: the variance between seeds is pooled over them.
     """
@@ -44,34 +44,34 @@ def difference(column: Column, results: Mapping[str, Sequence[RunResult]], row: 
 
 
 def seed_variance(column: Column, results: Mapping[str, Sequence[RunResult]]) -> SeedVariance:
-    """The variance between seeds of a column's difference of two rows, pooled over the rows of a study."""
+    """Between-seed variance of a difference of two rows, pooled over the rows of a study."""
     return _seed_variance(column, tuple(tuple(runs) for runs in results.values()))
 
 
 def pooled_rows(results: Mapping[str, Sequence[RunResult]]) -> int:
-    """Over how many rows the variance between seeds is pooled; 0 where no two rows share two seeds."""
+    """Number of rows over which the between-seed variance is pooled; 0 if no two rows share two seeds."""
     seeds = [{run.seed: 0.0 for run in runs} for runs in results.values()]
     return sum(len(row) > 1 for row in seeds) if variance_of_differences(seeds).freedom else 0
 
 
 def variance_of_differences(scores: Sequence[Mapping[int, float]]) -> SeedVariance:
-    """The variance between seeds of a difference of two rows, from a score per row and seed.
+    """Between-seed variance of a difference of two rows, from a score per row and seed.
 
-    A score is taken for the sum of what the row brings, what the seed brings to all rows (it cancels in a difference)
-    and a remainder; the variance of a difference is twice that of the remainder. Of two rows this is the variance of
-    their differences; of several it is the mean over all pairs, whichever row comes first.
+    Two-way model: a score is the sum of a row effect, a seed effect common to all rows (which cancels in a difference)
+    and a residual; the variance of a difference is twice the residual variance. For two rows this is the variance of
+    their differences; for several it is the mean over all pairs, whatever the order of the rows.
     """
     rows = [row for row in scores if len(row) > 1 and all(map(math.isfinite, row.values()))]
     seeds = sorted({seed for row in rows for seed in row})
-    told = [(row, seed, value) for row, values in enumerate(rows) for seed, value in values.items()]
-    if not told:
+    observations = [(row, seed, value) for row, values in enumerate(rows) for seed, value in values.items()]
+    if not observations:
         return SeedVariance(0.0, 0)
-    values = np.array([value for *_, value in told])
-    design = np.zeros((len(told), len(rows) + len(seeds)))
-    for line, (row, seed, _) in enumerate(told):
+    values = np.array([value for *_, value in observations])
+    design = np.zeros((len(observations), len(rows) + len(seeds)))
+    for line, (row, seed, _) in enumerate(observations):
         design[line, [row, len(rows) + seeds.index(seed)]] = 1
     fit, _, rank, _ = np.linalg.lstsq(design, values - values.mean(), rcond=None)
-    left, freedom = values - values.mean() - design @ fit, len(told) - int(rank)
+    left, freedom = values - values.mean() - design @ fit, len(observations) - int(rank)
     return SeedVariance(2 * float(np.square(left).sum()) / freedom if freedom else 0.0, freedom)
 
 
@@ -80,43 +80,45 @@ def _seed_variance(column: Column, rows: tuple[Runs, ...]) -> SeedVariance:
     return variance_of_differences([{run.seed: run_score(column, run) for run in runs} for runs in rows])
 
 
-@lru_cache(maxsize=1024)  # tables, verdicts and plots ask for the same ones
+@lru_cache(maxsize=1024)  # tables, verdicts and plots use the same ones
 def _difference(column: Column, runs: Runs, against: Runs, seeds: SeedVariance) -> Interval:
     shared = shared_seeds(runs, against)
     if not shared:
-        raise HoldfastError("two rows can be compared only where they share a seed, got none")
-    first, second = ({run.seed: run for run in side} for side in (runs, against))
+        raise HoldfastError("two rows can be compared only if they share a seed, got none")
+    first, second = ({run.seed: run for run in row} for row in (runs, against))
     pairs = [(first[seed], second[seed]) for seed in shared]
     value = float(np.mean([run_score(column, one) - run_score(column, other) for one, other in pairs]))
-    if not math.isfinite(value):  # how alike the heads of a single head are
+    if not math.isfinite(value):  # for example head diversity with a single head
         return UNDEFINED
     found = with_seed_variance(_over_images(column, pairs, value, seeds), seeds, count=len(pairs))
     return interval_of(found, scale="plain", images=0)
 
 
 def _over_images(column: Column, pairs: Sequence[Pair], value: float, seeds: SeedVariance) -> Estimate:
-    """The mean over seeds with its error over the choice of images; the error is NaN where nothing tells it."""
-    sides = [_replicates(column, run) for pair in pairs for run in pair]
+    """Mean over seeds with its standard error over the choice of images; NaN if it cannot be estimated."""
+    replicates = [_replicates(column, run) for pair in pairs for run in pair]
     drawn = {has_draws_only(run) for pair in pairs for run in pair}
-    if len(drawn) > 1 or len({len(side) for side in sides}) > 1:  # nothing pairs draws with replicates
+    if (
+        len(drawn) > 1 or len({len(each) for each in replicates}) > 1
+    ):  # bootstrap draws cannot be paired with replicates
         return Estimate(value, math.nan, 0)
-    apart = np.mean([one - other for one, other in zip(sides[::2], sides[1::2], strict=True)], axis=0)
+    apart = np.mean([one - other for one, other in zip(replicates[::2], replicates[1::2], strict=True)], axis=0)
     run = pairs[0][0]
     if column.shows in set_scores(run):
         return set_estimate(column.shows, apart, run)
     estimate, matrices = jackknife_estimate(apart), [ingredients(run, column) for pair in pairs for run in pair]
     binary = all(matrix.shape[1] == 1 and np.isin(matrix, (0.0, 1.0)).all() for matrix in matrices)
     constant = np.ptp(apart) < CONSTANT
-    if column.in_percent and (binary or constant):  # also where no answer differs at all
+    if column.in_percent and (binary or constant):  # also if no prediction differs at all
         return with_pseudo_pairs(estimate, images=len(matrices[0]), whole=100)
-    if constant and value and not seeds.freedom:  # one value for all images: only seeds could tell how sure it is
+    if constant and value and not seeds.freedom:  # one value for all images: only seeds carry an error
         return Estimate(value, math.nan, 0)
     return estimate
 
 
 @lru_cache(maxsize=4096)
 def _replicates(column: Column, run: RunResult) -> NDArray[np.float64]:
-    """A run's score, then without each group of images, (1 + groups,)."""
+    """A run's score and its delete-a-group replicates, (1 + groups,)."""
     of_set = set_scores(run).get(column.shows)
     if of_set is not None:
         return of_set
@@ -126,5 +128,5 @@ def _replicates(column: Column, run: RunResult) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=64)
 def groups_by_position(images: int) -> Groups:
-    """The groups of images whose names a result does not hold: they are in the same order in all runs."""
+    """Jackknife groups by position: results do not store image names, but all runs share the order."""
     return image_groups([f"{place:09d}" for place in range(images)])

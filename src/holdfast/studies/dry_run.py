@@ -1,4 +1,4 @@
-"""What a study would do and how long it would take: every row's own model, tried for some seconds, untrained."""
+"""Dry run of a study: planned runs and estimated time, measured for some seconds per row on untrained models."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from holdfast.training.build import TrainState, build_training
 from holdfast.training.dry_run import forecast_stage
 from holdfast.training.run_folder import RunFolder, describe
 
-TRIED = 4  # images that an analysis is tried on
+TRIED = 4  # images on which an analysis is timed
 
 
 @dataclass(frozen=True)
 class RunCost:
-    """What one run takes."""
+    """Estimated cost of one run."""
 
     training: Seconds = NOTHING
     evaluating: Seconds = NOTHING
@@ -35,7 +35,7 @@ class RunCost:
     at_least: bool = False
 
     def total(self, *, trained: bool, measured: bool) -> Seconds:
-        """Without what is done already, or not asked for."""
+        """Total time without the parts that are finished or not requested."""
         after = self.evaluating + self.analysing if measured else NOTHING
         return after if trained else self.training + after
 
@@ -43,7 +43,7 @@ class RunCost:
 def dry_run_report(
     study: Study, *, out: Path, processes: int = 1, tell: Callable[[str], None] = lambda row: None
 ) -> DryRunReport:
-    """Try every row that is not finished with its first seed; rows that start from another one are taken for it."""
+    """Time every unfinished row with its first seed; rows that start from another are assumed to cost the same."""
     check_study(study)
     missing = missing_runs(study, out)
     start = Seconds(spent(), 0.0)
@@ -57,9 +57,11 @@ def dry_run_report(
         "runs to do": len(missing),
         **({"runs to start from": extra} if (extra := len(todo) - len(missing)) else {}),
     }
-    remarks = (f"taken for the row that they start from, and not tried: {', '.join(untried)}",) if untried else ()
+    remarks = (
+        (f"not timed, assumed to cost as much as the row they start from: {', '.join(untried)}",) if untried else ()
+    )
     return DryRunReport(
-        f"would run the study {study.name} into {out}",
+        f"would run the study {study.name} in {out}",
         counts,
         sum(costs[name].size for name, _ in todo),
         start + Seconds(total.processor, total.wall / at_a_time),
@@ -78,7 +80,7 @@ def _span(study: Study, run: Run, cost: RunCost, missing: list[Run], out: Path) 
 
 
 def _costs(study: Study, todo: list[Run], tell: Callable[[str], None]) -> tuple[dict[str, RunCost], list[str]]:
-    """By row or step; those whose start is not trained yet cost what their start costs."""
+    """Costs by row or step; rows that start from another one cost as much as their start."""
     costs: dict[str, RunCost] = {}
     untried = []
     for name, seed in todo:
@@ -93,7 +95,9 @@ def _costs(study: Study, todo: list[Run], tell: Callable[[str], None]) -> tuple[
         costs[name] = _time_run(study, name, seed)
     known = [cost for cost in costs.values() if cost.size]
     if todo and not known:
-        raise HoldfastError("--dry-run of a study tries rows that start from nothing; all of them are finished")
+        raise HoldfastError(
+            "--dry-run of a study times rows that do not start from others, but all of those are finished"
+        )
     return {name: cost if cost.size else known[0] for name, cost in costs.items()}, untried
 
 
@@ -104,8 +108,8 @@ def _time_run(study: Study, name: str, seed: int) -> RunCost:
         trained = forecast_stage(stage, Path())
         if name not in study.rows:
             return RunCost(trained.spent, size=trained.size)
-        shown: Any = stage.bare if recipe.model.adapt is None else stage.bare.backbone
-        describe(shown, image=stage.image)
+        model: Any = stage.bare if recipe.model.adapt is None else stage.bare.backbone
+        describe(model, image=stage.image)
         data = [(study.test, study.suites, study.limit), *((other, "clean", None) for other in study.shifts.values())]
         protocol = EvalProtocol(preparation=study.preparation)
         found = [_evaluation_estimate(stage, *each, protocol=protocol) for each in data]
@@ -125,7 +129,7 @@ def _evaluation_estimate(
             stage.bare, data, suites, limit=limit, workers=0, protocol=protocol, compute=compute_of(stage.recipe)
         )
     )
-    started = Seconds(max(found.parts["starting"] - before, 0.0), 0.0)  # not what this process did before
+    started = Seconds(max(found.parts["starting"] - before, 0.0), 0.0)  # without earlier work of this process
     work = Seconds(sum(value for name, value in found.parts.items() if name != "starting"), found.spent.wall)
     return DryRunReport(found.what, found.counts, found.size, started + work, found.at_least)
 

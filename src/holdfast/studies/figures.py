@@ -1,5 +1,4 @@
-"""Plots of a study: every run in every column, differences with their intervals, what robustness costs on clean images,
-and what the trainings logged."""
+"""Plots of a study: scores of all runs, differences with intervals, accuracy–robustness trade-off, training logs."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ Results = Mapping[str, Sequence[RunResult]]
 
 
 def figures(results: Results) -> "dict[str, Figure]":
-    """All plots by name."""
+    """Draw all plots; returns them by name."""
     drawn = {"rows": rows_figure(results), "differences": differences_figure(results)}
     if trade_off_columns(results):
         drawn["trade_off"] = trade_off_figure(results)
@@ -27,7 +26,7 @@ def figures(results: Results) -> "dict[str, Figure]":
 
 
 def rows_figure(results: Results) -> "Figure":
-    """One panel per column: every seed a dot, the mean a bar."""
+    """Draw one panel per column: a dot per seed and a bar for the mean."""
     columns = available(results)
     figure, axes = _panels(len(columns), rows=len(results))
     for axis, column in zip(axes, columns.values(), strict=True):
@@ -36,7 +35,7 @@ def rows_figure(results: Results) -> "Figure":
 
 
 def _panels(count: int, *, rows: int, share_rows: bool = True) -> "tuple[Figure, list[Axes]]":
-    """As many panels as columns, at most four or five side by side, the lines of panels as even as may be."""
+    """Create a grid of panels, at most four or five per line, with lines of similar length."""
     from matplotlib.figure import Figure
 
     deep = -(-max(1, count) // (4 if count <= 8 else 5))
@@ -61,7 +60,7 @@ def _draw_rows(axis: "Axes", column: Column, results: Results) -> None:
 
 
 def differences_figure(results: Results) -> "Figure":
-    """Every row minus the first one: difference and 95 % interval over the seeds both have, one panel per column."""
+    """Draw the difference of every row from the first with its 95 % interval, one panel per column."""
     columns, (first, *others) = available(results), results
     labels = [f"{row} ({counted_seeds(len(shared_seeds(results[row], results[first])))})" for row in others]
     figure, axes = _panels(len(columns), rows=len(others))
@@ -85,7 +84,7 @@ def differences_figure(results: Results) -> "Figure":
 
 
 def trade_off_columns(results: Results) -> list[tuple[Column, Column]]:
-    """Clean accuracy with each column of images gone bad; none where fewer than two rows stand against the first."""
+    """Pairs of clean accuracy and a robustness column; empty if fewer than two rows can be compared with the first."""
     columns, (first, *others) = available(results), results
     compared = [row for row in others if shared_seeds(results[row], results[first])]
     bad = [column for column in columns.values() if column.shows.startswith(("attack/", "mean_corruption"))]
@@ -95,7 +94,7 @@ def trade_off_columns(results: Results) -> list[tuple[Column, Column]]:
 
 
 def trade_off_figure(results: Results) -> "Figure":
-    """Every row minus the first one, clean to the right and robust upwards, with both 95 % intervals."""
+    """Draw the differences from the first row, clean on x and robust on y, with both 95 % intervals."""
     pairs, (first, *others) = trade_off_columns(results), results
     figure, axes = _panels(len(pairs), rows=7, share_rows=False)
     colours = dict(zip(others, _colours(len(others)), strict=True))
@@ -118,25 +117,25 @@ def trade_off_figure(results: Results) -> "Figure":
 
 
 def counted_seeds(count: int) -> str:
-    """``3 seeds``; fewer are written out, since they tell little."""
+    """Format a number of seeds; fewer than three are spelt out as a caution."""
     return {0: "no shared seed", 1: "one seed", 2: "two seeds"}.get(count, f"{count} seeds")
 
 
 def traced_names(results: Results) -> list[str]:
-    """What at least one training logged, in the order of the log."""
+    """Values logged by at least one training, in the order of the log."""
     return list(dict.fromkeys(name for runs in results.values() for run in runs for name in run.traces))
 
 
 def training_figure(results: Results) -> "Figure":
-    """One panel per logged figure, one line per row: the mean over its seeds."""
+    """Draw one panel per logged value and one line per row, the mean over its seeds."""
     names = traced_names(results)
     figure, axes = _panels(len(names), rows=6, share_rows=False)
     colours = dict(zip(results, _colours(len(results)), strict=True))
     for axis, name in zip(axes, names, strict=True):
         for row, runs in results.items():
-            kept = [run.traces[name] for run in runs if name in run.traces]
-            if kept and len({len(trace) for trace in kept}) == 1:
-                mean = np.mean(kept, axis=0)
+            curves = [run.traces[name] for run in runs if name in run.traces]
+            if curves and len({len(curve) for curve in curves}) == 1:
+                mean = np.mean(curves, axis=0)
                 axis.plot(mean[:, 0], mean[:, 1], color=colours[row], linewidth=1.3)
         axis.set_title(name.replace("_", " "), fontsize=9)
         axis.set_xlabel("step", fontsize=7)

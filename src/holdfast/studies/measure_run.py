@@ -1,4 +1,4 @@
-"""Measures one trained run of a study, through ``holdfast.evaluate`` and ``holdfast.analyze``."""
+"""Evaluation and analysis of one trained run of a study."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,13 +25,13 @@ from holdfast.tasks import task_named
 from holdfast.training.logger import read_log
 from holdfast.training.recipe import Recipe
 
-CORRUPTED, KEPT = "_c", "_kept"  # behind a quantity's name: its mean under corruption, and what that is of clean
-FILM = "camvid:"  # data whose frames were drawn in blocks
+CORRUPTED, KEPT = "_c", "_kept"  # suffixes of a quantity: mean under corruption, and retention
+FILM = "camvid:"  # video data, whose frames were drawn in blocks
 BLOCK = max(grouping.block for grouping in GROUPINGS)
 
 
 def set_scores(result: RunResult) -> dict[str, NDArray[np.float64]]:
-    """Every score of a run in percent with its replicates, (1 + groups,), or draws: the score itself comes first."""
+    """Set scores of a run in percent, each followed by its jackknife replicates or draws, (1 + groups,)."""
     found: dict[str, NDArray[np.float64]] = {}
     for quantity, values in result.draws.items():
         found |= _of_quantity(result, quantity, 100 * np.asarray(values, dtype=np.float64))
@@ -39,7 +39,7 @@ def set_scores(result: RunResult) -> dict[str, NDArray[np.float64]]:
 
 
 def _of_quantity(result: RunResult, name: str, values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    rows = {cell: row[: _kept(result, cell.name)] for cell, row in zip(result.cells, values, strict=True)}
+    rows = {cell: row[: _value_count(result, cell.name)] for cell, row in zip(result.cells, values, strict=True)}
     scores = {}
     for cell, row in rows.items():
         if cell.family == "clean":
@@ -51,27 +51,27 @@ def _of_quantity(result: RunResult, name: str, values: NDArray[np.float64]) -> d
         of_kind = [np.mean([row for cell, row in rows.items() if cell.kind == kind], axis=0) for kind in kinds]
         scores[name + CORRUPTED] = np.mean(of_kind, axis=0)
     if kinds and name in scores:
-        clean = np.where(scores[name] > 0, scores[name], np.nan)  # what is kept of nothing is no number
+        clean = np.where(scores[name] > 0, scores[name], np.nan)  # retention of a zero score is undefined
         scores[name + KEPT] = 100 * scores[name + CORRUPTED] / clean
     return scores
 
 
-def _kept(result: RunResult, cell: str) -> int | None:
-    """How many values a cell has: other data have other groups, and the shorter rows are filled up."""
-    told = result.header.get("replicates")
-    return None if told is None else 1 + int(told["shifts"].get(cell, told["groups"]))
+def _value_count(result: RunResult, cell: str) -> int | None:
+    """Number of values of a cell: other data have other groups, and shorter rows are padded."""
+    counts = result.header.get("replicates")
+    return None if counts is None else 1 + int(counts["shifts"].get(cell, counts["groups"]))
 
 
 def has_draws_only(result: RunResult) -> bool:
-    """Whether a run measured sets before there were replicates."""
+    """Whether a result holds bootstrap draws of an earlier version instead of jackknife replicates."""
     return bool(result.draws) and "replicates" not in result.header
 
 
 def set_estimate(name: str, apart: NDArray[np.float64], run: RunResult) -> Estimate:
-    """A difference of sets and its error over the images, from (1 + groups) replicates or (1 + draws).
+    """Difference of set scores with its standard error, from (1 + groups) replicates or (1 + draws).
 
-    Of draws the error is their standard deviation. Its degrees of freedom are those of the images, or of the blocks of
-    frames, that were drawn; there may be more draws than that.
+    For draws the error is their standard deviation. Its degrees of freedom are the number of drawn images, or blocks of
+    frames, which may be fewer than the draws.
     """
     if not has_draws_only(run):
         return jackknife_estimate(apart)
@@ -83,10 +83,10 @@ def set_estimate(name: str, apart: NDArray[np.float64], run: RunResult) -> Estim
     return Estimate(float(apart[0]), error, max(0, min(independent, len(drawn)) - 1))
 
 
-ANALYSED = 256  # images that are looked at for attention: enough for a mean, and attention maps are slow
+ANALYSED = 256  # images per analysis: enough for a mean, and attention maps are slow
 SETTINGS = Settings(masks=4, occlusion_images=ANALYSED)
 
-# what a study keeps of a training's log, where there is such a figure
+# logged values that a study stores, if present
 TRACED = (
     "cross_entropy",
     "loss_classifier",
@@ -103,7 +103,7 @@ TRACED = (
 
 @dataclass(frozen=True)
 class RunMeasurements:
-    """What one run says of the test images: the fields of a :class:`~holdfast.studies.results.RunResult`."""
+    """Measurements of one run: the fields of a :class:`~holdfast.studies.results.RunResult`."""
 
     right: Mapping[str, np.ndarray]
     measures: Mapping[str, np.ndarray]
@@ -113,12 +113,12 @@ class RunMeasurements:
 
 
 def compute_of(recipe: Recipe) -> ComputeConfig:
-    """A run whose recipe asks for half precision is measured in it; ``auto`` is single precision on every machine."""
+    """Compute settings of a run: half precision if its recipe uses it; ``auto`` is single precision everywhere."""
     return ComputeConfig(amp=recipe.train.precision in ("bf16", "fp16"))
 
 
 def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -> RunMeasurements:
-    """Evaluate and analyse one run: scores of every image, or of sets with replicates, and facts for the header."""
+    """Evaluate and analyse one run: scores per image, or set scores with replicates, and header fields."""
     spec = f"run:{folder}"
     protocol = EvalProtocol(preparation=study.preparation)
     options: dict[str, Any] = {"workers": 0, "show": show, "protocol": protocol, "compute": compute_of(recipe)}
@@ -138,8 +138,12 @@ def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -
     }
     if of_sets is None:
         measures |= of_other_views(records)
-    kept = ("preset", "frost", "versions", "data_fingerprint", "seed", "amp")
-    facts = {"evaluation": {name: records.header[name] for name in kept}, "analysed": limit, "task": records.task}
+    header_keys = ("preset", "frost", "versions", "data_fingerprint", "seed", "amp")
+    facts = {
+        "evaluation": {name: records.header[name] for name in header_keys},
+        "analysed": limit,
+        "task": records.task,
+    }
     facts["cells"] = {name: cell.spec.plain() for name, cell in records.cells.items()}
     facts["revisions"] = {
         name: cell.header["revision"] for name, cell in records.cells.items() if "revision" in cell.header
@@ -151,17 +155,17 @@ def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -
     for name, other in shifted.items():
         more, further = of_sets(other.cells)
         groups[name] = _groups(more)
-        draws, figures = _with_shift(draws, more), _joined(figures, further)
+        draws, figures = _with_shift(draws, more), _concatenate(figures, further)
         facts["cells"][name] = CellSpec(name, "condition", name).plain()
     order = [*records.cells, *shifted]
     facts |= {"cell_order": order, "measured_images": _images(records)}
-    facts["replicates"] = {"groups": groups.pop(""), "shifts": groups}  # draws are replicates of the jackknife
+    facts["replicates"] = {"groups": groups.pop(""), "shifts": groups}  # "draws" hold jackknife replicates
     facts["shifts"] = {name: _images(other) for name, other in shifted.items()}
     return RunMeasurements(right, measures, facts, draws, figures)
 
 
 def of_other_views(records: Records) -> dict[str, np.ndarray]:
-    """What a model's further predictions got right, ``view/clean``, ``view/corrupted`` and ``view/ATTACK``, (N,)."""
+    """Correctness per image of a model's further views: ``view/clean``, ``view/corrupted``, ``view/ATTACK``, (N,)."""
     found: dict[str, np.ndarray] = {}
     for view in records.views[1:]:
         by_score: dict[str, list[np.ndarray]] = {}
@@ -175,17 +179,17 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def _with_shift(draws: Arrays, more: Arrays) -> Arrays:
-    """A row more: the clean images of other data, which have groups of their own; short rows end with NaN."""
+    """Append a row for the clean images of other data, which have their own groups; pad with NaN."""
     width = 1 + max(_groups(draws), _groups(more))
-    return _joined(_widened(draws, width), _widened(more, width))
+    return _concatenate(_pad_to(draws, width), _pad_to(more, width))
 
 
-def _widened(draws: Arrays, width: int) -> Arrays:
+def _pad_to(draws: Arrays, width: int) -> Arrays:
     missing = ((0, 0), (0, width - 1 - _groups(draws)))
     return {name: np.pad(rows, missing, constant_values=np.nan) for name, rows in draws.items()}
 
 
-def _joined(first: Arrays, second: Arrays) -> Arrays:
+def _concatenate(first: Arrays, second: Arrays) -> Arrays:
     return {name: np.concatenate([first[name], second[name]]) for name in first}
 
 
@@ -198,7 +202,7 @@ def _images(records: Records) -> int:
 
 
 def traces(folder: Path) -> dict[str, np.ndarray]:
-    """What the training logged over its steps, (T, 2) by name: whether a method was at work at all."""
+    """Logged values over training steps, (T, 2) by name, which show whether a method was active."""
     steps = [line for line in read_log(folder / "log.jsonl") if line["event"] == "step"]
     found = {name: [(line["step"], line[name]) for line in steps if name in line] for name in TRACED}
     return {name: np.array(points, dtype=np.float64) for name, points in found.items() if points}

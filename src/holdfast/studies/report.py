@@ -1,4 +1,4 @@
-"""What people see of a study: one table, plots, and a verdict on every claim, all recomputed from the results."""
+"""Report of a study: a table, plots and a verdict on every claim, recomputed from the results."""
 
 import html
 import math
@@ -21,7 +21,7 @@ from holdfast.studies.results import RunResult
 
 
 def write_page(study: Study, results: Results, *, out: Path) -> Path:
-    """Write ``summary.md``, ``table.csv`` and the plots; returns the page's path."""
+    """Write ``summary.md``, ``table.csv`` and the plots; return the path of the page."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, figure in figures(results).items():
@@ -30,12 +30,12 @@ def write_page(study: Study, results: Results, *, out: Path) -> Path:
         atomic.write_text(out / "table.csv", csv_table(results))
         atomic.write_text(out / "summary.md", page(study, results))
     except OSError as error:
-        raise HoldfastError(f"out must be a folder we can write to, got {str(out)!r} ({error.strerror})") from error
+        raise HoldfastError(f"out must be a writable folder, got {str(out)!r} ({error.strerror})") from error
     return out / "summary.md"
 
 
 def page(study: Study, results: Results) -> str:
-    """The whole page as Markdown."""
+    """Render the whole page as Markdown."""
     columns = available(results)
     parts = [
         f"# {_plain(study.title or study.name)}",
@@ -60,7 +60,7 @@ def page(study: Study, results: Results) -> str:
 
 
 def markdown_table(results: Results) -> str:
-    """Rows × columns, mean ± deviation over the seeds."""
+    """Table of rows × columns, mean ± standard deviation over seeds."""
     columns = available(results)
     head = ["", *(column.title for column in columns.values()), "seeds", "processor min"]
     body = [
@@ -71,7 +71,7 @@ def markdown_table(results: Results) -> str:
 
 
 def difference_table(results: Results) -> str:
-    """Every row minus the first one, with the 95 % interval over images and seeds."""
+    """Table of differences from the first row, with 95 % intervals over images and seeds."""
     columns, (first, *others) = available(results), results
     body = []
     for row in others:
@@ -85,27 +85,27 @@ def difference_table(results: Results) -> str:
 
 
 def interval_note(results: Results) -> str:
-    """What the intervals of :func:`difference_table` are made of, and which rows have few seeds."""
+    """Note on the intervals of :func:`difference_table`, and on rows with few seeds."""
     first, *others = results
     pooled, drawn = pooled_rows(results), any(has_draws_only(run) for runs in results.values() for run in runs)
     how = "standard deviation of stored draws of the images" if drawn else "jackknife over the images"
     seeds = f", seed variance pooled over {pooled} rows." if pooled else "; one seed: images only."
-    said = [f"95 % intervals: {how}{seeds}"]
+    notes = [f"95 % intervals: {how}{seeds}"]
     for count, words in ((1, "One seed"), (2, "Two seeds")):
         few = [_plain(row) for row in others if len(shared_seeds(results[row], results[first])) == count]
         if few and pooled:
-            said.append(f"{words}: {', '.join(few)}.")
+            notes.append(f"{words}: {', '.join(few)}.")
     if drawn:
-        said.append("Jackknife replicates need a new run.")
+        notes.append("Jackknife replicates need a new run.")
     if (fewest := min(_counts(results), default=FEW_IMAGES)) < FEW_IMAGES:
-        said.append(f"Few images: {fewest}.")
-    return " ".join(said)
+        notes.append(f"Few images: {fewest}.")
+    return " ".join(notes)
 
 
 def views_table(results: Results) -> str:
-    """What every prediction of models that give several gets right (TORA, second table): mean over the seeds, %."""
+    """Accuracy of every prediction of models with several (TORA, second table), mean over seeds, in percent."""
     columns = available(results)
-    kept = [
+    names = [
         column.shows.removeprefix("attack/") if "attack/" in column.shows else name for name, column in columns.items()
     ]
     body = []
@@ -113,7 +113,7 @@ def views_table(results: Results) -> str:
         views = list(dict.fromkeys(name.partition("/")[0] for name in runs[0].measures if "/" in name))
         if views:
             body.append([_plain(row), "joint", *(_score(column, runs) for column in columns.values())])
-            body += [[_plain(row), view, *(_view_score(f"{view}/{name}", runs) for name in kept)] for view in views]
+            body += [[_plain(row), view, *(_view_score(f"{view}/{name}", runs) for name in names)] for view in views]
     return _markdown(["", "prediction", *(column.title for column in columns.values())], body)
 
 
@@ -124,23 +124,23 @@ def _view_score(measure: str, runs: Sequence[RunResult]) -> str:
 
 
 def judged_claims(study: Study, results: Results) -> list[Claim]:
-    """The claims that the finished runs can judge."""
+    """The claims for which the finished runs have results."""
     columns = available(results)
 
-    def judged(claim: Claim) -> bool:
+    def is_decidable(claim: Claim) -> bool:
         pair = results.get(claim.row, ()), results.get(claim.against, ())
         known = claim.column in columns and shared_seeds(*pair)
         rows = claim.row, claim.against
         return bool(known) and not math.isnan(difference(columns[claim.column], results, *rows).value)
 
-    return [claim for claim in study.claims if judged(claim)]
+    return [claim for claim in study.claims if is_decidable(claim)]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the finished runs say about a claim: the difference, as text too, over how many seeds.
+    """Verdict on a claim: the difference, its text, and the number of seeds.
 
-    ``images_only`` says that the interval knows nothing of seeds, because no two rows of the study share two of them.
+    ``images_only`` means that the interval ignores seeds, because no two rows of the study share two of them.
     """
 
     verdict: str
@@ -150,13 +150,13 @@ class Verdict:
     images_only: bool = False
 
     @property
-    def told(self) -> str:
-        """The verdict as tables show it."""
+    def summary(self) -> str:
+        """The verdict as text for tables."""
         return f"**{self.verdict}** ({counted_seeds(self.seeds)}{': images only' if self.images_only else ''})"
 
 
 def verdict_of(claim: Claim, results: Results) -> Verdict:
-    """Judge one of :func:`judged_claims`."""
+    """Decide one of :func:`judged_claims`."""
     pair = results[claim.row], results[claim.against]
     column = available(results)[claim.column]
     interval = difference(column, results, claim.row, claim.against)
@@ -166,17 +166,17 @@ def verdict_of(claim: Claim, results: Results) -> Verdict:
 
 
 def claims_table(claims: Sequence[Claim], results: Results) -> str:
-    """Every claim with its difference and verdict."""
+    """Table of claims with differences and verdicts."""
     body = []
     for claim in claims:
         found = verdict_of(claim, results)
-        said = f"{_plain(claim.row)} − {_plain(claim.against)}, {available(results)[claim.column].title}"
-        body.append([_plain(claim.says), said, found.text, found.told])
+        measured = f"{_plain(claim.row)} − {_plain(claim.against)}, {available(results)[claim.column].title}"
+        body.append([_plain(claim.says), measured, found.text, found.summary])
     return _markdown(["claim", "measured", "difference [95 %]", "verdict"], body)
 
 
 def csv_table(results: Results) -> str:
-    """One line per run: the raw scores behind the table."""
+    """CSV with one line per run: the raw scores behind the table."""
     columns = available(results)
     lines = [",".join(["row", "seed", *columns])]
     for row, runs in results.items():
@@ -187,7 +187,7 @@ def csv_table(results: Results) -> str:
 
 
 def terminal_tables(study: Study, results: Results, *, width: int) -> list[Table]:
-    """The table for a terminal, in as many parts as its width asks for."""
+    """The table for a terminal, split into parts that fit its width."""
     rows = [row.replace("[", r"\[") for row in results]
     columns = {
         column.title: [_score(column, runs) for runs in results.values()] for column in available(results).values()
@@ -237,7 +237,7 @@ def _format_difference(interval: Interval, *, percent: bool) -> str:
         return "–"
     known = [abs(bound) for bound in (interval.value, interval.low, interval.high) if not math.isnan(bound)]
     digits = 3 if max(known) < 0.5 and not percent else 1
-    if len(known) == 1:  # nothing tells how sure it is
+    if len(known) == 1:  # no standard error
         return f"{interval.value:+.{digits}f} [–, –]"
     bold = "**" if interval.excludes_zero else ""
     return f"{bold}{interval.value:+.{digits}f}{bold} [{interval.low:+.{digits}f}, {interval.high:+.{digits}f}]"
@@ -250,7 +250,7 @@ def _minutes(runs: Sequence[RunResult]) -> str:
 
 
 def _counts(results: Results) -> set[int]:
-    """On how many images runs were measured."""
+    """Numbers of images on which runs were evaluated."""
     every = [run for runs in results.values() for run in runs]
     counts = {len(values) for run in every for values in run.right.values()}
     return counts | {run.header["measured_images"] for run in every if "measured_images" in run.header}
@@ -262,7 +262,7 @@ def _images(results: Results) -> str:
 
 
 def _left_out(results: Results) -> str:
-    """Which corruptions and attacks are in no score, because they were corrected between two of the runs."""
+    """Sentence about corruptions and attacks that are excluded because they were corrected between runs."""
     kinds = sorted({kind for runs in results.values() for run in runs for kind in run.header.get("left_out", ())})
     if not kinds:
         return ""
@@ -270,12 +270,12 @@ def _left_out(results: Results) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text of a table's cell: no raw HTML, no links, no new columns."""
+    """Escape text for a table cell: no raw HTML, no links, no new columns."""
     safe = html.escape(text, quote=False).replace("|", r"\|").replace("[", r"\[")
     return " ".join(safe.split()) or "run"
 
 
 def _quote_csv(text: str) -> str:
-    """Text of a CSV cell; one that a spreadsheet would take for a formula gets an apostrophe in front."""
+    """Quote a CSV cell; an apostrophe keeps spreadsheets from running text as a formula."""
     text = f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
     return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n\r') else text

@@ -1,4 +1,4 @@
-"""What one run of a study said of every image, in one small file: enough for every score, interval and comparison."""
+"""Result files of a study: per-image correctness and measures of one run, enough for all scores and intervals."""
 
 import contextlib
 import dataclasses
@@ -30,19 +30,19 @@ MEASURED = ("test", "limit", "suites", "analyses", "shifts", "preparation")
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """One row at one seed.
+    """Result of one row with one seed.
 
     Attributes:
         row: the row's name.
         seed: its seed.
-        right: per cell the share of right answers of every image, (N,).
-        measures: per analysis measure one value of every image, (N,), or one value for all, (1,).
+        right: per cell, the fraction of correct predictions of every image, (N,).
+        measures: per analysis measure, one value per image, (N,), or one for all, (1,).
         header: plain data: fingerprint, test data, number of parameters, processor hours, versions.
-        traces: what the training logged, step and value, (T, 2), by its name in the log.
-        draws: of tasks whose scores belong to a whole set, per quantity a row for every cell: its score and its
-            jackknife replicates, (cells, 1 + groups), where the header has ``replicates``; else, before, scores of
-            images drawn with replacement. See :mod:`holdfast.studies.measure_run`.
-        figures: what else a page shows of every cell, (cells, …).
+        traces: logged values of the training, step and value, (T, 2), by name.
+        draws: for tasks with scores of whole sets, per quantity one row per cell: the score and its jackknife
+            replicates, (cells, 1 + groups), if the header has ``replicates``; bootstrap draws before.
+            See :mod:`holdfast.studies.measure_run`.
+        figures: further values per cell for the page, (cells, …).
     """
 
     row: str
@@ -56,19 +56,19 @@ class RunResult:
 
     @property
     def task(self) -> str:
-        """What was measured; results of before are of classification."""
+        """The task; results of earlier versions are of classification."""
         return str(self.header.get("task", CLASSIFICATION))
 
     @property
     def cells(self) -> list[CellSpec]:
-        """What the cells are; results of before hold their names alone."""
-        told = self.header.get("cells", {})
-        known = {name: spec_of({"cell": name, **plain}) for name, plain in told.items()}
+        """The cells; results of earlier versions store only their names."""
+        stored = self.header.get("cells", {})
+        known = {name: spec_of({"cell": name, **plain}) for name, plain in stored.items()}
         names = self.header.get("cell_order", self.right)
         return [known.get(name) or NAMED_BEFORE.get(name) or attack_cell(name) for name in names]
 
 
-# what results that do not say it mean by a cell's name
+# cells of results that store only names
 NAMED_BEFORE = {
     cell.name: cell for cell in (CLEAN, *(corruption_cell(kind, severity) for kind in ALL for severity in SEVERITIES))
 }
@@ -102,12 +102,12 @@ def changed_values(section: Any) -> dict[str, Any]:
 
 
 def result_path(folder: Path, row: str, seed: int) -> Path:
-    """Where a run's result is kept."""
+    """Path of a run's result."""
     return folder / "results" / f"{row_file_name(row)}-seed{seed}.safetensors"
 
 
 def write_result(path: Path, result: RunResult) -> None:
-    """Write one result, renamed into place."""
+    """Write one result atomically."""
     arrays = dict(_pack_answers(cell, values) for cell, values in result.right.items())
     arrays |= {f"measure/{name}": values.astype(np.float32) for name, values in result.measures.items()}
     arrays |= {f"trace/{name}": values.astype(np.float32) for name, values in result.traces.items()}
@@ -122,11 +122,11 @@ def write_result(path: Path, result: RunResult) -> None:
             unfinished.write_bytes(save(arrays, metadata=metadata))
     except OSError as error:
         out = str(path.parent.parent)
-        raise HoldfastError(f"out must be a folder we can write to, got {out!r} ({error.strerror})") from error
+        raise HoldfastError(f"out must be a writable folder, got {out!r} ({error.strerror})") from error
 
 
 def read_result(path: Path) -> RunResult:
-    """Read one result; a file that is none gets one sentence."""
+    """Read one result; raises an error for any other file."""
     try:
         with safe_open(path, framework="numpy") as file:
             header = json.loads(file.metadata()["holdfast"])
@@ -135,7 +135,9 @@ def read_result(path: Path) -> RunResult:
             raise ValueError("its content does not match its checksum")
         return _result(header, arrays)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise HoldfastError(f"{str(path)!r} cannot be read as a result of a study; delete it to do it again") from error
+        raise HoldfastError(
+            f"{str(path)!r} cannot be read as a result of a study; delete it and rerun the study"
+        ) from error
 
 
 def _result(header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> RunResult:
@@ -148,9 +150,9 @@ def _result(header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> RunResu
         {name.removeprefix(kind): values for name, values in arrays.items() if name.startswith(kind)}
         for kind in ("measure/", "trace/", "draws/", "figure/")
     )
-    if (told := header.get("replicates")) is not None:
-        shifts = {name: int(groups) for name, groups in told["shifts"].items()}
-        header["replicates"] = {"groups": int(told["groups"]), "shifts": shifts}
+    if (counts := header.get("replicates")) is not None:
+        shifts = {name: int(groups) for name, groups in counts["shifts"].items()}
+        header["replicates"] = {"groups": int(counts["groups"]), "shifts": shifts}
     return RunResult(str(header.pop("row")), int(header.pop("seed")), right, measures, header, traces, draws, figures)
 
 
@@ -163,20 +165,20 @@ def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _pack_answers(cell: str, values: np.ndarray) -> tuple[str, np.ndarray]:
-    """An image that is seen once needs one bit; of several masks the share is kept."""
+    """Pack correctness into bits; fractions over several masks are stored as floats."""
     if np.isin(values, (0.0, 1.0)).all():
         return f"bits/{cell}", np.packbits(values.astype(bool))
     return f"share/{cell}", values.astype(np.float32)
 
 
 def _unpack_answers(bits: np.ndarray, images: int) -> np.ndarray:
-    if len(bits) != -(-images // 8):  # a count from a damaged header could ask for any amount of memory
+    if len(bits) != -(-images // 8):  # a count from a damaged header could allocate any amount of memory
         raise ValueError(f"{images} images do not fit {len(bits)} bytes of bits")
     return np.unpackbits(bits, count=images).astype(np.float64)
 
 
 def result_of(folder: Path, study: Study, row: str, seed: int) -> RunResult | None:
-    """The result of a run if it is there and of this very study."""
+    """The result of a run, if it exists and its fingerprint matches the study."""
     path = result_path(folder, row, seed)
     if not path.is_file():
         return None
@@ -185,12 +187,12 @@ def result_of(folder: Path, study: Study, row: str, seed: int) -> RunResult | No
 
 
 def adopt(folder: Path, study: Study, missing: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Take what is missing from the studies beside this one, where they did the very same run; returns what it took."""
+    """Copy missing results from neighbouring studies with the same fingerprint; return the copied runs."""
     if not missing:
         return []
     beside = {}
     for path in sorted(folder.resolve().parent.glob("*/results/*.safetensors")):
-        with contextlib.suppress(HoldfastError):  # another study's broken file is for that study to name
+        with contextlib.suppress(HoldfastError):  # a damaged file of another study is reported there
             result = read_result(path)
             beside[result.header.get("fingerprint")] = result
     adopted = []
@@ -202,16 +204,16 @@ def adopt(folder: Path, study: Study, missing: Sequence[tuple[str, int]]) -> lis
 
 
 def all_results(folder: Path, study: Study) -> dict[str, list[RunResult]]:
-    """Every finished run by row, seeds in order; rows without any are left out, and so are cells that are not alike."""
+    """All finished runs by row, in the order of seeds, without cells that were corrected between runs."""
     found = {row: [result_of(folder, study, row, seed) for seed in study.seeds] for row in study.rows}
     return measured_alike({row: kept for row, runs in found.items() if (kept := [r for r in runs if r is not None])})
 
 
 def measured_alike(results: Mapping[str, Sequence[RunResult]]) -> dict[str, list[RunResult]]:
-    """The results without the cells that were corrected between two of the runs, see :mod:`holdfast.records`."""
+    """Drop cells whose definition was corrected between two runs, see :mod:`holdfast.records`."""
     revisions = [run.header.get("revisions", {}) for runs in results.values() for run in runs]
-    named = dict.fromkeys(name for told in revisions for name in told)
-    unlike = [name for name in named if len({told.get(name, 1) for told in revisions}) > 1]
+    named = dict.fromkeys(name for each in revisions for name in each)
+    unlike = [name for name in named if len({each.get(name, 1) for each in revisions}) > 1]
     return {row: [_without(run, unlike) if unlike else run for run in runs] for row, runs in results.items()}
 
 

@@ -1,6 +1,6 @@
-"""Does what a study still lacks: trains, evaluates and analyses run by run, in several processes if wanted.
+"""Runner of studies: trains, evaluates and analyses the missing runs, optionally in several processes.
 
-Everything is resumable: a run that was cut goes on from its checkpoint, an evaluation from its records, and a finished
+Everything is resumable: an interrupted run resumes from its checkpoint, an evaluation from its records, and a finished
 run is one small result file that is never computed twice.
 """
 
@@ -40,9 +40,9 @@ from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import differences, load_recipe
 from holdfast.training.run_folder import RunFolder
 
-NOT_TAKEN = ("checkpoints", "records", "analysis")  # of a run that another study trained
+NOT_TAKEN = ("checkpoints", "records", "analysis")  # parts of another study's run that are not copied
 Run = tuple[str, int]  # a row or step, and its seed
-Tell = Callable[[Iterable[Run]], None]  # what is going on now
+Tell = Callable[[Iterable[Run]], None]  # called with the runs in progress
 
 
 def run_study(
@@ -53,14 +53,14 @@ def run_study(
     console: Console | None = None,
     cluster: Cluster | None = None,
 ) -> dict[str, list[RunResult]]:
-    """Do all runs of a study that are not finished, and return the results by row.
+    """Run the missing parts of a study and return the results by row.
 
     Args:
-        study: what to do.
-        out: the study's folder; ``results/`` holds what the table needs, ``runs/`` everything else.
-        processes: how many runs at a time; the result does not depend on it.
-        console: where to say how far it is.
-        cluster: where the runs are done; None for processes of this machine.
+        study: the study.
+        out: the study's folder; ``results/`` holds the data of the table, ``runs/`` everything else.
+        processes: number of runs in parallel; results do not depend on it.
+        console: console for progress.
+        cluster: Ray cluster; None for processes of this machine.
     """
     console = console or Console(stderr=True)
     if processes < 1:
@@ -69,13 +69,13 @@ def run_study(
     if missing:
         check_study(study)
     if adopted := adopt(out, study, missing):
-        console.print(f"{len(adopted)} of the runs were done by other studies beside this one", highlight=False)
+        console.print(f"{len(adopted)} runs were copied from neighbouring studies", highlight=False)
         missing = [run for run in missing if run not in adopted]
     total = len(study.rows) * len(study.seeds)
     if len(missing) < total:
         console.print(f"{total - len(missing)} of {total} runs are finished", highlight=False)
     done, todo = total - len(missing), with_starts(study, missing, out)
-    alone = cluster is None and (processes == 1 or len(todo) < 2)  # then a run shows its own progress
+    alone = cluster is None and (processes == 1 or len(todo) < 2)  # then each run shows its own progress
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=alone or not console.is_terminal, transient=True) as progress:
         bar = progress.add_task("", total=len(todo))
@@ -86,7 +86,7 @@ def run_study(
             if alone and console.is_terminal:
                 console.print(names, highlight=False)
 
-        from holdfast.studies.runner_ray import run_on_ray  # which calls what is defined below
+        from holdfast.studies.runner_ray import run_on_ray  # imported late: it imports this module
 
         runs = (
             _one_by_one(study, todo, out=out, tell=tell, show=console.is_terminal)
@@ -96,19 +96,19 @@ def run_study(
             else _side_by_side(study, todo, out=out, processes=processes, tell=tell)
         )
         for (name, seed), seconds in runs:
-            done += (name, seed) in missing  # not what was trained again only to start from
+            done += (name, seed) in missing  # do not count runs that were trained only as starting points
             progress.advance(bar)
-            console.print(f"{done}/{total} {name}, seed {seed}: {seconds / 60:.1f} processor minutes", highlight=False)
+            console.print(f"{done}/{total} {name}, seed {seed}: {seconds / 60:.1f} CPU minutes", highlight=False)
     return all_results(out, study)
 
 
 def missing_runs(study: Study, out: Path) -> list[Run]:
-    """The runs that have no result yet, seed by seed, so that a study that is cut has compared all rows."""
+    """The runs without a result, ordered by seed, so that an interrupted study has compared all rows."""
     return [(row, seed) for seed in study.seeds for row in study.rows if result_of(out, study, row, seed) is None]
 
 
 def with_starts(study: Study, runs: Sequence[Run], out: Path) -> list[Run]:
-    """These runs, each behind the runs that it starts from, as far as those are not trained yet."""
+    """Insert before each run the untrained runs that it starts from."""
     ordered: dict[Run, None] = {}
     for name, seed in runs:
         starts = [(other, seed) for other in study.needs(name)]
@@ -126,7 +126,7 @@ def _one_by_one(study: Study, runs: list[Run], *, out: Path, tell: Tell, show: b
 def _side_by_side(
     study: Study, runs: list[Run], *, out: Path, processes: int, tell: Tell
 ) -> Iterator[tuple[Run, float]]:
-    # spawn: a forked process would share torch's thread pools
+    # spawn: a forked child inherits torch's thread pools without their threads and can deadlock
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_share_cores, initargs=(processes,)) as pool:
         waiting, going = list(runs), dict[Future[float], Run]()
@@ -135,7 +135,7 @@ def _side_by_side(
                 ready = ready_runs(study, waiting, {*waiting, *going.values()})
                 for run in ready[: processes - len(going)]:
                     waiting.remove(run)
-                    with _deaf_children():
+                    with _children_ignore_sigint():
                         going[pool.submit(_do_run_in_child, study, *run, out=out)] = run
                 tell(going.values())
                 for future in wait(going, return_when=FIRST_COMPLETED).done:
@@ -143,34 +143,34 @@ def _side_by_side(
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             for child in multiprocessing.active_children():
-                child.terminate()  # a training saves itself first, an evaluation has kept what it finished
+                child.terminate()  # training saves a checkpoint first; finished units of an evaluation are on disk
             if isinstance(error, BrokenProcessPool):
                 raise HoldfastError(
-                    "processes: one of them died, perhaps for lack of memory; the same command goes on where it was, "
+                    "processes: one of them died, perhaps out of memory; run the same command again to resume, "
                     "with fewer --processes if need be"
                 ) from error
             raise
 
 
 def ready_runs(study: Study, waiting: Sequence[Run], unfinished: Collection[Run]) -> list[Run]:
-    """Those that start from nothing, or from runs that are finished."""
+    """The waiting runs whose starting points are finished."""
     return [run for run in waiting if not any((other, run[1]) in unfinished for other in study.needs(run[0]))]
 
 
 @contextlib.contextmanager
-def _deaf_children() -> Iterator[None]:
-    """Processes that start here never hear Ctrl-C: the one that started them decides, and a training saves once."""
-    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def _children_ignore_sigint() -> Iterator[None]:
+    """Block SIGINT in child processes: the parent handles Ctrl-C, so that a training saves only once."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def _do_run_in_child(study: Study, name: str, seed: int, *, out: Path) -> float:
     try:
         return do_run(study, name, seed, out=out)
-    except KeyboardInterrupt:  # saved; nobody waits for an answer, and a queue may be broken by now
+    except KeyboardInterrupt:  # already saved; the parent no longer reads results, and its queue may be broken
         os._exit(1)
 
 
@@ -187,7 +187,7 @@ def run_path(out: Path, name: str, seed: int) -> Path:
 
 
 def do_run(study: Study, name: str, seed: int, *, out: Path, show: bool = False) -> float:
-    """Train one run; measure and keep it if it is a row. Returns the processor seconds of it all."""
+    """Train one run, and evaluate and store it if it is a row; return its total CPU seconds."""
     from holdfast.training.loop import train
 
     folder = run_path(out, name, seed)
@@ -213,15 +213,15 @@ def do_run(study: Study, name: str, seed: int, *, out: Path, show: bool = False)
         "holdfast": __version__,
         **found.facts,
     }
-    told = (found.right, found.measures, header, traces(folder), found.draws, found.figures)
-    write_result(result_path(out, name, seed), RunResult(name, seed, *told))
+    measurements = (found.right, found.measures, header, traces(folder), found.draws, found.figures)
+    write_result(result_path(out, name, seed), RunResult(name, seed, *measurements))
     return sum(cost.values())
 
 
 def take_training(folder: Path, recipe: Recipe, *, beside: Path) -> None:
-    """Take what a study beside this one has trained by the very same recipe, if there is such a run.
+    """Copy a run that a neighbouring study has trained with the same recipe, if there is one.
 
-    A run that starts from another one names its folder in the recipe, so it is never taken.
+    A run that starts from another one has that folder in its recipe, so it is never copied.
     """
     same = (other for other in sorted(beside.glob("*/runs/*/seed*")) if _is_trained(other, recipe))
     if (other := next(same, None)) is not None:
@@ -234,13 +234,13 @@ def take_training(folder: Path, recipe: Recipe, *, beside: Path) -> None:
 def _is_trained(folder: Path, recipe: Recipe) -> bool:
     try:
         return RunFolder(folder).finished and not differences(load_recipe(RunFolder(folder).recipe), recipe)
-    except HoldfastError:  # another study's broken file is for that study to name
+    except HoldfastError:  # a damaged file of another study is reported there
         return False
 
 
 @contextlib.contextmanager
 def _cost(folder: Path, purpose: str) -> Iterator[None]:
-    """Adds the processor time of a block to the run's account, so that a run that was cut pays for all its parts."""
+    """Add the CPU time of a block to ``cost.json``, so that an interrupted run counts all its attempts."""
     start = time.process_time()
     try:
         yield

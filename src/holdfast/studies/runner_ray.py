@@ -1,6 +1,6 @@
-"""The runs of a study as tasks of a Ray cluster: a worker calls ``do_run``, as a local process does.
+"""Ray runner of studies: workers call ``do_run``, as local processes do.
 
-Where nodes share no folder, the runs that a run starts from travel with it, and what it made comes home, without its
+If nodes share no folder, the runs that a run starts from are sent with it, and its files are sent back, without
 checkpoints.
 """
 
@@ -19,15 +19,15 @@ from holdfast.studies.results import result_path
 from holdfast.studies.runner import Run, do_run, ready_runs, run_path
 from holdfast.training.run_folder import check_free
 
-PATIENCE = 120  # seconds until a process of a lost node has noticed that it is lost, and lets go of its run
+PATIENCE = 120  # seconds until a process on a lost node notices that and releases the lock of its run
 
 
 def run_on_ray(
     study: Study, runs: list[Run], *, out: Path, cluster: Cluster, tell: Callable[[Iterable[Run]], None]
 ) -> Iterator[tuple[Run, float]]:
-    """All runs, each when those that it starts from are done; with the processor seconds of each."""
+    """Submit runs as soon as their starting points are finished; yield each with its CPU seconds."""
     out.mkdir(parents=True, exist_ok=True)
-    shared = None if cluster.gather else out  # as it is: recipes name the runs that they start from
+    shared = None if cluster.gather else out  # unresolved: recipes contain the paths of the runs they start from
     waiting = list(runs)
     with tasks_on(cluster) as tasks:
 
@@ -49,12 +49,12 @@ def run_on_ray(
 
 
 def do_run_there(study: Study, run: Run, out: Path | None, starts: dict[str, bytes]) -> tuple[float, bytes]:
-    """In a worker: one run into the shared folder or, without one, packed."""
+    """Run one run in a worker, in the shared folder or in a temporary one that is sent back."""
     if out is not None:
         if not out.is_dir():
             raise HoldfastError(
-                f"{str(out)!r} is not there on {platform.node()}: --out must be a folder that all nodes see, "
-                "or --gather brings the results home"
+                f"{str(out)!r} does not exist on {platform.node()}: --out must be a folder that all nodes share, "
+                "or use --gather to copy results back"
             )
         _wait_until_free(run_path(out, *run))
         return do_run(study, *run, out=out), b""
@@ -76,7 +76,7 @@ def _wait_until_free(folder: Path) -> None:
 
 
 def _pack_run(out: Path, name: str, seed: int) -> bytes:
-    """A run's folder without its checkpoints, and its result."""
+    """Pack a run's folder without checkpoints, and its result, into a tar archive."""
     buffer, folder = io.BytesIO(), run_path(out, name, seed)
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path in sorted(folder.rglob("*")):
@@ -90,4 +90,4 @@ def _pack_run(out: Path, name: str, seed: int) -> bytes:
 def _unpack(content: bytes, out: Path) -> None:
     if content:
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            archive.extractall(out, filter="data")
+            archive.extractall(out, filter="data")  # refuses absolute paths, links outside and devices

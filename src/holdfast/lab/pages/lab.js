@@ -1,5 +1,6 @@
 "use strict";
-// State is what the link holds. One request is under way at a time and the latest wish wins, so dragging never queues.
+// The state is stored in the link. One request runs at a time and only the latest state is requested next, so that
+// dragging a slider never builds up a queue.
 const told = JSON.parse(document.body.dataset.told);
 const byId = (name) => document.getElementById(name);
 const state = { image: "0", do: "", layer: -1, head: -1, at: "" };
@@ -21,7 +22,7 @@ async function post(route, body) {
   return found;
 }
 
-// every work has its own line; what went wrong is shown before what takes time
+// every task has its own status line; errors are shown before progress
 const said = new Map();
 function status(who, text, bad = false) {
   said.delete(who);
@@ -41,16 +42,16 @@ function latest(work, words) {
       do { again = false; await work(); } while (again);
       status(wish, "");
     } catch (error) {
-      status(wish, error.message === "Failed to fetch" ? "The lab does not answer; is it still running?" : error.message, true);
+      status(wish, error.message === "Failed to fetch" ? "The lab does not respond; is it still running?" : error.message, true);
     } finally { clearTimeout(slow); busy = false; if (again) wish(); }
   };
 }
 
 const ask = () => ({ image: state.image, do: state.do, layer: state.layer, head: state.head });
-const doing = () => /pgd|fgsm/.test(state.do) ? "attacking the image, step by step …" : "looking …";
+const doing = () => /pgd|fgsm/.test(state.do) ? "attacking the image …" : "predicting …";
 
 const refresh = latest(async () => {
-  clearTimeout(resting); // all layers are read when the hand rests, not while it drags
+  clearTimeout(resting); // all layers are read once the slider rests, not while it is dragged
   keepLink();
   const wanted = ask();
   const found = await post("/look", wanted);
@@ -73,7 +74,7 @@ const lookAtToken = latest(async () => {
   const [row, column] = hovered || state.at.split(",").map(Number);
   const found = await post("/token", { ...ask(), row, column });
   if (hovered || state.at) paintToken(found);
-}, () => "reading a token's row …");
+}, () => "reading the attention of a token …");
 
 const loadStrip = latest(async () => {
   const found = await post("/strip", strip);
@@ -219,7 +220,7 @@ async function fetchKept(form) {
 
 async function keep(form) {
   try {
-    status("keep", `making ${form} …`);
+    status("keep", `preparing ${form} …`);
     const url = URL.createObjectURL(await fetchKept(form)), link = document.createElement("a");
     link.href = url; link.download = `holdfast-lab-${form}`;
     link.click();
@@ -230,7 +231,7 @@ async function keep(form) {
 
 const showLines = latest(async () => {
   byId("python").querySelector("pre").textContent = await (await fetchKept("lines.py")).text();
-}, () => "writing the lines …");
+}, () => "writing the code …");
 
 function readLink() {
   for (const [name, value] of new URLSearchParams(location.search)) {
@@ -294,8 +295,8 @@ on("later", "click", () => { strip.page++; loadStrip(); });
 on("file", "change", () => { if (byId("file").files[0]) drop(byId("file").files[0]); });
 on("go-sweep", "click", sweep);
 on("copy", "click", async () => {
-  try { await navigator.clipboard.writeText(location.href); status("copy", "The link is copied; it works in this browser."); }
-  catch { status("copy", "The browser does not let us copy: take the link from its address bar."); }
+  try { await navigator.clipboard.writeText(location.href); status("copy", "Link copied; it works in this browser."); }
+  catch { status("copy", "The browser does not allow copying: copy the link from its address bar."); }
   setTimeout(() => status("copy", ""), 3000);
 });
 on("python", "toggle", () => { if (byId("python").open) showLines(); });

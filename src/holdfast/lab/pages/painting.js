@@ -38,8 +38,8 @@ function paintChips(all) {
   byId("chips").replaceChildren(...all.map((one, n) => {
     const chip = document.createElement("li"), rest = () => all.map((each) => each.step);
     chip.append(one.words);
-    if (n) chip.append(button("‹", `do ${one.words} earlier`, () => { const moved = rest(); moved.splice(n - 1, 0, ...moved.splice(n, 1)); setDo(moved.join(",")); }));
-    chip.append(button("×", `without ${one.words}`, () => setDo(rest().filter((_, m) => m !== n).join(","))));
+    if (n) chip.append(button("‹", `move ${one.words} forward`, () => { const moved = rest(); moved.splice(n - 1, 0, ...moved.splice(n, 1)); setDo(moved.join(",")); }));
+    chip.append(button("×", `remove ${one.words}`, () => setDo(rest().filter((_, m) => m !== n).join(","))));
     return chip;
   }));
 }
@@ -59,8 +59,8 @@ function draw(place, pictures) {
 function paintAttention() {
   shown?.panels.forEach((one, n) => {
     if (!one.attention) return;
-    const where = one.attention.grid ? "every token receives" : "channels attend to";
-    heats(panels[n], one, one.attention, (part) => `what ${where}, ${part}`);
+    const where = one.attention.grid ? "received by tokens" : "between channels";
+    heats(panels[n], one, one.attention, (part) => `attention ${where}, ${part}`);
     mark(panels[n], null);
   });
 }
@@ -68,7 +68,7 @@ function paintAttention() {
 function paintToken(found) {
   found.panels.forEach((one, n) => {
     if (!one) return;
-    heats(panels[n], shown.panels[n], one, (part) => `where token ${one.row + 1}, ${one.column + 1} looks, ${part}`);
+    heats(panels[n], shown.panels[n], one, (part) => `attention of token ${one.row + 1}, ${one.column + 1}, ${part}`);
     mark(panels[n], one);
   });
   document.body.dataset.token = found.panels.map((one) => one ? `${one.row},${one.column}` : "").join(" ");

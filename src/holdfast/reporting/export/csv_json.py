@@ -1,4 +1,4 @@
-"""Tables for programs: CSV with one line per score, and JSON as RobustBench keeps its models."""
+"""Machine-readable exports: CSV with one line per score, and JSON in RobustBench's format."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ COLUMNS = (
 
 
 def comma_separated(rows: Sequence[tuple[str, Summary | None, PaperScore | None]]) -> str:
-    """One line per model, view and score; what papers print has the paper as its source."""
+    """Write one line per model, view and score; published scores have the paper as their source."""
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", restval="")
     writer.writeheader()
@@ -32,9 +32,9 @@ def comma_separated(rows: Sequence[tuple[str, Summary | None, PaperScore | None]
 
 
 def robustbench(rows: Sequence[tuple[str, Summary]]) -> str:
-    """A list with one object per model: RobustBench's keys, numbers as text as it has them, and all our scores.
+    """Write one object per model: RobustBench's keys with numbers as text, as in its model files, and all our scores.
 
-    RobustBench, Croce et al. 2021. A partial score never stands under one of its keys.
+    RobustBench, Croce et al. 2021. Partial scores are never stored under its keys.
     """
     return json.dumps([_entry(name, summary) for name, summary in rows], indent=2, ensure_ascii=False) + "\n"
 
@@ -131,6 +131,6 @@ def _number(value: float) -> float | None:
 
 
 def _text(value: object) -> str:
-    """Text that a spreadsheet shows and does not run."""
+    """Quote text that a spreadsheet would run as a formula (CSV injection)."""
     text = printable(str(value))
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

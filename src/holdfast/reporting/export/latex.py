@@ -1,4 +1,4 @@
-"""Tables for LaTeX with booktabs."""
+"""LaTeX tables with booktabs."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -7,7 +7,7 @@ from holdfast.reporting.export.text_tables import DASH, Block, TextColumn, TextR
 
 
 def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
-    """One ``table`` per block, for the package booktabs: intervals small, the best of several models in bold."""
+    """Write one ``table`` per block with booktabs: small intervals, the best of several models in bold."""
     parts = ["\n".join(f"% {printable(remark)}" for remark in remarks)]
     for block in blocks:
         titles = ["model", *(_latex_text(column.short or column.label) for column in block.columns)]
@@ -42,16 +42,16 @@ def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
 def _caption(block: Block) -> str:
     title = printable(block.title)
     units = dict.fromkeys(column.unit for column in block.columns if column.unit and not column.short)
-    told = [title[:1].upper() + title[1:], f"in {', '.join(units)}" if units else ""]
+    parts = [title[:1].upper() + title[1:], f"in {', '.join(units)}" if units else ""]
     if any(value and value.sure for line in block.lines for value in line.values):
-        told.append("95 % intervals in brackets")
+        parts.append("95 % intervals in brackets")
     if any(best is not None for best in _best(block)):
-        told.append("best in bold")
-    return _latex_text("; ".join(part for part in told if part) + ".")
+        parts.append("best in bold")
+    return _latex_text("; ".join(part for part in parts if part) + ".")
 
 
 def _best(block: Block) -> list[TextValue | None]:
-    """The best measured value of every column, where there are several to choose from."""
+    """The best measured value of every column with several values."""
     found: list[TextValue | None] = []
     for index, column in enumerate(block.columns):
         values = [value for line in block.lines if not line.paper and (value := line.values[index]) is not None]
@@ -64,10 +64,10 @@ def _latex_value(value: TextValue | None, column: TextColumn, *, bold: bool) -> 
     if value is None:
         return DASH
     number = as_fixed(value.value, column.unit)
-    shown = rf"\textbf{{{number}}}" if bold else number
+    text = rf"\textbf{{{number}}}" if bold else number
     if not value.sure:
-        return shown
-    return rf"{shown} {{\scriptsize {{[}}{as_fixed(value.low, column.unit)}, {as_fixed(value.high, column.unit)}{{]}}}}"
+        return text
+    return rf"{text} {{\scriptsize {{[}}{as_fixed(value.low, column.unit)}, {as_fixed(value.high, column.unit)}{{]}}}}"
 
 
 _LATEX = {
@@ -80,7 +80,7 @@ _LATEX = {
         '"': r"\textquotedbl{}",
         "`": r"\textasciigrave{}",
     },
-    **{"[": "{[}", "]": "{]}", "*": "{*}"},  # after the end of a row these would be arguments
+    **{"[": "{[}", "]": "{]}", "*": "{*}"},  # after \\ these would be read as its optional argument
     **{"·": r"$\cdot$", "…": r"\ldots{}", "–": "--", "−": "$-$", "×": r"$\times$", "�": "?"},
 }
 

@@ -1,7 +1,7 @@
-"""Tables of scores for people and programs: terminal, Markdown, LaTeX, CSV, RobustBench's JSON.
+"""Score tables for the terminal, Markdown, LaTeX, CSV and RobustBench's JSON.
 
-``export(records, format="md")`` is all there is to call. Every model, and every view of a model that gives several
-predictions, is a row; what a paper prints of the same architecture can stand below it.
+The entry point is ``export(records, format="md")``. Every model, and every view of a model with several predictions,
+is a row; published scores of the same architecture can follow it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -23,14 +23,14 @@ from holdfast.reporting.export.text_tables import Block, TextColumn, TextRow, Te
 
 @dataclass(frozen=True)
 class ExportRow:
-    """One line of the tables: what was measured, or what a paper prints."""
+    """One row of the tables: measured or published scores."""
 
     name: str
     summary: Summary | None = None
     printed: PaperScore | None = None
 
     def value(self, name: str) -> TextValue | None:
-        """One score; what a paper prints has no interval."""
+        """One score; published scores have no interval."""
         if self.printed is not None:
             return TextValue(self.printed.values[name]) if name in self.printed.values else None
         score = self.summary.scores.get(name) if self.summary is not None else None
@@ -46,14 +46,14 @@ def export(
     width: int = 100,
     intervals: bool = True,
 ) -> str:
-    """The scores of some records as text.
+    """Format the scores of records as text.
 
     Args:
         records: one record set or several; each of their views is a row.
         format: ``terminal``, ``md``, ``latex``, ``csv`` (one line per score) or ``robustbench`` (JSON).
-        paper: show what the papers print of the same architectures, on the classes of ImageNet.
-        baseline: the model to divide by, as in :func:`holdfast.metrics.summary.summarise`.
-        width: of the terminal.
+        paper: add published scores of the same architectures, for ImageNet's classes.
+        baseline: the model that mCE and mFR are normalised by, as in :func:`holdfast.metrics.summary.summarise`.
+        width: width of the terminal in characters.
         intervals: whether to compute 95 % intervals, as in :func:`holdfast.metrics.summary.summarise`.
     """
     name = ALIASES.get(format, format)
@@ -69,7 +69,7 @@ def export(
 def table_rows(
     sets: Sequence[Records], *, paper: bool = False, baseline: Records | None = None, intervals: bool = True
 ) -> Iterator[ExportRow]:
-    """One row per record set and view, followed by what the papers print of that architecture."""
+    """One row per record set and view, followed by published scores of the architecture."""
     sets = without_older(sets)
     apart = iter(_names_apart(sets))
     for records in sets:
@@ -85,44 +85,44 @@ def table_rows(
 
 
 def blocks(rows: Sequence[ExportRow]) -> list[Block]:
-    """The tables: scores over everything, then accuracy, CE, flips and top-5 distance kind by kind."""
+    """Build the tables: overall scores, then accuracy, CE, flip probability and top-5 distance by kind."""
     tables = dict.fromkeys(score.table for row in rows for score in row.summary or () if score.table)
     found = [_headline(rows), *(_by_kind(rows, table) for table in tables)]
     return [block for block in found if block.columns]
 
 
 def remarks(rows: Sequence[ExportRow]) -> list[str]:
-    """What must be said below the tables: the images, what partial scores lack, notes of scores."""
+    """Remarks below the tables: the data, the missing cells of partial scores, and notes."""
     scores = [score for row in rows for score in row.summary or ()]
-    shown = {table for table in {score.table for score in scores} if in_part(scores, table)}
-    return [f"{row.name}: {said}" for row in rows if row.summary is not None for said in _remarks(row.summary, shown)]
+    tables = {table for table in {score.table for score in scores} if in_part(scores, table)}
+    return [f"{row.name}: {text}" for row in rows if row.summary is not None for text in _remarks(row.summary, tables)]
 
 
-def _remarks(summary: Summary, shown: Collection[str]) -> Iterator[str]:
+def _remarks(summary: Summary, tables: Collection[str]) -> Iterator[str]:
     yield describe_measurement(summary)
     if summary.interval_note:
         yield summary.interval_note
     if summary.unfinished:
-        yield f"unfinished, evaluate again to go on: {some(summary.unfinished)}"
-    lacking: dict[tuple[str, ...], list[str]] = {}
+        yield f"incomplete, evaluate again to resume: {some(summary.unfinished)}"
+    incomplete: dict[tuple[str, ...], list[str]] = {}
     for score in summary:
-        if score.partial and score.table not in shown:
-            lacking.setdefault(score.missing, []).append(f"{score.label} {score.value:.2f}")
-    for missing, partial in lacking.items():
+        if score.partial and score.table not in tables:
+            incomplete.setdefault(score.missing, []).append(f"{score.label} {score.value:.2f}")
+    for missing, partial in incomplete.items():
         yield f"without {some(missing)}: {', '.join(partial)}"
     yield from (f"{score.label} {score.value:.2f}: {score.note}" for score in summary if score.note)
 
 
 def describe_measurement(summary: Summary) -> str:
-    """What was measured on, in a line."""
+    """Describe data and protocol in one line."""
     header = summary.header
     parts = [
         str(header.get("data", "data")),
         str(header.get("label", "")),
         f"preset {header['preset']}" if "preset" in header else "",
         f"{summary.images} images",
-        f"{summary.excluded} unreadable and left out" if summary.excluded else "",
-        "frost by a texture of ours" if "procedural" in str(header.get("frost", "")) else "",
+        f"{summary.excluded} unreadable, excluded" if summary.excluded else "",
+        "procedural frost" if "procedural" in str(header.get("frost", "")) else "",
     ]
     return ", ".join(part for part in parts if part)
 
@@ -145,20 +145,20 @@ TITLES = {"ce": "CE by kind", "fp": "flip probability by sequence", "t5d": "top-
 
 
 def in_part(scores: Iterable[Score], table: str) -> str:
-    """What is said of all kinds of a table, where every one of them lacks the same severities: their labels' ends."""
+    """Common suffix of the labels of a table in which all kinds miss the same severities; else empty."""
     ends = {score.label.removeprefix(score.kind) for score in scores if score.table == table and score.table}
     return ends.pop() if len(ends) == 1 else ""
 
 
 def _by_kind(rows: Sequence[ExportRow], table: str) -> Block:
-    """One table with a column per kind; a kind that is only there in part has none, unless all are so alike."""
+    """Build a table with a column per kind; partial kinds have none, unless all miss the same severities."""
     scores = [score for row in rows for score in row.summary or () if score.table == table]
     part = in_part(scores, table)
     names = {score.kind: score.name for score in scores if part or not score.partial}
     family = scores[0].family
-    # where there are standard kinds, one that nobody has keeps its column: an empty cell says more than no cell
+    # with standard kinds, a missing one keeps its column: an empty cell says more than no cell
     standard = any(kind in members for members in GROUPS.values() for kind in names)
-    kept = [
+    shown = [
         (group, kind)
         for group, kinds in _groups(list(names), family=family).items()
         for kind in kinds
@@ -166,14 +166,14 @@ def _by_kind(rows: Sequence[ExportRow], table: str) -> Block:
     ]
     columns = tuple(
         TextColumn(kind, group=group, short=short_heading(kind), unit=scores[0].unit, better=scores[0].better)
-        for group, kind in kept
+        for group, kind in shown
     )
-    lines = _lines(rows, [names.get(kind, "") for _, kind in kept], intervals=False)
+    lines = _lines(rows, [names.get(kind, "") for _, kind in shown], intervals=False)
     return Block(f"{TITLES.get(table, f'{table} by kind')}{part}, {scores[0].unit}", columns, lines)
 
 
 def _groups(kinds: Sequence[str], *, family: str) -> dict[str, list[str]]:
-    """The kinds in the groups and the order in which tables show them; own ones stand last, in groups of their own."""
+    """Kinds by group in the order of the tables; registered ones come last, in their own groups."""
     if family == "corruption":
         known = {group: list(members) for group, members in GROUPS.items()} | {"extra": list(EXTRA)}
     else:
@@ -188,9 +188,9 @@ def _lines(rows: Sequence[ExportRow], names: Sequence[str], *, intervals: bool =
     lines = []
     for row in rows:
         values = [row.value(name) for name in names]
-        kept = values if intervals else [TextValue(value.value) if value else None for value in values]
+        cells = values if intervals else [TextValue(value.value) if value else None for value in values]
         if any(values):
-            lines.append(TextRow(row.name, tuple(kept), paper=row.printed is not None))
+            lines.append(TextRow(row.name, tuple(cells), paper=row.printed is not None))
     return tuple(lines)
 
 
@@ -199,7 +199,7 @@ def _short_label(score: Score) -> str:
 
 
 def distinguish_rows(labels: Sequence[str], details: Sequence[str]) -> list[str]:
-    """The labels; equal ones have their detail beside them, and a number where that is equal, too."""
+    """Make labels distinct: equal ones get their detail, and a number if that is equal as well."""
     found: list[str] = []
     for label, detail in zip(labels, details, strict=True):
         name = label if labels.count(label) == 1 else f"{label} ({detail})"
@@ -209,7 +209,7 @@ def distinguish_rows(labels: Sequence[str], details: Sequence[str]) -> list[str]
 
 
 def _names_apart(sets: Sequence[Records]) -> list[str]:
-    """A name for every record set and view; equal ones differ by their run's folder."""
+    """A distinct name for every record set and view; equal ones get their run's folder or seed."""
     rows = [(records, view) for records in sets for view in records.views]
     names = [_row_name(records, view, sets) for records, view in rows]
     folders = [str(records.folder.parent.parent) if records.folder else "in memory" for records, _ in rows]
@@ -225,7 +225,7 @@ def _row_name(records: Records, view: str, sets: Sequence[Records]) -> str:
 
 
 def clean_elsewhere(records: Records, sets: Sequence[Records]) -> Records | None:
-    """Records of the same model that have the clean cell of a stored set's images."""
+    """Find records of the same model with the clean cell of a stored set's images."""
     families = {cell.spec.family for cell in records.cells.values()}
     if "clean" in families or not families & {"corruption", "sequence"}:
         return None

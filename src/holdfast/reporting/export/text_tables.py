@@ -1,4 +1,4 @@
-"""Tables as text that people read: for the terminal, for Markdown, for LaTeX with booktabs."""
+"""Text tables for the terminal and Markdown."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,9 +10,9 @@ DASH = "–"
 
 @dataclass(frozen=True)
 class TextColumn:
-    """One column: its label, the group it stands in, a label of at most four letters for narrow tables, its unit.
+    """A column: label, group, short label of at most four letters for narrow tables, and unit.
 
-    ``better`` says whether ``high`` or ``low`` values are good, so that the best can stand out.
+    ``better`` is ``high`` or ``low``, so that the best value can be highlighted.
     """
 
     label: str
@@ -24,7 +24,7 @@ class TextColumn:
 
 @dataclass(frozen=True)
 class TextValue:
-    """A number, and the bounds of its interval where it has one."""
+    """A number with the bounds of its interval, if any."""
 
     value: float
     low: float = float("nan")
@@ -32,13 +32,13 @@ class TextValue:
 
     @property
     def sure(self) -> bool:
-        """Whether there is an interval."""
+        """Whether the value has an interval."""
         return self.low == self.low  # not NaN
 
 
 @dataclass(frozen=True)
 class TextRow:
-    """One row; ``paper`` marks what is printed elsewhere and was not measured."""
+    """A row of values; ``paper`` marks published scores."""
 
     name: str
     values: tuple[TextValue | None, ...]
@@ -47,7 +47,7 @@ class TextRow:
 
 @dataclass(frozen=True)
 class Block:
-    """One table."""
+    """One table: title, columns and rows."""
 
     title: str
     columns: tuple[TextColumn, ...]
@@ -55,7 +55,7 @@ class Block:
 
 
 def terminal(blocks: Sequence[Block], remarks: Sequence[str], *, width: int) -> str:
-    """Plain text of at most ``width`` columns; a single model's scores stand below each other with their intervals."""
+    """Format tables as plain text of at most ``width`` columns; a single model's scores become a list."""
     parts = []
     for block in blocks:
         if not any(column.short for column in block.columns):
@@ -67,7 +67,7 @@ def terminal(blocks: Sequence[Block], remarks: Sequence[str], *, width: int) -> 
 
 
 def markdown(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
-    """One pipe table per block; intervals in brackets, what papers print in italics."""
+    """Format one pipe table per block; intervals in brackets, published scores in italics."""
     parts = []
     for block in blocks:
         header = ["model", *(_markdown_text(_with_unit(column)) for column in block.columns)]
@@ -83,12 +83,12 @@ def markdown(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """One line without control characters: nothing that moves a cursor, breaks a row or turns the writing round."""
+    """Make text a single line without control characters, which could move the cursor or reverse the text."""
     return "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split()))
 
 
 def shorten_text(text: str, width: int) -> str:
-    """At most ``width`` letters; what is left out is left out in the middle, where names differ least."""
+    """Shorten text to ``width`` letters in the middle, where names differ least."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 2
@@ -96,7 +96,7 @@ def shorten_text(text: str, width: int) -> str:
 
 
 def as_fixed(value: float, unit: str) -> str:
-    """Percent with one digit, other units with two, in four letters where possible: 7.3, 98.6, 100, 0.52."""
+    """Format percent with one digit and other units with two, in four letters if possible: 7.3, 98.6, 100, 0.52."""
     if not unit.startswith("%") and abs(value) < 9.995:
         return f"{value:.2f}"
     return f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
@@ -137,7 +137,7 @@ def _wide(block: Block, width: int) -> str:
 
 
 def _narrow(block: Block, width: int) -> str:
-    """Columns five letters wide, under the names of their groups; a group that does not fit gets a table of its own."""
+    """Format columns five letters wide under their groups; groups that do not fit become another table."""
     groups = [list(part) for _, part in groupby(range(len(block.columns)), key=lambda i: block.columns[i].group)]
     needed = 5 * len(block.columns) + len(groups)
     if width - needed < 12 and len(groups) > 1:
@@ -219,7 +219,7 @@ def _markdown_name(line: TextRow) -> str:
 def _markdown_text(text: str) -> str:
     text = printable(text).replace("&", "&amp;").replace("<", "&lt;")
     text = re.sub(r"([\\`*\[\]|#~])", r"\\\1", text)
-    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)  # within a word an underscore is one
+    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)  # within a word, Markdown leaves underscores alone
 
 
 def _pipe_row(cells: Sequence[str]) -> str:

@@ -1,1 +1,1 @@
-"""Pictures on the page: charts of numbers, and how a matplotlib figure becomes a part of an HTML page."""
+"""Figures of the report: charts as inline SVG."""

@@ -1,4 +1,4 @@
-"""The report's own figures: plain numbers in, a matplotlib figure out. Scores are in percent."""
+"""Charts of the report: functions from numbers to matplotlib figures. Scores are in percent."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from holdfast.reporting.formatting import number, signed, span
 
 @dataclass(frozen=True)
 class ReportFigure:
-    """An SVG; ``wide`` ones take the whole width of the page, those ``aside`` are folded away."""
+    """An SVG figure; ``wide`` ones take the whole width of the page, those ``aside`` are collapsed."""
 
     name: str
     title: str
@@ -35,7 +35,7 @@ def svg_picture(
     wide: bool = False,
     aside: bool = False,
 ) -> ReportFigure:
-    """Curves, dots, images and maps, with the page's ink."""
+    """Draw a figure as SVG in the page's style."""
     return ReportFigure(name, title, draw_svg(draw, name=name, description=title), caption, wide=wide, aside=aside)
 
 
@@ -45,7 +45,7 @@ BETTER, WORSE = "#1d9a84", "#d0603a"
 
 @dataclass(frozen=True)
 class ChartLine:
-    """One curve, with a band around it where ``low`` and ``high`` are given; ``number`` chooses the colour."""
+    """A curve with an optional band from ``low`` to ``high``; ``number`` determines the colour."""
 
     label: str
     number: int
@@ -57,7 +57,7 @@ class ChartLine:
 
 @dataclass(frozen=True)
 class Point:
-    """One dot with a name, and what its whiskers span."""
+    """A labelled point with an interval."""
 
     label: str
     number: int
@@ -67,7 +67,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Track:
-    """A path through dots that belong together, such as the predictions of one TORA model."""
+    """Connected points, such as the predictions of one TORA model."""
 
     label: str
     number: int
@@ -75,13 +75,13 @@ class Track:
 
 
 def severity_curves(lines: Sequence[ChartLine], *, what: str = "accuracy") -> Figure:
-    """Mean accuracy, or another score, over the kinds against severity; severity 0 is the clean images."""
+    """Plot the mean score over corruptions against severity; severity 0 is the clean images."""
     figure, axes = _one_axes(height=3.0)
     for line in lines:
         shade = colour(line.number)
         (drawn,) = axes.plot(line.x, line.y, color=shade, marker="o", markersize=4, label=line.label)
         if line.low:
-            band = f"_{line.label}"  # hidden with its line, and in no legend
+            band = f"_{line.label}"  # hidden together with its line, and not in the legend
             axes.fill_between(line.x, line.low, line.high, color=shade, alpha=0.15, linewidth=0, label=band)
             set_tooltips(drawn, _severities(line))
     ticks = sorted({int(value) for line in lines for value in line.x})
@@ -93,7 +93,7 @@ def severity_curves(lines: Sequence[ChartLine], *, what: str = "accuracy") -> Fi
 
 
 def forest(rows: Sequence[tuple[str, Interval]]) -> Figure:
-    """Differences with their intervals, one row each; grey where the interval holds zero. In points."""
+    """Forest plot of differences in points; grey if the interval contains zero."""
     figure, axes = _one_axes(height=0.55 + 0.215 * len(rows))
     for place, (label, interval) in enumerate(rows):
         shade = MUTED if not interval.excludes_zero else BETTER if interval.value > 0 else WORSE
@@ -111,7 +111,7 @@ def forest(rows: Sequence[tuple[str, Interval]]) -> Figure:
 
 
 def cost_scatter(points: Sequence[Point], *, cost: str) -> Figure:
-    """Retention against what a model costs (FAN, Figure 1)."""
+    """Plot retention against cost (FAN, Figure 1)."""
     figure, axes = _one_axes(height=3.0)
     for point in points:
         shade = colour(point.number)
@@ -126,7 +126,7 @@ def cost_scatter(points: Sequence[Point], *, cost: str) -> Figure:
 
 
 def trade_off(tracks: Sequence[Track], *, attack: str) -> Figure:
-    """Clean accuracy against accuracy under an attack: what one is paid for with the other."""
+    """Plot clean accuracy against accuracy under an attack."""
     figure, axes = _one_axes(height=3.4)
     for track in tracks:
         shade = colour(track.number)
@@ -142,7 +142,7 @@ def trade_off(tracks: Sequence[Track], *, attack: str) -> Figure:
 
 
 def curves(lines: Sequence[ChartLine], *, x: str, y: str) -> Figure:
-    """Curves of training: a value against steps or epochs, as they are."""
+    """Plot a training value against steps or epochs, without smoothing."""
     figure, axes = _one_axes(height=2.5)
     for line in lines:
         dots = "o" if len(line.x) < 3 else ""

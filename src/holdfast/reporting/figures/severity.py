@@ -1,4 +1,4 @@
-"""Scores against severity, per corruption and per set."""
+"""Figures of a data set: score by severity, retention by cost, accuracy–robustness trade-off."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from holdfast.tasks import task_named
 
 
 def data_figures(data: DataSet, *, anchor: str) -> list[ReportFigure]:
-    """The figures of one data set: accuracy by severity, retention by cost, clean against attacked."""
+    """Draw the figures of one data set: accuracy by severity, retention by cost, clean vs. attacked."""
     return [
         *(severity_figure(data, anchor=anchor) if data.task == CLASSIFICATION else set_curves(data, anchor=anchor)),
         *cost_figure(data, anchor=anchor),
@@ -30,11 +30,11 @@ def data_figures(data: DataSet, *, anchor: str) -> list[ReportFigure]:
 
 
 def severity_figure(data: DataSet, *, anchor: str) -> list[ReportFigure]:
-    """How accuracy falls with severity, for the models that were shown all 75 cells."""
-    lines = [line for entry in data.shown if (line := severity_line(entry)) is not None]
+    """Draw accuracy by severity for the models with all 75 cells."""
+    lines = [line for entry in data.shown_models if (line := severity_line(entry)) is not None]
     if not lines:
         return []
-    caption = "Mean over the 15 kinds at each severity. Bands: 95 % intervals over the choice of images."
+    caption = "Mean over the 15 corruptions at each severity. Bands: 95 % intervals over the choice of images."
     picture = svg_picture(
         lambda: charts.severity_curves(lines), name=f"{anchor}-severity", title="Accuracy by severity", caption=caption
     )
@@ -42,7 +42,7 @@ def severity_figure(data: DataSet, *, anchor: str) -> list[ReportFigure]:
 
 
 def severity_line(entry: Entry) -> ChartLine | None:
-    """Mean accuracy over the 15 kinds by severity, in percent; None where cells are missing."""
+    """Mean accuracy over the 15 corruptions by severity, in percent; None if cells are missing."""
     right = {cell.spec: cell.right for cell in entry.records.cells.values()}
     wanted = [[corruption_cell(kind, severity) for kind in STANDARD] for severity in SEVERITIES]
     if entry.records.task != CLASSIFICATION or any(cell not in right for row in wanted for cell in row):
@@ -62,8 +62,8 @@ def severity_line(entry: Entry) -> ChartLine | None:
 
 
 def cost_figure(data: DataSet, *, anchor: str) -> list[ReportFigure]:
-    """Retention against GMACs, or parameters, where both are known of two models or more."""
-    shown = [entry for entry in data.shown if "retention" in entry.summary]
+    """Draw retention against GMACs or parameters if known for at least two models."""
+    shown = [entry for entry in data.shown_models if "retention" in entry.summary]
     by_gmacs = all(entry.run.gmacs for entry in shown)
     costs = [entry.run.gmacs if by_gmacs else (entry.run.parameters or 0) / 1e6 for entry in shown]
     points = [
@@ -78,19 +78,19 @@ def cost_figure(data: DataSet, *, anchor: str) -> list[ReportFigure]:
         lambda: charts.cost_scatter(points, cost=axis),
         name=f"{anchor}-cost",
         title="Retention against cost",
-        caption="Accuracy under corruption by clean accuracy (FAN, Figure 1), against what the model costs.",
+        caption="Accuracy under corruption divided by clean accuracy (FAN, Figure 1), against the model's cost.",
     )
     return [picture]
 
 
 def entry_interval(entry: Entry, name: str) -> Interval:
-    """A score's value and bounds."""
+    """Value and bounds of a score as an interval."""
     score = entry.summary[name]
     return Interval(score.value, score.low, score.high, 0.95)
 
 
 def trade_off_figures(data: DataSet, *, anchor: str, most: int = 3) -> list[ReportFigure]:
-    """Clean accuracy against accuracy under an attack, for models of several predictions or several λ."""
+    """Draw clean accuracy against accuracy under attack for models with several predictions or λ."""
     attacks = dict.fromkeys(
         (score.name, score.kind)
         for entry in data.entries
@@ -110,13 +110,13 @@ def _trade_off(tracks: Sequence[Track], attack: str, *, name: str) -> ReportFigu
     return svg_picture(
         lambda: charts.trade_off(tracks, attack=attack),
         name=name,
-        title=f"Accuracy against robustness: {attack}",
-        caption="Predictions of one model, or one recipe at several λ, are joined. Up and to the right is better.",
+        title=f"Accuracy–robustness trade-off: {attack}",
+        caption="Lines connect the predictions of a model, or one recipe at several λ. Up and to the right is better.",
     )
 
 
 def trade_off_tracks(entries: Sequence[Entry], attack: str) -> list[Track]:
-    """One track per model with several views; one per view over runs that differ in λ."""
+    """One track per model with several views, and one per view over runs that differ in λ."""
     known = [entry for entry in entries if "clean" in entry.summary and attack in entry.summary]
     several = [entry for entry in known if entry.view]
     weights = {entry.run.number: trade_off_weight(entry.run) for entry in several}
@@ -135,7 +135,7 @@ def trade_off_tracks(entries: Sequence[Entry], attack: str) -> list[Track]:
 
 
 def trade_off_weight(run: Run) -> float | None:
-    """The weight of a run's last phase (TORA's λ), where the recipe has one."""
+    """Weight of a run's last phase (TORA's λ), if the recipe has one."""
     train = run.recipe.get("train")
     phases = train.get("phases") if isinstance(train, Mapping) else None
     weights = phases.get("weights") if isinstance(phases, Mapping) else None
@@ -158,17 +158,17 @@ def _weight_track(
     return Track(view, place, points)
 
 
-Curve = dict[int, NDArray[np.float64]]  # by severity, 0 for clean: the value, then its replicates; percent
+Curve = dict[int, NDArray[np.float64]]  # by severity, 0 for clean: the value, then its jackknife replicates; percent
 
 
 def set_curves(data: DataSet, *, anchor: str) -> list[ReportFigure]:
-    """The score by severity, and its share of the clean score; none for a task that scores no whole cells."""
+    """Draw score and retention by severity for tasks that score whole cells; else nothing."""
     task: Any = task_named(data.task)
     if getattr(task, "cell_replicates", None) is None:
         return []
-    curves = [(entry, curve) for entry in data.shown if len(curve := _curve(entry, task)) > 1]
+    curves = [(entry, curve) for entry in data.shown_models if len(curve := _curve(entry, task)) > 1]
     kept = [(entry, _retention_curve(curve)) for entry, curve in curves if _retention_curve(curve)]
-    over = "Mean over the kinds at each severity. Bands: 95 % intervals over the choice of images."
+    over = "Mean over the corruptions at each severity. Bands: 95 % intervals over the choice of images."
     what = str(task.cell_words)
     return [
         *_picture(
@@ -185,7 +185,7 @@ def set_curves(data: DataSet, *, anchor: str) -> list[ReportFigure]:
             scale="ratio",
             name=f"{anchor}-retention",
             title="Retention by severity",
-            caption=f"{_capital(what)} by that of the clean images. Bands as before.",
+            caption=f"{_capital(what)} divided by that of the clean images. Bands: 95 % intervals.",
         ),
     ]
 
@@ -200,7 +200,7 @@ def _picture(
 
 
 def _curve(entry: Entry, task: Any) -> Curve:
-    """Severities that all measured kinds have."""
+    """Severities that were measured for all corruptions."""
     cells = {c.spec: c for c in entry.records.cells.values() if c.spec.family in ("clean", "corruption") and len(c)}
     kinds = {spec.kind for spec in cells if spec.family == "corruption"}
     severities = [s for s in sorted({spec.severity for spec in cells}) if s == 0 or _complete(cells, kinds, s)]
@@ -212,7 +212,7 @@ def _curve(entry: Entry, task: Any) -> Curve:
 
 
 def _replicates(cells: dict[Any, CellRecord], task: Any) -> NDArray[np.float64]:
-    """Of every cell its value and replicates; the value alone where the cells hold different images."""
+    """Value and replicates of every cell; the value alone if the cells hold different images."""
     named = {spec.name: cell for spec, cell in cells.items()}
     first = next(iter(cells.values()))
     if any(not np.array_equal(cell.ids, first.ids) for cell in cells.values()):

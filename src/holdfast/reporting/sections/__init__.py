@@ -1,1 +1,1 @@
-"""What stands on the page, a file per section or per part of one; each is made from runs or data sets alone."""
+"""Sections of the report, one module each, built from runs or data sets."""

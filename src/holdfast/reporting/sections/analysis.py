@@ -1,4 +1,4 @@
-"""Why the models hold or fail: the figures of ``holdfast analyze``, from stored results of the runs in a report."""
+"""Analysis section of the report: the figures of ``holdfast analyze`` from stored results."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,17 +15,17 @@ from holdfast.reporting.sections.section import Section
 
 
 def analysis_section(runs: Sequence[Run]) -> Section:
-    """Why, if any run was analysed."""
+    """Build the section from the runs with analyses."""
     analysed = [run for run in runs if run.results]
-    some = f" Pictures of the first {MANY} of {len(analysed)}." if len(analysed) > MANY else ""
-    text = f"What holdfast analyze found inside the models.{some}"
+    some = f" Figures of the first {MANY} of {len(analysed)} models." if len(analysed) > MANY else ""
+    text = f"Results of holdfast analyze: attention, noise decay, grouping.{some}"
     pictures, problems = analysis_pictures(analysed[:MANY])
-    pictures = sorted(pictures, key=lambda picture: picture.wide)  # no holes in the grid
+    pictures = sorted(pictures, key=lambda picture: picture.wide)  # wide figures last, so that the grid has no holes
     return Section("attention", "Inside the models", text, pictures, problems=problems)
 
 
 def analysis_pictures(runs: Sequence[Run]) -> tuple[list[ReportFigure], list[str]]:
-    """The figures of all analyses that were run, and a sentence about each that cannot be drawn."""
+    """Draw the figures of all analyses; return them and a sentence about each failure."""
     pictures, problems = [], []
     for analysis, results, name in _wanted_figures(runs):
         try:
@@ -37,7 +37,7 @@ def analysis_pictures(runs: Sequence[Run]) -> tuple[list[ReportFigure], list[str
 
 
 def _wanted_figures(runs: Sequence[Run]) -> Iterator[tuple[Analysis, list[AnalysisResult], str]]:
-    """What each figure shows: never results of different images or settings together."""
+    """Group results by figure; results of different images or settings are never combined."""
     found = [replace(result, header={**result.header, "label": run.name}) for run in runs for result in run.results]
     for analysis in ANALYSES.values():
         mine = [result for result in found if result.kind == analysis.name]

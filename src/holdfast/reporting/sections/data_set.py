@@ -1,4 +1,4 @@
-"""Everything about one data set: its tables, figures, comparisons, and what the papers print."""
+"""Data set section of the report: tables, figures, comparisons and published scores."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ from holdfast.reporting.sections.score_tables import (
 
 @dataclass(frozen=True)
 class SeedRow:
-    """One recipe: the runs' names, and mean ± sample standard deviation of each score."""
+    """One recipe: names of its runs, and mean ± sample standard deviation of each score."""
 
     name: str
     cells: Sequence[str]
@@ -43,7 +43,7 @@ class SeedTable:
 
 
 def seed_table(data: DataSet) -> SeedTable | None:
-    """A row for every recipe that was trained with two seeds or more."""
+    """Build a row for every recipe that was trained with at least two seeds."""
     groups: dict[str, list[Entry]] = {}
     for entry in data.models:
         if entry.run.recipe:
@@ -72,7 +72,7 @@ def _format_spread(entries: Sequence[Entry], name: str) -> str:
 
 @dataclass(frozen=True)
 class Compared:
-    """One model against the first: a figure and the same numbers as a table."""
+    """Comparison of a model with the baseline: a figure and a table."""
 
     entry: Entry
     figure: ReportFigure
@@ -81,7 +81,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class DataSetSection:
-    """Everything about one data set."""
+    """Contents of the section of one data set."""
 
     anchor: str
     title: str
@@ -103,7 +103,7 @@ class DataSetSection:
 
 
 def part_of(data: DataSet, *, number: int, title: str) -> DataSetSection:
-    """Everything about one data set."""
+    """Build the section of one data set."""
     anchor = f"data-{number + 1}"
     against = comparisons(data)
     return DataSetSection(
@@ -135,6 +135,6 @@ def _compare_entries(against: Sequence[tuple[Entry, Comparison]], *, baseline: s
             picture = svg_picture(
                 lambda rows=rows: forest(rows),  # type: ignore[misc]
                 name=f"{anchor}-against-{position + 1}",
-                title=f"{entry.name} against {baseline}, kind by kind",
+                title=f"{entry.name} vs. {baseline} by corruption",
             )
             yield Compared(entry, picture, [difference_row(difference) for difference in differences])

@@ -1,4 +1,4 @@
-"""What breaks in detectors and segmenters: kinds of errors, classes, edges, confidence; numbers from records alone."""
+"""Error section for detectors and segmenters: error types, classes, boundaries and calibration."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -14,23 +14,23 @@ from holdfast.reporting.runs import Run
 from holdfast.reporting.sections.section import Section, TextTable
 
 TEXTS = {
-    "detection": "At score and IoU ½ an object is found, seen as another class, badly placed (IoU from 0.1) or missed, "
-    "after TIDE, in percent of all objects; background counts detections on nothing per 100 objects. Recall: "
-    "objects that any detection overlaps by ½, whatever its class or score, which is what the proposals left to find. "
-    "Calibration: how far scores lie from the share that is right.",
-    "segmentation": "IoU of every class, mIoU by distance to the nearest label boundary (edges against areas), and the "
-    "expected calibration error of the pixels (ECE), kind by kind over the severities that were measured.",
+    "detection": "Error types after TIDE, in percent of all objects, at a score and IoU of ½: an object is found, "
+    "classified wrongly, localised badly (IoU of at least 0.1) or missed; background counts detections without an "
+    "object, per 100 objects. Recall: objects that any detection overlaps by ½, whatever its class or score, an upper "
+    "bound set by the proposals. Calibration: gap between scores and the fraction of correct detections.",
+    "segmentation": "IoU per class, mIoU by distance to the nearest label boundary, and the expected calibration error "
+    "(ECE) of the pixels, for each corruption, averaged over the measured severities.",
 }
 CLEAN = "clean"
-Cells = Mapping[str, Sequence[CellRecord]]  # by what they share, clean images first
+Cells = Mapping[str, Sequence[CellRecord]]  # by group, clean images first
 
 
 def breaks_section(runs: Sequence[Run]) -> Section:
-    """Tables of every detector and segmenter in the report."""
+    """Build the tables of every detector and segmenter."""
     held = [(run, records) for run in runs for records in run.records if records.task in TEXTS]
     tables = [table for run, records in held for table in _tables(run, records)]
     text = " ".join(TEXTS[task] for task in dict.fromkeys(records.task for _, records in held))
-    return Section("breaks", "What breaks", text, tables=tables)
+    return Section("breaks", "Error types", text, tables=tables)
 
 
 def _tables(run: Run, records: Records) -> Iterator[TextTable]:
@@ -42,8 +42,8 @@ def _tables(run: Run, records: Records) -> Iterator[TextTable]:
         yield from _detection_tables(run.name, cells, kinds)
     else:
         names = [clean_name(name) for name in records.header.get("class_names", ())]
-        yield _class_table(f"{run.name}: IoU of every class, percent", kinds, names)
-        yield _band_table(f"{run.name}: edges against areas, and calibration", kinds)
+        yield _class_table(f"{run.name}: IoU per class, percent", kinds, names)
+        yield _band_table(f"{run.name}: boundaries, interior and calibration", kinds)
 
 
 def _group_cells(cells: Sequence[CellRecord], key: Callable[[CellRecord], object]) -> Cells:
@@ -64,46 +64,46 @@ SIZE_COLUMNS = ("", "objects", *OBJECTS)
 
 
 def _detection_tables(name: str, cells: Sequence[CellRecord], kinds: Cells) -> Iterator[TextTable]:
-    told = {cell.spec: breakage(cell.fields) for cell in cells}
+    errors = {cell.spec: breakage(cell.fields) for cell in cells}
     severities = _group_cells(cells, lambda cell: cell.spec.severity or CLEAN)
 
     def lines(groups: Cells, words: str = "") -> list[list[str]]:
         return [
-            [_title(key) if key == CLEAN or not words else f"{words} {key}", *_line([told[c.spec] for c in held])]
+            [_title(key) if key == CLEAN or not words else f"{words} {key}", *_line([errors[c.spec] for c in held])]
             for key, held in groups.items()
         ]
 
-    yield TextTable(f"{name}: what became of the objects, by kind", COLUMNS, lines(kinds))
+    yield TextTable(f"{name}: error types by corruption", COLUMNS, lines(kinds))
     if len(severities) > 1:
-        yield TextTable(f"{name}: by severity", COLUMNS, lines(severities, "severity"))
+        yield TextTable(f"{name}: error types by severity", COLUMNS, lines(severities, "severity"))
     sizes = [
-        [f"{size}, {CLEAN if key == CLEAN else f'severity {key}'}", *_size_line([told[c.spec] for c in held], place)]
+        [f"{size}, {CLEAN if key == CLEAN else f'severity {key}'}", *_size_line([errors[c.spec] for c in held], place)]
         for place, size in enumerate(SIZES)
         for key, held in severities.items()
-        if place and sum(told[c.spec].objects[place].sum() for c in held)
+        if place and sum(errors[c.spec].objects[place].sum() for c in held)
     ]
-    yield TextTable(f"{name}: by size of the object", SIZE_COLUMNS, sizes)
+    yield TextTable(f"{name}: error types by object size", SIZE_COLUMNS, sizes)
     if len(cells) > 1:
-        every = [[_cell_title(spec.kind, spec.severity), *_line([one])] for spec, one in told.items()]
-        yield TextTable(f"{name}: every kind and severity", COLUMNS, every, aside=True)
+        every = [[_cell_title(spec.kind, spec.severity), *_line([one])] for spec, one in errors.items()]
+        yield TextTable(f"{name}: every corruption and severity", COLUMNS, every, aside=True)
 
 
 def _cell_title(kind: str, severity: int) -> str:
     return f"{_title(kind)} {severity}" if kind else CLEAN
 
 
-def _line(told: Sequence[Breakage]) -> list[str]:
-    outcomes = np.sum([one.objects[0] for one in told], axis=0)
+def _line(cells: Sequence[Breakage]) -> list[str]:
+    outcomes = np.sum([one.objects[0] for one in cells], axis=0)
     there = max(int(outcomes.sum()), 1)
-    empty = sum(int(one.detections[DETECTIONS.index("background")]) for one in told)
-    recall = 100 * float(np.mean([one.recall for one in told]))
-    known = [one.calibration for one in told if np.isfinite(one.calibration)]
+    empty = sum(int(one.detections[DETECTIONS.index("background")]) for one in cells)
+    recall = 100 * float(np.mean([one.recall for one in cells]))
+    known = [one.calibration for one in cells if np.isfinite(one.calibration)]
     calibration = float(np.mean(known)) if known else np.nan
     return [*map(_number, [*(100 * outcomes / there), 100 * empty / there, recall, calibration])]
 
 
-def _size_line(told: Sequence[Breakage], place: int) -> list[str]:
-    outcomes = np.sum([one.objects[place] for one in told], axis=0)
+def _size_line(cells: Sequence[Breakage], place: int) -> list[str]:
+    outcomes = np.sum([one.objects[place] for one in cells], axis=0)
     return [str(outcomes.sum()), *(_number(share) for share in 100 * outcomes / max(int(outcomes.sum()), 1))]
 
 
@@ -111,7 +111,7 @@ def _size_line(told: Sequence[Breakage], place: int) -> list[str]:
 
 
 def _class_table(title: str, kinds: Cells, names: Sequence[str]) -> TextTable:
-    """Kinds × classes, coloured by the error."""
+    """Build the table of corruptions × classes, coloured by the error."""
     rows = [100 * _mean_of_known([class_iou(cell.counts.sum(axis=0)) for cell in held]) for held in kinds.values()]
     classes = [*names, *(str(label) for label in range(len(names), len(rows[0])))]
     lines = [[_title(kind), *(_number(v, digits=0) for v in row)] for kind, row in zip(kinds, rows, strict=True)]
@@ -133,7 +133,7 @@ def _band_line(kind: str, cells: Sequence[CellRecord]) -> list[str]:
 
 
 def _mean_of_known(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean over severities; of a class that some of them neither show nor predict, over the others."""
+    """Mean over severities, ignoring NaN of classes that are neither present nor predicted."""
     stacked = np.stack(rows)
     known = np.isfinite(stacked)
     sums = np.where(known, stacked, 0).sum(axis=0)

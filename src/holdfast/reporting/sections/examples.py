@@ -1,4 +1,4 @@
-"""Failures to look at: stored thumbnails with the truth and the answers of all models that were asked about them."""
+"""Failure examples: stored thumbnails with ground truth and the predictions of all models."""
 
 import base64
 import io
@@ -19,12 +19,12 @@ from holdfast.tasks.examples.base import ExampleView, Kept, encode_picture
 
 Key = tuple[str, str]  # cell and image
 MOST, MOST_MODELS = 60, 8
-LARGEST = 1_400_000  # bytes of pictures on one data set's part of the page
+LARGEST = 1_400_000  # bytes of thumbnails per data set on the page
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one model said of it."""
+    """One model's prediction for an example."""
 
     entry: Entry
     words: str
@@ -34,7 +34,7 @@ class Answer:
 
     @property
     def verdict(self) -> str:
-        """Right, wrong, or something between."""
+        """``right``, ``wrong`` or ``partly``."""
         return "right" if self.right >= 0.995 else "wrong" if self.right < 0.5 else "partly"
 
 
@@ -43,10 +43,11 @@ class ShownExample:
     """One image under one corruption.
 
     Attributes:
-        kind: what was done to it; ``severity`` how much, 0 where there is no such thing.
-        truth: in words.
-        pictures: addresses of the image, and of the truth drawn over it.
-        answers: of the models that were asked.
+        kind: the corruption.
+        severity: its severity, 0 without one.
+        truth: the ground truth in words.
+        pictures: data URLs of the image and of the ground truth drawn over it.
+        answers: the models' predictions.
     """
 
     id: str
@@ -58,40 +59,40 @@ class ShownExample:
 
     @property
     def kind_name(self) -> str:
-        """As people read it."""
+        """Readable name of the corruption."""
         return kind_label(self.kind)
 
     @property
     def hard(self) -> float:
-        """How wrong the answers are on average, and how sure of it, 0 to 1."""
+        """Mean error of the predictions, weighted by their confidence, 0 to 1."""
         return fsum((1 - answer.right) * answer.sure for answer in self.answers) / len(self.answers)
 
     @property
     def split(self) -> float:
-        """How much the models differ about it; 0 where they agree."""
+        """Disagreement of the models: standard deviation of their scores."""
         return pstdev(answer.right for answer in self.answers)
 
     @property
     def bytes(self) -> int:
-        """Of all its pictures."""
+        """Total size of the pictures in bytes."""
         return sum(map(len, [*self.pictures, *(answer.picture for answer in self.answers)]))
 
     @property
     def small(self) -> bool:
-        """Whether there is one picture alone, so that many fit side by side."""
+        """Whether there is only one picture, so that many examples fit side by side."""
         return len(self.pictures) == 1
 
 
 def examples(data: DataSet) -> list[ShownExample]:
-    """The examples of a data set, hardest first, as many as a page can hold."""
+    """Select the examples of a data set, hardest first, up to the size limit of a page."""
     drawing = getattr(task_named(data.task), "examples", None)
     if drawing is None:
         return []
-    models = data.shown[:MOST_MODELS]
+    models = data.shown_models[:MOST_MODELS]
     stored = {entry: _by_key(_stored_examples(entry)) for entry in models}
     pictures = {key: example for found in stored.values() for key, example in found.items()}
     made = [_show_example(key, example, models, stored, drawing) for key, example in pictures.items()]
-    # where a model's answers are kept with its own examples only, those that all models kept
+    # if predictions are stored only with a model's own examples, take those that all models stored
     least = 1 if drawing.in_records else max((len(each.answers) for each in made), default=0)
     answered = [each for each in made if len(each.answers) >= max(1, least)]
     return _choose_examples(sorted(answered, key=lambda each: (-each.hard, -each.split, each.id)))
@@ -123,12 +124,12 @@ def _show_example(key: Key, example: Example, models: Sequence[Entry], stored: A
         spec.severity if spec is not None else 0,
         clean_name(truth.words),
         [_address(example.picture), *([_address(encode_picture(truth.picture))] if truth.picture is not None else [])],
-        [_answer(entry, said) for entry, said in answers],
+        [_answer(entry, view) for entry, view in answers],
     )
 
 
 def _recorded_answer(entry: Entry, key: Key, stored: dict[Key, Example], drawing: Any) -> Kept | None:
-    """Truth and answer from the records, or from what the model's own examples hold."""
+    """Read truth and prediction from the records, or from the model's stored examples."""
     cell, name = key
     if cell not in entry.records.cells:
         return None
@@ -139,9 +140,9 @@ def _recorded_answer(entry: Entry, key: Key, stored: dict[Key, Example], drawing
     return drawing.recorded(record, int(rows[0])) if len(rows) else None
 
 
-def _answer(entry: Entry, said: ExampleView) -> Answer:
-    picture = _address(encode_picture(said.picture)) if said.picture is not None else ""
-    return Answer(entry, clean_name(said.words), said.right, said.sure, picture)
+def _answer(entry: Entry, view: ExampleView) -> Answer:
+    picture = _address(encode_picture(view.picture)) if view.picture is not None else ""
+    return Answer(entry, clean_name(view.words), view.right, view.sure, picture)
 
 
 def _class_names(models: Sequence[Entry]) -> Sequence[str]:
@@ -149,7 +150,7 @@ def _class_names(models: Sequence[Entry]) -> Sequence[str]:
 
 
 def _choose_examples(found: Sequence[ShownExample]) -> list[ShownExample]:
-    """As many as fit: one from the hardest, one from those that models differ about most, in turn."""
+    """Choose as many as fit, alternating between the hardest and those with most disagreement."""
     split = sorted((each for each in found if each.split > 0), key=lambda each: -each.split)
     turns = (each for turn in zip_longest(found, split) for each in turn if each is not None)
     wanted = list(dict.fromkeys(turns))[:MOST]

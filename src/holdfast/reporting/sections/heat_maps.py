@@ -1,4 +1,4 @@
-"""Accuracy by kind of corruption and severity, one table per model; the error is the colour."""
+"""Heat maps of the score by corruption and severity, one per model."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from holdfast.tasks import task_named
 
 @dataclass(frozen=True)
 class HeatCell:
-    """One square: its text, and its error in percent, which is its colour."""
+    """One cell: its text, and its error in percent, which sets the colour."""
 
     name: str
     text: str
@@ -24,7 +24,7 @@ class HeatCell:
 
 @dataclass(frozen=True)
 class HeatRow:
-    """One kind of corruption."""
+    """One row: the severities of a corruption."""
 
     label: str
     cells: Sequence[HeatCell]
@@ -33,7 +33,7 @@ class HeatRow:
 
 @dataclass(frozen=True)
 class HeatGroup:
-    """Kinds of one group: noise, blur, weather, digital, extra, or one's own."""
+    """Corruptions of one group: noise, blur, weather, digital, extra or registered."""
 
     name: str
     rows: Sequence[HeatRow]
@@ -41,7 +41,7 @@ class HeatGroup:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """How well one model does by kind and severity, mean over the images."""
+    """One model's score by corruption and severity, mean over the images."""
 
     entry: Entry
     severities: Sequence[int]
@@ -49,20 +49,20 @@ class HeatMap:
 
     @property
     def words(self) -> str:
-        """What the numbers are."""
+        """Name of the score in the cells."""
         task = task_named(self.entry.records.task)
         whole = getattr(task, "cell_words", "")
         return f"{whole[:1].upper()}{whole[1:]} of the whole cell, percent" if whole else task.per_image
 
 
 def heat_maps(data: DataSet) -> list[HeatMap]:
-    """One for every model of the figures that was shown corruptions."""
-    maps = [HeatMap(entry, SEVERITIES, list(_heat_groups(entry))) for entry in data.shown]
+    """Heat maps of the shown models that were evaluated on corruptions."""
+    maps = [HeatMap(entry, SEVERITIES, list(_heat_groups(entry))) for entry in data.shown_models]
     return [heat for heat in maps if heat.groups]
 
 
 def cell_scores(entry: Entry) -> dict[str, float]:
-    """How well every corruption went, percent: by what the task scores a whole cell by, else the mean over images."""
+    """Score of every corrupted cell in percent: the task's score of a whole cell, else the mean over images."""
     cells = {name: cell for name, cell in entry.records.cells.items() if cell.spec.family == "corruption" and len(cell)}
     task = task_named(entry.records.task)
     whole: Any = getattr(task, "cell_values", None)

@@ -1,4 +1,4 @@
-"""What a report says, in a few sentences: computed, never written by hand."""
+"""Key findings of a report: computed sentences about scores and differences."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class Sentence:
 
 
 def sentences(data: DataSet, compared: list[tuple[Entry, Comparison]]) -> list[Sentence]:
-    """How the first model does, and how each of the others differs from it."""
+    """Sentences about the baseline's scores and the differences of the other models."""
     return [_alone(data.baseline, data.spec), *(s for entry, c in compared for s in _against(entry, data.baseline, c))]
 
 
@@ -35,8 +35,8 @@ def _alone(entry: Entry, data: str) -> Sentence:
         text = f"On {data}, {entry.name} classifies {' and '.join(parts)} correctly"
     elif parts:
         shown = [scores["clean"]] if "clean" in scores else []
-        told = [f"{score.label} {number(score.value)} %" for score in (*shown, *([corrupted] if corrupted else []))]
-        text = f"On {data}, {entry.name} has {' and '.join(told)}"
+        texts = [f"{score.label} {number(score.value)} %" for score in (*shown, *([corrupted] if corrupted else []))]
+        text = f"On {data}, {entry.name} has {' and '.join(texts)}"
     kinds = [score for score in entry.summary if score.family == "corruption" and score.kind and score.better == "high"]
     if kinds:
         worst = min(kinds, key=lambda score: score.value)
@@ -45,7 +45,7 @@ def _alone(entry: Entry, data: str) -> Sentence:
 
 
 def _against(entry: Entry, baseline: Entry, comparison: Comparison) -> list[Sentence]:
-    """Corrupted images if there are any, else clean ones; and the attack that tells the two apart most."""
+    """Differences on corrupted, else clean images, and under the attack with the largest difference."""
     found = comparison.differences
     shown = [d for d in found.values() if _is_corrupted(d)][:1] or [found[name] for name in ("clean",) if name in found]
     attacks = [d for d in found.values() if d.family == "attack" and d.verdict != "unclear"]
@@ -62,7 +62,7 @@ def _difference(entry: Entry, baseline: Entry, difference: Difference) -> Senten
     what = "clean images" if difference.name == "clean" else f"images under {difference.kind}"
     what = "corrupted images" if _is_corrupted(difference) else what
     gap = f"{signed(difference.interval.value)} points ({span(difference.interval.low, difference.interval.high)})"
-    numbers = f"{number(difference.first)} % against {number(difference.second)} % of the {what}"
+    numbers = f"{number(difference.first)} % vs. {number(difference.second)} % of the {what}"
     if difference.verdict == "unclear":
-        return Sentence(f"{entry.name} and {baseline.name} cannot be told apart: {numbers}, {gap}.", "unclear")
+        return Sentence(f"{entry.name} and {baseline.name} do not differ significantly: {numbers}, {gap}.", "unclear")
     return Sentence(f"{entry.name} is {difference.verdict} than {baseline.name}: {numbers}, {gap}.", difference.verdict)

@@ -1,4 +1,4 @@
-"""Published scores beside the measured ones, and as tables of their own."""
+"""Tables of published scores, next to measured ones and on their own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ MORE_LABELS = {
 
 @dataclass(frozen=True)
 class PaperColumn:
-    """One printed score."""
+    """A published score: its name, label and definition."""
 
     score: str
     label: str
@@ -50,7 +50,7 @@ class PaperColumn:
 
 @dataclass(frozen=True)
 class PaperRow:
-    """What a paper prints of one architecture, or (``entry``) what we measured of it."""
+    """Published scores of an architecture or, with ``entry``, our measured ones."""
 
     model: str
     source: str
@@ -60,13 +60,13 @@ class PaperRow:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """Ours and theirs."""
+    """Measured and published scores of the same architectures."""
 
     columns: Sequence[PaperColumn]
     rows: Sequence[PaperRow]
 
 
-# segmentation and detection: the list of scores.json, and its columns by the scores that measure the same
+# segmentation and detection: the list in scores.json, and its columns with our scores of the same quantity
 DENSE = {
     "cityscapes": (
         "segmentation",
@@ -74,13 +74,13 @@ DENSE = {
     ),
     "coco": ("detection", {"coco": "clean", "coco_c": "mpc_fan", "coco_retention": "rpc_fan"}),
 }
-CLASSES = {"segmentation": 19, "detection": 80}
+CLASSES = {"segmentation": 19, "detection": 80}  # evaluated by Cityscapes (of 34 ids) and COCO (of 91 categories)
 
 
 def paper_table(data: DataSet) -> PaperTable | None:
-    """Ours and the papers' scores of the same architectures; none where nobody printed any for these classes.
+    """Build the table of measured and published scores of the same architectures; None without published ones.
 
-    Of Cityscapes and COCO all that the papers print stands below ours, since a segmenter's name is not its encoder's.
+    For Cityscapes and COCO all published rows are listed, since a segmenter's name is not its encoder's.
     """
     if data.task in CLASSES:
         return _dense_table(data)
@@ -100,8 +100,8 @@ def _dense_table(data: DataSet) -> PaperTable | None:
     task, columns = DENSE.get(source, ("", {}))
     if task != data.task or classes != CLASSES[task]:
         return None
-    told = published("scores")["columns"]
-    headings = [PaperColumn(score, MORE_LABELS[name], told[name]) for name, score in columns.items()]
+    definitions = published("scores")["columns"]
+    headings = [PaperColumn(score, MORE_LABELS[name], definitions[name]) for name, score in columns.items()]
     ours = [
         PaperRow(entry.name, "measured here", [_ours(entry, score) for score in columns.values()], entry)
         for entry in data.models
@@ -112,7 +112,7 @@ def _dense_table(data: DataSet) -> PaperTable | None:
 
 
 def name_of(row: Mapping[str, Any]) -> str:
-    """A printed row's model, with its detector and how it was trained."""
+    """Model of a published row, with its detector and training."""
     return ", ".join(filter(None, [str(row.get("name") or row["model"]), row.get("detector", ""), how(row)]))
 
 
@@ -155,7 +155,7 @@ TABLES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True)
 class PublishedColumn:
-    """One printed score."""
+    """A published score: label, definition and direction."""
 
     label: str
     definition: str
@@ -164,7 +164,7 @@ class PublishedColumn:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """What papers print about one data set."""
+    """Published scores on one data set."""
 
     title: str
     columns: Sequence[PublishedColumn]
@@ -172,7 +172,7 @@ class PublishedTable:
 
 
 def published_tables() -> list[PublishedTable]:
-    """One table per data set, in the papers' order; no row is preferred."""
+    """Build one table per data set, in the papers' order; no row is preferred."""
     return [_table(title, lists, columns) for title, lists, columns in TABLES]
 
 

@@ -1,4 +1,4 @@
-"""Where the numbers come from: the commands that make them again, and what they ran on."""
+"""Reproduction section: the commands behind the numbers, and the runs' metadata."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from holdfast.reporting.runs import Run
 
 @dataclass(frozen=True)
 class Named:
-    """A run's name and colour, where no scores are meant."""
+    """A run's name and colour, without scores."""
 
     name: str
     number: int
@@ -27,13 +27,13 @@ class Named:
 
     @property
     def colour(self) -> str:
-        """The run's colour."""
+        """The colour of the run on the page."""
         return page_colour(self.number)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """One run: how to make it again, and what is known of it."""
+    """Origin of a run: commands, metadata and recipe."""
 
     entry: Named
     commands: Sequence[str]
@@ -43,12 +43,12 @@ class Origin:
 
 
 def name_run(run: Run) -> Named:
-    """The run as tables name it."""
+    """Name and colour of a run for tables."""
     return Named(run.name, run.number)
 
 
 def origin(run: Run) -> Origin:
-    """Everything that the files of one run tell about where its numbers come from."""
+    """Collect commands, metadata and recipe of a run from its files."""
     recipe = yaml.safe_dump(dict(run.recipe), sort_keys=False, allow_unicode=True) if run.recipe else ""
     return Origin(name_run(run), commands(run), facts(run), recipe, run.notes)
 
@@ -83,7 +83,7 @@ def evaluate_command(run: Run, records: Records) -> str:
 
 
 def analyze_command(run: Run, data: str) -> str:
-    """The command line of the analyses on one data set, with what was chosen."""
+    """The command line of the analyses on one data set, with its settings."""
     results = [result for result in run.results if str(result.header.get("data", "")) == data]
     header = results[0].header
     settings = {key: value for result in results for key, value in (result.header.get("settings") or {}).items()}
@@ -102,7 +102,7 @@ def _analysis_commands(run: Run) -> list[str]:
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
-    """What it is and what it ran on, for the first record set of every kind of answer."""
+    """Metadata of a run: architecture, parameters, fingerprints, preprocessing, versions."""
     found: list[tuple[str, str]] = []
     if run.folder is not None:
         found.append(("folder", str(run.folder)))
@@ -115,7 +115,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
 
 
 def own_command(runs: Sequence[Run], out: Path | None, **options: str) -> str:
-    """The command line of the page itself, with the options that are not empty; records from memory have none."""
+    """The command line of the page itself, with non-empty options; records in memory are omitted."""
     folders = [str(run.folder) for run in runs if run.folder is not None]
     given = [word for name, value in options.items() if value for word in (f"--{name}", value)]
     return _line("holdfast", "report", *(folders or ["RUN"]), *given, "--out", str(out or "report.html"))

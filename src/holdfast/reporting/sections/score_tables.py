@@ -1,4 +1,4 @@
-"""The tables of numbers: scores with their intervals, and the differences of two models."""
+"""Tables of scores with intervals, and of differences between models."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class ScoreCell:
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """One line of a table."""
+    """One row of a table."""
 
     entry: Any  # has a name, a colour and a view
     cells: Sequence[Any]
@@ -42,7 +42,7 @@ class Table:
 
     @property
     def groups(self) -> list[tuple[str, list[ScoreRow]]]:
-        """The rows by the group that they belong to, in the order in which groups first appear."""
+        """Rows by group, in the order in which groups first appear."""
         found: dict[str, list[ScoreRow]] = {}
         for row in self.rows:
             found.setdefault(row.group, []).append(row)
@@ -50,30 +50,30 @@ class Table:
 
 
 def headline_table(data: DataSet) -> Table:
-    """The scores that everybody asks for first."""
+    """Table of the headline scores."""
     return _score_table(data, [score for score in _all_scores(data) if is_headline(score, data.task)])
 
 
 def more_table(data: DataSet) -> Table:
-    """All other scores that are not of a single kind."""
+    """Table of all other scores that are not per corruption."""
     scores = _all_scores(data)
     return _score_table(data, [s for s in scores if not is_headline(s, data.task) and not s.table])
 
 
 def all_table(data: DataSet) -> Table:
-    """All scores that are not of a single kind, those of the first table first."""
+    """Table of all scores that are not per corruption, headline scores first."""
     scores = [score for score in _all_scores(data) if is_headline(score, data.task) or not score.table]
     return _score_table(data, sorted(scores, key=lambda score: not is_headline(score, data.task)))
 
 
 def is_headline(score: Score, task: str) -> bool:
-    """Whether a score belongs to the first table: what everybody asks for first, other sets, attacks."""
-    asked = score.headline or score.name.removesuffix("_partial") in task_named(task).headline
-    return asked or score.family in ("set", "attack")
+    """Whether a score belongs to the first table: the task's headline scores, other sets and attacks."""
+    headline = score.headline or score.name.removesuffix("_partial") in task_named(task).headline
+    return headline or score.family in ("set", "attack")
 
 
 def meanings(sets: Iterable[DataSet]) -> list[Score]:
-    """One score of every name that the page shows, for its definition."""
+    """One score per name on the page, for its definition."""
     found: dict[str, Score] = {}
     for data in sets:
         for score in _all_scores(data):
@@ -100,14 +100,14 @@ def _score_table(data: DataSet, columns: Sequence[Score]) -> Table:
 
 
 def kinds_table(data: DataSet) -> Table | None:
-    """Every model's score of every kind of corruption, where models are too many for a heat map each."""
+    """Table of every model and corruption, if there are too many models for heat maps."""
     kinds = [score for score in _all_scores(data) if score.table and score.family == "corruption"]
     first = [score for score in kinds if score.table == kinds[0].table]
     return _score_table(data, first) if data.many and first else None
 
 
 def _best(column: Score, entries: Sequence[Entry]) -> float | None:
-    """The best value of a column as it is printed; none where there is nothing to choose from."""
+    """The best rounded value of a column; None with fewer than two values."""
     values = [entry.summary.scores[column.name].value for entry in entries if column.name in entry.summary]
     known = [round(value, _digits(column.unit)) for value in values if not isnan(value)]
     if len(known) < 2:
@@ -123,9 +123,9 @@ def _cell(entry: Entry, name: str, best: float | None) -> ScoreCell:
     bounds = "" if isnan(score.low) else span(score.low, score.high, digits=digits)
     missing = f"missing: {', '.join(score.missing)}" if score.missing else ""
     note = "; ".join(part for part in (score.note, missing) if part)
-    shown = round(score.value, digits) if not isnan(score.value) else None
+    rounded = round(score.value, digits) if not isnan(score.value) else None
     return ScoreCell(
-        name, number(score.value, digits=digits), score.value, bounds, shown is not None and shown == best, note
+        name, number(score.value, digits=digits), score.value, bounds, rounded is not None and rounded == best, note
     )
 
 
@@ -135,7 +135,7 @@ def _digits(unit: str) -> int:
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """One kind of a comparison, as text."""
+    """One row of a comparison, as text."""
 
     label: str
     baseline: str
@@ -146,7 +146,7 @@ class DifferenceRow:
 
 
 def shown_differences(comparison: Comparison) -> list[Difference]:
-    """The differences that a comparison shows: clean, every kind, then attacks and other sets; all accuracies."""
+    """Select the accuracies of a comparison: clean, every corruption, attacks and other sets."""
     return [
         difference
         for difference in comparison.differences.values()
@@ -155,7 +155,7 @@ def shown_differences(comparison: Comparison) -> list[Difference]:
 
 
 def difference_row(difference: Difference) -> DifferenceRow:
-    """As text, in percent and points."""
+    """Format a difference in percent and points."""
     return DifferenceRow(
         kind_label(difference.label),
         number(difference.second),

@@ -1,4 +1,4 @@
-"""What a section is: figures and tables that belong to the runs, not to a data set."""
+"""Section of the report: figures and tables of the runs, independent of a data set."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from holdfast.reporting.sections.score_tables import Table
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of text alone, the first column names the lines.
+    """A table of text; the first column holds the row names.
 
     Attributes:
-        title: what stands above it.
-        columns: headings, the first of the lines' names.
-        lines: of text.
-        shades: errors in percent behind the first column, which are the values' colours; none for a plain table.
-        aside: whether it is folded up until somebody asks for it.
+        title: caption of the table.
+        columns: headings, including that of the row names.
+        lines: rows of text.
+        shades: errors in percent that colour the cells after the first column; empty for a plain table.
+        aside: whether it is collapsed at first.
     """
 
     title: str
@@ -28,16 +28,16 @@ class TextTable:
 
 @dataclass(frozen=True)
 class Section:
-    """One section of the page; with neither figures nor tables it is left out.
+    """One section of the page; omitted without figures and tables.
 
     Attributes:
-        anchor: its address on the page.
-        title: its heading.
-        description: what stands below it.
-        figures: its pictures.
-        table: a line per run.
-        tables: others.
-        problems: sentences about what cannot be shown, which stand on top of the page.
+        anchor: id of the section on the page.
+        title: heading.
+        description: text below the heading.
+        figures: figures.
+        table: a table with one row per run.
+        tables: further tables.
+        problems: warnings for the top of the page.
     """
 
     anchor: str
@@ -49,6 +49,6 @@ class Section:
     problems: Sequence[str] = ()
 
     @property
-    def filled(self) -> bool:
-        """Whether there is anything to show."""
+    def has_content(self) -> bool:
+        """Whether the section has figures or tables."""
         return bool(self.figures or self.tables)

@@ -1,7 +1,7 @@
-"""Accuracy against robustness: λ × predictions and tuning methods × λ, of the TORA runs in a report.
+"""Accuracy–robustness trade-off of TORA runs: λ × predictions, and tuning methods × λ.
 
-The shapes of the slides' second and third table (Li and Xu, CVPR 2023). Runs of one method and λ (seeds) are averaged,
-with the smallest and largest in brackets.
+The tables follow the second and third table of the slides (Li and Xu, CVPR 2023). Runs of one method and λ (seeds) are
+averaged, with minimum and maximum in brackets.
 """
 
 import json
@@ -23,12 +23,12 @@ from holdfast.reporting.sections.section import Section, TextTable
 DESCRIPTION = "tora.json"
 VIEWS = ("acc", "rob", "joint")  # in the slides' order
 METHODS = ("head-only", "single-adapter", "adapter-fusion", "tora")
-TEXT = "TORA's adapted models by λ, the weight of robustness: mean over seeds, with the smallest and the largest."
+TEXT = "TORA's adapted models by λ, the weight of robustness: mean over seeds, with minimum and maximum."
 
 
 @dataclass(frozen=True, eq=False)
 class TradeOffRun:
-    """One finished phase-2 run: its files, how it was tuned, λ, and what its description says."""
+    """A finished phase-2 run: files, tuning method, λ and metadata."""
 
     run: Run
     method: str
@@ -47,23 +47,23 @@ class TradeOffRun:
 
     @property
     def hours(self) -> float | None:
-        """Hours of training steps, phase 1 included; evaluation and start-up are not in it."""
+        """Hours of training steps including phase 1, without evaluation and start-up."""
         parts = [_hours(run) for run in _with_phase1(self.run)]
         known = [part for part in parts if part is not None]
         return sum(known) if len(known) == len(parts) else None
 
 
 def trade_off_section(runs: Sequence[Run]) -> Section:
-    """Both tables, where there are such runs with records."""
+    """Build both tables from the TORA runs with records."""
     held = [run for run in trade_off_runs(runs) if run.scores]
     blocks = [block for block in (heads_table(held), methods_table(held)) if block.lines]
     return Section(
-        "trade-off", "TORA: accuracy against robustness", TEXT, tables=[_text_table(block) for block in blocks]
+        "trade-off", "TORA: accuracy–robustness trade-off", TEXT, tables=[_text_table(block) for block in blocks]
     )
 
 
 def trade_off_runs(runs: Iterable[Run]) -> list[TradeOffRun]:
-    """Those of the runs that are finished phase-2 runs of one λ, by method and λ."""
+    """Select the finished phase-2 runs of a single λ, sorted by method and λ."""
     found = []
     for run in runs:
         description = _description(run)
@@ -174,12 +174,12 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _start(run: Run) -> str | None:
-    """The run whose adapters this one started from."""
+    """The run from whose adapters this one was initialised."""
     return _as_mapping(_as_mapping(run.recipe.get("model")).get("adapt")).get("start")
 
 
 def _with_phase1(run: Run) -> list[Run | None]:
-    """The run and those that it started from, None for one whose files are gone."""
+    """The run and its predecessors; None for one whose files are missing."""
     chain: list[Run | None] = [run]
     while (start := _start(run)) is not None and len(chain) < 5:
         try:
@@ -191,7 +191,7 @@ def _with_phase1(run: Run) -> list[Run | None]:
 
 
 def _hours(run: Run | None) -> float | None:
-    """From the log: every line tells its steps' images per second."""
+    """Compute hours from the log, whose lines contain images per second."""
     if run is None or not run.log:
         return None
     try:
@@ -202,6 +202,6 @@ def _hours(run: Run | None) -> float | None:
             if entry["event"] == "step":
                 seconds += (entry["step"] - done) * per_step / entry["images_per_s"]
                 done = entry["step"]
-    except (KeyError, TypeError, ZeroDivisionError):  # of another version, or cut short
+    except (KeyError, TypeError, ZeroDivisionError):  # of another version, or truncated
         return None
     return seconds / 3600

@@ -1,4 +1,4 @@
-"""How the runs of a report were trained, from their logs."""
+"""Training section: curves and a table from the logs of the runs."""
 
 from collections.abc import Iterable, Sequence
 from math import isfinite
@@ -16,23 +16,23 @@ from holdfast.reporting.sections.reproduce import name_run
 from holdfast.reporting.sections.score_tables import ScoreRow, Table
 from holdfast.reporting.sections.section import Section
 
-# of single blocks, and what only debugging needs
+# suffixes of values of single blocks or for debugging only
 SKIPPED = (*"0123456789", "grad_norm", "active_rows")
 COLUMNS = ("model", "epochs", "steps", "best in validation, %", "images/s (median)", "parameters, M")
-# what validation is judged by, task by task; the first that a log has
+# validation score per task; the first one in a log is used
 VALIDATED = {"top1": "accuracy", "miou": "mIoU", "f1": "F1"}
 
 
 def training_section(runs: Sequence[Run]) -> Section:
-    """How the runs were trained, if any has a log."""
+    """Build the section from the runs with a log."""
     table = Table(COLUMNS, [ScoreRow(name_run(run), cells) for run, cells in training_rows(runs)])
     trained = [run for run in runs if run.log]
-    some = f" Curves of the first {MANY} of {len(trained)}." if len(trained) > MANY else ""
+    some = f" Curves of the first {MANY} of {len(trained)} models." if len(trained) > MANY else ""
     return Section("training", "Training", f"From the logs of the runs.{some}", training_figures(trained[:MANY]), table)
 
 
 def training_figures(runs: Sequence[Run]) -> list[ReportFigure]:
-    """Loss and validation accuracy of all runs, then the other figures of their logs."""
+    """Draw loss and validation score of all runs, then further loss terms."""
     wanted = {"loss": ("Training loss", "loss", "step")} | {
         key: (f"{word[:1].upper()}{word[1:]} on the validation images", f"{word}, %", "epoch")
         for key, word in VALIDATED.items()
@@ -55,7 +55,7 @@ def _curve(key: str, lines: Sequence[ChartLine], *, title: str, label: str) -> R
 
 
 def _loss_parts(runs: Iterable[Run], *, most: int = 4) -> list[str]:
-    """What the robust methods log beside the loss, such as AFAT's alignment; single blocks' (``alignment_0``) not."""
+    """Loss terms of robust methods, such as AFAT's alignment, without those of single blocks (``alignment_0``)."""
     common = {"event", "step", "epoch", "lr", "loss", "cross_entropy", "grad_norm", "images_per_s"}
     steps = [line for run in runs for line in run.log if line["event"] == "step"]
     keys = dict.fromkeys(key for line in steps for key in line if key not in common and not key.endswith(SKIPPED))
@@ -63,17 +63,17 @@ def _loss_parts(runs: Iterable[Run], *, most: int = 4) -> list[str]:
 
 
 def log_line(run: Run, *, event: str, key: str) -> ChartLine | None:
-    """One value of a log against epochs (against steps, where the log does not tell how many an epoch has)."""
-    kept = [line for line in run.log if line["event"] == event and _is_number(line.get(key))]
-    if not kept:
+    """Curve of one logged value over epochs, or over steps if the log has no finished epoch."""
+    lines = [line for line in run.log if line["event"] == event and _is_number(line.get(key))]
+    if not lines:
         return None
     per_epoch = steps_per_epoch(run)
-    x = [line["step"] / per_epoch for line in kept]
-    return ChartLine(run.name, run.number, x, [float(line[key]) for line in kept])
+    x = [line["step"] / per_epoch for line in lines]
+    return ChartLine(run.name, run.number, x, [float(line[key]) for line in lines])
 
 
 def steps_per_epoch(run: Run) -> float:
-    """From the last finished epoch; 1 if there is none."""
+    """Steps per epoch from the last finished epoch; 1 without one."""
     ends = [line for line in run.log if line["event"] == "epoch" and _is_number(line.get("epoch"))]
     ends = [line for line in ends if line["epoch"] >= 0 and line["step"] > 0]
     return ends[-1]["step"] / (ends[-1]["epoch"] + 1) if ends else 1.0
@@ -84,13 +84,13 @@ def _is_number(value: Any) -> bool:
 
 
 def training_rows(runs: Sequence[Run]) -> list[tuple[Run, list[str]]]:
-    """Epochs, steps, best validation accuracy, images per second, parameters."""
+    """Rows with epochs, steps, best validation score, images per second and parameters."""
     rows = []
     for run in (run for run in runs if run.log):
         speeds = [line["images_per_s"] for line in run.log if _is_number(line.get("images_per_s"))]
         ends = [line for line in run.log if line["event"] == "epoch"]
-        judged = next((key for key in VALIDATED if any(_is_number(line.get(key)) for line in ends)), "top1")
-        scores = [line[judged] for line in ends if _is_number(line.get(judged))]
+        score_key = next((key for key in VALIDATED if any(_is_number(line.get(key)) for line in ends)), "top1")
+        scores = [line[score_key] for line in ends if _is_number(line.get(score_key))]
         steps = max(line["step"] for line in run.log)
         cells = [
             number(steps / steps_per_epoch(run)) if any(line["event"] == "epoch" for line in run.log) else NOT_MEASURED,
