@@ -102,6 +102,16 @@ def renamed(module: str) -> Callable[[str], Any]:
     return __getattr__
 
 
+def renamed_method(old: str, new: str) -> Callable[..., Any]:
+    """A method under its old name: it warns, then calls the method of the new name."""
+
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        warnings.warn(f"{type(self).__name__}.{old} is now {new}", DeprecationWarning, stacklevel=2)
+        return getattr(self, new)(*args, **options)
+
+    return call
+
+
 class _MovedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds a module under its old path: an empty one that asks the new one for every attribute."""
 

@@ -24,11 +24,11 @@ try:
         ports = [port for each in [psutil.Process(), *children()] for port in each.net_connections(kind="inet")]
         told["listening"] = sorted({port.laddr.ip for port in ports if port.status == "LISTEN"})
         tasks.submit("three", len, "abc")
-        told["results"] = list(tasks.finished())
+        told["results"] = list(tasks.results())
         tasks.submit("long", time.sleep, 600)
         next(each for each in children() if "raylet" in each.name()).kill()
         begun = time.monotonic()
-        list(tasks.finished())
+        list(tasks.results())
 except HoldfastError as error:
     told["sentence"] = str(error)
 told["seconds"] = time.monotonic() - begun

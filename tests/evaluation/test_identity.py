@@ -17,8 +17,8 @@ from holdfast import evaluate
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.record_set import FINGERPRINTED
-from holdfast.gate.compatibility import find_differences, match_sides
-from holdfast.gate.paired_scores import side_of
+from holdfast.gate.compatibility import find_differences, match_record_sets
+from holdfast.gate.paired_scores import make_paired_scores
 from holdfast.models.fingerprint import first_fingerprint
 from holdfast.models.output_probe import HALF, SINGLE, probe_images, same_answers
 from holdfast.records.fingerprints import fingerprint
@@ -367,7 +367,7 @@ def test_records_of_before_go_on_where_no_code_can_have_changed(tmp_path, caplog
     again = evaluate(model, colours(12), "clean", out=tmp_path, **QUICK)
     assert again.folder == folder
     assert (folder / "clean.00000.safetensors").read_bytes() == content
-    assert caplog.text.count(f"{folder.name} was measured by an earlier Holdfast: it goes on") == 1
+    assert caplog.text.count(f"{folder.name} was measured by an earlier version of Holdfast: it goes on") == 1
     more = evaluate(model, colours(12), "clean,fgsm", out=tmp_path, **QUICK)
     assert more.folder == folder
     assert "probe" in read_header(folder)
@@ -379,7 +379,7 @@ def test_records_of_before_go_on_where_no_code_can_have_changed(tmp_path, caplog
 def test_records_of_before_are_measured_again_where_code_may_have_changed(tmp_path, caplog):
     folder = as_of_before(evaluate(Brightest(), colours(12), "clean", out=tmp_path, **QUICK), Brightest())
     assert evaluate(Brightest(), colours(12), "clean", out=tmp_path, **QUICK).folder != folder
-    assert f"{folder.name} was measured by an earlier Holdfast: it stays readable, and this" in caplog.text
+    assert f"{folder.name} was measured by an earlier version of Holdfast: it stays readable, and this" in caplog.text
 
 
 # ---------------------------------------------------------------------- data in files
@@ -417,7 +417,7 @@ def test_files_whose_contents_were_changed_in_place_are_measured_again(images, t
     assert after.header["data_fingerprint"] == before.header["data_fingerprint"]
     assert f"{before.folder.name} was measured on other contents of these files" in caplog.text
     with pytest.raises(HoldfastError, match="got another data"):
-        match_sides([side_of(after)], [side_of(before)])
+        match_record_sets([make_paired_scores(after)], [make_paired_scores(before)])
     assert len(parts_of_a_report(before, after)) == 2
 
 
@@ -435,8 +435,8 @@ def test_data_of_before_are_known_by_names_and_sizes(images, tmp_path, caplog):
     (old,) = load_records(tmp_path / "out")
     again = evaluate(model, f"folder:{images}", "clean", out=tmp_path / "out", **QUICK)
     assert again.folder == folder
-    assert caplog.text.count("earlier Holdfast: it goes on, since weights, settings, names and sizes agree") == 1
-    assert not find_differences(side_of(again), side_of(old))
+    assert caplog.text.count("earlier Holdfast: resuming, because weights, settings, names and sizes agree") == 1
+    assert not find_differences(make_paired_scores(again), make_paired_scores(old))
     assert len(parts_of_a_report(old, again)) == 1
     turn_colours(images)
     assert evaluate(model, f"folder:{images}", "clean", out=tmp_path / "out", **QUICK).folder != folder

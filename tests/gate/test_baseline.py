@@ -10,7 +10,7 @@ import pytest
 from holdfast.corruptions import SEVERITIES, STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.gate.baseline import _checksum, read_baseline, save_baseline
-from holdfast.gate.paired_scores import paired_scores_of, side_of
+from holdfast.gate.paired_scores import make_paired_scores, paired_scores_of
 from holdfast.gate.rules import Rules, parse_rule
 from holdfast.gate.verdicts import decide
 from tests.gate.test_verdicts import KNOWN, benchmark, verdicts
@@ -25,7 +25,7 @@ def random_benchmark(count, *, seed=0, **header):
 
 
 def test_fifty_thousand_images_and_76_cells_take_less_than_a_megabyte(tmp_path):
-    side = side_of(random_benchmark(50_000))
+    side = make_paired_scores(random_benchmark(50_000))
     assert len(side.cells) == 76
     size = save_baseline([side], tmp_path / "baseline.json")
     assert size == (tmp_path / "baseline.json").stat().st_size

@@ -79,7 +79,7 @@ def test_what_cannot_be_drawn_is_one_sentence_and_nothing_is_written(frames, tmp
     Image.open(frames / "0.png").save(frames / "0.jpg")
     with pytest.raises(HoldfastError, match="differ in more than their ending"):
         holdfast.predict(Halves(), frames, overlays=tmp_path / "out")
-    with pytest.raises(HoldfastError, match="would be lost"):
+    with pytest.raises(HoldfastError, match="would be overwritten"):
         holdfast.predict(Halves(), frames / "0.png", overlays=frames)
     for options, sentence in (
         (["--film", str(tmp_path / "x.gif")], "must be a file that ends with .webp"),

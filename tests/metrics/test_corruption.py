@@ -211,7 +211,7 @@ def test_means_over_kinds_of_dense_tasks_against_print():
         (lambda: corruption_errors(flat(50.0)), "must be a fraction from 0 to 1, got 50"),
         (lambda: corruption_errors(flat(0.5), baseline={"fog": 0.5}), "not so for gaussian_noise"),
         (lambda: corruption_errors(flat(0.5, ["fog"]), kinds=["fog"], baseline={"fog": 0.0}), "not so for fog"),
-        (lambda: mean_corruption_error({"fog": 1.0}), "ces must hold 15 kinds, but gaussian_noise"),
+        (lambda: mean_corruption_error({"fog": 1.0}), "ces must have 15 kinds, but gaussian_noise"),
         (lambda: relative_corruption_errors(flat(0.5), clean_error=24.0), "clean_error must be a fraction"),
         (lambda: relative_corruption_errors(flat(0.5), clean_error=0.1, baseline={}), "given together"),
         (

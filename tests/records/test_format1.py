@@ -69,5 +69,5 @@ def test_a_header_without_a_family_is_understood_by_what_else_it_holds(header, e
 
 
 def test_a_header_that_says_nothing_is_refused():
-    with pytest.raises(HoldfastError, match="cell 'fog' must say its family"):
+    with pytest.raises(HoldfastError, match="cell 'fog' must name its family, one of"):
         spec_of({"cell": "fog"})

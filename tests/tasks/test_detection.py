@@ -255,7 +255,7 @@ GOOD = {"boxes": torch.tensor([[1.0, 2, 9, 9]]), "labels": torch.tensor([1]), "s
         (Says([GOOD | {"boxes": torch.zeros(1, 5)}]), r"boxes must have shape \(detections, 4\).*got \(1, 5\)"),
         (Says([GOOD | {"scores": torch.zeros(2)}]), "must be equally many.*'scores': 2"),
         (Says([GOOD], scores=torch.tensor([math.nan])), "must return numbers, got NaN or infinity in clean"),
-        (Says([GOOD], labels=torch.tensor([0])), "labels must count from 1 in clean"),
+        (Says([GOOD], labels=torch.tensor([0])), "labels must start at 1 in clean"),
         (Says([GOOD], labels=torch.tensor([11])), "labels must be at most 10 in clean.*got 11"),
         (Says([GOOD], masks=torch.zeros(1, 1, 4, 4)), r"masks must have the image's size 64×80 in clean"),
     ],

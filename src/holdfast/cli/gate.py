@@ -97,10 +97,10 @@ def _baseline(path: Path) -> "list[PairedScores]":
 
 
 def _evaluate_candidate(arguments: Namespace, old: "list[PairedScores]") -> "list[PairedScores]":
-    from holdfast.gate.evaluate_candidate import measured_like
+    from holdfast.gate.evaluate_candidate import evaluate_like_baseline
 
     out = arguments.out or (None if run_folder(arguments.model) else Path("runs") / model_file_name(arguments.model))
-    return measured_like(old, arguments.model, data=arguments.data, out=out, workers=arguments.workers)
+    return evaluate_like_baseline(old, arguments.model, data=arguments.data, out=out, workers=arguments.workers)
 
 
 def _save(sides: "list[PairedScores]", path: Path, console: Console) -> None:
@@ -116,11 +116,11 @@ def _save(sides: "list[PairedScores]", path: Path, console: Console) -> None:
 
 def _lacking(side: "PairedScores") -> list[str]:
     """What a baseline does not hold: later gates judge by the rest, or refuse."""
-    from holdfast.gate.scores import lacking
+    from holdfast.gate.scores import missing_headlines
     from holdfast.metrics.summary import some
 
     scores: dict[tuple[str, ...], list[str]] = {}
-    for name, cells in lacking(side).items():
+    for name, cells in missing_headlines(side).items():
         scores.setdefault(cells, []).append(name)
     lines = [f"{' and '.join(names)} only in part, without {some(cells)}" for cells, names in scores.items()]
     return [*lines, f"only partly measured: {some(side.unfinished)}"] if side.unfinished else lines

@@ -163,15 +163,15 @@ def apply_edits(lens: OpenedModel, picture: Image.Image, steps: Sequence[Edits],
 
 def _corrupted_first(lens: OpenedModel, picture: Image.Image, steps: Sequence[Edits], *, name: str) -> Pixels:
     """The protocol's image under some corruptions, as the model gets it."""
-    image = lens.steps.before(picture)
+    image = lens.steps.to_protocol(picture)
     for step in steps:
         image = _corrupt_image(image, step, name=name, seed=_seed(lens, step), preset=lens.steps.preset)
-    return lens.steps.after(image, corrupted=True)
+    return lens.steps.to_model(image, corrupted=True)
 
 
 def uncorrupted(lens: OpenedModel, picture: Image.Image) -> Tensor:
     """The picture prepared as those that are corrupted, without the corruption, to be compared with them by pixel."""
-    return _pixels(lens, lens.steps.after(lens.steps.before(picture), corrupted=False))
+    return _pixels(lens, lens.steps.to_model(lens.steps.to_protocol(picture), corrupted=False))
 
 
 def is_corrupted(steps: Sequence[Edits]) -> bool:
@@ -250,7 +250,7 @@ def gradient_attack(step: Edits) -> GradientAttack:
 def _labels(lens: OpenedModel, pixels: Tensor, target: Any) -> Tensor:
     if target is not None:
         return lens.task.collate([target]).to(pixels.device)
-    return next(iter(lens.judge.answers(pixels).values())).argmax(dim=1)
+    return next(iter(lens.judge.predict(pixels).values())).argmax(dim=1)
 
 
 _ACTS = {"corruption": _corrupt_pixels, "hide": _hide, "occlusion": _occlude, "attack": _attack}

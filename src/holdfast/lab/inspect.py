@@ -154,10 +154,10 @@ def glance(lens: OpenedModel, picture: LabImage, steps: Sequence[Edits]) -> Imag
 
 def _seen(lens: OpenedModel, pixels: Tensor, target: Any) -> ImagePrediction:
     if not lens.has_attention:
-        answers = lens.judge.answers(pixels)
+        answers = lens.judge.predict(pixels)
         return ImagePrediction(pixels, answers, (), list, recorded_fields(lens, answers, target))
     with watch(lens.inner) as seen:
-        answers = lens.judge.answers(pixels)
+        answers = lens.judge.predict(pixels)
     one_pass = tuple(seen.attention) if not _in_windows(lens) else ()
     return ImagePrediction(pixels, answers, one_pass, seen.channel_gates, recorded_fields(lens, answers, target))
 

@@ -1,7 +1,7 @@
-"""Which images belong together: recordings, cities and weather, as the names of images tell.
+"""Recordings, cities and conditions of images, parsed from the image ids of known data sets.
 
-Frames of one recording are alike, so an interval that takes them for independent is too narrow: CamVid's are left out
-in blocks of consecutive frames (:mod:`holdfast.metrics.jackknife`). Cityscapes' are seconds of driving apart.
+Frames of one recording are correlated, so intervals that assume independence are too narrow: CamVid's are left out
+in blocks of consecutive frames (:mod:`holdfast.metrics.jackknife`). Cityscapes frames are seconds of driving apart.
 """
 
 import re
@@ -16,12 +16,12 @@ Names = Sequence[str] | NDArray[np.str_]
 
 @dataclass(frozen=True)
 class Grouping:
-    """How the names of one data set tell what belongs together.
+    """Rule that groups the images of one data set by their ids.
 
     Attributes:
-        what: a recording, a city, a condition.
-        pattern: its first group is the name.
-        block: consecutive images that belong together; 1 takes every image for itself.
+        what: kind of group: recording, city or condition.
+        pattern: regular expression of the ids, whose first group is the name.
+        block: length of blocks of correlated consecutive images; 1 for independent images.
     """
 
     what: str
@@ -29,7 +29,7 @@ class Grouping:
     block: int = 1
 
 
-INDEPENDENT = "scenes/"  # generated independently of each other
+INDEPENDENT = "scenes/"  # ids of generated scenes, which are independent of each other
 GROUPINGS = (
     Grouping("condition", re.compile(r"^(fog|night|rain|snow)/(?:train|val|test)/")),  # ACDC
     Grouping("city", re.compile(r"^(?:train|val|test)/([a-z-]+)/\1_\d{6}_\d{6}$")),  # Cityscapes
@@ -38,10 +38,10 @@ GROUPINGS = (
 
 
 def grouping_of(ids: Names) -> Grouping | None:
-    """The grouping that all these names follow, if there is one."""
+    """The grouping that matches all ids, if there is one."""
     return next((one for one in GROUPINGS if len(ids) and all(one.pattern.match(str(id)) for id in ids)), None)
 
 
 def groups_of(ids: Names, grouping: Grouping) -> NDArray[np.str_]:
-    """The group of every image."""
+    """Name of the group of every image."""
     return np.array([grouping.pattern.match(str(id))[1] for id in ids])
