@@ -196,7 +196,7 @@ def test_records_of_another_preparation_are_measured_again_and_it_is_said(tmp_pa
     with caplog.at_level(logging.WARNING):
         second = evaluate(model, source, out=tmp_path, **ALONE)
     assert first.folder != second.folder
-    assert f"{first.folder.name} was measured on images that were prepared otherwise" in caplog.text
+    assert f"{first.folder.name} was measured with other preprocessing" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         evaluate(model, source, out=tmp_path, **ALONE)

@@ -441,7 +441,7 @@ def test_bad_arguments_of_the_command(arguments, sentence, capsys, tmp_path, mon
 def test_sources_with_twice_the_same_id_are_refused():
     source = colours(4)
     twice = type(source)("x", source.images, source.targets, source.classes, np.zeros(4, dtype=int))
-    with pytest.raises(HoldfastError, match="ids of a data set must differ"):
+    with pytest.raises(HoldfastError, match="ids of a data set must be unique"):
         evaluate(Brightest(), twice, "clean", **QUICK)
 
 

@@ -94,7 +94,7 @@ def broken(images, draws):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"name": "fog"}, "'fog' is registered already"),
+        ({"name": "fog"}, "'fog' is already registered"),
         ({"name": "My Fog"}, "name must be small letters"),
         ({"group": "weather"}, "group must be none of the published noise, blur"),
         ({"short": "Rolled"}, "at most four letters"),
@@ -127,7 +127,7 @@ def test_an_attack_is_one_row(pictures, tmp_path, capsys):
     assert records.cells["tint"].header["settings"] == {"eps": 20 / 255}
     page = holdfast.report(run)
     assert (headline(page, "clean"), headline(page, "attack/tint")) == (100, 50)  # 20 levels beat 8, not 120
-    with pytest.raises(HoldfastError, match="suite 'tint' is registered already"):
+    with pytest.raises(HoldfastError, match="suite 'tint' is already registered"):
         register_attack("tint", toys.Tint(0.1), "again")
     with pytest.raises(HoldfastError, match="attack must be an object or a function"):
         register_attack("other", "tint", "nothing")
@@ -145,7 +145,7 @@ def test_a_metric_is_one_row_with_an_interval_and_a_difference(tmp_path):
     page = holdfast.report([tmp_path / "one", tmp_path / "two"])
     assert headline(page, "sure") == expected
     assert "more than 90 % sure" in page
-    with pytest.raises(HoldfastError, match="metric 'sure' is registered already"):
+    with pytest.raises(HoldfastError, match="metric 'sure' is already registered"):
         register_metric("sure", toys.sure_formulas)
 
 
@@ -199,7 +199,7 @@ def test_the_command_line_runs_files_that_register(pictures, tmp_path, capsys):
 
 def test_a_plug_in_that_is_not_there_is_told_in_one_sentence(monkeypatch, capsys):
     assert main(["list", "corruptions", "--plugin", "nowhere.py"]) == 2
-    assert "--plugin must be a Python file, but 'nowhere.py' is not there" in capsys.readouterr().err
+    assert "--plugin must be a Python file, but 'nowhere.py' does not exist" in capsys.readouterr().err
     monkeypatch.setenv("HOLDFAST_PLUGINS", "no_such_module")
     assert main(["list", "corruptions"]) == 2
     assert "--plugin must name what can be imported, got 'no_such_module'" in capsys.readouterr().err

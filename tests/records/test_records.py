@@ -205,7 +205,7 @@ def test_records_can_be_made_in_memory():
 
 
 def test_a_folder_that_is_not_there_is_named():
-    with pytest.raises(HoldfastError, match="'nowhere' is not there"):
+    with pytest.raises(HoldfastError, match="'nowhere' does not exist"):
         load_records("nowhere")
 
 

@@ -108,7 +108,7 @@ class CleanImages:
     way: str = "clean"
 
     def pieces(self, cell: "Cell", rows: Sequence[int], cache: WorkerCache) -> Iterator[Samples]:
-        """One samples."""
+        """Yield the samples of all rows at once."""
         if not cache.steps.same_for_clean:
             yield cache.pictures(cell, rows, form="clean", prepare=cache.steps.clean)
             return
@@ -126,7 +126,7 @@ class CorruptedImages:
     way: str = "corrupted"
 
     def pieces(self, cell: "Cell", rows: Sequence[int], cache: WorkerCache) -> Iterator[Samples]:
-        """One samples."""
+        """Yield the samples of all rows at once."""
         samples = cache.pictures(cell, rows, form="image", prepare=cache.steps.to_protocol)
         try:
             images = self._corrupt_images(samples, cache)
@@ -180,7 +180,7 @@ class StoredImages:
     way: str = "stored"
 
     def pieces(self, cell: "Cell", rows: Sequence[int], cache: WorkerCache) -> Iterator[Samples]:
-        """One samples."""
+        """Yield the samples of all rows at once."""
         samples = cache.read_samples(cell, rows, lambda place: np.array(cell.source.image(place).convert("RGB")))
         yield samples._replace(images=[cache.steps.to_model(image, corrupted=False) for image in samples.images])
 

@@ -85,7 +85,7 @@ class RayTasks(Generic[Job]):
     waiting: dict[Any, Job] = field(default_factory=dict)
 
     def submit(self, job: Job, function: Callable[..., Any], *arguments: Any) -> None:
-        """Submit one task."""
+        """Submit one task for a job."""
         self.waiting[self.run.remote(function, *arguments)] = job
 
     @property
