@@ -138,7 +138,7 @@ def test_what_is_no_attack_is_one_sentence(suites, sentence):
 def test_what_an_attack_returns_is_checked():
     with pytest.raises(HoldfastError, match=r"^dark: an attack must return images with values in \[0, 1\]"):
         holdfast.evaluate(Brightest(), source(), dark, **QUICK)
-    with pytest.raises(HoldfastError, match=r"^flat: an attack must return images of its input's shape .*got \(12, 3072\)"):
+    with pytest.raises(HoldfastError, match=r"^flat: .*its input's shape .*got \(12, 3072\)"):
         holdfast.evaluate(Brightest(), source(), flat, **QUICK)
 
 

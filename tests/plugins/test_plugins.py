@@ -94,7 +94,7 @@ def broken(images, draws):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"name": "fog"}, "'fog' is already registered"),
+        ({"name": "fog"}, "'fog' is registered already"),
         ({"name": "My Fog"}, "name must be small letters"),
         ({"group": "weather"}, "group must be none of the published noise, blur"),
         ({"short": "Rolled"}, "at most four letters"),

@@ -91,7 +91,7 @@ def test_two_tasks_are_never_mixed(tmp_path):
 
 
 def test_a_name_is_registered_once_and_unknown_names_are_refused():
-    with pytest.raises(HoldfastError, match="'counting' is registered already"):
+    with pytest.raises(HoldfastError, match="'counting' is already registered"):
         register_task(Counting())
     with pytest.raises(HoldfastError, match=r"task must be one of classification.*'countin'; did you mean"):
         task_named("countin")

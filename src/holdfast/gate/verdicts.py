@@ -184,7 +184,7 @@ def verdict_of(gain: Interval, *, margin: float, asked: str = NO_WORSE) -> str:
 
 
 def _how_to_resolve(gain: Interval, rule: Rule, margin: float) -> str:
-    """Number of images that would resolve the difference, as a sentence: an interval shrinks with the root of their number."""
+    """How to resolve it, in words: an interval shrinks with the root of their number."""
     wanted = margin if rule.what == BETTER else 0 - margin  # not −0
     distance, half = abs(gain.value - wanted), (gain.high - gain.low) / 2
     times = (half / distance) ** 2 if distance else float("inf")

@@ -39,9 +39,10 @@ def register_task(task: Task) -> Task:
     """Register a task under its name, to which the attribute ``task`` of data sources refers."""
     if task.name in TASKS:
         raise HoldfastError(f"task {task.name!r} is already registered: choose another name")
-    if not hasattr(task, "batched") and hasattr(task, "together"):
+    old = getattr(task, "together", None)  # the attribute's old name
+    if old is not None and not hasattr(task, "batched"):
         warnings.warn(f"{type(task).__name__}.together is now batched", DeprecationWarning, stacklevel=2)
-        task.batched = task.together
+        task.batched = bool(old)
     TASKS[task.name] = task
     return task
 
