@@ -70,8 +70,8 @@ def test_stale_baselines_and_bad_input_end_with_2_and_one_sentence(runs, tmp_pat
         (["--against", good], "needs a run's folder or --model"),
         ([good, "--against", good, "--unresolved", "perhaps"], "fail or pass"),
         ([good, "--against", good, "--junit", str(tmp_path / "no" / "x.xml")], "--junit must be a file"),
-        ([str(empty), "--against", good], "must hold records"),
-        ([good, "--against", good, "--rules", good], "rules must be a YAML file"),
+        ([str(empty), "--against", good], "must contain records"),
+        ([good, "--against", good, "--rules", good], "rules must be a readable YAML file"),
     ):
         assert main(["gate", *arguments]) == 2, arguments
         assert sentence in capsys.readouterr().err

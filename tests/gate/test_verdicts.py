@@ -179,7 +179,7 @@ def test_torch_and_the_models_own_size_may_differ():
 
 def test_two_record_sets_that_fit_are_not_chosen_from():
     sides = paired_scores_of(benchmark())
-    with pytest.raises(HoldfastError, match="got 2 that fit"):
+    with pytest.raises(HoldfastError, match="got 2 that match"):
         decide([*sides, *sides], sides, Rules())
 
 
@@ -193,7 +193,7 @@ def test_cells_that_are_missing_or_made_otherwise_are_refused():
     assert all_passed(verdicts(newer, whole, "snow no worse"))  # what is asked is there
     with pytest.raises(HoldfastError, match="fog/1 has another definition"):
         verdicts(newer, whole, "fog/1 no worse")
-    with pytest.raises(HoldfastError, match="to judge by the others, ask 'retention_partial'"):
+    with pytest.raises(HoldfastError, match="to test the others, use 'retention_partial'"):
         verdicts(*[whole.only(["clean", *(f"fog/{s}" for s in range(1, 6))])] * 2, "retention >= 1")
 
 

@@ -67,7 +67,7 @@ def test_records_made_before_are_not_compared_with_new_ones():
     for pair in ((old, old), (new, new)):
         assert {"mfp", "fp/rotate", "attack/patch-fool", "clean"} <= set(compare(*pair).differences)
     alone = [r.only(["patch-fool"]) for r in (old, new)]
-    with pytest.raises(HoldfastError, match="must have a cell in common"):
+    with pytest.raises(HoldfastError, match="must have a common cell"):
         compare(*alone)
 
 

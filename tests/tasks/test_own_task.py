@@ -84,7 +84,7 @@ def test_the_report_has_a_row_of_it(tmp_path):
 def test_two_tasks_are_never_mixed(tmp_path):
     counted = holdfast.evaluate(CountBright(), Squares(), "clean", **QUICK)
     classified = holdfast.evaluate(Brightest(), colours(4), "clean", **QUICK)
-    with pytest.raises(HoldfastError, match="one task, got counting and classification"):
+    with pytest.raises(HoldfastError, match="the same task, got counting and classification"):
         compare(counted, classified)
     with pytest.raises(HoldfastError, match="needs one class per image, which counting does not have"):
         holdfast.evaluate(CountBright(), Squares(), "patch-fool", **QUICK)

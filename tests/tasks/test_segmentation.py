@@ -393,7 +393,7 @@ def test_records_whose_header_counts_other_classes_are_a_sentence(classes, tmp_p
     holdfast.evaluate(Brightness(), "scenes:test", "clean", limit=2, out=tmp_path, workers=0, show=False)
     header = next(tmp_path.rglob("evaluation.json"))
     header.write_text(json.dumps({**json.loads(header.read_text()), "classes": classes}))
-    with pytest.raises(HoldfastError, match=f"as many classes as their header says, got {classes}"):
+    with pytest.raises(HoldfastError, match=f"must have the {classes} classes of their header"):
         load_records(tmp_path)[0].summary()
 
 
