@@ -45,5 +45,5 @@ def test_a_ray_of_ones_own_serves_nobody_else_and_its_death_is_a_sentence(monkey
     assert {address.rpartition(":")[2] for address in told["listening"]} == {"127.0.0.1"}
     assert told["results"] == [["three", 3]]
     assert told["sentence"].startswith("Ray's raylet on this machine has died")
-    assert "the same command goes on from it" in told["sentence"]
+    assert "run the same command again to resume" in told["sentence"]
     assert told["seconds"] < 10

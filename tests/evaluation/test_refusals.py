@@ -36,7 +36,7 @@ class Answers(nn.Module):
         (lambda images: torch.zeros(1, 10), "the model must return one output per image, got 1 answers to"),
         (lambda images: torch.zeros(len(images)), "must return logits of shape"),
         (lambda images: torch.zeros(()), "must return logits of shape"),
-        (lambda images: torch.full((len(images), 10), float("nan")), "must return numbers, got NaN or infinity"),
+        (lambda images: torch.full((len(images), 10), float("nan")), "must return finite logits, got NaN or infinity"),
         (lambda images: torch.zeros(len(images), 10) / (images.mean((1, 2, 3)) == 0.5)[:, None], "must return numbers"),
     ],
 )

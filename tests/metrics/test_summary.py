@@ -278,7 +278,7 @@ def test_a_clean_cell_of_other_records_serves_a_stored_set_on_the_shared_images(
     assert summary["clean"].value == 50
     assert summary["retention"].value == pytest.approx(100)
     assert summary.images == 4
-    with pytest.raises(HoldfastError, match="must be records that hold the cell 'clean'"):
+    with pytest.raises(HoldfastError, match="must be records with the cell 'clean'"):
         summarise(stored, clean=stored)
 
 

@@ -295,7 +295,7 @@ def test_a_classifier_cannot_segment_and_a_segmenter_cannot_classify():
         ("perturbations", {}, "perturbations"),
         ("patch-fool", {}, "one class per image"),
         ("occlusion-random", {}, "needs images of one size"),
-        ("clean", {"protocol": EvalProtocol(stored_jpeg=True)}, "stored_jpeg is ImageNet-C's"),
+        ("clean", {"protocol": EvalProtocol(stored_jpeg=True)}, "stored_jpeg is a setting of ImageNet-C"),
     ],
 )
 def test_suites_that_label_maps_cannot_serve_are_refused(suite, options, sentence):
