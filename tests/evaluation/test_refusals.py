@@ -33,11 +33,11 @@ class Answers(nn.Module):
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (lambda images: torch.zeros(1, 10), "the model must return one output per image, got 1 answers to"),
+        (lambda images: torch.zeros(1, 10), "the model must return one output per image, got 1 for"),
         (lambda images: torch.zeros(len(images)), "must return logits of shape"),
         (lambda images: torch.zeros(()), "must return logits of shape"),
         (lambda images: torch.full((len(images), 10), float("nan")), "must return finite logits, got NaN or infinity"),
-        (lambda images: torch.zeros(len(images), 10) / (images.mean((1, 2, 3)) == 0.5)[:, None], "must return numbers"),
+        (lambda images: torch.zeros(len(images), 10) / (images.mean((1, 2, 3)) == 0.5)[:, None], "must return finite logits"),
     ],
 )
 def test_answers_that_cannot_be_scored_are_refused_and_leave_nothing(tmp_path, answer, sentence):
