@@ -61,9 +61,9 @@ def measured(name: str, folder: Path) -> dict[str, object]:
     build, data, suite = CASES[name]
     torch.manual_seed(0)
     spec = f"folder:{folder / 'images'}" if data == PHOTOGRAPHS else data
-    with prepare_evaluation(EvaluationRequest(build().eval(), spec, suite, out=folder / "out", workers=0)) as errand:
-        costs = costs_of(errand)
-        cells = len(errand.work.plan.cells)
+    with prepare_evaluation(EvaluationRequest(build().eval(), spec, suite, out=folder / "out", workers=0)) as prepared:
+        costs = costs_of(prepared)
+        cells = len(prepared.work.plan.cells)
     return {
         "suite": suite,
         "cells": cells,

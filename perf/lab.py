@@ -148,7 +148,7 @@ def bare(lens: OpenedModel, severity: int) -> float:
     picture, start = picture_of(lens, IMAGE), time.perf_counter()
     pixels = apply_edits(lens, picture.image, parse_edits(f"fog/{severity}"), name=picture.name, target=picture.target)
     with watch(lens.inner) as seen:
-        lens.judge.answers(pixels)
+        lens.judge.predict(pixels)
     received_map(seen.attention[-1])
     return 1000 * (time.perf_counter() - start)
 

@@ -113,6 +113,16 @@ class _MovedModule(ModuleType):
         return getattr(self, self.__name__.rpartition(".")[2])(*arguments, **options)
 
 
+def renamed_method(old: str, new: str) -> Callable[..., Any]:
+    """A method under its old name: it warns, then calls the method of the new name."""
+
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        warnings.warn(f"{type(self).__name__}.{old} is now {new}", DeprecationWarning, stacklevel=2)
+        return getattr(self, new)(*args, **options)
+
+    return call
+
+
 class _MovedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Import finder of moved modules: an empty module that forwards every attribute to the new one."""
 

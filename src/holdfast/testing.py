@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.gate import Rules, RuleVerdict, all_passed, decide, paired_scores_of, read_baseline, read_rules
-from holdfast.gate.evaluate_candidate import measured_like
+from holdfast.gate.evaluate_candidate import evaluate_like_baseline
 from holdfast.gate.output import terminal
 from holdfast.gate.rules import parse_rule
 
@@ -52,7 +52,7 @@ def assert_no_worse(
     }
     given = {name: value for name, value in thresholds.items() if value is not None}
     places: Any = data if data is None or isinstance(data, list | tuple) else [data]
-    answers = decide(measured_like(old, model, data=places, **options), old, replace(requested, **given))
+    answers = decide(evaluate_like_baseline(old, model, data=places, **options), old, replace(requested, **given))
     if not all_passed(answers):
         raise AssertionError(f"the model is not as robust as the baseline\n{terminal(answers)}")
     return answers

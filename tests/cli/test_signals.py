@@ -85,7 +85,7 @@ def test_nothing_outlives_a_killed_command(name, trained, photographs, tmp_path)
     ("name", "way_on"),
     [
         ("train", "go on with --resume, with fewer --data.workers"),
-        ("evaluate", "the same command goes on from it, with fewer --workers"),
+        ("evaluate", "run the same command again to resume, with fewer --workers"),
         ("corrupt", "the same command continues, try fewer --workers"),
         pytest.param("study", "run the same command again to resume, with fewer --processes", marks=pytest.mark.full),
     ],

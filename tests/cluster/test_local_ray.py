@@ -24,11 +24,11 @@ try:
         ports = [port for each in [psutil.Process(), *children()] for port in each.net_connections(kind="inet")]
         told["listening"] = sorted({port.laddr.ip for port in ports if port.status == "LISTEN"})
         tasks.submit("three", len, "abc")
-        told["results"] = list(tasks.finished())
+        told["results"] = list(tasks.results())
         tasks.submit("long", time.sleep, 600)
         next(each for each in children() if "raylet" in each.name()).kill()
         begun = time.monotonic()
-        list(tasks.finished())
+        list(tasks.results())
 except HoldfastError as error:
     told["sentence"] = str(error)
 told["seconds"] = time.monotonic() - begun
@@ -45,5 +45,5 @@ def test_a_ray_of_ones_own_serves_nobody_else_and_its_death_is_a_sentence(monkey
     assert {address.rpartition(":")[2] for address in told["listening"]} == {"127.0.0.1"}
     assert told["results"] == [["three", 3]]
     assert told["sentence"].startswith("Ray's raylet on this machine has died")
-    assert "the same command goes on from it" in told["sentence"]
+    assert "run the same command again to resume" in told["sentence"]
     assert told["seconds"] < 10

@@ -62,7 +62,7 @@ def test_a_run_on_two_nodes_loses_a_rank_and_goes_on_alone_with_the_same_images_
     words = ("train", str(recipe), "--out", str(out), "--train.batch_size=8")
     ends = agents(*words, "--plugin", str(tmp_path / "dying.py"))
     assert all(code != 0 for code, _ in ends)
-    assert "another process of the 2 is gone; the last checkpoint is kept" in ends[0][1]
+    assert "one of the 2 is gone; the last checkpoint is kept" in ends[0][1]
     assert json.loads((out / "checkpoints" / "last" / "state.json").read_text())["position"]["step"] == 6
 
     assert main(["train", "--out", str(out), "--resume"]) == 0  # one process, two halves of a batch each step

@@ -75,7 +75,7 @@ def test_another_weight_of_an_int8_layer_is_another_model(int8):
 
 
 def test_an_attack_on_an_int8_model_is_refused_in_a_sentence(int8):
-    with pytest.raises(HoldfastError, match=r"^suite 'fgsm' needs a gradient, which .* nor an int8 model; measure it"):
+    with pytest.raises(HoldfastError, match=r"^suite 'fgsm' needs gradients, which .* int8 models do not have; run it"):
         measured(int8, suites="clean,fgsm")
 
 

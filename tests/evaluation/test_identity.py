@@ -17,8 +17,8 @@ from holdfast import evaluate
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.record_set import FINGERPRINTED
-from holdfast.gate.compatibility import find_differences, match_sides
-from holdfast.gate.paired_scores import side_of
+from holdfast.gate.compatibility import find_differences, match_record_sets
+from holdfast.gate.paired_scores import make_paired_scores
 from holdfast.models.fingerprint import first_fingerprint
 from holdfast.models.output_probe import HALF, SINGLE, probe_images, same_answers
 from holdfast.records.fingerprints import fingerprint
@@ -112,7 +112,7 @@ def test_a_change_of_code_or_values_is_measured_again_and_said(own, tmp_path, ca
     after = own.measured(tmp_path / "out")
     assert accuracy(before) != accuracy(after)
     assert after.header["model_fingerprint"] != before.header["model_fingerprint"]
-    assert "was measured with other weights, settings or code of this model: it is measured again" in caplog.text
+    assert "was measured with other weights, settings or code of this model: measuring again" in caplog.text
 
 
 def test_a_change_in_a_file_that_the_model_imports_is_measured_again(own, tmp_path):
@@ -206,7 +206,7 @@ def test_other_answers_of_the_same_code_are_measured_again_and_the_old_records_k
     assert after.header["model_fingerprint"] == before.header["model_fingerprint"]
     assert accuracy(after) != old
     aside = before.folder.with_name(f"{before.folder.name}.before")
-    assert f"kept as {aside.name} and measured again" in caplog.text
+    assert f"kept as {aside.name}; measuring again" in caplog.text
     assert (aside / "clean.00000.safetensors").is_file()
     (found,) = load_records(tmp_path)
     assert accuracy(found) == accuracy(after)
@@ -217,7 +217,7 @@ def test_records_whose_answers_are_lost_are_measured_again(tmp_path, caplog):
     write_header(records.folder, {key: value for key, value in records.header.items() if key != "probe"})
     again = evaluate(Brightest(), colours(12), "clean", out=tmp_path, **QUICK)
     assert again.header == records.header
-    assert "measured again" in caplog.text
+    assert "measuring again" in caplog.text
 
 
 @pytest.mark.parametrize("damage", [{}, {"random": 3}, {"views": {"": 1}}, {"views": {"": {"answers": ["x"] * 8}}}])
@@ -237,7 +237,7 @@ class Noisy(Brightest):
 
 def test_a_random_model_is_named_and_its_records_go_on(tmp_path, caplog):
     first = evaluate(Noisy(), colours(12), "clean", out=tmp_path, **QUICK)
-    assert caplog.text.count("the model is random: it answers the same image differently each time") == 1
+    assert caplog.text.count("the model is random: its predictions of the same image differ each time") == 1
     again = evaluate(Noisy(), colours(12), "clean", out=tmp_path, **QUICK)
     np.testing.assert_array_equal(first.cells["clean"].nll, again.cells["clean"].nll)
     assert first.header["probe"]["random"] is True
@@ -367,11 +367,11 @@ def test_records_of_before_go_on_where_no_code_can_have_changed(tmp_path, caplog
     again = evaluate(model, colours(12), "clean", out=tmp_path, **QUICK)
     assert again.folder == folder
     assert (folder / "clean.00000.safetensors").read_bytes() == content
-    assert caplog.text.count(f"{folder.name} was measured by an earlier Holdfast: it goes on") == 1
+    assert caplog.text.count(f"{folder.name} was measured by an earlier version of Holdfast: resuming") == 1
     more = evaluate(model, colours(12), "clean,fgsm", out=tmp_path, **QUICK)
     assert more.folder == folder
     assert "probe" in read_header(folder)
-    assert caplog.text.count("earlier Holdfast") == 1
+    assert caplog.text.count("earlier version of Holdfast") == 1
     model.append(nn.Linear(3, 3))
     assert evaluate(model, colours(12), "clean", out=tmp_path, **QUICK).folder != folder
 
@@ -379,7 +379,7 @@ def test_records_of_before_go_on_where_no_code_can_have_changed(tmp_path, caplog
 def test_records_of_before_are_measured_again_where_code_may_have_changed(tmp_path, caplog):
     folder = as_of_before(evaluate(Brightest(), colours(12), "clean", out=tmp_path, **QUICK), Brightest())
     assert evaluate(Brightest(), colours(12), "clean", out=tmp_path, **QUICK).folder != folder
-    assert f"{folder.name} was measured by an earlier Holdfast: it stays readable, and this" in caplog.text
+    assert f"{folder.name} was measured by an earlier version of Holdfast: it stays readable, and this" in caplog.text
 
 
 # ---------------------------------------------------------------------- data in files
@@ -417,7 +417,7 @@ def test_files_whose_contents_were_changed_in_place_are_measured_again(images, t
     assert after.header["data_fingerprint"] == before.header["data_fingerprint"]
     assert f"{before.folder.name} was measured on other contents of these files" in caplog.text
     with pytest.raises(HoldfastError, match="got another data"):
-        match_sides([side_of(after)], [side_of(before)])
+        match_record_sets([make_paired_scores(after)], [make_paired_scores(before)])
     assert len(parts_of_a_report(before, after)) == 2
 
 
@@ -435,8 +435,8 @@ def test_data_of_before_are_known_by_names_and_sizes(images, tmp_path, caplog):
     (old,) = load_records(tmp_path / "out")
     again = evaluate(model, f"folder:{images}", "clean", out=tmp_path / "out", **QUICK)
     assert again.folder == folder
-    assert caplog.text.count("earlier Holdfast: it goes on, since weights, settings, names and sizes agree") == 1
-    assert not find_differences(side_of(again), side_of(old))
+    assert caplog.text.count("earlier version of Holdfast: resuming, because weights, settings") == 1
+    assert not find_differences(make_paired_scores(again), make_paired_scores(old))
     assert len(parts_of_a_report(old, again)) == 1
     turn_colours(images)
     assert evaluate(model, f"folder:{images}", "clean", out=tmp_path / "out", **QUICK).folder != folder

@@ -92,11 +92,13 @@ def test_corrupted_cifar_images_take_the_same_way_as_clean_ones_on_the_fly_and_s
     steps = steps_of(source, model)
     resize = resize_and_crop(256, 224, "bicubic")
     for index in range(4):
-        corrupted = corrupt_batch([steps.before(source.image(index))], "fog", ids=["x"], severity=3, preset="cifar")[0]
+        corrupted = corrupt_batch(
+            [steps.to_protocol(source.image(index))], "fog", ids=["x"], severity=3, preset="cifar"
+        )[0]
         assert corrupted.shape == (32, 32, 3)
         wanted = np.array(resize(Image.fromarray(corrupted)))
-        assert np.array_equal(steps.after(corrupted, corrupted=True), wanted)
-        assert np.array_equal(steps.after(corrupted, corrupted=False), wanted)  # as a stored set is shown
+        assert np.array_equal(steps.to_model(corrupted, corrupted=True), wanted)
+        assert np.array_equal(steps.to_model(corrupted, corrupted=False), wanted)  # as a stored set is shown
 
 
 def test_clean_photographs_are_cropped_as_the_model_says_and_corrupted_ones_as_imagenet_c():
@@ -106,12 +108,12 @@ def test_clean_photographs_are_cropped_as_the_model_says_and_corrupted_ones_as_i
     picture = source.image(0)
     own, benchmark = resize_and_crop(224, 224, "bicubic"), resize_and_crop(256, 224, "bilinear")
     assert np.array_equal(steps.clean(picture), np.array(own(picture)))
-    assert np.array_equal(steps.before(picture), np.array(benchmark(picture)))
-    stored = steps.before(picture)
-    assert np.array_equal(steps.after(stored, corrupted=True), stored)  # never by crop_pct
+    assert np.array_equal(steps.to_protocol(picture), np.array(benchmark(picture)))
+    stored = steps.to_protocol(picture)
+    assert np.array_equal(steps.to_model(stored, corrupted=True), stored)  # never by crop_pct
     larger = steps_of(source, Configured(input_size=(3, 384, 384), crop_pct=0.9, interpolation="bicubic"))
     wanted = Image.fromarray(stored).resize((384, 384), Image.Resampling.BICUBIC)
-    assert np.array_equal(larger.after(stored, corrupted=True), np.array(wanted))
+    assert np.array_equal(larger.to_model(stored, corrupted=True), np.array(wanted))
 
 
 def test_options_win_over_the_model():
@@ -138,7 +140,7 @@ def test_every_crop_mode_of_timm_is_kept():
 def test_a_model_that_does_not_say_it_and_images_that_come_prepared_are_left_alone():
     source = Photographs()
     steps = steps_of(source, Brightest())
-    assert np.array_equal(steps.clean(source.image(0)), steps.before(source.image(0)))
+    assert np.array_equal(steps.clean(source.image(0)), steps.to_protocol(source.image(0)))
     prepared = from_torch((torch.rand(3, 3, 64, 64), torch.arange(3)))
     tensors = steps_of(prepared, Configured(input_size=(3, 64, 64), crop_pct=0.8))
     assert np.array_equal(tensors.clean(prepared.image(0)), np.array(prepared.image(0)))
@@ -147,7 +149,7 @@ def test_a_model_that_does_not_say_it_and_images_that_come_prepared_are_left_alo
 def test_the_benchmarks_preparation_is_what_it_was():
     source, model = Photographs(), Configured(input_size=(3, 112, 112), crop_pct=1.0, interpolation="bicubic")
     steps = steps_of(source, model, preparation="benchmark")
-    stretched = Image.fromarray(steps.before(source.image(0))).resize((112, 112), Image.Resampling.BICUBIC)
+    stretched = Image.fromarray(steps.to_protocol(source.image(0))).resize((112, 112), Image.Resampling.BICUBIC)
     assert np.array_equal(steps.clean(source.image(0)), np.array(stretched))
     assert steps.record() == {
         "protocol": "short side 256 bilinear, centre crop 224; 224×224 files as they are",
@@ -194,7 +196,7 @@ def test_records_of_another_preparation_are_measured_again_and_it_is_said(tmp_pa
     with caplog.at_level(logging.WARNING):
         second = evaluate(model, source, out=tmp_path, **ALONE)
     assert first.folder != second.folder
-    assert f"{first.folder.name} was measured on images that were prepared otherwise" in caplog.text
+    assert f"{first.folder.name} was measured with other preprocessing" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         evaluate(model, source, out=tmp_path, **ALONE)
@@ -203,15 +205,19 @@ def test_records_of_another_preparation_are_measured_again_and_it_is_said(tmp_pa
 
 def test_the_gate_measures_a_new_model_as_its_baseline_was():
     from holdfast.gate.compatibility import find_differences
-    from holdfast.gate.evaluate_candidate import measured_like
-    from holdfast.gate.paired_scores import side_of
+    from holdfast.gate.evaluate_candidate import evaluate_like_baseline
+    from holdfast.gate.paired_scores import make_paired_scores
 
     cfg = {"input_size": (3, 48, 48), "crop_pct": 0.8}
     source = noise(6)
     for preparation in ("model", "benchmark"):
-        old = side_of(evaluate(Configured(**cfg), source, protocol=EvalProtocol(preparation=preparation), **ALONE))
-        (new,) = measured_like([old], Configured(**{**cfg, "crop_pct": 0.9}), data=[source], workers=0, show=False)
+        old = make_paired_scores(
+            evaluate(Configured(**cfg), source, protocol=EvalProtocol(preparation=preparation), **ALONE)
+        )
+        (new,) = evaluate_like_baseline(
+            [old], Configured(**{**cfg, "crop_pct": 0.9}), data=[source], workers=0, show=False
+        )
         assert not find_differences(new, old)
         assert ("preparation" in new.header["preprocessing"]) == (preparation == "model")
-    other = side_of(evaluate(Configured(**cfg), source, **ALONE))
+    other = make_paired_scores(evaluate(Configured(**cfg), source, **ALONE))
     assert "steps" in find_differences(other, old)

@@ -33,11 +33,11 @@ class Answers(nn.Module):
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (lambda images: torch.zeros(1, 10), "the model must answer every image, got 1 answers to"),
+        (lambda images: torch.zeros(1, 10), "the model must return one output per image, got 1 for"),
         (lambda images: torch.zeros(len(images)), "must return logits of shape"),
         (lambda images: torch.zeros(()), "must return logits of shape"),
-        (lambda images: torch.full((len(images), 10), float("nan")), "must return numbers, got NaN or infinity"),
-        (lambda images: torch.zeros(len(images), 10) / (images.mean((1, 2, 3)) == 0.5)[:, None], "must return numbers"),
+        (lambda images: torch.full((len(images), 10), float("nan")), "must return finite logits, got NaN or infinity"),
+        (lambda images: torch.zeros(len(images), 10) / (images.mean((1, 2, 3)) == 0.5)[:, None], "finite logits"),
     ],
 )
 def test_answers_that_cannot_be_scored_are_refused_and_leave_nothing(tmp_path, answer, sentence):
@@ -121,7 +121,7 @@ def test_modules_that_raise_are_one_sentence(tmp_path, monkeypatch, capsys, code
 def test_a_device_that_computes_nothing_is_refused(tmp_path, capsys):
     run(tmp_path / "run")
     assert main(["evaluate", str(tmp_path / "run"), "--device=meta"]) == 2
-    assert "device must be one that torch can use here, got 'meta' (it computes nothing)" in capsys.readouterr().err
+    assert "that torch can use on this machine, got 'meta' (meta tensors have no data)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -314,7 +314,7 @@ def test_a_truncated_image_is_named_counted_and_excluded_from_all_cells(folder_w
     for cell in records.cells.values():
         assert len(cell) == 8
         assert "green/4.jpg" not in cell.ids
-    assert "1 of 9 images could not be read and count in no cell: green/4.jpg" in caplog.text
+    assert "1 of 9 images could not be read and are excluded from every cell: green/4.jpg" in caplog.text
 
 
 def test_a_shard_without_a_readable_image_is_a_finished_unit(tmp_path):
@@ -360,10 +360,10 @@ def test_an_attack_that_fails_names_its_cell():
     [
         (ByLevel(4, 10), {}, "the model must have the 3 classes of 'colours', got 4"),
         (nn.Identity(), {}, r"the model must return logits of shape \(images, classes\), got \(1, 3, 32, 32\)"),
-        (nn.Linear(7, 3), {}, "the model cannot look at images of 32×32"),
+        (nn.Linear(7, 3), {}, "the model fails on images of 32×32"),
         (Brightest(), {"workers": -1}, "workers must be 0 or more, got -1"),
         (Brightest(), {"limit": 0}, "limit must be at least 1, got 0"),
-        (Brightest(), {"device": "gpu"}, "device must be one that torch can use here, got 'gpu'"),
+        (Brightest(), {"device": "gpu"}, "device must be one that torch can use on this machine, got 'gpu'"),
         (
             Brightest(),
             {"protocol": EvalProtocol(preset="imagnet")},
@@ -441,7 +441,7 @@ def test_bad_arguments_of_the_command(arguments, sentence, capsys, tmp_path, mon
 def test_sources_with_twice_the_same_id_are_refused():
     source = colours(4)
     twice = type(source)("x", source.images, source.targets, source.classes, np.zeros(4, dtype=int))
-    with pytest.raises(HoldfastError, match="ids of a data set must differ"):
+    with pytest.raises(HoldfastError, match="ids of a data set must be unique"):
         evaluate(Brightest(), twice, "clean", **QUICK)
 
 

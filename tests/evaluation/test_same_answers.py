@@ -293,7 +293,7 @@ def test_answers_that_are_probabilities_must_be_said_to_be_such(tmp_path):
 def test_what_is_no_probability_is_not_taken_for_one():
     from tests.evaluation.toys import Brightest
 
-    with pytest.raises(HoldfastError, match=r"--probabilities yes.*do not add up to 1"):
+    with pytest.raises(HoldfastError, match=r"--probabilities yes.*do not sum to 1"):
         evaluate(Brightest(), colours(3), workers=0, show=False, protocol=EvalProtocol(probabilities=True))
 
 
@@ -312,5 +312,5 @@ def test_the_bare_flag_means_yes(tmp_path, capsys):
 
 
 def test_windows_are_of_label_maps():
-    with pytest.raises(HoldfastError, match="window and stride are of label maps"):
+    with pytest.raises(HoldfastError, match="window and stride are settings of segmentation"):
         evaluate(Softmaxed(), colours(3), workers=0, show=False, protocol=EvalProtocol(window=16, probabilities=True))

@@ -429,7 +429,7 @@ def test_every_data_set_serves_its_suites(tmp_path):
     assert assign(["clean", "perturbations"], ["digits"]) == [("digits", ("clean", "perturbations"))]
     with pytest.raises(HoldfastError, match="suite 'cifar-c' needs --data cifar10-c:DIR or cifar100-c:DIR, got"):
         assign(["cifar-c"], ["digits", stored])
-    with pytest.raises(HoldfastError, match="serves none of the suites clean"):
+    with pytest.raises(HoldfastError, match="is used by none of the suites clean"):
         assign(["clean"], ["digits", stored])
 
 

@@ -142,7 +142,7 @@ def test_retention_is_shown_and_not_judged_unless_a_rule_asks():
     assert answers[2].interval.high < -0.5
     assert all_passed(answers)
     for text in (terminal(answers), markdown(answers)):
-        assert "2 of 2 rules hold" in text
+        assert "PASS: all 2 rules passed" in text
         assert "81.00" in text
     assert 'tests="3" failures="0"' in junit(answers)
     assert 'skipped="1"' in junit(answers)

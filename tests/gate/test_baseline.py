@@ -10,7 +10,7 @@ import pytest
 from holdfast.corruptions import SEVERITIES, STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.gate.baseline import _checksum, read_baseline, save_baseline
-from holdfast.gate.paired_scores import paired_scores_of, side_of
+from holdfast.gate.paired_scores import make_paired_scores, paired_scores_of
 from holdfast.gate.rules import Rules, parse_rule
 from holdfast.gate.verdicts import decide
 from tests.gate.test_verdicts import KNOWN, benchmark, verdicts
@@ -25,7 +25,7 @@ def random_benchmark(count, *, seed=0, **header):
 
 
 def test_fifty_thousand_images_and_76_cells_take_less_than_a_megabyte(tmp_path):
-    side = side_of(random_benchmark(50_000))
+    side = make_paired_scores(random_benchmark(50_000))
     assert len(side.cells) == 76
     size = save_baseline([side], tmp_path / "baseline.json")
     assert size == (tmp_path / "baseline.json").stat().st_size
@@ -67,7 +67,7 @@ def test_scores_that_a_file_does_not_keep_say_so(tmp_path):
     save_baseline(paired_scores_of(held), tmp_path / "b.json")
     (read,) = read_baseline(tmp_path / "b.json")
     assert "clean|nll" in read.left_out
-    with pytest.raises(HoldfastError, match="gate against the records themselves"):
+    with pytest.raises(HoldfastError, match="use --against with the records themselves"):
         decide(paired_scores_of(held), [read], Rules((parse_rule("nll no worse"),)))
     assert verdicts(held, held, "nll no worse")[0].passed
 
@@ -104,7 +104,7 @@ def test_files_that_are_not_what_was_written_are_refused(tmp_path):
         path.write_text(wrong)
         with pytest.raises(HoldfastError):
             read_baseline(path)
-    with pytest.raises(HoldfastError, match="another Holdfast"):
+    with pytest.raises(HoldfastError, match="another version of Holdfast"):
         read_baseline(damaged({**content, "holdfast_baseline": 1}, path))
     (only,) = content["sets"]
     bomb = base64.b64encode(zlib.compress(bytes(10**7))).decode()
@@ -114,7 +114,7 @@ def test_files_that_are_not_what_was_written_are_refused(tmp_path):
             damaged({**content, "sets": [{**only, "columns": {**only["columns"], "clean|right": column}}]}, path)
         )
     bare = {name: column for name, column in only["columns"].items() if not name.startswith("fog/1|")}
-    with pytest.raises(HoldfastError, match="nothing of 'fog/1'"):
+    with pytest.raises(HoldfastError, match="has none of 'fog/1'"):
         read_baseline(damaged({**content, "sets": [{**only, "columns": bare}]}, path))
     for wrong in ({"count": 0}, {"count": "x"}, {"columns": {"clean|right": {}}}, {"order": ["nobody"]}):
         with pytest.raises(HoldfastError):
@@ -123,9 +123,9 @@ def test_files_that_are_not_what_was_written_are_refused(tmp_path):
 
 def test_a_baseline_without_data_sets_is_refused(tmp_path):
     path = damaged({"holdfast_baseline": 2, "sets": []}, tmp_path / "b.json")
-    with pytest.raises(HoldfastError, match="must hold a data set, got none"):
+    with pytest.raises(HoldfastError, match="must have a data set, got none"):
         read_baseline(path)
-    with pytest.raises(HoldfastError, match="must hold a data set, got none"):
+    with pytest.raises(HoldfastError, match="must have a data set, got none"):
         decide(paired_scores_of(benchmark()), [], Rules())
 
 

@@ -73,13 +73,13 @@ def test_a_torchvision_detector_is_drawn_without_saying_its_task(frames, tmp_pat
 
 def test_what_cannot_be_drawn_is_one_sentence_and_nothing_is_written(frames, tmp_path, capsys):
     classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 4))
-    with pytest.raises(HoldfastError, match="are of segmenters and detectors, got a model of classification"):
+    with pytest.raises(HoldfastError, match="need a segmenter or a detector, got a model of classification"):
         holdfast.predict(classifier, frames, overlays=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     Image.open(frames / "0.png").save(frames / "0.jpg")
-    with pytest.raises(HoldfastError, match="differ in more than their ending"):
+    with pytest.raises(HoldfastError, match="differ in more than their extension"):
         holdfast.predict(Halves(), frames, overlays=tmp_path / "out")
-    with pytest.raises(HoldfastError, match="would be lost"):
+    with pytest.raises(HoldfastError, match="would be overwritten"):
         holdfast.predict(Halves(), frames / "0.png", overlays=frames)
     for options, sentence in (
         (["--film", str(tmp_path / "x.gif")], "must be a file that ends with .webp"),

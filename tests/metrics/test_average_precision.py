@@ -260,7 +260,7 @@ def test_fans_kinds_flatter_the_same_detectors(reference, name):
 
 
 def test_an_incomplete_table_has_no_mpc():
-    with pytest.raises(HoldfastError, match="must hold 15 kinds, but fog missing"):
+    with pytest.raises(HoldfastError, match="must have 15 kinds, but these are missing: fog"):
         mean_performance({kind: [0.1] * 5 for kind in STANDARD if kind != "fog"})
     with pytest.raises(HoldfastError, match="scores of fog must be 5 numbers"):
         mean_performance({kind: [0.1] * (4 if kind == "fog" else 5) for kind in STANDARD})

@@ -74,8 +74,8 @@ def test_a_partial_comparison_says_so():
 @pytest.mark.parametrize(
     ("other", "sentence"),
     [
-        ({"pgd5": cell([True])}, "must have a cell in common"),
-        ({"clean": cell([True], ids=["another"])}, "share at least one image"),
+        ({"pgd5": cell([True])}, "must have a common cell"),
+        ({"clean": cell([True], ids=["another"])}, "at least one common image"),
     ],
 )
 def test_records_with_nothing_in_common_are_refused(other, sentence):
@@ -86,7 +86,7 @@ def test_records_with_nothing_in_common_are_refused(other, sentence):
 def test_images_of_another_class_are_not_the_same_data():
     one, other = cell([True, True]), cell([True, True])
     other.targets[1] = 7
-    with pytest.raises(HoldfastError, match=r"same data, but 1 images have another class \(image 1"):
+    with pytest.raises(HoldfastError, match=r"same targets, but 1 images have another class \(image 1"):
         compare(records({"clean": one}), records({"clean": other}))
 
 

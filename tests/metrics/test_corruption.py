@@ -205,13 +205,13 @@ def test_means_over_kinds_of_dense_tasks_against_print():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: corruption_errors(flat(0.5, STANDARD[1:])), "15 kinds, but gaussian_noise missing"),
+        (lambda: corruption_errors(flat(0.5, STANDARD[1:])), "15 kinds, but these are missing: gaussian_noise"),
         (lambda: corruption_errors(flat(0.5) | {"fog": [0.5] * 4}), r"errors of fog must be 5, .* got shape \(4,\)"),
         (lambda: corruption_errors(flat(0.5) | {"fog": [0, 0, np.nan, 0, 0]}), "error of fog at severity 3 must be"),
         (lambda: corruption_errors(flat(50.0)), "must be a fraction from 0 to 1, got 50"),
-        (lambda: corruption_errors(flat(0.5), baseline={"fog": 0.5}), "not so for gaussian_noise"),
-        (lambda: corruption_errors(flat(0.5, ["fog"]), kinds=["fog"], baseline={"fog": 0.0}), "not so for fog"),
-        (lambda: mean_corruption_error({"fog": 1.0}), "ces must hold 15 kinds, but gaussian_noise"),
+        (lambda: corruption_errors(flat(0.5), baseline={"fog": 0.5}), "but has none for gaussian_noise"),
+        (lambda: corruption_errors(flat(0.5, ["fog"]), kinds=["fog"], baseline={"fog": 0.0}), "but has none for fog"),
+        (lambda: mean_corruption_error({"fog": 1.0}), "ces must have 15 kinds, but these are missing: gaussian_noise"),
         (lambda: relative_corruption_errors(flat(0.5), clean_error=24.0), "clean_error must be a fraction"),
         (lambda: relative_corruption_errors(flat(0.5), clean_error=0.1, baseline={}), "given together"),
         (

@@ -127,8 +127,8 @@ def test_renaming_the_classes_changes_no_flip(predictions, kind):
         (lambda: flips([[0, 1]], kind="rotate", difficulty=0), "difficulty must be from 1"),
         (lambda: top5_distance([1, 2, 3], [1, 2, 3]), "first must hold five class indices"),
         (lambda: top5_distances(np.zeros((3, 5), int), kind="rotate"), r"must be \(sequences, frames, 5\)"),
-        (lambda: mean_over_kinds({"tilt": 0.1}), "values must hold 10 kinds, but gaussian_noise"),
-        (lambda: mean_flip_rate(FP["values"], baseline=FP["values"] | {"tilt": 0.0}), "not so for tilt"),
+        (lambda: mean_over_kinds({"tilt": 0.1}), "values must have 10 kinds, but these are missing: gaussian_noise"),
+        (lambda: mean_flip_rate(FP["values"], baseline=FP["values"] | {"tilt": 0.0}), "but is not for tilt"),
         (lambda: mean_flip_rate(FP["values"] | {"tilt": np.nan}, baseline=FP["values"]), "values must be numbers"),
     ],
 )

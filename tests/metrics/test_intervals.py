@@ -210,7 +210,7 @@ def test_the_variance_between_seeds_adds_with_satterthwaites_freedom():
         (lambda: jackknife_interval([0.5, np.nan]), "values must be finite, got NaN or infinity in 1"),
         (lambda: jackknife_interval([1.0, 0.0], level=95), "level must be between 0 and 1, got 95"),
         (lambda: interval_of(Estimate(1, 1, 1), scale="plain", images=2, level=0), "level must be between 0 and 1"),
-        (lambda: paired_difference([1.0, 0], [1.0]), r"same images, got shapes \(2, 1\) and \(1, 1\)"),
+        (lambda: paired_difference([1.0, 0], [1.0]), r"same shape, got \(2, 1\) and \(1, 1\)"),
         (lambda: over_seeds([]), "one finite number per seed"),
         (lambda: over_seeds([1.0, np.inf]), "one finite number per seed"),
     ],

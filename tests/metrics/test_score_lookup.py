@@ -50,7 +50,7 @@ def test_lists_are_compared_by_their_data(run):
     found = holdfast.compare(holdfast.load_records(run / "a"), holdfast.load_records(run / "b"))
     assert found.images == 12
     assert found.differences["mean_corruption_accuracy"].interval.value == 0
-    with pytest.raises(HoldfastError, match="must be of the same data and protocol, got others and pictures"):
+    with pytest.raises(HoldfastError, match="must have the same data and protocol, got others and pictures"):
         holdfast.compare([of(run / "a", "others")], holdfast.load_records(run / "b"))
     with pytest.raises(HoldfastError, match="compare needs records"):
         holdfast.compare(["a"], holdfast.load_records(run / "b"))

@@ -132,7 +132,7 @@ def test_a_missing_severity_makes_scores_partial_under_another_name():
         assert partial.partial
         assert partial.missing == ("fog/3",)
         assert "partial" in partial.label
-        with pytest.raises(HoldfastError, match=f"'{name}' is only there in part, .* fog/3 missing"):
+        with pytest.raises(HoldfastError, match=f"'{name}' is only available in part, .* fog/3 missing"):
             summary[name]
     assert summary["mce_partial"].label == "mCE (partial: 14 of 15 kinds)"
     assert summary["mce_without_noise_partial"].label == "mCE w/o noise (partial: 11 of 12 kinds)"
@@ -278,7 +278,7 @@ def test_a_clean_cell_of_other_records_serves_a_stored_set_on_the_shared_images(
     assert summary["clean"].value == 50
     assert summary["retention"].value == pytest.approx(100)
     assert summary.images == 4
-    with pytest.raises(HoldfastError, match="must be records that hold the cell 'clean'"):
+    with pytest.raises(HoldfastError, match="must be records with the cell 'clean'"):
         summarise(stored, clean=stored)
 
 

@@ -127,7 +127,7 @@ def test_an_attack_is_one_row(pictures, tmp_path, capsys):
     assert records.cells["tint"].header["settings"] == {"eps": 20 / 255}
     page = holdfast.report(run)
     assert (headline(page, "clean"), headline(page, "attack/tint")) == (100, 50)  # 20 levels beat 8, not 120
-    with pytest.raises(HoldfastError, match="suite 'tint' is registered already"):
+    with pytest.raises(HoldfastError, match="suite 'tint' is already registered"):
         register_attack("tint", toys.Tint(0.1), "again")
     with pytest.raises(HoldfastError, match="attack must be an object or a function"):
         register_attack("other", "tint", "nothing")
@@ -145,7 +145,7 @@ def test_a_metric_is_one_row_with_an_interval_and_a_difference(tmp_path):
     page = holdfast.report([tmp_path / "one", tmp_path / "two"])
     assert headline(page, "sure") == expected
     assert "more than 90 % sure" in page
-    with pytest.raises(HoldfastError, match="metric 'sure' is registered already"):
+    with pytest.raises(HoldfastError, match="metric 'sure' is already registered"):
         register_metric("sure", toys.sure_formulas)
 
 
@@ -199,7 +199,7 @@ def test_the_command_line_runs_files_that_register(pictures, tmp_path, capsys):
 
 def test_a_plug_in_that_is_not_there_is_told_in_one_sentence(monkeypatch, capsys):
     assert main(["list", "corruptions", "--plugin", "nowhere.py"]) == 2
-    assert "--plugin must be a file of Python, but 'nowhere.py' is not there" in capsys.readouterr().err
+    assert "--plugin must be a Python file, but 'nowhere.py' does not exist" in capsys.readouterr().err
     monkeypatch.setenv("HOLDFAST_PLUGINS", "no_such_module")
     assert main(["list", "corruptions"]) == 2
     assert "--plugin must name what can be imported, got 'no_such_module'" in capsys.readouterr().err
@@ -244,10 +244,10 @@ def test_two_plug_ins_of_one_name_never_mix(pictures, tmp_path):
 def test_a_plug_in_with_a_name_that_is_taken_is_refused(tmp_path, capsys):
     (tmp_path / "numpy.py").write_text("")
     assert main(["list", "corruptions", f"--plugin={tmp_path / 'numpy.py'}"]) == 2
-    assert "--plugin must have a name of its own, but 'numpy' is also" in capsys.readouterr().err
+    assert "--plugin must have a unique module name, but 'numpy' is also" in capsys.readouterr().err
     (tmp_path / "broken_plug_in.py").write_text("1 / 0")
     assert main(["list", "corruptions", f"--plugin={tmp_path / 'broken_plug_in.py'}"]) == 2
-    assert "cannot be run (ZeroDivisionError: division by zero)" in capsys.readouterr().err
+    assert "failed while loading (ZeroDivisionError: division by zero)" in capsys.readouterr().err
 
 
 def test_a_folder_of_one_corruption_does_not_go_on_with_another_of_its_name(pictures, tmp_path):

@@ -59,9 +59,9 @@ class Negative:
 
     repeated: bool = False
 
-    def pieces(self, cell, rows, bench):
-        piece = bench.pictures(cell, rows, form="image", prepare=bench.steps.before)
-        yield piece._replace(images=[bench.steps.after(255 - image, corrupted=False) for image in piece.images])
+    def pieces(self, cell, rows, cache):
+        samples = cache.pictures(cell, rows, form="image", prepare=cache.steps.to_protocol)
+        yield samples._replace(images=[cache.steps.to_model(255 - image, corrupted=False) for image in samples.images])
 
 
 def negative_cells(name, source, steps, extra):

@@ -24,5 +24,5 @@ def test_a_report_of_them_ends_with_that_sentence(capsys):
 
 def test_the_header_of_a_cell_says_its_family():
     assert spec_of({"cell": "night", "family": "condition", "kind": "night"}) == CellSpec("night", "condition", "night")
-    with pytest.raises(HoldfastError, match="cell 'fog' must say its family"):
+    with pytest.raises(HoldfastError, match="cell 'fog' must name its family"):
         spec_of({"cell": "fog"})

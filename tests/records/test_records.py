@@ -150,7 +150,7 @@ def test_a_copied_unit_counts_its_images_once(folder, caplog):
     shutil.copyfile(folder / unit_name("fog/3", 0), folder / unit_name("fog/3", 1))
     (records,) = load_records(folder)
     assert records.incomplete == {"fog/3": (1, 2)}
-    assert "fog.3.00001.safetensors holds another unit than its name says" in caplog.text
+    assert "fog.3.00001.safetensors does not contain the unit of its name" in caplog.text
 
 
 def test_a_unit_under_another_cells_name_is_not_believed(folder, caplog):
@@ -159,7 +159,7 @@ def test_a_unit_under_another_cells_name_is_not_believed(folder, caplog):
         shutil.copyfile(folder / unit_name("fog/3", shard), folder / unit_name("snow/3", shard))
     (records,) = load_records(folder)
     assert list(records.cells) == ["fog/3"]
-    assert "snow.3.00000.safetensors holds another unit than its name says" in caplog.text
+    assert "snow.3.00000.safetensors does not contain the unit of its name" in caplog.text
 
 
 def test_units_that_share_images_or_name_others_are_not_believed(folder, caplog):
@@ -200,12 +200,12 @@ def test_records_can_be_made_in_memory():
     two = Records.of({}, {"joint": {"clean": cell}, "rob": {"clean": cell}})
     assert two.views == ("joint", "rob")
     assert two.only(["fog/1"]).cells == {}
-    with pytest.raises(HoldfastError, match="nll of a cell must be of its 2 images, got 3"):
+    with pytest.raises(HoldfastError, match="nll of a cell must have a row for each of its 2 images, got 3"):
         CellRecord(cell.ids, cell.targets, {"nll": np.zeros(3)})
 
 
 def test_a_folder_that_is_not_there_is_named():
-    with pytest.raises(HoldfastError, match="'nowhere' is not there"):
+    with pytest.raises(HoldfastError, match="'nowhere' does not exist"):
         load_records("nowhere")
 
 

@@ -149,7 +149,7 @@ def test_detections_are_drawn_where_they_are(tmp_path):
     example = stored(records)[0]
     record = records.cells[example.cell]
     row = list(record.ids).index(example.id)
-    kept = BoxExamples().recorded(record, row)
+    kept = BoxExamples().recorded_answer(record, row)
     picture = Image.new("RGB", (80, 64), "black")
     drawn = np.asarray(BoxExamples().truth(picture, kept, source.classes).picture)
     x0, y0, _, _ = kept["true_boxes"][0].round().astype(int)

@@ -75,7 +75,7 @@ def test_an_evaluation_is_forecast_without_being_done_and_compared_when_it_is(tm
     assert not (tmp_path / "out").exists()
 
     assert main([*words.split(), "--out", "out"]) == 0
-    assert "of processor time; the dry run said" in capsys.readouterr().err
+    assert "of processor time; the dry run estimated" in capsys.readouterr().err
     size = sum(file.stat().st_size for file in (tmp_path / "out").rglob("*.*.[0-9]*.safetensors"))
     on_disk = evaluation_forecast.dry_run_report(
         EvaluationRequest(ByLevel(10, 20), "digits:test", "clean,corruptions", limit=20)
@@ -103,7 +103,7 @@ def test_a_training_is_forecast_without_a_folder_and_its_log_says_how_far_off_it
     assert "32 training images, 1 epochs, 4 steps, 8 images per step" in capsys.readouterr().out
     assert not (tmp_path / "run").exists()
     assert main(words) == 0
-    assert "the dry run said" in capsys.readouterr().err
+    assert "the dry run estimated" in capsys.readouterr().err
     last = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[-1])
     assert last["event"] == "forecast"
     assert last["took"] > 0
@@ -116,7 +116,7 @@ def test_corrupting_a_folder_is_forecast(photos, tmp_path, capsys):
     assert "6 images, 10 cells, 60 files" in told
     assert not (tmp_path / "out").exists()
     assert main(words) == 0
-    assert "the dry run said" in capsys.readouterr().err
+    assert "the dry run estimated" in capsys.readouterr().err
     shutil.rmtree(tmp_path / "out" / "fog")
     assert main([*words, "--dry-run"]) == 0
     assert "30 of them there already" in capsys.readouterr().out

@@ -65,7 +65,7 @@ class Goal:
 
 
 class Counting:
-    name, together, headline = "counting", True, ("clean", "mean_corruption_hits", "retention")
+    name, batched, headline = "counting", True, ("clean", "mean_corruption_hits", "retention")
     per_image = "Percent of the counts within a half"
     fields: ClassVar = {"counts": np.float32}
     goal = Goal()

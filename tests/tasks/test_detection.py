@@ -253,9 +253,9 @@ GOOD = {"boxes": torch.tensor([[1.0, 2, 9, 9]]), "labels": torch.tensor([1]), "s
         (Says([GOOD, GOOD]), "got 2 entries for 1 images"),
         (Says([{"boxes": GOOD["boxes"]}]), "but labels, scores is missing"),
         (Says([GOOD | {"boxes": torch.zeros(1, 5)}]), r"boxes must have shape \(detections, 4\).*got \(1, 5\)"),
-        (Says([GOOD | {"scores": torch.zeros(2)}]), "must be equally many.*'scores': 2"),
-        (Says([GOOD], scores=torch.tensor([math.nan])), "must return numbers, got NaN or infinity in clean"),
-        (Says([GOOD], labels=torch.tensor([0])), "labels must count from 1 in clean"),
+        (Says([GOOD | {"scores": torch.zeros(2)}]), "must have equal lengths.*'scores': 2"),
+        (Says([GOOD], scores=torch.tensor([math.nan])), "finite boxes and scores, got NaN or infinity in clean"),
+        (Says([GOOD], labels=torch.tensor([0])), "labels must start at 1 in clean"),
         (Says([GOOD], labels=torch.tensor([11])), "labels must be at most 10 in clean.*got 11"),
         (Says([GOOD], masks=torch.zeros(1, 1, 4, 4)), r"masks must have the image's size 64×80 in clean"),
     ],
@@ -269,10 +269,10 @@ def test_answers_that_are_no_detections_are_refused(model, sentence):
 @pytest.mark.parametrize(
     ("suite", "options", "sentence"),
     [
-        ("pgd5", {}, "attacks on detectors are not built in"),
+        ("pgd5", {}, "attacks on detectors are not supported"),
         ("perturbations", {}, "suite 'perturbations'"),
         ("clean", {"protocol": EvalProtocol(preset="imagenet")}, "preset must be 'any' for detection"),
-        ("clean", {"protocol": EvalProtocol(stored_jpeg=True)}, "stored_jpeg is of ImageNet-C"),
+        ("clean", {"protocol": EvalProtocol(stored_jpeg=True)}, "stored_jpeg is a setting of ImageNet-C"),
     ],
 )
 def test_what_detectors_have_not_got_is_refused(suite, options, sentence):

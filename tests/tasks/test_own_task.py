@@ -84,14 +84,14 @@ def test_the_report_has_a_row_of_it(tmp_path):
 def test_two_tasks_are_never_mixed(tmp_path):
     counted = holdfast.evaluate(CountBright(), Squares(), "clean", **QUICK)
     classified = holdfast.evaluate(Brightest(), colours(4), "clean", **QUICK)
-    with pytest.raises(HoldfastError, match="one task, got counting and classification"):
+    with pytest.raises(HoldfastError, match="the same task, got counting and classification"):
         compare(counted, classified)
     with pytest.raises(HoldfastError, match="needs one class per image, which counting does not have"):
         holdfast.evaluate(CountBright(), Squares(), "patch-fool", **QUICK)
 
 
 def test_a_name_is_registered_once_and_unknown_names_are_refused():
-    with pytest.raises(HoldfastError, match="'counting' is registered already"):
+    with pytest.raises(HoldfastError, match="'counting' is already registered"):
         register_task(Counting())
     with pytest.raises(HoldfastError, match=r"task must be one of classification.*'countin'; did you mean"):
         task_named("countin")

@@ -295,7 +295,7 @@ def test_a_classifier_cannot_segment_and_a_segmenter_cannot_classify():
         ("perturbations", {}, "perturbations"),
         ("patch-fool", {}, "one class per image"),
         ("occlusion-random", {}, "needs images of one size"),
-        ("clean", {"protocol": EvalProtocol(stored_jpeg=True)}, "stored_jpeg is ImageNet-C's"),
+        ("clean", {"protocol": EvalProtocol(stored_jpeg=True)}, "stored_jpeg is a setting of ImageNet-C"),
     ],
 )
 def test_suites_that_label_maps_cannot_serve_are_refused(suite, options, sentence):
@@ -393,7 +393,7 @@ def test_records_whose_header_counts_other_classes_are_a_sentence(classes, tmp_p
     holdfast.evaluate(Brightness(), "scenes:test", "clean", limit=2, out=tmp_path, workers=0, show=False)
     header = next(tmp_path.rglob("evaluation.json"))
     header.write_text(json.dumps({**json.loads(header.read_text()), "classes": classes}))
-    with pytest.raises(HoldfastError, match=f"as many classes as their header says, got {classes}"):
+    with pytest.raises(HoldfastError, match=f"must have the {classes} classes of their header"):
         load_records(tmp_path)[0].summary()
 
 

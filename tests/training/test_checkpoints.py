@@ -187,6 +187,6 @@ def test_a_number_of_processes_that_is_none_is_one_sentence(tmp_path, monkeypatc
 
     monkeypatch.setenv("WORLD_SIZE", told)
     assert main(["train", "digits/fan_nano", "--out", str(tmp_path / "run")]) == 2
-    assert f"WORLD_SIZE must be the number of processes that work together, got {told!r}" in capsys.readouterr().err
+    assert f"WORLD_SIZE must be the number of processes, at least 1, got {told!r}" in capsys.readouterr().err
     assert main(["evaluate", "--model", "timm:resnet18", "--data", "digits:test", "--out", str(tmp_path / "e")]) == 2
     assert not list(tmp_path.iterdir())

@@ -128,7 +128,7 @@ def test_corruptions_may_be_a_part_of_training(trained, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        ({"augment": {"mixup": 0.8}}, "augment.mixup is of classification, got 0.8 for detection"),
+        ({"augment": {"mixup": 0.8}}, "augment.mixup is a setting of classification: omit it for detection, got 0.8"),
         ({"data": {"size": 64}}, "data.size must be null for detection"),
         ({"model": {"kwargs": {"kind": "msak"}}}, "kind must be one of faster, mask, cascade"),
         ({"model": {"kwargs": {"chanels": 3}}}, "settings must be those of DetectorSettings, got 'chanels'"),

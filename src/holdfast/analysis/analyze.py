@@ -20,7 +20,7 @@ from holdfast.corruptions import recorded_name
 from holdfast.data import Source
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import BENCHMARK, EvalProtocol
-from holdfast.evaluation.data import EvaluationData, labelled, open_evaluation_data
+from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
 from holdfast.evaluation.preprocessing import Preprocessing, check_side, choose_preset, largest_size, preprocessing
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.inference.predictor import DETECTION, Predictor, given_normalisation, requested_input
@@ -129,8 +129,8 @@ def analyze(
     options: dict[str, Any] = {"device": device, "steps": lambda model: _steps(model, source, asked)}
     with torch.inference_mode(False), torch.no_grad(), Predictor.open(loaded, opened, asked, **options) as predictor:
         steps: Any = predictor.steps  # those of _steps
-        judge, quiet = predictor.judge, predictor.loaded.model
-        opened = labelled(opened, loaded.classes, judge.probe)
+        judge, quiet = predictor.normalized_model, predictor.loaded.model
+        opened = with_model_labels(opened, loaded.classes, judge.probe)
         source = opened.source or source
         answers = _predicts_targets(judge, source)
         file = Path(corruptor) if corruptor is not None else None

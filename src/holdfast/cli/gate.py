@@ -104,10 +104,10 @@ def _baseline(path: Path) -> "list[PairedScores]":
 
 
 def _evaluate_candidate(arguments: Namespace, old: "list[PairedScores]") -> "list[PairedScores]":
-    from holdfast.gate.evaluate_candidate import measured_like
+    from holdfast.gate.evaluate_candidate import evaluate_like_baseline
 
     out = arguments.out or (None if run_folder(arguments.model) else Path("runs") / model_file_name(arguments.model))
-    return measured_like(old, arguments.model, data=arguments.data, out=out, workers=arguments.workers)
+    return evaluate_like_baseline(old, arguments.model, data=arguments.data, out=out, workers=arguments.workers)
 
 
 def _save(scores: "list[PairedScores]", path: Path, console: Console) -> None:
@@ -123,11 +123,11 @@ def _save(scores: "list[PairedScores]", path: Path, console: Console) -> None:
 
 def _incomplete_scores(baseline: "PairedScores") -> list[str]:
     """Sentences about incomplete scores: later gates use the rest, or refuse."""
-    from holdfast.gate.scores import lacking
+    from holdfast.gate.scores import missing_headlines
     from holdfast.metrics.summary import some
 
     scores: dict[tuple[str, ...], list[str]] = {}
-    for name, cells in lacking(baseline).items():
+    for name, cells in missing_headlines(baseline).items():
         scores.setdefault(cells, []).append(name)
     lines = [f"{' and '.join(names)} incomplete, without {some(cells)}" for cells, names in scores.items()]
     return [*lines, f"only partly measured: {some(baseline.unfinished)}"] if baseline.unfinished else lines

@@ -39,7 +39,7 @@ def run_on_ray(
         for start in range(0, len(images), size):
             part = images[start : start + size]
             tasks.submit(part, corrupt_files, source.absolute(), shared, part, cells, settings)
-        for _, (outcomes, files) in tasks.finished():
+        for _, (outcomes, files) in tasks.results():
             for relative, content in files.items():
                 _write(target / relative, content)
             yield from outcomes

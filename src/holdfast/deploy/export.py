@@ -171,7 +171,7 @@ def _images(data: EvaluationData, predictor: Predictor, description: OnnxDescrip
         scaled = [picture.convert("RGB").resize((width, height), Image.Resampling.BILINEAR) for picture in pictures]
         pixels = [np.array(picture) for picture in scaled]
     images = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
-    return predictor.judge.pixels.normalise(predictor.judge.on_device(images)).cpu()
+    return predictor.normalized_model.pixels.normalise(predictor.normalized_model.on_device(images)).cpu()
 
 
 def _check_answers(answer: Callable[[Tensor], Tensor], images: Tensor, wanted: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""Attack cells: the attack climbs on the model's joint prediction, and every view is asked about its result."""
+"""Attack cells: attacks maximise the loss of the model's joint prediction, and every view predicts their result."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,12 +24,12 @@ from holdfast.records.shard_files import Field
 from holdfast.runtime.device import Processes
 from holdfast.tasks import Task
 
-ROUNDING = 1e-4  # by which an attack's values may leave [0, 1]
-FITTED_ON = 256  # images that a corruption model is fitted to, before any unit is measured
+ROUNDING = 1e-4  # tolerance for an attack's values outside [0, 1]
+FITTED_ON = 256  # images that a corruption model is fitted to before any unit is measured
 
 
 def attack_batch(
-    judge: NormalizedModel,
+    normalized_model: NormalizedModel,
     cell: Cell,
     images: Tensor,
     targets: Sequence[Any],
@@ -39,37 +39,41 @@ def attack_batch(
     seed: int,
     corruptor: Corruptor | None = None,
 ) -> dict[str, Field]:
-    """What a unit keeps of one batch of byte images under an attack.
+    """Attack one batch of uint8 images and return the fields that a unit records.
 
-    Attacks and their scores are computed in single precision, whatever the precision of the other cells.
+    Attacks and their scores are computed in float32, even if other cells use half precision.
     """
-    pixels = judge.on_device(images)
+    pixels = normalized_model.on_device(images)
     try:
         if isinstance(cell.attack, Occlusion | LearnedOcclusion):
-            return _occlude_batch(judge, cell, pixels, targets, task=task, ids=ids, seed=seed, corruptor=corruptor)
+            return _occlude_batch(
+                normalized_model, cell, pixels, targets, task=task, ids=ids, seed=seed, corruptor=corruptor
+            )
         options = attack_options(cell.attack, task=task, ids=ids, seed=seed)
         labels = _on(task.collate(targets), pixels)
-        result = cell.attack(judge.pixels, pixels, labels, **options)
-        return task.keep(judge.answers(_images(result, pixels)), targets, cell=cell)
+        result = cell.attack(normalized_model.pixels, pixels, labels, **options)
+        return task.keep(normalized_model.predict(_images(result, pixels)), targets, cell=cell)
     except HoldfastError as error:
         raise HoldfastError(f"{cell.name}: {error}") from error
 
 
 def attack_options(attack: Any, *, task: Task, ids: Sequence[str], seed: int) -> dict[str, Any]:
-    """What an attack wants to know beside model, images and targets: seed and names for its draws, the task's goal."""
+    """Keyword arguments that an attack accepts: seed and image ids for its random numbers, and the task's criterion."""
     wanted = options_of(attack)
     if "goal" not in wanted and task.goal is not MISCLASSIFICATION:
-        raise HoldfastError(f"the attack needs one class per image, which {task.name} does not have")
+        raise HoldfastError(
+            f"the attack needs one class per image, which {task.name} does not have: give it a parameter goal"
+        )
     offered = {"seed": seed, "ids": list(ids), "goal": task.goal}
     return {name: value for name, value in offered.items() if name in wanted}
 
 
 def _images(result: Any, pixels: Tensor) -> Tensor:
-    """The images that an attack made, if they are images like those that it got."""
+    """Return the adversarial images; raise an error unless they have the input's shape and values in [0, 1]."""
     images = getattr(result, "images", result)
     if not isinstance(images, Tensor) or images.shape != pixels.shape:
         got = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
-        raise HoldfastError(f"an attack must return images of the shape that it got, {tuple(pixels.shape)}, got {got}")
+        raise HoldfastError(f"an attack must return images of its input's shape {tuple(pixels.shape)}, got {got}")
     images = images.detach().to(pixels)
     if not bool(((images >= -ROUNDING) & (images <= 1 + ROUNDING)).all()):
         raise HoldfastError("an attack must return images with values in [0, 1], got values outside, or NaN")
@@ -79,7 +83,7 @@ def _images(result: Any, pixels: Tensor) -> Tensor:
 def fitted_corruptors(
     plan: Plan,
     cells: Sequence[Cell],
-    judge: NormalizedModel,
+    normalized_model: NormalizedModel,
     *,
     steps: PreprocessingSteps,
     seed: int,
@@ -87,50 +91,55 @@ def fitted_corruptors(
     folder: Path,
     processes: Processes,
 ) -> dict[str, Corruptor]:
-    """The corruption models of learned occlusions, by cell: fitted once, by the first process, before the units.
+    """Corruption models of learned occlusions, by cell: fitted once, by the first process, before the units.
 
-    AFAT, Table 3. The images are chosen by their ids, so no score depends on how the images are cut into shards.
+    AFAT, Table 3. The images are chosen by their ids, so that scores do not depend on the shard size.
     """
     learned = [cell for cell in cells if isinstance(cell.attack, LearnedOcclusion)]
     paths = {cell.name: folder / f"corruptor.{file_name(cell.name)}.safetensors" for cell in learned}
     for cell in learned if processes.first else ():
         if not paths[cell.name].exists():
-            corruptor = _fit(plan, cell, judge, steps=steps, seed=seed, batch_size=batch_size)
+            corruptor = _fit(plan, cell, normalized_model, steps=steps, seed=seed, batch_size=batch_size)
             with atomic.replace_file(paths[cell.name]) as unfinished:
                 save_corruptor(corruptor, unfinished)
     if learned:
         processes.meet()
-    return {name: load_corruptor(path).to(judge.device) for name, path in paths.items()}
+    return {name: load_corruptor(path).to(normalized_model.device) for name, path in paths.items()}
 
 
 def fitting_definition() -> dict[str, Any]:
-    """What a record says about how a corruption model was fitted."""
+    """Settings of the fit, as the cell's definition records them."""
     return {"fitted": "once, before the units", "fitted_on_at_most": FITTED_ON}
 
 
 def _fit(
-    plan: Plan, cell: Cell, judge: NormalizedModel, *, steps: PreprocessingSteps, seed: int, batch_size: int
+    plan: Plan, cell: Cell, normalized_model: NormalizedModel, *, steps: PreprocessingSteps, seed: int, batch_size: int
 ) -> Corruptor:
     rows = limit_rows(plan.ids, plan.strata, FITTED_ON).tolist()
     parts = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
     pieces = [
-        piece for part in parts for piece in cell.make.pieces(cell, part, WorkerCache(plan, steps, seed)) if piece.rows
+        samples
+        for part in parts
+        for samples in cell.make.pieces(cell, part, WorkerCache(plan, steps, seed))
+        if samples.rows
     ]
     if not pieces:
-        raise HoldfastError(f"{cell.name}: not one of {len(rows)} images can be read, so nothing can be fitted")
-    stacked = [torch.from_numpy(np.stack(piece.images)).permute(0, 3, 1, 2) for piece in pieces]
+        raise HoldfastError(
+            f"{cell.name}: a corruption model cannot be fitted, because none of {len(rows)} images can be read"
+        )
+    stacked = [torch.from_numpy(np.stack(samples.images)).permute(0, 3, 1, 2) for samples in pieces]
     batches = [
-        (judge.on_device(images), _on(plan.task.collate(piece.targets), judge.pixels.mean))
-        for images, piece in zip(stacked, pieces, strict=True)
+        (normalized_model.on_device(images), _on(plan.task.collate(samples.targets), normalized_model.pixels.mean))
+        for images, samples in zip(stacked, pieces, strict=True)
     ]
     try:
-        return fit_corruptor(cell.attack, judge.pixels, batches, seed=seed).corruptor
+        return fit_corruptor(cell.attack, normalized_model.pixels, batches, seed=seed).corruptor
     except HoldfastError as error:
         raise HoldfastError(f"{cell.name}: {error}") from error
 
 
 def _occlude_batch(
-    judge: NormalizedModel,
+    normalized_model: NormalizedModel,
     cell: Cell,
     pixels: Tensor,
     targets: Sequence[Any],
@@ -140,22 +149,22 @@ def _occlude_batch(
     seed: int,
     corruptor: Corruptor | None,
 ) -> dict[str, Field]:
-    """Every image under every mask, (n, masks): the spread over masks is part of the result."""
+    """Predict every image under every mask, (n, masks); the variance over masks is part of the result."""
     attack = cell.attack
     if isinstance(attack, LearnedOcclusion):
         attack = Occlusion(attack.ratio, patch_size=attack.patch_size, fill=attack.fill)
     names: list[int | str] = list(ids)
     with torch.no_grad():
-        masked = occlude_images(attack, judge.pixels, pixels, seed=seed, names=names, corruptor=corruptor)
-        answers = [judge.answers(covered) for covered in masked]
-    rows = {view: _by_image([answer[view] for answer in answers]) for view in judge.views}
+        masked = occlude_images(attack, normalized_model.pixels, pixels, seed=seed, names=names, corruptor=corruptor)
+        answers = [normalized_model.predict(covered) for covered in masked]
+    rows = {view: _by_image([answer[view] for answer in answers]) for view in normalized_model.views}
     return task.keep(rows, targets, cell=cell, repeats=attack.masks)
 
 
 def _by_image(answers: Sequence[Any]) -> Any:
-    """Answers mask by mask, each (n, …) → (n × masks, …) with an image's masks in a row."""
+    """Outputs per mask, each (n, …) → (n × masks, …) with the masks of an image adjacent."""
     if not isinstance(answers[0], Tensor):
-        raise HoldfastError("occlusion needs a model that answers with tensors")
+        raise HoldfastError("occlusion needs a model whose outputs are tensors; omit the suite for this model")
     return torch.stack(list(answers), dim=1).flatten(0, 1)
 
 

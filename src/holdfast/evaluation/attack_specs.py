@@ -1,4 +1,4 @@
-"""Attacks as suites: by name, by name with settings (``pgd:eps=4/255,steps=20``), as objects and as functions."""
+"""Attack suites: by name, with settings (``pgd:eps=4/255,steps=20``), as objects and as functions."""
 
 import inspect
 import itertools
@@ -14,10 +14,10 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.io.validation import number
 from holdfast.runtime.plugins import code_fingerprint
 
-# what is attacked with; the corruption model of the learned occlusion is fitted to a sample of the images before they
-# are scored, in more passes than a whole data set would take
+# registered attacks; the corruption model of the learned occlusion is fitted to 256 images before they are scored, so
+# it takes more epochs than a whole data set would need
 ATTACKS: dict[str, Any] = {**PRESETS, **PIXEL_PRESETS, "occlusion-learned": LearnedOcclusion(epochs=50)}
-# what settings are written behind, beside the attacks above: the names alone, without a protocol's settings
+# further names that take settings: attack families without the settings of a published protocol
 FAMILIES: dict[str, Any] = {
     "pgd": GradientAttack(eps=8 / 255, alpha=1 / 255, steps=20),
     "segpgd": SegPGD(eps=8 / 255, alpha=1 / 255, steps=20),
@@ -25,7 +25,7 @@ FAMILIES: dict[str, Any] = {
     "patch-fool": PatchFool(),
     "autoattack": AutoAttack(eps=8 / 255),
 }
-STEP = 2.5  # ε per attack, in steps: Madry et al. 2018 take α = 2.5·ε / steps
+STEP = 2.5  # Madry et al. 2018: α = 2.5·ε / steps, so that PGD reaches the ball's boundary from any start
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +33,9 @@ class AttackSuite:
     """One attack as a suite of one cell.
 
     Attributes:
-        name: what records, tables and scores call it.
-        attack: called with a model of [0,1] images, images and labels.
-        settings: those that were given by name; what is not may be fitted to the images.
+        name: name in records, tables and scores.
+        attack: callable of a model of [0,1] images, images and labels.
+        settings: settings given by name; others may be adapted to the images.
     """
 
     name: str
@@ -47,25 +47,25 @@ class AttackSuite:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What records say of it; of an attack that is not ours also a digest of its code."""
+        """Settings for the records; for attacks outside Holdfast also a digest of their code."""
         settings = plain(asdict(self.attack)) if is_dataclass(type(self.attack)) else {}
-        told = {"suite": self.name, "attack": _kind(self.attack), "settings": settings}
+        definition = {"suite": self.name, "attack": _kind(self.attack), "settings": settings}
         ours = type(self.attack).__module__.startswith("holdfast.")
-        return told if ours else {**told, "code": code_fingerprint(self.attack)}
+        return definition if ours else {**definition, "code": code_fingerprint(self.attack)}
 
 
 def named_attack(name: str) -> AttackSuite:
-    """A registered attack."""
+    """The registered attack of this name as a suite."""
     return AttackSuite(name, checked_attack(ATTACKS[name]), {})
 
 
 def is_attack_text(text: str) -> bool:
-    """Whether a text is an attack with settings."""
+    """Whether a text is an attack with settings, ``NAME:KEY=VALUE``."""
     return ":" in text
 
 
 def attacks_from_text(text: str) -> Iterator[AttackSuite]:
-    """The attacks of ``NAME:KEY=VALUE,…``; several values with ``|`` give one attack each, in every combination."""
+    """Parse ``NAME:KEY=VALUE,…``; values separated by ``|`` give one attack per combination."""
     base, _, rest = text.strip().partition(":")
     known = {name: attack for name, attack in {**FAMILIES, **ATTACKS}.items() if is_dataclass(type(attack))}
     if base not in known:
@@ -78,9 +78,9 @@ def attacks_from_text(text: str) -> Iterator[AttackSuite]:
 
 
 def attack_from_object(thing: Any) -> AttackSuite:
-    """An attack object, or a function ``attack(model, images, labels)`` that returns images in [0,1].
+    """Make a suite of an attack object, or a function ``attack(model, images, labels)`` that returns [0,1] images.
 
-    One that equals a registered attack is that attack, and has its name.
+    An object that equals a registered attack takes its name.
     """
     checked_attack(thing)
     registered = next(
@@ -89,19 +89,19 @@ def attack_from_object(thing: Any) -> AttackSuite:
     if registered is not None:
         return named_attack(registered)
     settings = {each.name: getattr(thing, each.name) for each in fields(thing)} if is_dataclass(type(thing)) else {}
-    told = getattr(thing, "name", None) or _kind(thing)
+    base = getattr(thing, "name", None) or _kind(thing)
     chosen = [f"{name}={_short(value)}" for name, value in settings.items() if value != _default(thing, name)]
-    name = f"{told}:{','.join(chosen)}" if chosen and told != getattr(thing, "name", None) else str(told)
+    name = f"{base}:{','.join(chosen)}" if chosen and base != getattr(thing, "name", None) else str(base)
     return AttackSuite(name, thing, settings)
 
 
 def checked_attack(thing: Any) -> Any:
-    """The thing itself if it can be called as an attack is, else one sentence."""
-    if isinstance(thing, LearnedOcclusion):  # what it draws with is fitted first
+    """Return the attack; raise an error if it cannot be called with model, images and labels."""
+    if isinstance(thing, LearnedOcclusion):  # fitted before it is called
         return thing
     if isinstance(thing, type) or not callable(thing):
         raise HoldfastError(
-            f"an attack must be an object or a function that is called with model, images and labels, got {thing!r}"
+            f"an attack must be an object or a function that takes model, images and labels, got {thing!r}"
         )
     try:
         _signature(thing).bind(None, None, None, **({"seed": 0} if "seed" in options_of(thing) else {}))
@@ -111,7 +111,7 @@ def checked_attack(thing: Any) -> Any:
 
 
 def options_of(attack: Any) -> set[str]:
-    """The keywords that an attack takes beside model, images and labels; all that we have if it takes any."""
+    """Keyword arguments that an attack takes beside model, images and labels; all of ours if it takes ``**kwargs``."""
     parameters = _signature(attack).parameters
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
         return {"seed", "ids", "goal"}
@@ -119,7 +119,7 @@ def options_of(attack: Any) -> set[str]:
 
 
 def _signature(attack: Any) -> inspect.Signature:
-    return inspect.signature(getattr(attack, "forward", attack))  # of a torch module, what it is called with
+    return inspect.signature(getattr(attack, "forward", attack))  # a torch module is called through forward
 
 
 def _choices(attack: Any, rest: str, *, text: str) -> dict[str, list[str]]:
@@ -146,15 +146,17 @@ def _with_settings(base: str, attack: Any, written: Mapping[str, str]) -> Any:
         return changed
     if base in FAMILIES:
         return replace(changed, alpha=_positive(STEP * changed.eps / changed.steps))
-    return replace(changed, alpha=_positive(attack.alpha * changed.eps / attack.eps))  # in its protocol's proportion
+    return replace(
+        changed, alpha=_positive(attack.alpha * changed.eps / attack.eps)
+    )  # keeps the protocol's ratio of step to ε
 
 
 def _positive(alpha: float) -> float:
-    return alpha or 1 / 255  # of a ball of radius 0, which no step leaves
+    return alpha or 1 / 255  # ε = 0 would give a step of 0, which attacks refuse; projection undoes any step then
 
 
 def _value(name: str, text: str, kind: Any) -> Any:
-    """Text as the value of a setting: fractions as people write radii, true and false, names joined with plus."""
+    """Parse the value of a setting: numbers and fractions such as 4/255, true and false, names joined with plus."""
     kinds = set(typing.get_args(kind)) if NoneType in typing.get_args(kind) else {kind}
     if NoneType in kinds and text.lower() in ("none", "null"):
         return None
@@ -182,7 +184,7 @@ def _default(thing: Any, name: str) -> Any:
 
 
 def _short(value: Any) -> str:
-    """As people write it, radii in levels of grey."""
+    """Format a value briefly, radii as multiples of 1/255."""
     if not isinstance(value, float) or float(f"{value:.3g}") == value:
         return f"{value:g}" if isinstance(value, float) else str(value)
     levels = round(255 * value, 6)
@@ -194,20 +196,20 @@ def _kind(thing: Any) -> str:
 
 
 def all_different(suites: Iterable[Any]) -> tuple[Any, ...]:
-    """The suites, each once by its name; two objects that would share one are refused."""
+    """Unique suites by name; raise an error for two different attacks of one name."""
     found: dict[str, Any] = {}
     for suite in suites:
         before = found.setdefault(str(suite), suite)
         if before is not suite and isinstance(suite, AttackSuite) and before.attack != suite.attack:
             raise HoldfastError(
-                f"attacks must have names of their own, but two are called {suite.name!r}: "
-                "give them an attribute name, or register_attack"
+                f"attacks must have unique names, but two are called {suite.name!r}: "
+                "give them an attribute name, or use register_attack"
             )
     return tuple(found.values())
 
 
 def plain(values: Any) -> Any:
-    """Settings as JSON has them."""
+    """Settings as JSON types: tuples become lists."""
     if isinstance(values, dict):
         return {key: plain(value) for key, value in values.items()}
     if isinstance(values, list | tuple):

@@ -1,7 +1,7 @@
-"""How the images of a cell are made in a worker. A new kind of cell is one more class like those below.
+"""Images of a cell, made in a worker: clean, corrupted, perturbed or stored. A new kind of cell is one more class.
 
-A making gets a bench (what is known about the evaluation, with pictures prepared once for all cells that start from
-the same source) and yields pieces: rows of the record set, their images as the model gets them, what was unreadable.
+Each class gets a cache (plan, preprocessing and seed, with the preprocessed images shared by all cells of one source)
+and yields samples: rows of the record set, their images at the model's size, and the rows that could not be read.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,30 +32,30 @@ class Samples(NamedTuple):
 
 
 class CellImages(Protocol):
-    """How the images of a cell are made.
+    """Makes the images of a cell.
 
-    ``way``, if it has one, says which steps they take, see ``PreprocessingSteps.named``.
+    ``way``, if present, names the preprocessing they go through, see ``PreprocessingSteps.cell_steps``.
     """
 
     @property
     def repeated(self) -> bool:
-        """Whether every image is seen several times, as the frames of a film."""
+        """Whether every image is predicted several times, as the frames of a film."""
         ...
 
-    def pieces(self, cell: "Cell", rows: Sequence[int], bench: "WorkerCache") -> Iterator[Samples]:
-        """The images of some rows."""
+    def pieces(self, cell: "Cell", rows: Sequence[int], cache: "WorkerCache") -> Iterator[Samples]:
+        """Make the images of some rows."""
         ...
 
 
 @dataclass
 class WorkerCache:
-    """What a worker has at hand for some rows of a shard.
+    """A worker's cache for some rows of a shard.
 
     Attributes:
-        plan: images and cells.
-        steps: from a picture to what the model gets.
-        seed: of corruptions.
-        prepared: pictures that several cells start from, by source and form.
+        plan: images and cells of the evaluation.
+        steps: preprocessing.
+        seed: seed of the corruptions.
+        prepared: preprocessed images that several cells start from, by source and form.
     """
 
     plan: "Plan"
@@ -64,33 +64,33 @@ class WorkerCache:
     prepared: dict[tuple[int, str], Samples] = field(default_factory=dict)
 
     def pictures(self, cell: "Cell", rows: Sequence[int], *, form: str, prepare: Callable[[Any], Pixels]) -> Samples:
-        """The pictures of some rows with their targets, decoded once for all cells of one source and form."""
+        """Images and targets of some rows, decoded once for all cells of one source and form."""
         key = (id(cell.source), form)
         if key not in self.prepared:
-            self.prepared[key] = self.read(cell, rows, lambda place: prepare(cell.source.image(place)))
+            self.prepared[key] = self.read_samples(cell, rows, lambda place: prepare(cell.source.image(place)))
         return self.prepared[key]
 
-    def read(self, cell: "Cell", rows: Sequence[int], image: Callable[[int], Pixels]) -> Samples:
-        """Read every row's image and target from the cell's own source."""
-        piece = Samples([], [], [], [])
+    def read_samples(self, cell: "Cell", rows: Sequence[int], image: Callable[[int], Pixels]) -> Samples:
+        """Read the image and target of every row from the cell's source."""
+        samples = Samples([], [], [], [])
         for row in rows:
             try:
                 place = self._place(cell, row)
                 pixels, target = image(place), self.plan.task.target(cell.source, place)
             except UnreadableImage as error:
-                piece.unreadable.append((row, str(error)))
+                samples.unreadable.append((row, str(error)))
                 continue
             except (ImageSizeError, MemoryError) as error:
-                piece.unreadable.append(self.refused(row, error))
+                samples.unreadable.append(self.unreadable_row(row, error))
                 continue
-            piece.rows.append(row)
-            piece.images.append(pixels)
-            piece.targets.append(target)
-        return piece
+            samples.rows.append(row)
+            samples.images.append(pixels)
+            samples.targets.append(target)
+        return samples
 
-    def refused(self, row: int, error: Exception) -> tuple[int, str]:
-        """A row whose image is of a size that nothing can be made of: an unreadable one."""
-        reason = "not enough memory for it" if isinstance(error, MemoryError) else str(error)
+    def unreadable_row(self, row: int, error: Exception) -> tuple[int, str]:
+        """A row whose image is too small, too large or needs too much memory, as an unreadable one."""
+        reason = "not enough memory" if isinstance(error, MemoryError) else str(error)
         return row, str(UnreadableImage(self.plan.ids[row], reason))
 
     def _place(self, cell: "Cell", row: int) -> int:
@@ -102,70 +102,70 @@ class WorkerCache:
 
 @dataclass(frozen=True)
 class CleanImages:
-    """The pictures as the model wants them: clean images, and what attacks start from."""
+    """Images with the model's own preprocessing: clean images, and the starting point of attacks."""
 
     repeated: bool = False
     way: str = "clean"
 
-    def pieces(self, cell: "Cell", rows: Sequence[int], bench: WorkerCache) -> Iterator[Samples]:
-        """One piece."""
-        if not bench.steps.same_for_clean:
-            yield bench.pictures(cell, rows, form="clean", prepare=bench.steps.clean)
+    def pieces(self, cell: "Cell", rows: Sequence[int], cache: WorkerCache) -> Iterator[Samples]:
+        """Yield the samples of all rows at once."""
+        if not cache.steps.same_for_clean:
+            yield cache.pictures(cell, rows, form="clean", prepare=cache.steps.clean)
             return
-        piece = bench.pictures(cell, rows, form="image", prepare=bench.steps.before)
-        yield piece._replace(images=[bench.steps.after(image, corrupted=False) for image in piece.images])
+        samples = cache.pictures(cell, rows, form="image", prepare=cache.steps.to_protocol)
+        yield samples._replace(images=[cache.steps.to_model(image, corrupted=False) for image in samples.images])
 
 
 @dataclass(frozen=True)
 class CorruptedImages:
-    """The same pictures under a corruption, keyed by image id."""
+    """Images under a corruption, whose random numbers are keyed by image id."""
 
     kind: str
     severity: int
     repeated: bool = False
     way: str = "corrupted"
 
-    def pieces(self, cell: "Cell", rows: Sequence[int], bench: WorkerCache) -> Iterator[Samples]:
-        """One piece."""
-        piece = bench.pictures(cell, rows, form="image", prepare=bench.steps.before)
+    def pieces(self, cell: "Cell", rows: Sequence[int], cache: WorkerCache) -> Iterator[Samples]:
+        """Yield the samples of all rows at once."""
+        samples = cache.pictures(cell, rows, form="image", prepare=cache.steps.to_protocol)
         try:
-            images = self._corrupted(piece, bench)
+            images = self._corrupt_images(samples, cache)
         except (ImageSizeError, MemoryError) as error:
-            if isinstance(error, ImageSizeError) and bench.steps.size is not None:
-                raise  # all images are of that size: the settings are wrong, and not one of the images
-            if len(piece.rows) > 1:  # which of them it was
+            if isinstance(error, ImageSizeError) and cache.steps.size is not None:
+                raise  # all images have that size: the settings are wrong, not one image
+            if len(samples.rows) > 1:  # one by one, to exclude the failing image only
                 for row in rows:
-                    yield from self.pieces(cell, [row], WorkerCache(bench.plan, bench.steps, bench.seed))
+                    yield from self.pieces(cell, [row], WorkerCache(cache.plan, cache.steps, cache.seed))
             else:
-                yield Samples([], [], [], [bench.refused(piece.rows[0], error)])
+                yield Samples([], [], [], [cache.unreadable_row(samples.rows[0], error)])
             return
-        yield piece._replace(images=[bench.steps.after(image, corrupted=True) for image in images])
+        yield samples._replace(images=[cache.steps.to_model(image, corrupted=True) for image in images])
 
-    def _corrupted(self, piece: Samples, bench: WorkerCache) -> list[Pixels]:
-        ids = [bench.plan.ids[row] for row in piece.rows]
-        options: dict[str, Any] = {"severity": self.severity, "preset": bench.steps.preset, "seed": bench.seed}
-        return corrupt_batch(piece.images, self.kind, ids=ids, **options)
+    def _corrupt_images(self, samples: Samples, cache: WorkerCache) -> list[Pixels]:
+        ids = [cache.plan.ids[row] for row in samples.rows]
+        options: dict[str, Any] = {"severity": self.severity, "preset": cache.steps.preset, "seed": cache.seed}
+        return corrupt_batch(samples.images, self.kind, ids=ids, **options)
 
 
 @dataclass(frozen=True)
 class PerturbedImages:
-    """A perturbation sequence of every picture; one piece per image, because a film is large."""
+    """A perturbation sequence of every image; one film at a time, because a film is large."""
 
     kind: str
     repeated: bool = True
     way: str = "frames"
 
-    def pieces(self, cell: "Cell", rows: Sequence[int], bench: WorkerCache) -> Iterator[Samples]:
-        """A piece per film, and one for what could not be read."""
-        steps = bench.steps
+    def pieces(self, cell: "Cell", rows: Sequence[int], cache: WorkerCache) -> Iterator[Samples]:
+        """One group of samples per film, and one for what could not be read."""
+        steps = cache.steps
         form = f"sequence {self.kind}" if steps.preset == "tiny" else "sequence"
-        found = bench.pictures(cell, rows, form=form, prepare=lambda p: steps.before_sequence(p, self.kind))
+        found = cache.pictures(cell, rows, form=form, prepare=lambda p: steps.to_sequence(p, self.kind))
         for row, image, target in zip(found.rows, found.images, found.targets, strict=True):
-            draws = keyed(bench.seed, bench.plan.ids[row], f"{self.kind} sequence", 1)
+            draws = keyed(cache.seed, cache.plan.ids[row], f"{self.kind} sequence", 1)
             try:
                 frames = perturb(image, self.kind, preset=steps.preset, rng=draws)
             except (ImageSizeError, MemoryError) as error:
-                yield Samples([], [], [], [bench.refused(row, error)])
+                yield Samples([], [], [], [cache.unreadable_row(row, error)])
                 continue
             yield Samples([row], [_film(frames, steps)], [target], [])
         if found.unreadable:
@@ -174,30 +174,30 @@ class PerturbedImages:
 
 @dataclass(frozen=True)
 class StoredImages:
-    """Images of a stored set, taken as they are."""
+    """Images of a stored set, used as they are."""
 
     repeated: bool = False
     way: str = "stored"
 
-    def pieces(self, cell: "Cell", rows: Sequence[int], bench: WorkerCache) -> Iterator[Samples]:
-        """One piece."""
-        piece = bench.read(cell, rows, lambda place: np.array(cell.source.image(place).convert("RGB")))
-        yield piece._replace(images=[bench.steps.after(image, corrupted=False) for image in piece.images])
+    def pieces(self, cell: "Cell", rows: Sequence[int], cache: WorkerCache) -> Iterator[Samples]:
+        """Yield the samples of all rows at once."""
+        samples = cache.read_samples(cell, rows, lambda place: np.array(cell.source.image(place).convert("RGB")))
+        yield samples._replace(images=[cache.steps.to_model(image, corrupted=False) for image in samples.images])
 
 
 @dataclass(frozen=True)
 class SequenceImages:
-    """Films of a stored set, taken as they are."""
+    """Films of a stored set, used as they are."""
 
     repeated: bool = True
     way: str = "stored"
 
-    def pieces(self, cell: "Cell", rows: Sequence[int], bench: WorkerCache) -> Iterator[Samples]:
-        """A piece per film."""
+    def pieces(self, cell: "Cell", rows: Sequence[int], cache: WorkerCache) -> Iterator[Samples]:
+        """Yield the samples of every film."""
         for row in rows:
-            yield bench.read(cell, [row], lambda place: _film(cell.source.frames(place), bench.steps))
+            yield cache.read_samples(cell, [row], lambda place: _film(cell.source.frames(place), cache.steps))
 
 
 def _film(frames: np.ndarray, steps: PreprocessingSteps) -> Pixels:
-    # stored sequences are films or arrays, never JPEGs
-    return np.stack([steps.after(frame, corrupted=False) for frame in frames])
+    # corrupted=False: ImageNet-P stored videos, not JPEGs, so no frame is re-encoded
+    return np.stack([steps.to_model(frame, corrupted=False) for frame in frames])

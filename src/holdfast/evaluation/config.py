@@ -1,4 +1,4 @@
-"""How an evaluation looks at images, and how it computes: what ``holdfast.evaluate`` takes as two objects."""
+"""``EvalProtocol`` and ``ComputeConfig``: preprocessing and computation settings of ``holdfast.evaluate``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ MODEL, BENCHMARK = PREPARATIONS = ("model", "benchmark")
 
 @dataclass(frozen=True)
 class EvalProtocol:
-    """What happens to images before the model answers; records name it, and are kept apart by it.
+    """Preprocessing of an evaluation. Records name it, and records with different protocols are kept apart.
 
     Attributes:
-        preset: ``imagenet``, ``cifar``, ``tiny``, ``inception``, ``any``; chosen by the images unless given.
-        size: height and width the model wants; from its timm configuration unless given.
-        mean: subtracted from [0,1] pixels; likewise. A module without configuration gets the pixels themselves.
-        std: divides them then.
-        pixel_range: 255 if ``mean`` and ``std`` are of pixels from 0 to 255, or the model takes these.
-        interpolation: of the resize to ``size``; the model's own unless given.
-        crop_pct: share of the resized image that the centre crop keeps; the model's own unless given. Images are not
-            cropped by it after an ImageNet-C corruption.
-        preparation: ``model`` prepares images that are not corrupted as the model's configuration says (``crop_pct``,
-            ``interpolation``, ``crop_mode``); ``benchmark`` prepares all images as the corruption benchmark does, and
-            brings them to ``size`` whole, as the shipped studies do.
-        window: height and width of sliding windows, for models of label maps; the model's own unless given.
-        stride: pixels from one window to the next; three quarters of the window unless given.
-        extra: with the four extra corruptions, or perturbations.
+        preset: ``imagenet``, ``cifar``, ``tiny``, ``inception``, ``any``; by default chosen from the images' size.
+        size: height and width of the model's input; by default from its timm configuration.
+        mean: per-channel mean of [0,1] pixels; likewise. A module without configuration gets unnormalised pixels.
+        std: per-channel standard deviation of [0,1] pixels; likewise.
+        pixel_range: 255 if ``mean`` and ``std`` refer to pixels from 0 to 255, or the model takes such pixels.
+        interpolation: interpolation of the resize to ``size``; by default the model's own.
+        crop_pct: fraction of the resized image that the centre crop keeps; by default the model's own. It is not
+            applied after an ImageNet-C corruption.
+        preparation: ``model`` preprocesses uncorrupted images as the model's configuration says (``crop_pct``,
+            ``interpolation``, ``crop_mode``); ``benchmark`` preprocesses all images as the corruption benchmark does
+            and resizes them to ``size`` without a crop, as the shipped studies do.
+        window: height and width of the sliding window of segmenters; by default the model's own.
+        stride: stride of the sliding window in pixels; by default three quarters of the window.
+        extra: include the four extra corruptions, or perturbations.
         stored_jpeg: pass corrupted images through a JPEG of quality 85, as the stored ImageNet-C was.
-        exif: ``ignore`` rotations that EXIF data of a folder's images ask for, or ``apply`` them.
-        probabilities: whether the model answers with probabilities instead of logits; must be said where its answers
-            look like them.
-        classes_differ: measure a run also on data whose classes have other names than those it was trained on.
+        exif: ``ignore`` or ``apply`` the rotation in the EXIF data of an image folder's files.
+        probabilities: whether the model outputs probabilities instead of logits; required if its outputs look like
+            probabilities.
+        classes_differ: evaluate a run on data whose class names differ from those it was trained on.
     """
 
     preset: str | None = None
@@ -64,17 +64,17 @@ class EvalProtocol:
 
 @dataclass(frozen=True)
 class ComputeConfig:
-    """How many images are worked on together, in which precision, and what is kept to be looked at.
+    """Batch sizes, precision, stored examples and cluster of an evaluation.
 
     Attributes:
-        batch_size: images per forward pass; does not change results, but of models with int8 layers, whose records name
+        batch_size: images per forward pass; changes results only of models with int8 layers, whose records name
             it.
-        attack_batch_size: images that are attacked together; attacks are exact for a fixed one.
-        shard_size: images per unit of work; None for 256, or fewer where they are large.
-        amp: run the model in half precision (bfloat16 where there is, else float16); attacks stay in single.
-        keep_examples: store thumbnails of so many failures beside the records, for the report. They are copies of the
-            data: mind its licence before you pass them on.
-        cluster: where the units are measured; None for this process, or those that torchrun started.
+        attack_batch_size: images per attack batch; attacks are reproducible for a fixed value.
+        shard_size: images per unit of work; None for 256, or fewer if the images are large.
+        amp: run the model in half precision (bfloat16 where available, else float16); attacks stay in float32.
+        keep_examples: number of failures stored as thumbnails beside the records, for the report. They are copies of
+            the data: check its licence before sharing them.
+        cluster: Ray cluster that measures the units; None for this process, or those that torchrun started.
     """
 
     batch_size: int = 64

@@ -1,4 +1,4 @@
-"""What is evaluated on: a source of pictures, or a stored set."""
+"""Evaluation data: a source of images, or a stored robustness set, with labels matched to the model's classes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,19 +20,19 @@ from holdfast.tasks import Task, task_of
 
 WNID = re.compile(r"n\d{8}")
 OFFICIAL, ON_THE_FLY = "official", "on-the-fly"
-SAMPLED_CELLS = 16  # of a stored set, whose contents are looked at
+SAMPLED_CELLS = 16  # cells of a stored set whose contents enter the digest
 
 
 @dataclass(frozen=True)
 class EvaluationData:
-    """What is evaluated on.
+    """The data of an evaluation.
 
     Attributes:
-        spec: how the records name it.
-        label: the same as part of a folder's name.
-        source: pictures to work on, or None for stored sets.
-        stored: a stored set, or None.
-        labels: by which rule class folders got their labels, see :mod:`holdfast.data.class_labels`; empty where all
+        spec: data spec, as in the records.
+        label: the spec as part of a folder name.
+        source: source of images, or None for stored sets.
+        stored: stored robustness set such as ImageNet-C, or None.
+        labels: rule by which class folders got their labels, see :mod:`holdfast.data.class_labels`; empty where all
             rules agree.
     """
 
@@ -44,30 +44,30 @@ class EvaluationData:
 
     @cached_property
     def pictures(self) -> Any:
-        """The source itself, or the first cell of a stored set, to learn what its images are like; opened once."""
+        """The source, or the first cell of a stored set as a sample of its images; opened once."""
         return self.source if self.stored is None else self.stored.open(self.stored.cells[0])
 
     @property
     def content(self) -> str:
-        """A digest of the files, see :mod:`holdfast.records.content_digest`; of stored sets a sample of some cells."""
+        """Digest of the files, see :mod:`holdfast.records.content_digest`; for stored sets of a sample of cells."""
         if self.stored is None:
             return content_of_files(self.source)
         return content_of_sample([self.stored.open(cell) for cell in spread(self.stored.cells, SAMPLED_CELLS)])
 
     @property
     def task(self) -> Task:
-        """What an answer to these data is."""
+        """The task that the data's targets belong to."""
         return task_of(self.pictures)
 
     @property
     def class_count(self) -> int:
-        """How many classes the data have, of a model's that may be more."""
+        """Number of classes of the data; the model may have more."""
         pictures = self.pictures
         return len(pictures.labels if isinstance(pictures, Relabelled) else pictures.classes)
 
     @property
     def protocol(self) -> str:
-        """``official``, how our own ``holdfast corrupt`` made it, or ``on-the-fly``."""
+        """``official``, the label written by ``holdfast corrupt``, or ``on-the-fly``."""
         return (self.stored.origin or OFFICIAL) if self.stored is not None else ON_THE_FLY
 
 
@@ -79,7 +79,7 @@ def open_evaluation_data(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> EvaluationData:
-    """Open a data spec, or take what was handed over; of data with several splits the test split, unless it says."""
+    """Open a data spec, or wrap a given source; uses the test split of data with several, unless the spec names one."""
     if not isinstance(data, str):
         source = as_source(data, mean=mean, std=std)
         name = str(getattr(source, "name", type(source).__name__))
@@ -92,16 +92,16 @@ def open_evaluation_data(
     return EvaluationData(data, _slug(data), source=_first(source, limit))
 
 
-def labelled(
+def with_model_labels(
     data: EvaluationData, known: tuple[str, ...] | None, answers: Mapping[str, Any], *, match_names: bool = True
 ) -> EvaluationData:
-    """The data with the labels of the model's classes.
+    """Map the labels of the data to the model's classes.
 
     Args:
-        data: as they were opened: labels are ranks.
-        known: the names of the model's classes, if it tells.
-        answers: what the model says of one image, which tells how many classes it has.
-        match_names: whether a class folder is the model's class of that name.
+        data: the opened data, whose labels are the ranks of the class folders.
+        known: names of the model's classes, if known.
+        answers: the model's outputs for one image, which give its number of classes.
+        match_names: whether to match class folders with the model's classes by name.
     """
     first = next(iter(answers.values()))
     if data.task.name != CLASSIFICATION or getattr(first, "ndim", 0) != 2:
@@ -109,12 +109,16 @@ def labelled(
     if data.stored is not None:
         return _stored_by_name(data, data.stored, known if match_names else None)
     assert data.source is not None
-    source = data.source.source if isinstance(data.source, Relabelled) else data.source  # another model's labels
-    source, rule = _labelled(source, known, outputs=first.shape[1], match_names=match_names)
+    source = (
+        data.source.source if isinstance(data.source, Relabelled) else data.source
+    )  # drop the labels of another model
+    source, rule = _label_source(source, known, outputs=first.shape[1], match_names=match_names)
     return replace(data, source=source, labels=rule)
 
 
-def _labelled(source: Source, known: tuple[str, ...] | None, *, outputs: int, match_names: bool) -> tuple[Source, str]:
+def _label_source(
+    source: Source, known: tuple[str, ...] | None, *, outputs: int, match_names: bool
+) -> tuple[Source, str]:
     named = by_name(source, known) if known and match_names else None
     if named is not None and named is not source:
         return named, "name"
@@ -127,7 +131,7 @@ def _labelled(source: Source, known: tuple[str, ...] | None, *, outputs: int, ma
 
 
 def _stored_by_name(data: EvaluationData, stored: OfficialSet, known: tuple[str, ...] | None) -> EvaluationData:
-    """The cells of a stored set in the order of the model's classes, where these are the same."""
+    """Reorder the labels of a stored set to the model's classes, if the class names are the same."""
     pictures = data.pictures
     if known is None or len(known) != len(pictures.classes) or by_name(pictures, known) in (None, pictures):
         return data

@@ -1,4 +1,4 @@
-"""How a model itself wants an image to be prepared: timm's evaluation transform, without its normalisation."""
+"""timm's evaluation transform (resize and crop) of a model, without its normalisation."""
 
 import math
 from collections.abc import Callable
@@ -19,15 +19,15 @@ INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "lanczos", "box", "hamming")
 
 @dataclass(frozen=True)
 class EvalTransform:
-    """Resize and crop, in timm's words.
+    """Resize and crop with timm's parameters.
 
     Attributes:
-        size: height and width of what the model gets.
-        crop_pct: share of the resized image that the crop keeps.
-        crop_mode: ``center`` (the short side fits, the centre is cropped), ``squash`` (the aspect is not kept) or
-            ``border`` (the long side fits, the rest is filled with the mean colour).
-        interpolation: of the resize.
-        mean: the colour of borders, of [0,1] pixels.
+        size: height and width of the model's input.
+        crop_pct: fraction of the resized image that the centre crop keeps.
+        crop_mode: ``center`` (resize the short side, crop the centre), ``squash`` (ignore the aspect ratio) or
+            ``border`` (resize the long side, pad with the mean colour).
+        interpolation: interpolation of the resize.
+        mean: padding colour of ``border``, in [0,1].
     """
 
     size: tuple[int, int]
@@ -44,11 +44,11 @@ class EvalTransform:
         check_interpolation(self.interpolation)
 
     def __call__(self, picture: Image.Image) -> np.ndarray:
-        """The picture as the model gets it, still bytes, (H, W, 3)."""
-        return np.array(_of_timm(self)(picture.convert("RGB")))
+        """Resize and crop a picture; returns uint8 (H, W, 3), not normalised."""
+        return np.array(_timm_transform(self)(picture.convert("RGB")))
 
     def words(self) -> str:
-        """What is done, for records."""
+        """The transform in words, as records keep it."""
         height, width = (math.floor(side / self.crop_pct) for side in self.size)
         crop = f"{self.size[0]}×{self.size[1]}"
         if self.crop_mode == "squash":
@@ -60,20 +60,20 @@ class EvalTransform:
 
 
 def check_interpolation(name: str) -> None:
-    """Refuse a name that timm does not know."""
+    """Raise an error for an interpolation that timm does not know."""
     if name not in INTERPOLATIONS:
         hint = nearest(name, INTERPOLATIONS)
         raise HoldfastError(f"interpolation must be one of {', '.join(INTERPOLATIONS)}, got {name!r}{hint}")
 
 
 @lru_cache(maxsize=8)
-def _of_timm(asked: EvalTransform) -> Callable[[Image.Image], Image.Image]:
-    made: Any = transforms_imagenet_eval(
-        img_size=asked.size,
-        crop_pct=asked.crop_pct,
-        crop_mode=asked.crop_mode,
-        interpolation=asked.interpolation,
-        mean=asked.mean,
-        use_prefetcher=True,  # leaves the normalisation to others
+def _timm_transform(config: EvalTransform) -> Callable[[Image.Image], Image.Image]:
+    steps: Any = transforms_imagenet_eval(
+        img_size=config.size,
+        crop_pct=config.crop_pct,
+        crop_mode=config.crop_mode,
+        interpolation=config.interpolation,
+        mean=config.mean,
+        use_prefetcher=True,  # without normalisation, which NormalizedModel does on the device
     )
-    return transforms.Compose(made.transforms[:-1])  # the last step makes a tensor
+    return transforms.Compose(steps.transforms[:-1])  # the last step would make a tensor; corruptions need bytes

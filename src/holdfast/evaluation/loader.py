@@ -1,6 +1,6 @@
-"""Workers read, prepare and corrupt images while the model runs.
+"""Data loader of an evaluation: workers read, preprocess and corrupt images while the model runs.
 
-Every worker owns some rows of each shard: it decodes them once, keeps them, and hands out one cell after the other.
+Every worker owns some rows of each shard: it decodes them once, caches them, and yields one cell after the other.
 All draws are keyed by image id, so nothing here depends on how many workers there are.
 """
 
@@ -23,22 +23,22 @@ from holdfast.evaluation.plan import Plan
 from holdfast.evaluation.preprocessing import PreprocessingSteps
 from holdfast.runtime.signals import exit_when_orphaned
 
-# images that travel from a worker together: few enough for the 64 MB of shared memory that containers have
+# images per message from a worker: few enough for the 64 MB of shared memory that containers have by default
 LARGEST_CHUNK, LARGEST_BYTES = 64, 2_500_000
-# images of a shard, which are held in memory together: so many, but never more than these bytes of them
+# images per shard, and the most bytes of them, because workers hold the images of a shard in memory
 LARGEST_SHARD, SHARD_BYTES = 256, 128 * 2**20
 
 
 @dataclass(frozen=True)
 class Job:
-    """One shard and the cells of it that are still to do, by number."""
+    """One shard and the numbers of its cells that remain to be measured."""
 
     shard: int
     cells: tuple[int, ...]
 
 
 class Chunk(NamedTuple):
-    """Some images of one unit as the model gets them; ``images`` is uint8, (n, 3, H, W) or (n, F, 3, H, W)."""
+    """Some images of one unit at the model's size; ``images`` is uint8, (n, 3, H, W) or (n, F, 3, H, W)."""
 
     shard: int
     cell: int
@@ -49,13 +49,13 @@ class Chunk(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """What a worker could not do; an exception would bring its traceback along."""
+    """A worker's error as one sentence; an exception would carry its traceback along."""
 
     sentence: str
 
 
 class Chunks(IterableDataset[Chunk | Failure]):
-    """All chunks of all jobs, or a worker's share of them."""
+    """All chunks of all jobs, or in a worker its share of them."""
 
     def __init__(
         self, plan: Plan, jobs: Sequence[Job], *, steps: PreprocessingSteps, seed: int, shard_size: int
@@ -69,7 +69,7 @@ class Chunks(IterableDataset[Chunk | Failure]):
         except HoldfastError as error:
             yield Failure(str(error))
         except MemoryError:
-            yield Failure("there is not enough memory to make the images; try fewer --workers")
+            yield Failure("not enough memory to make the images; use fewer --workers")
 
     def _all_chunks(self) -> Iterator[Chunk]:
         info = get_worker_info()
@@ -80,20 +80,22 @@ class Chunks(IterableDataset[Chunk | Failure]):
             chunks = [rows[start : start + size] for start in range(0, len(rows), size)]
             mine = [(chunk, WorkerCache(self.plan, self.steps, self.seed)) for chunk in chunks[number::workers]]
             for cell in job.cells:
-                for chunk, bench in mine:
-                    made = self.plan.cells[cell].make.pieces(self.plan.cells[cell], chunk, bench)
-                    yield from (_chunk(job.shard, cell, piece) for piece in made)
+                for chunk, cache in mine:
+                    made = self.plan.cells[cell].make.pieces(self.plan.cells[cell], chunk, cache)
+                    yield from (_chunk(job.shard, cell, samples) for samples in made)
 
     def _chunk_size(self) -> int:
-        """How many images travel together; where every image keeps its size, one."""
-        if not self.plan.task.together or self.steps.size is None:
+        """Images per message from a worker; one if every image keeps its own size."""
+        if not self.plan.task.batched or self.steps.size is None:
             return 1
         return max(1, min(LARGEST_CHUNK, LARGEST_BYTES // bytes_of(self.steps.size)))
 
 
-def _chunk(shard: int, cell: int, piece: Samples) -> Chunk:
-    stack = torch.from_numpy(np.ascontiguousarray(_channels_first(np.stack(piece.images)))) if piece.images else None
-    return Chunk(shard, cell, piece.rows, stack, piece.targets, piece.unreadable)
+def _chunk(shard: int, cell: int, samples: Samples) -> Chunk:
+    stack = (
+        torch.from_numpy(np.ascontiguousarray(_channels_first(np.stack(samples.images)))) if samples.images else None
+    )
+    return Chunk(shard, cell, samples.rows, stack, samples.targets, samples.unreadable)
 
 
 def _channels_first(images: np.ndarray) -> np.ndarray:
@@ -101,7 +103,7 @@ def _channels_first(images: np.ndarray) -> np.ndarray:
 
 
 def chunk_loader(chunks: Chunks, *, workers: int, pin: bool) -> DataLoader[Chunk | Failure]:
-    """The chunks, in the order in which workers finish their turns."""
+    """A DataLoader of the chunks, workers taking turns."""
     return DataLoader(
         chunks,
         batch_size=None,
@@ -109,37 +111,37 @@ def chunk_loader(chunks: Chunks, *, workers: int, pin: bool) -> DataLoader[Chunk
         prefetch_factor=2 if workers else None,
         pin_memory=pin,
         worker_init_fn=partial(_begin_worker, own=registered()),
-        generator=torch.Generator(),  # otherwise a loader draws from the caller's
+        generator=torch.Generator(),  # without its own the loader would advance the caller's global generator
     )
 
 
 @contextmanager
 def ended_workers(loader: DataLoader[Chunk | Failure]) -> Iterator[Iterator[Chunk | Failure]]:
-    """All chunks of a loader; what its workers are doing when the block is left is not waited for."""
+    """Iterate over a loader; on exit its workers are ended without waiting for the image they are making."""
     chunks = iter(loader)
     try:
         yield chunks
     finally:
         processes = list(getattr(chunks, "_workers", ()))
-        if processes:  # torch asks them to leave, waits for seconds, and no longer takes their death for a failure
+        if processes:  # torch asks them to exit, waits some seconds, and no longer reports their death as a failure
             cast(Any, chunks)._shutdown_workers()
         for process in processes:
-            if process.is_alive():  # in the middle of an image; there is nothing to save
+            if process.is_alive():  # still making an image; there is nothing to save
                 process.kill()
 
 
 def fitting_shard(size: tuple[int, int]) -> int:
-    """Images per shard: 256, or as many of this size as the memory for one shard holds."""
+    """Images per shard: 256, or as many of this size as fit into the memory for one shard."""
     return max(1, min(LARGEST_SHARD, SHARD_BYTES // bytes_of(size)))
 
 
 def bytes_of(size: tuple[int, int]) -> int:
-    """Of one colour image."""
+    """Bytes of one uint8 colour image of this height and width."""
     return 3 * size[0] * size[1]
 
 
 def _begin_worker(number: int, own: Sequence[Registered] = ()) -> None:
-    """One thread per worker, the corruptions that the main process knows; and signals are its business."""
+    """Initialise a worker: register custom corruptions, exit with the main process, use one OpenCV thread."""
     know(own)
     exit_when_orphaned()
     cv2.setNumThreads(0)

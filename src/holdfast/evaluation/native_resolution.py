@@ -1,4 +1,4 @@
-"""Images at their own size: how dense tasks see them. They are corrupted as they are stored, labels untouched."""
+"""Preprocessing at native resolution for dense tasks: images are corrupted as stored, and labels stay untouched."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,22 +7,23 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from holdfast._deprecated import renamed_method
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.preprocessing import ModelInput, Pixels
 
 
 @dataclass(frozen=True)
 class NativeSize:
-    """All steps between a picture and a segmenter.
+    """Preprocessing of a segmenter's images, at their native resolution.
 
     Attributes:
-        preset: whose corruption parameters: ``any``, imagecorruptions' rules for arbitrary sizes.
-        mean: subtracted from [0,1] pixels.
-        std: divides them then.
-        box: height and width that images are fitted into after corruption, their aspect kept (ACDC: 1024×2048); None
-            leaves them as they are.
-        window: height and width of sliding windows; None looks at whole images.
-        stride: pixels from one window to the next.
+        preset: preset of the corruption parameters; ``any`` follows imagecorruptions' rules for arbitrary sizes.
+        mean: per-channel mean of [0,1] pixels.
+        std: per-channel standard deviation of [0,1] pixels.
+        box: height and width that corrupted images are fitted into, keeping the aspect ratio (ACDC: 1024×2048); None
+            keeps their size.
+        window: height and width of the sliding window; None for whole images.
+        stride: stride of the sliding window in pixels.
     """
 
     preset: str
@@ -34,17 +35,17 @@ class NativeSize:
 
     @classmethod
     def of(cls, source: Any, wanted: ModelInput, *, preset: str) -> "NativeSize":
-        """The steps for a source and a model."""
+        """Build the preprocessing for a data source and a model."""
         box = getattr(source, "box", None)
         return cls(preset, wanted.mean, wanted.std, box, window=wanted.window, stride=wanted.stride)
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """Every image keeps its own."""
+        """None, because every image keeps its own size."""
         return None
 
     def record(self) -> dict[str, Any]:
-        """The steps as plain data."""
+        """The preprocessing as plain data, for the header of the records."""
         fitted = f"fitted into {self.box[0]}×{self.box[1]}, bilinear; logits resampled back" if self.box else "as it is"
         whole = "whole images, one at a time"
         windows = (
@@ -61,30 +62,35 @@ class NativeSize:
 
     @property
     def same_for_clean(self) -> bool:
-        """Always."""
+        """True: clean images go through the same preprocessing as corrupted ones."""
         return True
 
-    def named(self, way: str) -> list[str]:
-        """None: all cells take the one way that the header names."""
+    def cell_steps(self, way: str) -> list[str]:
+        """An empty list, because all cells share the preprocessing in the header."""
         return []
 
     def clean(self, picture: Image.Image) -> Pixels:
-        """As it is, fitted into the box."""
-        return self.after(self.before(picture), corrupted=False)
+        """The model's input of an uncorrupted picture, fitted into the box."""
+        return self.to_model(self.to_protocol(picture), corrupted=False)
 
-    def before(self, picture: Image.Image) -> Pixels:
-        """The picture as it is corrupted."""
+    def to_protocol(self, picture: Image.Image) -> Pixels:
+        """The picture at native resolution, to which corruptions are applied."""
         return np.array(picture.convert("RGB"))
 
-    def before_sequence(self, picture: Image.Image, kind: str) -> Pixels:
-        """Refused: sequences move the image, and labels do not follow."""
+    def to_sequence(self, picture: Image.Image, kind: str) -> Pixels:
+        """Raise an error: perturbation sequences move the image away from its label map."""
         raise HoldfastError("perturbation sequences move the image away from its labels: choose other suites")
 
-    def after(self, image: Pixels, *, corrupted: bool) -> Pixels:
-        """Fitted into the box, OpenCV's bilinear without antialiasing as released."""
+    def to_model(self, image: Pixels, *, corrupted: bool) -> Pixels:
+        """Fit the image into the box, with OpenCV's bilinear resize without antialiasing as in the released code."""
         if self.box is None:
             return image
         ratio = min(max(self.box) / max(image.shape[:2]), min(self.box) / min(image.shape[:2]))
+        # half rounds up, as in mmcv.imrescale; Python's round() would round half to even
         height, width = (max(1, int(side * ratio + 0.5)) for side in image.shape[:2])
         same = (height, width) == image.shape[:2]
         return image if same else cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
+
+    before = renamed_method("before", "to_protocol")
+    before_sequence = renamed_method("before_sequence", "to_sequence")
+    after = renamed_method("after", "to_model")

@@ -1,4 +1,4 @@
-"""A cell is one thing that is done to all images of a data set; a plan is all images and all cells of an evaluation."""
+"""``Cell`` and ``Plan``: one condition applied to all images, and all images and cells of an evaluation."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -15,16 +15,16 @@ from holdfast.tasks import Task, task_of
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """What to do, and to which images.
+    """One condition (clean, corruption and severity, attack …) and the images it is applied to.
 
     Attributes:
-        spec: what the cell is, as records say it.
-        make: how its images are made, see :mod:`holdfast.evaluation.cell_images`.
-        source: where the images are; the same object for all cells that share their pictures.
-        definition: what else the records say about the cell, as plain data: what must agree to continue or compare it.
-        attack: what the images go through before the model answers, if anything.
-        restricted_to: ``imagenet_a`` or ``imagenet_r``, if only their 200 classes count.
-        places: the image's number in ``source`` for every row of the record set, −1 where it has none; None for equal.
+        spec: the cell's family, kind and severity, as in records.
+        make: makes its images, see :mod:`holdfast.evaluation.cell_images`.
+        source: source of the images; the same object for all cells that share their images.
+        definition: settings of the cell as plain data; must agree to resume it or to compare it.
+        attack: the attack on the images, if any.
+        restricted_to: ``imagenet_a`` or ``imagenet_r`` to score their 200 classes only.
+        places: index in ``source`` of every row of the record set, −1 for a missing image; None if they are equal.
     """
 
     spec: CellSpec
@@ -37,16 +37,16 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """As in records."""
+        """Name of the cell, as in records."""
         return self.spec.name
 
     @property
-    def described(self) -> dict[str, Any]:
-        """What the records say of the cell beside its name."""
+    def record_definition(self) -> dict[str, Any]:
+        """Definition and spec as plain data, as a unit's header records them."""
         return {**self.definition, **self.spec.plain()}
 
     def place(self, row: int) -> int:
-        """The number in ``source`` of a row of the record set; −1 if the cell lacks it."""
+        """Index in ``source`` of a row of the record set; −1 if the cell lacks the image."""
         return row if self.places is None else int(self.places[row])
 
 
@@ -55,13 +55,13 @@ class Plan:
     """All images of a record set and all cells to measure on them.
 
     Attributes:
-        task: what an answer is.
-        ids: the images' names, one per row.
-        truth: what the task keeps of their targets, one row each.
-        strata: by what a sample of them is stratified.
-        classes: how many classes the data set has.
-        cells: what to do with them.
-        missing: names of cells that the stored set should have and does not.
+        task: task of the data.
+        ids: image ids, one per row.
+        truth: targets as the task records them, one row per image.
+        strata: stratum of every image, for stratified subsets.
+        classes: number of classes.
+        cells: cells to measure.
+        missing: names of cells that the stored set lacks.
     """
 
     task: Task
@@ -73,23 +73,23 @@ class Plan:
     missing: tuple[str, ...] = ()
 
     def shards(self, size: int) -> int:
-        """How many shards of at most ``size`` images there are."""
+        """Number of shards of at most ``size`` images."""
         return -(-len(self.ids) // size)
 
     def rows(self, shard: int, size: int) -> range:
-        """The rows of a shard: every so-many-th image, so that every shard is a sample of all classes."""
+        """Rows of a shard: strided, so that every shard is a sample of all classes."""
         return range(shard, len(self.ids), self.shards(size))
 
 
 def shared_plan(source: Any, make: Callable[[Any], Sequence[Cell]]) -> Plan:
-    """A plan whose cells all start from the same pictures."""
+    """Make a plan whose cells all start from the same images."""
     task, ids = task_of(source), tuple(source.id(index) for index in range(len(source)))
     cells = tuple(make(source))
     return Plan(task, _unique(ids), task.truth(source), task.strata(source), len(source.classes), cells)
 
 
 def stored_plan(cells: Sequence[Cell], *, limit: int | None, missing: Sequence[str]) -> Plan:
-    """A plan whose cells have images of their own, the same ones by id; what a cell lacks counts as unreadable."""
+    """Make a plan whose cells store their own images, matched by id; missing images count as unreadable."""
     task = task_of(cells[0].source)
     truths: dict[str, Any] = {}
     strata: dict[str, int] = {}
@@ -98,7 +98,7 @@ def stored_plan(cells: Sequence[Cell], *, limit: int | None, missing: Sequence[s
         if cell.source.classes != cells[0].source.classes:
             raise HoldfastError(
                 f"{cell.name} must have the {len(cells[0].source.classes)} classes of {cells[0].name}, "
-                f"got {len(cell.source.classes)}: a folder more or less shifts all labels behind it"
+                f"got {len(cell.source.classes)}: a missing or additional class folder would shift all labels after it"
             )
         ids = [cell.source.id(index) for index in range(len(cell.source))]
         own_ids.append(ids)
@@ -121,20 +121,22 @@ def stored_plan(cells: Sequence[Cell], *, limit: int | None, missing: Sequence[s
 
 
 def limit_rows(ids: Sequence[str], strata: np.ndarray, limit: int) -> np.ndarray:
-    """The rows of a subset with every stratum in its share, the same for everybody: chosen by a digest of the ids.
+    """Choose a stratified subset by a digest of the ids, so that every model is measured on the same images.
 
-    A smaller limit gives a subset of a larger one's.
+    A smaller limit gives a subset of a larger one.
     """
     if limit < 1:
         raise HoldfastError(f"limit must be at least 1, got {limit}")
     if limit >= len(ids):
         return np.arange(len(ids))
     order = np.argsort(np.array([_key(name) for name in ids], dtype=np.uint64), kind="stable")
-    shares = np.empty(len(ids))
+    quantiles = np.empty(len(ids))
+    # (rank + ½) / n is the quantile of an image within its stratum: sorting all images by it interleaves the strata in
+    # proportion to their sizes, so that any prefix is stratified
     for stratum in np.unique(strata):
         members = order[strata[order] == stratum]
-        shares[members] = (np.arange(len(members)) + 0.5) / len(members)
-    first = order[np.argsort(shares[order], kind="stable")][:limit]
+        quantiles[members] = (np.arange(len(members)) + 0.5) / len(members)
+    first = order[np.argsort(quantiles[order], kind="stable")][:limit]
     return np.sort(first)
 
 
@@ -148,7 +150,7 @@ def _place_cell(cell: Cell, own: list[str], names: list[str]) -> Cell:
 
 def _unique(ids: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(ids)) != len(ids):
-        raise HoldfastError(f"ids of a data set must differ, got {len(ids) - len(set(ids))} that appear twice")
+        raise HoldfastError(f"ids of a data set must be unique, got {len(ids) - len(set(ids))} duplicates")
     return ids
 
 

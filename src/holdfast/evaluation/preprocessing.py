@@ -1,8 +1,8 @@
-"""From a file's picture to what the model sees, in the steps of the published protocols.
+"""Preprocessing of the published protocols: resize and crop before corruption, JPEG and resize after it.
 
 ImageNet-C, Hendrycks & Dietterich 2019: short side to 256 (bilinear), centre crop 224, then corrupt; stored sets add a
-JPEG of quality 85. Only then comes the model's own size. Images that are not corrupted are prepared as the model itself
-wants it, by its ``crop_pct`` and interpolation. Every step is kept in the records.
+JPEG of quality 85. The resize to the model's input size comes last. Uncorrupted images get the model's own
+preprocessing (``crop_pct``, interpolation). The header of the records lists every step.
 """
 
 import io
@@ -17,6 +17,7 @@ from timm.data import resolve_model_data_config
 from timm.data.transforms import str_to_pil_interp
 from torch import nn
 
+from holdfast._deprecated import renamed_method
 from holdfast.corruptions import prepare
 from holdfast.corruptions.severities import preset_of
 from holdfast.data.source import UnreadableImage
@@ -29,18 +30,18 @@ from holdfast.runtime.device import unwrap_model
 STORED_QUALITY = 85
 SEQUENCE_SIDE = 256  # ImageNet-P moves the uncropped image, so that real borders come in
 
-CORRUPTION = "corruption"  # the step of a cell that is not preparation
-WHOLE_IMAGES = ("cifar", "tiny")  # small images, which a model resizes and crops also when they are corrupted
+CORRUPTION = "corruption"  # the step between preprocessing before and after
+WHOLE_IMAGES = ("cifar", "tiny")  # presets whose corrupted images also get the model's own resize and crop
 
 Pixels = np.ndarray  # H W 3, uint8
 
 
 @dataclass(frozen=True)
 class ModelInput:
-    """What the model wants to see.
+    """Input configuration of a model.
 
-    ``size`` None means the protocol's own size, ``window`` None whole images, ``crop_pct`` None a model that does not
-    say how it prepares images: the benchmark's preparation then serves clean images too.
+    ``size`` None means the protocol's size, ``window`` None whole images, and ``crop_pct`` None a model without its own
+    preprocessing: clean images then get the benchmark's.
     """
 
     size: tuple[int, int] | None
@@ -55,76 +56,76 @@ class ModelInput:
 
 
 class PreprocessingSteps(Protocol):
-    """All between a picture and the model. A task chooses it; :class:`Preprocessing` is classification's."""
+    """Preprocessing from picture to model input, chosen by the task; :class:`Preprocessing` is classification's."""
 
     @property
     def preset(self) -> str:
-        """Whose corruption parameters and protocol."""
+        """Preset of the corruption parameters and the protocol."""
         ...
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """Height and width of what the model gets; None where every image keeps its own."""
+        """Height and width of the model's input; None if every image keeps its own."""
         ...
 
     @property
     def mean(self) -> tuple[float, ...]:
-        """Subtracted from [0,1] pixels."""
+        """Per-channel mean of [0,1] pixels."""
         ...
 
     @property
     def std(self) -> tuple[float, ...]:
-        """Divides them then."""
+        """Per-channel standard deviation of [0,1] pixels."""
         ...
 
     @property
     def same_for_clean(self) -> bool:
-        """Whether clean images take the way of those that are corrupted, ``after(before(picture))``."""
+        """Whether clean images are preprocessed like corrupted ones, ``to_model(to_protocol(picture))``."""
         ...
 
     def record(self) -> dict[str, Any]:
-        """The steps as plain data."""
+        """The preprocessing as plain data, for the header of the records."""
         ...
 
-    def named(self, way: str) -> list[str]:
-        """The steps of one cell's images, which its definition names; none where the record set's header says all.
+    def cell_steps(self, way: str) -> list[str]:
+        """Steps of a cell's images, for its definition; empty if the header of the record set covers them.
 
         ``way`` is ``clean``, ``corrupted``, ``frames`` or ``stored``, see :mod:`holdfast.evaluation.cell_images`.
         """
         ...
 
     def clean(self, picture: Image.Image) -> Pixels:
-        """What the model gets of a picture that nothing is done to."""
+        """The model's input of an uncorrupted picture, uint8 (H, W, 3)."""
         ...
 
-    def before(self, picture: Image.Image) -> Pixels:
-        """The picture as it is corrupted."""
+    def to_protocol(self, picture: Image.Image) -> Pixels:
+        """Resize and crop a picture as the protocol does before corruption."""
         ...
 
-    def before_sequence(self, picture: Image.Image, kind: str) -> Pixels:
-        """The picture as a perturbation sequence wants it."""
+    def to_sequence(self, picture: Image.Image, kind: str) -> Pixels:
+        """Resize a picture as the protocol does before a perturbation sequence."""
         ...
 
-    def after(self, image: Pixels, *, corrupted: bool) -> Pixels:
-        """What the model gets, still bytes."""
+    def to_model(self, image: Pixels, *, corrupted: bool) -> Pixels:
+        """Bring a protocol image to the model's input size, uint8 (H, W, 3)."""
         ...
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """All steps between a picture and a classifier.
+    """Preprocessing of a classifier's images.
 
     Attributes:
-        preset: whose protocol: ``imagenet`` 224, ``cifar`` 32, ``tiny`` 64, ``inception`` 299, ``any`` (model's size).
-        size: height and width of what the model gets.
-        mean: subtracted from [0,1] pixels.
-        std: divides them then.
-        interpolation: how the protocol's image is brought to that size, if it differs.
+        preset: protocol: ``imagenet`` 224, ``cifar`` 32, ``tiny`` 64, ``inception`` 299, ``any`` (model's size).
+        size: height and width of the model's input.
+        mean: per-channel mean of [0,1] pixels.
+        std: per-channel standard deviation of [0,1] pixels.
+        interpolation: interpolation of the resize from the protocol's size to the model's.
         stored_jpeg: whether corrupted images pass through a JPEG of quality 85, as those of ImageNet-C did.
-        preparation: ``model``, or ``benchmark`` for the benchmark's own preparation also of clean images.
-        own: how the model itself prepares images; None for ``benchmark``, where the model does not say it, and where
-            images come prepared.
-        whole: whether pictures have the protocol's size already.
+        preparation: ``model``, or ``benchmark`` for the benchmark's preprocessing of clean images, too.
+        own: the model's own resize and crop; None for ``benchmark``, for models without a configuration, and for
+            images that come preprocessed.
+        whole: whether the pictures already have the protocol's size.
     """
 
     preset: str
@@ -138,7 +139,7 @@ class Preprocessing:
     whole: bool = False
 
     def record(self) -> dict[str, Any]:
-        """The steps as plain data."""
+        """The preprocessing as plain data, for the header of the records."""
         before = {
             "imagenet": "short side 256 bilinear, centre crop 224; 224×224 files as they are",
             "inception": "centre crop 87.5 %, 299×299 bilinear",
@@ -150,25 +151,27 @@ class Preprocessing:
         return {
             "protocol": before,
             "after_corruption": f"JPEG quality {STORED_QUALITY}" if self.stored_jpeg else "nothing",
-            "model_size": self._to_model() or "as it is",
+            "model_size": self._model_resize() or "as it is",
             **({"clean": self.own.words()} if self.own is not None else {}),
             **policy,
             "mean": list(self.mean),
             "std": list(self.std),
         }
 
-    def named(self, way: str) -> list[str]:
-        """The steps of a cell's images in their order, such as ``corruption`` between two sizes."""
+    def cell_steps(self, way: str) -> list[str]:
+        """Ordered steps of a cell's images, with ``corruption`` between the resizes."""
         if self.preparation == BENCHMARK:
             return []
         if way == "clean":
-            return [self.own.words()] if self.own is not None else [*self._prepared(), *_some(self._to_model())]
+            return (
+                [self.own.words()] if self.own is not None else [*self._benchmark_steps(), *_some(self._model_resize())]
+            )
         stored = way == "stored" and self.preset not in ("imagenet", "inception")
         jpeg = [f"JPEG quality {STORED_QUALITY}"] if self.stored_jpeg and way == "corrupted" else []
-        return [*([] if stored else self._prepared()), CORRUPTION, *jpeg, *_some(self._to_model())]
+        return [*([] if stored else self._benchmark_steps()), CORRUPTION, *jpeg, *_some(self._model_resize())]
 
-    def _prepared(self) -> list[str]:
-        """The benchmark's own steps, which images of its size do not need."""
+    def _benchmark_steps(self) -> list[str]:
+        """The benchmark's resize and crop; none for images that already have its size."""
         words = {
             "imagenet": "short side 256 bilinear, centre crop 224×224",
             "inception": "centre crop 87.5 %, 299×299 bilinear",
@@ -183,8 +186,8 @@ class Preprocessing:
             return self.own.words()
         return f"short side {min(self.size)} bilinear, centre crop {self.size[0]}×{self.size[1]}"
 
-    def _to_model(self) -> str:
-        """What brings a corrupted image to the model; nothing where it has its size."""
+    def _model_resize(self) -> str:
+        """The resize of corrupted images to the model's size; empty if they already have it."""
         if self.own is not None and self.preset in WHOLE_IMAGES:
             return self.own.words()
         side = preset_of(self.preset).side
@@ -193,25 +196,25 @@ class Preprocessing:
 
     @property
     def same_for_clean(self) -> bool:
-        """Where the model has no way of its own, or images are corrupted at its size."""
+        """True if the model has no preprocessing of its own, or images are corrupted at its size."""
         return self.own is None or self.preset == "any"
 
     def clean(self, picture: Image.Image) -> Pixels:
-        """As the model itself prepares it."""
+        """The model's input of an uncorrupted picture, by the model's own preprocessing."""
         if self.own is not None:
             return self.own(picture)
-        return self.after(self.before(picture), corrupted=False)
+        return self.to_model(self.to_protocol(picture), corrupted=False)
 
-    def before(self, picture: Image.Image) -> Pixels:
-        """The picture as the protocol wants it before it is corrupted."""
+    def to_protocol(self, picture: Image.Image) -> Pixels:
+        """Resize and crop a picture as the protocol does before corruption."""
         if self.preset == "cifar":
             return np.array(_short_side_crop(picture, (32, 32)))
         if self.preset == "any":
             return self.own(picture) if self.own is not None else np.array(_short_side_crop(picture, self.size))
         return prepare(picture, self.preset)
 
-    def before_sequence(self, picture: Image.Image, kind: str) -> Pixels:
-        """The picture as a perturbation sequence wants it: ImageNet-P crops only after it has moved the image."""
+    def to_sequence(self, picture: Image.Image, kind: str) -> Pixels:
+        """Resize a picture before a perturbation sequence: ImageNet-P crops only after moving the image."""
         if self.preset == "imagenet":
             scale = SEQUENCE_SIDE / min(picture.size)
             width, height = (max(SEQUENCE_SIDE, int(length * scale)) for length in picture.size)
@@ -219,13 +222,13 @@ class Preprocessing:
             return np.array(_rgb(picture).resize((width, height), Image.Resampling.BILINEAR))
         if self.preset == "tiny" and kind == "motion_blur" and min(picture.size) >= preset_of("tiny").side:
             return np.array(_rgb(picture))
-        return self.before(picture)
+        return self.to_protocol(picture)
 
-    def after(self, image: Pixels, *, corrupted: bool) -> Pixels:
-        """The image as the model gets it, still bytes: re-encoded if stored sets did so, and at the model's size.
+    def to_model(self, image: Pixels, *, corrupted: bool) -> Pixels:
+        """Bring an image to the model's size, uint8; corrupted images are re-encoded as JPEG if the protocol says so.
 
-        ImageNet-C's images are resized only where the model's size differs: its crop is done. CIFAR's whole images go
-        through the model's own resize and crop, and so do stored ones of any other size.
+        ImageNet-C images are resized only if the model's size differs, because they are already cropped. CIFAR images
+        go through the model's own resize and crop, and so do stored images of any other size.
         """
         if self.stored_jpeg and corrupted:
             image = _through_jpeg(image)
@@ -238,6 +241,10 @@ class Preprocessing:
         height, width = self.size
         method: Any = str_to_pil_interp(self.interpolation)
         return np.array(Image.fromarray(image).resize((width, height), method))
+
+    before = renamed_method("before", "to_protocol")
+    before_sequence = renamed_method("before_sequence", "to_sequence")
+    after = renamed_method("after", "to_model")
 
 
 def _some(words: str) -> list[str]:
@@ -258,10 +265,10 @@ def model_input(
     pixel_range: int = 1,
     preparation: str = MODEL,
 ) -> ModelInput:
-    """What was asked for, else what the model's timm configuration says, else [0,1] pixels of the protocol's size."""
+    """Input configuration: the given values, else those of the model's timm configuration, else unnormalised pixels."""
     inner: Any = unwrap_model(model)
-    told: Any = getattr(inner, "pretrained_cfg", None) or {}
-    known = dict(resolve_model_data_config(inner)) if told else {}
+    config: Any = getattr(inner, "pretrained_cfg", None) or {}
+    known = dict(resolve_model_data_config(inner)) if config else {}
     side = (size, size) if isinstance(size, int) else size
     side = side or (tuple(known["input_size"][1:]) if known else None)
     mean, std = normalisation(
@@ -276,7 +283,7 @@ def model_input(
         interpolation or str(known.get("interpolation", "bilinear")),
         window=getattr(inner, "window", None),
         stride=getattr(inner, "stride", None),
-        crop_pct=crop_pct if crop_pct is not None else known["crop_pct"] if _says_crop(told) else None,
+        crop_pct=crop_pct if crop_pct is not None else known["crop_pct"] if _has_crop_pct(config) else None,
         crop_mode=str(known.get("crop_mode", "center")),
         preparation=preparation,
     )
@@ -287,42 +294,42 @@ def model_input(
     return chosen
 
 
-def _says_crop(told: Any) -> bool:
-    """Whether a configuration says it; timm assumes 0.875 of one that does not, such as a foreign file's."""
-    return (told.get("crop_pct") if isinstance(told, dict) else getattr(told, "crop_pct", None)) is not None
+def _has_crop_pct(config: Any) -> bool:
+    """Whether a configuration has a crop_pct; timm would assume 0.875 for one without, such as an ONNX file's."""
+    return (config.get("crop_pct") if isinstance(config, dict) else getattr(config, "crop_pct", None)) is not None
 
 
 def normalisation(
     mean: Sequence[float], std: Sequence[float], *, pixel_range: int
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and std of [0,1] pixels, from those of pixels up to ``pixel_range``; refuses what cannot be right."""
+    """Convert mean and std of pixels up to ``pixel_range`` to [0,1] pixels; raises an error for implausible values."""
     mean, std = tuple(map(float, mean)), tuple(map(float, std))
     if len(mean) != 3 or len(std) != 3 or min(std) <= 0:
         raise HoldfastError(f"mean and std must be three values, std positive, got {mean} and {std}")
     if pixel_range == 1 and max(*mean, *std) > 1:
         raise HoldfastError(
-            f"mean and std must be those of pixels from 0 to 1, got {mean} and {std}: give --pixel-range 255 "
-            "(EvalProtocol(pixel_range=255)) if they are of pixels from 0 to 255"
+            f"mean and std must refer to pixels from 0 to 1, got {mean} and {std}: give --pixel-range 255 "
+            "(EvalProtocol(pixel_range=255)) if they refer to pixels from 0 to 255"
         )
     if pixel_range != 1 and 0 < max(mean) <= 1:
         raise HoldfastError(
-            f"mean and std must be those of pixels from 0 to 255, got {mean} and {std}: leave --pixel-range 255 "
-            "away, or give --mean and --std in its units"
+            f"mean and std must refer to pixels from 0 to 255, got {mean} and {std}: omit --pixel-range 255, "
+            "or give --mean and --std in that range"
         )
     return tuple(value / pixel_range for value in mean), tuple(value / pixel_range for value in std)
 
 
 def check_side(size: int | tuple[int, ...]) -> None:
-    """Refuse an image size that no model has."""
+    """Raise an error for a size below 1 or above 4096 pixels."""
     sides = (size,) if isinstance(size, int) else size
     if not all(1 <= side <= LARGEST_SIDE for side in sides):
         raise HoldfastError(f"size must be positive and at most {LARGEST_SIDE} pixels, got {size}")
 
 
 def choose_preset(images: Any, wanted: ModelInput) -> str:
-    """The protocol that fits: by the images if all of a first few are 32×32 or 64×64, else by the model's size.
+    """Choose the preset: by the images if the first few are all 32×32 or 64×64, else by the model's input size.
 
-    Images that come prepared, all of one size, stay as they are.
+    Images that come preprocessed, all of one size, stay as they are.
     """
     if getattr(images, "prepared", None) is not None:
         return {(32, 32): "cifar", (64, 64): "tiny", (224, 224): "imagenet", (299, 299): "inception"}.get(
@@ -345,15 +352,15 @@ def preprocessing(
     prepared: tuple[int, int] | None = None,
     images: Any = None,
 ) -> Preprocessing:
-    """All steps for a protocol and a model.
+    """Build the preprocessing for a protocol and a model.
 
     Args:
-        preset: whose protocol.
-        wanted: what the model wants to see.
-        stored_jpeg: as the stored ImageNet-C was.
-        prepared: the size of images that come prepared: where it is the model's they stay as they are, and where the
-            model does not say its own it is taken for it.
-        images: the pictures, whose first few tell whether they have the protocol's size already.
+        preset: protocol by name.
+        wanted: input configuration of the model.
+        stored_jpeg: pass corrupted images through a JPEG of quality 85, as the stored ImageNet-C was.
+        prepared: size of images that come preprocessed; they stay as they are if it equals the model's, and a model
+            without a size of its own takes it.
+        images: the pictures, whose first few show whether they already have the protocol's size.
     """
     side = preset_of(preset).side
     size = wanted.size or prepared or (side or 224, side or 224)
@@ -362,7 +369,7 @@ def preprocessing(
     )
     if wanted.preparation == BENCHMARK:
         return steps
-    whole = hasattr(images, "image") and _first_sizes(images) == {(side, side)}  # films of a stored set have none
+    whole = hasattr(images, "image") and _first_sizes(images) == {(side, side)}  # stored sequences have no images
     if wanted.crop_pct is None or size == prepared:
         return replace(steps, whole=whole)
     own = EvalTransform(size, wanted.crop_pct, wanted.crop_mode, wanted.interpolation, wanted.mean)
@@ -389,12 +396,12 @@ def _short_side_crop(picture: Image.Image, size: tuple[int, int]) -> Image.Image
 
 
 def _rgb(picture: Image.Image) -> Image.Image:
-    """The picture in colours; Pillow would copy one that is."""
+    """The picture in RGB, without the copy that Pillow's convert makes of an RGB picture."""
     return picture if picture.mode == "RGB" else picture.convert("RGB")
 
 
 def largest_size(images: Any, count: int = 8) -> tuple[int, int]:
-    """Height and width of the largest of a first few images; 224×224 if none can be read."""
+    """Height and width of the largest of the first few images; 224×224 if none can be read."""
     return max(((height, width) for width, height in _first_sizes(images, count)), key=math.prod, default=(224, 224))
 
 

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees while an evaluation runs: how far it is, how long it will take, how it looks."""
+"""Progress display of an evaluation: images done, time left and running scores."""
 
 import math
 import time
@@ -17,26 +17,26 @@ REFRESH = 0.1  # seconds between two lines of scores
 
 
 class RunningScores:
-    """The score of a task so far, per cell, where it has one that adds up; of corruptions over these kinds."""
+    """Running score of every cell, for tasks whose score follows from sums; averages corruptions over ``kinds``."""
 
     def __init__(self, running: RunningScore | None, kinds: Sequence[str] = STANDARD) -> None:
         self.running, self.kinds = running, kinds
         self.sums: dict[CellSpec, np.ndarray] = {}
 
     def add(self, cell: CellSpec, sums: np.ndarray | None) -> None:
-        """Some more images of a cell."""
+        """Add the sums of some images of a cell."""
         if sums is not None:
             self.sums[cell] = self.sums[cell] + sums if cell in self.sums else sums
 
     def score(self, cell: CellSpec) -> float | None:
-        """The score so far, from 0 to 1, if there is any."""
+        """The running score of a cell, from 0 to 1; None if it has none yet."""
         if self.running is None or cell not in self.sums:
             return None
         value = float(self.running.score(self.sums[cell]))
         return None if math.isnan(value) else value
 
     def line(self, *, imagenet: bool) -> str:
-        """The clean score and the running mCE; for other data than ImageNet the mean score under corruption."""
+        """The clean score and the running mCE; the mean corruption score for data other than ImageNet."""
         words, name = [], f" {self.running.word}" if self.running is not None and self.running.word else ""
         if (clean := self.score(CLEAN)) is not None:
             words.append(f"clean{name} {100 * clean:.1f} %")
@@ -50,7 +50,7 @@ class RunningScores:
         return ", ".join(words)
 
     def _errors(self) -> dict[str, list[Values]]:
-        """The errors so far of the kinds that have all severities."""
+        """The running errors of the kinds that have all severities."""
         found: dict[str, list[Values]] = {}
         for kind in self.kinds:
             scores = [self.score(corruption_cell(kind, severity)) for severity in SEVERITIES]
@@ -63,9 +63,9 @@ class RunningScores:
 
 
 class ProgressDisplay:
-    """How far an evaluation is: a bar on a terminal, lines where output is piped and wanted.
+    """Progress of an evaluation: a bar on a terminal, or lines if the output is piped and ``show`` is set.
 
-    ``pending`` says how many units every suite still has, and ``suites`` which suite a cell belongs to.
+    ``pending`` counts the units of every suite, and ``suites`` maps a cell to its suite.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class ProgressDisplay:
     ) -> None:
         self.tally, self._imagenet = RunningScores(running, kinds), imagenet
         self._line = ProgressLine("evaluating", total=total, unit="images", show=show, header=header)
-        self._suites, self._pending, self._told = suites or {}, dict(pending or {}), 0.0
-        self._begun = False
+        self._suites, self._pending, self._shown_at = suites or {}, dict(pending or {}), 0.0
+        self._started = False
 
     def __enter__(self) -> "ProgressDisplay":
         self._line.__enter__()
@@ -94,19 +94,19 @@ class ProgressDisplay:
     ) -> None:
         self._line.__exit__(kind, error, trace)
 
-    def found(self, count: int) -> None:
-        """So many images were looked at before; all that comes now is new."""
-        self._begun = True
+    def start_at(self, count: int) -> None:
+        """Start at this many images, which were measured before."""
+        self._started = True
         self._line.begin_at(count)
 
-    def looked_at(self, count: int) -> None:
-        """So many more images were looked at."""
+    def advance_images(self, count: int) -> None:
+        """Advance by this many images."""
         self._line.advance(count)
 
-    def measured(self, cell: CellSpec, sums: np.ndarray | None) -> None:
-        """A unit of a cell is on disk."""
+    def finish_unit(self, cell: CellSpec, sums: np.ndarray | None) -> None:
+        """Count a unit that was written to disk, and add its sums to the running score."""
         self.tally.add(cell, sums)
-        if self._line.shown and time.monotonic() - self._told > REFRESH:  # a finished evaluation tells of thousands
+        if self._line.shown and time.monotonic() - self._shown_at > REFRESH:  # a finished evaluation reports thousands
             self._show(cell)
         suite = self._suites.get(cell.name, "")
         if suite in self._pending:
@@ -114,10 +114,10 @@ class ProgressDisplay:
             if not self._pending[suite] and self._line.lines:
                 self._show(cell)
                 self._line.say(
-                    f"suite {suite} " + (f"is done: {self._line.line()}" if self._begun else "was there already")
+                    f"suite {suite} " + (f"is done: {self._line.line()}" if self._started else "was finished before")
                 )
 
     def _show(self, cell: CellSpec) -> None:
         self._line.advance(0, name=cell.name)
         self._line.figures([word for word in self.tally.line(imagenet=self._imagenet).split(", ") if word])
-        self._told = time.monotonic()
+        self._shown_at = time.monotonic()

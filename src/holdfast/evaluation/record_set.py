@@ -1,4 +1,4 @@
-"""Where the records of an evaluation go, and what their header says."""
+"""Folder and header of a record set: fingerprint, resuming, and setting outdated records aside."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ from holdfast.runtime.plugins import plugins_header
 
 logger = logging.getLogger(__name__)
 
-# what records are kept apart by; the rest of the header is for people
+# header keys that enter the fingerprint, by which record sets are kept apart; the other keys are informative
 FINGERPRINTED = (
     "format",
     "task",
@@ -42,23 +42,23 @@ FINGERPRINTED = (
     "attack_batch_size",
     "shard_size",
     "versions",
-    "exif",  # only where it is applied
-    "plugins",  # only where there are any
-    "batch_size",  # only of models whose answers depend on it
+    "exif",  # only if applied
+    "plugins",  # only if there are any
+    "batch_size",  # only of models whose predictions depend on it
     "data_content",  # only of data in files
 )
-LATER = ("batch_size", "data_content")  # which records of before do not have
-OF_BEFORE = ("model_fingerprint", *LATER)  # which they have otherwise, or not at all
+LATER = ("batch_size", "data_content")  # keys that earlier versions did not record
+OF_BEFORE = ("model_fingerprint", *LATER)  # keys that earlier versions computed differently, or did not record
 UNITS = "*.[0-9]*.safetensors"
 
 
 def prepare_folder(folder: Path, header: dict[str, Any], plan: Plan, *, tolerance: float, fresh: bool) -> None:
-    """Make the folder of a record set, with its images and its header.
+    """Make the folder of a record set and write its image list and header.
 
-    Records of a model that answers otherwise now, beyond ``tolerance``, are set aside, to be measured again.
+    Records are set aside and measured again if the model's predictions changed by more than ``tolerance``.
     """
     if not folder.exists():
-        _say_if_begun_before(folder, header)
+        _warn_of_earlier_records(folder, header)
     try:
         if fresh and (folder / HEADER).exists():
             shutil.rmtree(folder)
@@ -70,30 +70,32 @@ def prepare_folder(folder: Path, header: dict[str, Any], plan: Plan, *, toleranc
     except OSError as error:
         raise HoldfastError(f"out must be a folder we can write to, got {str(folder)!r} ({error.strerror})") from error
     if header["probe"]["random"]:
-        logger.warning("the model is random: it answers the same image differently each time, so records are one draw")
+        logger.warning(
+            "the model is random: its predictions of the same image differ each time, so the records are one sample"
+        )
 
 
 def _with_recorded_answers(folder: Path, header: dict[str, Any], *, tolerance: float) -> dict[str, Any]:
-    """The header with the answers that the records were begun with, if the model still gives them."""
+    """Header with the recorded probe predictions, if the model still reproduces them."""
     if not any(folder.glob(UNITS)):
         return header
     recorded = None
     with suppress(HoldfastError):
         before = read_header(folder)
         if "probe" not in before and header["fingerprint"] != _fingerprint(header):
-            told = "it goes on, since weights, settings, names and sizes agree"
-            logger.warning("%s was measured by an earlier Holdfast: %s", folder.name, told)
+            reason = "resuming, because weights, settings, names and sizes agree"
+            logger.warning("%s was measured by an earlier version of Holdfast: %s", folder.name, reason)
             return header
         recorded = before.get("probe")
     if same_answers(recorded, header["probe"], tolerance=tolerance):
         return {**header, "probe": recorded}
-    why = "cannot be compared with" if recorded is None else "were measured when the model answered otherwise than"
-    logger.warning("the records in %s %s now: kept as %s and measured again", folder.name, why, _set_aside(folder).name)
+    why = "have no predictions to compare with" if recorded is None else "were measured with other predictions than"
+    logger.warning("the records in %s %s now: kept as %s; measuring again", folder.name, why, _set_aside(folder).name)
     return header
 
 
 def _set_aside(folder: Path) -> Path:
-    """Rename records, so that they are never read again but can be looked at; returns their new place."""
+    """Rename a record folder so that it is kept but never read; returns the new path."""
     number = 0
     while (target := folder.with_name(f"{folder.name}.before{number or ''}")).exists():
         number += 1
@@ -103,8 +105,8 @@ def _set_aside(folder: Path) -> Path:
     return target
 
 
-def _say_if_begun_before(folder: Path, header: dict[str, Any]) -> None:
-    """Records that are not continued, though they have the names of what is measured now, in a sentence."""
+def _warn_of_earlier_records(folder: Path, header: dict[str, Any]) -> None:
+    """Warn if records of the same model and data exist that cannot be resumed, and say why."""
     same = ("model", "data", "seed", "limit", "preset")
     earlier, other, images, prepared = [], [], [], []
     for path, before in _beside(folder.parent):
@@ -120,26 +122,26 @@ def _say_if_begun_before(folder: Path, header: dict[str, Any]) -> None:
             prepared.append(path.name)
     if earlier:
         logger.warning(
-            "%s was measured by an earlier Holdfast: it stays readable, and this evaluation starts anew in %s",
+            "%s was measured by an earlier version of Holdfast: it stays readable, and this evaluation starts "
+            "over in %s",
             ", ".join(earlier),
             folder.name,
         )
     if other:
         logger.warning(
-            "%s was measured with other weights, settings or code of this model: it is measured again, in %s",
+            "%s was measured with other weights, settings or code of this model: measuring again in %s",
             ", ".join(other),
             folder.name,
         )
     if images:
         logger.warning(
-            "%s was measured on other contents of these files: they are measured again, in %s",
+            "%s was measured on other contents of these files: measuring again in %s",
             ", ".join(images),
             folder.name,
         )
     if prepared:
         logger.warning(
-            "%s was measured on images that were prepared otherwise: it stays readable, and this evaluation starts "
-            "anew in %s",
+            "%s was measured with other preprocessing: it stays readable, and this evaluation starts over in %s",
             ", ".join(prepared),
             folder.name,
         )
@@ -155,15 +157,17 @@ def make_header(
     loaded: LoadedModel,
     data: EvaluationData,
     plan: Plan,
-    judge: NormalizedModel,
+    normalized_model: NormalizedModel,
     *,
     steps: PreprocessingSteps,
     settings: dict[str, Any],
     out: Path | str | None,
 ) -> dict[str, Any]:
-    """What the record set says of itself."""
-    content = content_fingerprint(data.source) if data.source is not None else ""  # stored cells have one each
-    identity, answers = judge.identify(loaded.model, batch_size=settings.get("batch_size", 2))
+    """Build the header of a record set."""
+    content = (
+        content_fingerprint(data.source) if data.source is not None else ""
+    )  # of stored sets every cell records its own
+    identity, answers = normalized_model.identify(loaded.model, batch_size=settings.get("batch_size", 2))
     header = {
         "format": FORMAT,
         "task": plan.task.name,
@@ -179,7 +183,7 @@ def make_header(
         "classes": data.class_count,
         "class_names": list(data.pictures.classes),
         **({"labels": data.labels} if data.labels else {}),
-        "views": list(judge.views),
+        "views": list(normalized_model.views),
         "preset": steps.preset,
         "preprocessing": steps.record(),
         "frost": recorded_name("frost"),
@@ -189,19 +193,22 @@ def make_header(
         **plugins_header(),
         **settings,
     }
-    return {**header, "fingerprint": _first_name(header, loaded, judge, out) or _fingerprint(header)}
+    return {
+        **header,
+        "fingerprint": _earlier_fingerprint(header, loaded, normalized_model, out) or _fingerprint(header),
+    }
 
 
 def _fingerprint(header: dict[str, Any]) -> str:
     return fingerprint({key: header[key] for key in FINGERPRINTED if key in header})
 
 
-def _first_name(
-    header: dict[str, Any], loaded: LoadedModel, judge: NormalizedModel, out: Path | str | None
+def _earlier_fingerprint(
+    header: dict[str, Any], loaded: LoadedModel, normalized_model: NormalizedModel, out: Path | str | None
 ) -> str | None:
-    """The fingerprint of records that an earlier Holdfast began, if all agrees that it knew.
+    """Fingerprint of records that an earlier version began, if everything it recorded agrees.
 
-    It did not look at code, so records of models with code of one's own are never among them.
+    Earlier versions did not record code, so models with custom code never match.
     """
     root = _root(out, loaded)
     if root is None or (root / FOLDER / _folder_name(header, _fingerprint(header))).exists():
@@ -214,12 +221,12 @@ def _first_name(
         if path.name == _folder_name(header, str(before["fingerprint"]))
         and known == json.dumps({key: before.get(key) for key in keys}, sort_keys=True)
     ]
-    went_on = [before for before in found if all(before.get(key) == header.get(key) for key in OF_BEFORE)]
+    resumable = [before for before in found if all(before.get(key) == header.get(key) for key in OF_BEFORE)]
     begun = [before for before in found if "probe" not in before and not any(key in before for key in LATER)]
-    if not went_on and begun and not has_own_code(loaded.model):
-        first = first_fingerprint(loaded.model, judge.views)
-        went_on = [before for before in begun if before.get("model_fingerprint") == first]
-    return str(went_on[0]["fingerprint"]) if went_on else None
+    if not resumable and begun and not has_own_code(loaded.model):
+        first = first_fingerprint(loaded.model, normalized_model.views)
+        resumable = [before for before in begun if before.get("model_fingerprint") == first]
+    return str(resumable[0]["fingerprint"]) if resumable else None
 
 
 def _root(out: Path | str | None, loaded: LoadedModel) -> Path | None:
@@ -234,12 +241,14 @@ def _folder_name(header: dict[str, Any], digest: str) -> str:
 def record_folder(
     out: Path | str | None, loaded: LoadedModel, header: dict[str, Any], processes: Processes
 ) -> Iterator[Path]:
-    """Where the records go: below ``out``, else into the run; a folder for the time being where there is neither."""
+    """Folder of the records: below ``out``, else in the run folder, else a temporary folder."""
     name, root = _folder_name(header, header["fingerprint"]), _root(out, loaded)
     if root is not None:
         yield root / FOLDER / name
     elif processes.count > 1:
-        raise HoldfastError(f"out must be a folder that all {processes.count} processes can write to, got none")
+        raise HoldfastError(
+            f"out must be a folder that all {processes.count} processes can write to, got none: give --out"
+        )
     else:
         with tempfile.TemporaryDirectory(prefix="holdfast-") as temporary:
             yield Path(temporary) / FOLDER / name

@@ -1,7 +1,7 @@
-"""The runner: workers make images, the model looks at them, finished units become files.
+"""Evaluation runner: workers make images, the model predicts them, and finished units are written to files.
 
-The unit of work is (cell, shard of images). Units that are already there are not done again, so a killed evaluation
-goes on where it was; several processes on one file system share the units and need no lock.
+The unit of work is (cell, shard of images). Units on disk are not measured again, so an interrupted evaluation
+resumes where it stopped; several processes on one file system share the units and need no lock.
 """
 
 import logging
@@ -42,27 +42,27 @@ Key = tuple[int, int]  # shard, number of the cell
 
 
 class ProgressCallback(Protocol):
-    """Is told how far the work is."""
+    """Receives the progress of a runner."""
 
-    def looked_at(self, count: int) -> None:
-        """So many more images were looked at."""
+    def advance_images(self, count: int) -> None:
+        """Advance by this many images."""
 
-    def measured(self, cell: CellSpec, sums: np.ndarray | None) -> None:
-        """A unit of a cell is on disk: what its images add up to, of a task with a running score."""
+    def finish_unit(self, cell: CellSpec, sums: np.ndarray | None) -> None:
+        """Count a unit that was written to disk; ``sums`` are those of the task's running score, if it has one."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be done, and where its results go.
+    """Plan, output folder and settings of a runner.
 
     Attributes:
         plan: images and cells.
-        folder: the record set's folder.
-        fingerprint: of the record set; every unit carries it.
-        seed: of corruptions and attacks.
+        folder: folder of the record set.
+        fingerprint: fingerprint of the record set, stored in every unit.
+        seed: seed of corruptions and attacks.
         shard_size: images per unit.
-        batch_size: images per forward pass; does not change results, but of models with int8 layers.
-        attack_batch_size: images per attack.
+        batch_size: images per forward pass; changes results only of models with int8 layers.
+        attack_batch_size: images per attack batch.
         workers: processes that make images.
     """
 
@@ -76,17 +76,17 @@ class Work:
     workers: int
 
     def units(self) -> list[Key]:
-        """All units, one shard after the other."""
+        """Keys of all units, shard by shard."""
         cells = range(len(self.plan.cells))
         return [(shard, cell) for shard in range(self.plan.shards(self.shard_size)) for cell in cells]
 
     def path(self, key: Key) -> Path:
-        """The file of a unit."""
+        """Path of a unit's file."""
         return self.folder / unit_name(self.plan.cells[key[1]].name, key[0])
 
 
-def finished_units(work: Work, views: Sequence[str], *, repair: bool, watcher: ProgressCallback) -> set[Key]:
-    """The units that are on disk, checked; ``repair`` sets damaged ones aside, so that they are done again."""
+def finished_units(work: Work, views: Sequence[str], *, repair: bool, progress: ProgressCallback) -> set[Key]:
+    """Keys of the valid units on disk; ``repair`` sets damaged ones aside, so that they are measured again."""
     done = set()
     for key in work.units():
         path = work.path(key)
@@ -96,15 +96,15 @@ def finished_units(work: Work, views: Sequence[str], *, repair: bool, watcher: P
             unit = finished_unit(work, key, views)
         except DamagedUnit as error:
             if repair:
-                logger.warning("%s; kept as %s and measured again", error, set_aside(path).name)
+                logger.warning("%s; kept as %s, measuring again", error, set_aside(path).name)
             continue
         done.add(key)
-        tell(watcher, work, key, unit)
+        report_unit(progress, work, key, unit)
     return done
 
 
 def finished_unit(work: Work, key: Key, views: Sequence[str]) -> Unit:
-    """A unit that is on disk; raises :class:`DamagedUnit` if it is another one, or not as it was written."""
+    """Read a unit; raises :class:`DamagedUnit` if it belongs to another evaluation or its content is damaged."""
     unit = read_unit(work.path(key))
     _check_origin(unit, work, key, views)
     return unit
@@ -114,39 +114,39 @@ def run_units(
     work: Work,
     keys: Sequence[Key],
     *,
-    judge: NormalizedModel,
+    normalized_model: NormalizedModel,
     steps: PreprocessingSteps,
-    watcher: ProgressCallback,
+    progress: ProgressCallback,
     corruptors: Mapping[str, Corruptor] | None = None,
 ) -> None:
-    """Measure the units and write each when it is complete."""
+    """Measure units and write each one as soon as it is complete."""
     jobs = [Job(shard, tuple(cell for s, cell in keys if s == shard)) for shard in dict.fromkeys(s for s, _ in keys)]
     chunks = Chunks(work.plan, jobs, steps=steps, seed=work.seed, shard_size=work.shard_size)
-    loader = chunk_loader(chunks, workers=work.workers, pin=judge.device.type == "cuda")
-    desk = UnitWriter(work, judge, watcher, corruptors or {})
-    way_on = "what is recorded stays, and the same command goes on from it, with fewer --workers if need be"
+    loader = chunk_loader(chunks, workers=work.workers, pin=normalized_model.device.type == "cuda")
+    writer = UnitWriter(work, normalized_model, progress, corruptors or {})
+    way_on = "finished units are kept: run the same command again to resume, with fewer --workers if memory is short"
     with worker_deaths(way_on=way_on), ended_workers(loader) as made:
-        _look_at_all(made, desk)
+        _predict_all(made, writer)
 
 
-def _look_at_all(loader: Iterable[Chunk | Failure], desk: "UnitWriter") -> None:
-    work, batch = desk.work, list[Chunk]()
-    batch_size = work.batch_size if work.plan.task.together else 1
+def _predict_all(loader: Iterable[Chunk | Failure], writer: "UnitWriter") -> None:
+    work, batch = writer.work, list[Chunk]()
+    batch_size = work.batch_size if work.plan.task.batched else 1
     for chunk in _safely(loader):
-        if desk.waits(work.plan.cells[chunk.cell]) or chunk.images is None:
-            desk.keep(chunk)
+        if writer.waits(work.plan.cells[chunk.cell]) or chunk.images is None:
+            writer.keep(chunk)
             continue
         if batch and frames(batch) + frames([chunk]) > batch_size:
-            desk.look(batch)
+            writer.predict_batch(batch)
             batch = []
         batch.append(chunk)
     if batch:
-        desk.look(batch)
-    assert not desk.open, "every unit is complete when all chunks are through"
+        writer.predict_batch(batch)
+    assert not writer.open, "every unit is complete when all chunks are through"
 
 
 def _safely(loader: Iterable[Chunk | Failure]) -> Iterator[Chunk]:
-    """The chunks; a worker's failure is one sentence."""
+    """Yield the chunks; raise a worker's failure as an error of one sentence."""
     for chunk in loader:
         if isinstance(chunk, Failure):
             raise HoldfastError(chunk.sentence)
@@ -155,27 +155,31 @@ def _safely(loader: Iterable[Chunk | Failure]) -> Iterator[Chunk]:
 
 @dataclass
 class _Open:
-    """A unit that is being put together."""
+    """A unit that is not complete yet."""
 
     rows: list[int] = field(default_factory=list)
     unreadable: list[int] = field(default_factory=list)
     parts: list[dict[str, Field]] = field(default_factory=list)
-    images: list[Tensor] = field(default_factory=list)  # of those that wait for the whole shard
-    targets: list[Any] = field(default_factory=list)  # theirs
+    images: list[Tensor] = field(default_factory=list)  # images that wait for the whole shard
+    targets: list[Any] = field(default_factory=list)  # targets of these images
 
 
 class UnitWriter:
-    """Where chunks become units."""
+    """Predicts chunks, collects their fields and writes complete units."""
 
     def __init__(
-        self, work: Work, judge: NormalizedModel, watcher: ProgressCallback, corruptors: Mapping[str, Corruptor]
+        self,
+        work: Work,
+        normalized_model: NormalizedModel,
+        progress: ProgressCallback,
+        corruptors: Mapping[str, Corruptor],
     ) -> None:
-        self.work, self.judge, self.watcher, self.corruptors = work, judge, watcher, corruptors
+        self.work, self.normalized_model, self.progress, self.corruptors = work, normalized_model, progress, corruptors
         self.task = work.plan.task
         self.open: dict[Key, _Open] = {}
 
-    def look(self, chunks: list[Chunk]) -> None:
-        """One forward pass over several chunks, of whatever cells."""
+    def predict_batch(self, chunks: list[Chunk]) -> None:
+        """Predict several chunks, of any cells, in one forward pass."""
         images = [chunk.images.flatten(0, -4) for chunk in chunks if chunk.images is not None]  # n·F 3 H W
         counts = [len(part) for part in images]
         answers = self._answers(torch.cat(images) if len(images) > 1 else images[0])
@@ -187,17 +191,19 @@ class UnitWriter:
             self._add(chunk, self.task.keep(mine, chunk.targets, cell=cell, repeats=repeats))
 
     def waits(self, cell: Cell) -> bool:
-        """Whether images wait for the whole shard: answers then depend on which are in a batch with them."""
-        return cell.attack is not None or (self.judge.by_batch and self.task.together)
+        """Whether images wait for the whole shard, because predictions depend on the batch that they are in."""
+        return cell.attack is not None or (self.normalized_model.by_batch and self.task.batched)
 
     def keep(self, chunk: Chunk) -> None:
-        """A chunk without images, or one that waits: at once, or when its shard is complete."""
-        alone = chunk.images is not None and not self.task.together
-        self._add(chunk, self._attacked(chunk.cell, chunk.rows, chunk.images, chunk.targets) if alone else None)
+        """Keep a chunk without images, or one that waits until its shard is complete."""
+        alone = chunk.images is not None and not self.task.batched
+        self._add(chunk, self._attack(chunk.cell, chunk.rows, chunk.images, chunk.targets) if alone else None)
 
     def _answers(self, images: Tensor) -> Mapping[str, Any]:
-        look = self.judge.look_padded if self.task.together else self.judge.look
-        parts = [look(part) for part in images.split(self.work.batch_size)]
+        predict = (
+            self.normalized_model.predict_bytes_padded if self.task.batched else self.normalized_model.predict_bytes
+        )
+        parts = [predict(part) for part in images.split(self.work.batch_size)]
         return (
             parts[0] if len(parts) == 1 else {view: _concatenate_parts([p[view] for p in parts]) for view in parts[0]}
         )
@@ -212,7 +218,7 @@ class UnitWriter:
         elif chunk.images is not None:
             unit.images.append(chunk.images)
             unit.targets += chunk.targets
-        self.watcher.looked_at(len(chunk.rows) + len(chunk.unreadable))
+        self.progress.advance_images(len(chunk.rows) + len(chunk.unreadable))
         if len(unit.rows) + len(unit.unreadable) == len(self.work.plan.rows(chunk.shard, self.work.shard_size)):
             self._finish(key, self.open.pop(key))
 
@@ -224,37 +230,37 @@ class UnitWriter:
         if found.images:
             found.parts = self._in_batches(number, found, order)
             order = np.arange(len(rows))
-        arrays = _join_parts(found.parts, order, self.judge.views, fields=self.task.fields)
+        arrays = _join_parts(found.parts, order, self.normalized_model.views, fields=self.task.fields)
         header = {
             "cell": cell.name,
-            "definition": cell.described,
+            "definition": cell.record_definition,
             "shard": shard,
             "fingerprint": self.work.fingerprint,
-            "views": list(self.judge.views),
+            "views": list(self.normalized_model.views),
         }
         unit = Unit(header, rows, np.sort(np.array(found.unreadable, dtype=np.int64)), arrays)
         try:
             write_unit(self.work.folder, unit)
         except OSError as error:
             raise HoldfastError(
-                f"records cannot be written into {str(self.work.folder)!r} ({error.strerror}); "
-                "what is there is complete, and the same command goes on from it"
+                f"cannot write records to {str(self.work.folder)!r} ({error.strerror}); "
+                "finished units are kept: run the same command again to resume"
             ) from error
-        tell(self.watcher, self.work, key, unit)
+        report_unit(self.progress, self.work, key, unit)
 
     def _in_batches(self, number: int, found: _Open, order: np.ndarray) -> list[dict[str, Field]]:
-        """A shard's images in their order, in batches of a fixed size: attacks and int8 layers round by it."""
+        """Process a shard's images in order, in batches of a fixed size, on which attacks and int8 layers depend."""
         images, attacks = torch.cat(found.images), self.work.plan.cells[number].attack is not None
         frames = images.shape[1:-3].numel()
         size = self.work.attack_batch_size if attacks else max(1, self.work.batch_size // frames)
         batches = [order[start : start + size].tolist() for start in range(0, len(order), size)]
-        look = self._attacked if attacks else self._seen
+        process = self._attack if attacks else self._predict
         return [
-            look(number, [found.rows[i] for i in batch], images[batch], [found.targets[i] for i in batch])
+            process(number, [found.rows[i] for i in batch], images[batch], [found.targets[i] for i in batch])
             for batch in batches
         ]
 
-    def _seen(
+    def _predict(
         self, number: int, rows: Sequence[int], images: Tensor | None, targets: Sequence[Any]
     ) -> dict[str, Field]:
         assert images is not None
@@ -263,13 +269,13 @@ class UnitWriter:
         repeats = len(flat) // len(rows) if cell.make.repeated else None
         return self.task.keep(self._answers(flat), targets, cell=cell, repeats=repeats)
 
-    def _attacked(
+    def _attack(
         self, number: int, rows: Sequence[int], images: Tensor | None, targets: Sequence[Any]
     ) -> dict[str, Field]:
         assert images is not None
         cell, ids = self.work.plan.cells[number], [self.work.plan.ids[row] for row in rows]
         return attack_batch(
-            self.judge,
+            self.normalized_model,
             cell,
             images,
             targets,
@@ -287,7 +293,7 @@ def _concatenate_parts(parts: Sequence[Any]) -> Any:
 def _join_parts(
     parts: list[dict[str, Field]], order: np.ndarray, views: Sequence[str], *, fields: Mapping[str, Any]
 ) -> dict[str, Field]:
-    if not parts:  # not one image of the shard could be read
+    if not parts:  # no image of the shard could be read
         return {field_name(view, name): np.empty(0, kind) for view in views for name, kind in fields.items()}
     return {name: _field([part[name] for part in parts], order) for name in parts[0]}
 
@@ -301,29 +307,29 @@ def _field(parts: Sequence[Field], order: np.ndarray) -> Field:
 
 def _check_origin(unit: Unit, work: Work, key: Key, views: Sequence[str]) -> None:
     cell, rows = work.plan.cells[key[1]], work.plan.rows(key[0], work.shard_size)
-    wanted = (work.fingerprint, cell.name, cell.described, key[0], list(views))
+    wanted = (work.fingerprint, cell.name, cell.record_definition, key[0], list(views))
     found = tuple(unit.header.get(name) for name in ("fingerprint", "cell", "definition", "shard", "views"))
     if found != wanted:
-        raise DamagedUnit(f"{work.path(key).name} was measured otherwise")
+        raise DamagedUnit(f"{work.path(key).name} was measured with other settings")
     if sorted([*unit.rows.tolist(), *unit.excluded.tolist()]) != list(rows):
         raise DamagedUnit(f"{work.path(key).name} is damaged: it does not hold the images of its shard")
 
 
-def tell(watcher: ProgressCallback, work: Work, key: Key, unit: Unit) -> None:
-    """How well the first view did, for the line that people watch."""
+def report_unit(progress: ProgressCallback, work: Work, key: Key, unit: Unit) -> None:
+    """Report a finished unit to the progress display, with the running score of the first view."""
     plan, view = work.plan, unit.header["views"][0]
     cell: Cell = plan.cells[key[1]]
     running = getattr(plan.task, "running", None)
     if running is None or not len(unit.rows):
-        watcher.measured(cell.spec, None)
+        progress.finish_unit(cell.spec, None)
         return
     fields = {name: unit.arrays[field_name(view, name)] for name in fields_of(unit, view)}
-    header = {"cell": cell.name, **cell.described}
-    # nobody asks for names here
+    header = {"cell": cell.name, **cell.record_definition}
+    # row numbers serve as ids, because running scores do not use names
     record = CellRecord(unit.rows, plan.truth[unit.rows], fields, header=header, task=plan.task.name)
-    watcher.measured(cell.spec, running.sums(record))
+    progress.finish_unit(cell.spec, running.sums(record))
 
 
 def frames(chunks: Sequence[Chunk]) -> int:
-    """How many images some chunks hold; those of films count one by one."""
+    """Number of images in some chunks; every frame of a film counts."""
     return sum(chunk.images.shape[:-3].numel() for chunk in chunks if chunk.images is not None)

@@ -1,4 +1,4 @@
-"""The units of an evaluation as tasks of a Ray cluster: a worker begins the same errand and calls ``run_units``."""
+"""Evaluation on a Ray cluster: every task prepares the same evaluation and calls ``run_units`` on some units."""
 
 import platform
 import tempfile
@@ -12,7 +12,7 @@ import numpy as np
 
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.record_set import FINGERPRINTED
-from holdfast.evaluation.runner import Key, ProgressCallback, Work, finished_unit, run_units, tell
+from holdfast.evaluation.runner import Key, ProgressCallback, Work, finished_unit, report_unit, run_units
 from holdfast.evaluation.setup import EvaluationRequest, PreparedEvaluation, fit_corruption_models, prepare_evaluation
 from holdfast.models.output_probe import same_answers
 from holdfast.records.cells import CellSpec
@@ -20,18 +20,18 @@ from holdfast.records.header import HEADER
 from holdfast.records.shard_files import DamagedUnit, write_content
 from holdfast.runtime.ray import Cluster, tasks_on
 
-TASKS_PER_SLOT = 4  # so that a slow task at the end keeps nobody waiting for long
+TASKS_PER_SLOT = 4  # small tasks, so that a slow one at the end does not leave the other slots idle for long
 
 
 @dataclass(frozen=True)
 class RemoteRequest:
-    """What a worker is asked for.
+    """The evaluation that a Ray worker prepares.
 
     Attributes:
-        request: what to measure.
-        header: what the record set says of itself at home; it must say the same there.
-        folder: of the records; None to bring the units home.
-        files: what was fitted at home before the units, by name, where the folder is not shared.
+        request: arguments of the evaluation.
+        header: header of the record set on the driver; the worker's must agree.
+        folder: folder of the records; None to return the units to the driver.
+        files: fitted corruption models by file name, if the folder is not shared.
     """
 
     request: EvaluationRequest
@@ -42,38 +42,38 @@ class RemoteRequest:
 
 @dataclass
 class RemoteRecords:
-    """What a worker says of its units: a watcher that keeps what it is told."""
+    """Units that a Ray worker finished: a progress callback that collects them for the driver."""
 
-    told: list[tuple[str, np.ndarray | None]] = field(default_factory=list)  # cell, what its images add up to
+    finished: list[tuple[str, np.ndarray | None]] = field(default_factory=list)  # cell, sums of its running score
     files: dict[str, bytes] = field(default_factory=dict)
 
-    def looked_at(self, count: int) -> None:
-        """Nobody watches here."""
+    def advance_images(self, count: int) -> None:
+        """Do nothing: the driver shows progress by finished units."""
 
-    def measured(self, cell: CellSpec, sums: np.ndarray | None) -> None:
-        """A unit is on disk."""
-        self.told.append((cell.name, sums))
+    def finish_unit(self, cell: CellSpec, sums: np.ndarray | None) -> None:
+        """Collect a finished unit for the driver."""
+        self.finished.append((cell.name, sums))
 
 
-def run_on_ray(errand: PreparedEvaluation, keys: Sequence[Key], *, watcher: ProgressCallback) -> None:
-    """Measure the units on the cluster of the request."""
-    cluster, work = errand.request.compute.cluster, errand.work
+def run_on_ray(prepared: PreparedEvaluation, keys: Sequence[Key], *, progress: ProgressCallback) -> None:
+    """Measure units on the request's Ray cluster."""
+    cluster, work = prepared.request.compute.cluster, prepared.work
     assert cluster is not None
     specs = {cell.name: cell.spec for cell in work.plan.cells}
-    order = _order(errand, cluster)
+    order = _remote_request(prepared, cluster)
     with tasks_on(cluster) as tasks:
         for part in parts(keys, slots=tasks.slots):
             tasks.submit(part, measure_units, order, part)
-        for part, found in tasks.finished():
+        for part, found in tasks.results():
             for name, content in found.files.items():
                 write_content(work.folder / name, content)
-            for name, sums in found.told:
-                watcher.measured(specs[name], sums)
-            watcher.looked_at(sum(len(work.plan.rows(shard, work.shard_size)) for shard, _ in part))
+            for name, sums in found.finished:
+                progress.finish_unit(specs[name], sums)
+            progress.advance_images(sum(len(work.plan.rows(shard, work.shard_size)) for shard, _ in part))
 
 
 def parts(keys: Sequence[Key], *, slots: int) -> Iterator[list[Key]]:
-    """A task per shard, whose images are then decoded once; of few shards, some cells each."""
+    """Split units into tasks: one per shard, to decode its images once; shards are split by cells if there are few."""
     shards = {shard: [key for key in keys if key[0] == shard] for shard in dict.fromkeys(shard for shard, _ in keys)}
     pieces = -(-TASKS_PER_SLOT * slots // len(shards))
     for mine in shards.values():
@@ -82,17 +82,24 @@ def parts(keys: Sequence[Key], *, slots: int) -> Iterator[list[Key]]:
 
 
 def measure_units(order: RemoteRequest, keys: Sequence[Key]) -> RemoteRecords:
-    """In a worker: measure what is not there yet."""
-    errand = _begun_here(order)
-    work, views, found = errand.work, errand.judge.views, RemoteRecords()
+    """Measure the units that are not on disk yet, in a Ray worker."""
+    prepared = _prepare_here(order)
+    work, views, found = prepared.work, prepared.normalized_model.views, RemoteRecords()
     todo = []
     for key in keys:
         try:
-            tell(found, work, key, finished_unit(work, key, views))
+            report_unit(found, work, key, finished_unit(work, key, views))
         except (DamagedUnit, OSError):
             todo.append(key)
-    corruptors = fit_corruption_models(errand, todo)
-    run_units(work, todo, judge=errand.judge, steps=errand.steps, watcher=found, corruptors=corruptors)
+    corruptors = fit_corruption_models(prepared, todo)
+    run_units(
+        work,
+        todo,
+        normalized_model=prepared.normalized_model,
+        steps=prepared.steps,
+        progress=found,
+        corruptors=corruptors,
+    )
     if order.folder is None:
         for path in map(work.path, keys):
             found.files[path.name] = path.read_bytes()
@@ -100,24 +107,26 @@ def measure_units(order: RemoteRequest, keys: Sequence[Key]) -> RemoteRecords:
     return found
 
 
-def _order(errand: PreparedEvaluation, cluster: Cluster) -> RemoteRequest:
-    request = errand.request
+def _remote_request(prepared: PreparedEvaluation, cluster: Cluster) -> RemoteRequest:
+    request = prepared.request
     if not isinstance(request.model, str | Path) or not isinstance(request.data, str):
-        raise HoldfastError("an evaluation on a cluster needs its model and its data by name, got an object")
-    if errand.processes.count > 1:
-        raise HoldfastError("--on ray must be one process, which hands out the units; torchrun has started several")
+        raise HoldfastError(
+            "an evaluation on a cluster needs a model spec and a data spec, got an object: write them as text"
+        )
+    if prepared.processes.count > 1:
+        raise HoldfastError("--on ray must run in one process, which distributes the units: start it without torchrun")
     workers = request.workers if request.workers is not None else max(0, int(cluster.cpus) - 1)
     there = replace(request, workers=workers, compute=replace(request.compute, cluster=None, keep_examples=0))
-    files = {path.name: path.read_bytes() for path in errand.work.folder.glob("corruptor.*.safetensors")}
-    folder = None if cluster.gather else errand.work.folder.absolute()
-    return RemoteRequest(there, errand.header, folder, files if cluster.gather else {})
+    files = {path.name: path.read_bytes() for path in prepared.work.folder.glob("corruptor.*.safetensors")}
+    folder = None if cluster.gather else prepared.work.folder.absolute()
+    return RemoteRequest(there, prepared.header, folder, files if cluster.gather else {})
 
 
-_open: list[tuple[Any, ExitStack, PreparedEvaluation]] = []  # the errand that this worker has begun, with its model
+_open: list[tuple[Any, ExitStack, PreparedEvaluation]] = []  # this worker's prepared evaluation, with its model
 
 
-def _begun_here(order: RemoteRequest) -> PreparedEvaluation:
-    """The errand, begun once per worker and request."""
+def _prepare_here(order: RemoteRequest) -> PreparedEvaluation:
+    """Prepare the evaluation once per worker and request."""
     key = (order.header["fingerprint"], order.folder, repr(order.request))
     if _open and _open[0][0] == key:
         return _open[0][2]
@@ -125,19 +134,19 @@ def _begun_here(order: RemoteRequest) -> PreparedEvaluation:
         _open.pop()[1].close()
     stack = ExitStack()
     out = order.request.out if order.folder else stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-"))
-    errand = stack.enter_context(prepare_evaluation(replace(order.request, out=out)))
-    _check_same(order, errand)
-    errand = replace(errand, work=_prepare_work(order, errand.work))
-    _open.append((key, stack, errand))
-    return errand
+    prepared = stack.enter_context(prepare_evaluation(replace(order.request, out=out)))
+    _check_same(order, prepared)
+    prepared = replace(prepared, work=_prepare_work(order, prepared.work))
+    _open.append((key, stack, prepared))
+    return prepared
 
 
 def _prepare_work(order: RemoteRequest, work: Work) -> Work:
     if order.folder is not None:
         if not (order.folder / HEADER).is_file():
             raise HoldfastError(
-                f"{str(order.folder)!r} is not there on {platform.node()}: --out must be a folder that all nodes "
-                "see, or --gather brings the results home"
+                f"{str(order.folder)!r} does not exist on {platform.node()}: --out must be a folder that all nodes "
+                "share, or use --gather to send the results to this machine"
             )
         return replace(work, folder=order.folder, fingerprint=order.header["fingerprint"])
     work.folder.mkdir(parents=True, exist_ok=True)
@@ -146,13 +155,13 @@ def _prepare_work(order: RemoteRequest, work: Work) -> Work:
     return replace(work, fingerprint=order.header["fingerprint"])
 
 
-def _check_same(order: RemoteRequest, errand: PreparedEvaluation) -> None:
-    """Another version of a library, other images or other answers would be another measurement."""
-    other = [name for name in FINGERPRINTED if errand.header.get(name) != order.header.get(name)]
-    if not same_answers(order.header["probe"], errand.header["probe"], tolerance=errand.judge.tolerance):
+def _check_same(order: RemoteRequest, prepared: PreparedEvaluation) -> None:
+    """Raise an error if the worker has other library versions, other images or other predictions than the driver."""
+    other = [name for name in FINGERPRINTED if prepared.header.get(name) != order.header.get(name)]
+    if not same_answers(order.header["probe"], prepared.header["probe"], tolerance=prepared.normalized_model.tolerance):
         other.append("answers to the probe images")
     if not other:
         return
     raise HoldfastError(
-        f"{platform.node()} would measure something else than was asked for: {', '.join(other)} differ from home"
+        f"{platform.node()} would not reproduce the driver's evaluation, because these differ: {', '.join(other)}"
     )

@@ -1,4 +1,4 @@
-"""An evaluation as it is asked for, and everything that it takes to begin: the same here and on another machine."""
+"""Request and preparation of an evaluation: data, model, plan and header, the same locally and on a Ray worker."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from holdfast.deploy.onnx_model import has_gradient
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attack_cells import fitted_corruptors
 from holdfast.evaluation.config import ComputeConfig, EvalProtocol
-from holdfast.evaluation.data import EvaluationData, labelled, open_evaluation_data
+from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
 from holdfast.evaluation.failure_examples import check_examples
 from holdfast.evaluation.loader import fitting_shard
 from holdfast.evaluation.plan import Plan
@@ -33,7 +33,7 @@ from holdfast.runtime.device import Processes, check_workers, choose_precision, 
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What ``holdfast.evaluate`` was asked for, by the names of its arguments."""
+    """The arguments of ``holdfast.evaluate``."""
 
     model: nn.Module | str | Path
     data: Any
@@ -49,22 +49,22 @@ class EvaluationRequest:
 
 @dataclass(frozen=True)
 class PreparedEvaluation:
-    """A request with its model loaded and its plan made; nothing is written yet."""
+    """A request with its model loaded and its plan made; nothing is written to disk yet."""
 
     request: EvaluationRequest
     data: EvaluationData
     work: Work
     header: dict[str, Any]
-    judge: NormalizedModel
+    normalized_model: NormalizedModel
     steps: PreprocessingSteps
     processes: Processes
 
 
 @contextmanager
 def prepare_evaluation(request: EvaluationRequest) -> Iterator[PreparedEvaluation]:
-    """Open the data, load the model and make the plan; what is wrong with a request is said here.
+    """Open the data, load the model and make the plan; invalid requests raise their error here.
 
-    A record folder that this block made and in which nothing was measured goes when it fails.
+    If the block fails, a record folder that it made is removed unless something was measured.
     """
     protocol, compute, limit = request.protocol, request.compute, request.limit
     names = parse_suites(request.suites)
@@ -74,15 +74,21 @@ def prepare_evaluation(request: EvaluationRequest) -> Iterator[PreparedEvaluatio
     check_examples(opened.task, compute.keep_examples)
     asked = (request.model, opened, protocol)
     with process_group() as processes, Predictor.open(*asked, device=request.device, amp=compute.amp) as predictor:
-        judge, steps = predictor.judge, predictor.steps
+        normalized_model, steps = predictor.normalized_model, predictor.steps
         match = not protocol.classes_differ
-        opened = labelled(opened, predictor.loaded.classes, judge.probe, match_names=match)
+        opened = with_model_labels(opened, predictor.loaded.classes, normalized_model.probe, match_names=match)
         plan = make_plan(names, opened, steps=steps, extra=protocol.extra, limit=limit)
         _check_gradients(predictor.loaded.model, plan)
         _check_model(predictor, opened, plan, classes_differ=protocol.classes_differ)
-        settings = {"seed": request.seed, "limit": limit, **_settings(protocol, compute, steps, opened, judge.device)}
-        settings |= {"batch_size": compute.batch_size} if judge.by_batch else {}
-        header = make_header(predictor.loaded, opened, plan, judge, steps=steps, settings=settings, out=request.out)
+        settings = {
+            "seed": request.seed,
+            "limit": limit,
+            **_settings(protocol, compute, steps, opened, normalized_model.device),
+        }
+        settings |= {"batch_size": compute.batch_size} if normalized_model.by_batch else {}
+        header = make_header(
+            predictor.loaded, opened, plan, normalized_model, steps=steps, settings=settings, out=request.out
+        )
         with (
             record_folder(request.out, predictor.loaded, header, processes) as folder,
             atomic.remove_on_failure(folder, unless=lambda: any(folder.glob("*.[0-9]*.safetensors"))),
@@ -95,20 +101,20 @@ def prepare_evaluation(request: EvaluationRequest) -> Iterator[PreparedEvaluatio
                 shard_size=settings["shard_size"],
                 batch_size=compute.batch_size,
                 attack_batch_size=compute.attack_batch_size,
-                workers=choose_workers(request.workers, judge.device, processes),
+                workers=choose_workers(request.workers, normalized_model.device, processes),
             )
-            yield PreparedEvaluation(request, opened, work, header, judge, steps, processes)
+            yield PreparedEvaluation(request, opened, work, header, normalized_model, steps, processes)
 
 
-def fit_corruption_models(errand: PreparedEvaluation, todo: Sequence[Key]) -> dict[str, Corruptor]:
-    """What learned attacks learn before the units; every process asks, since they wait for each other."""
-    work, processes = errand.work, errand.processes
+def fit_corruption_models(prepared: PreparedEvaluation, todo: Sequence[Key]) -> dict[str, Corruptor]:
+    """Fit the corruption models of learned occlusions; every process must call it, because processes synchronise."""
+    work, processes = prepared.work, prepared.processes
     wanted = {work.plan.cells[cell].name for _, cell in (todo if processes.count == 1 else work.units())}
     return fitted_corruptors(
         work.plan,
         [cell for cell in work.plan.cells if cell.name in wanted],
-        errand.judge,
-        steps=errand.steps,
+        prepared.normalized_model,
+        steps=prepared.steps,
         seed=work.seed,
         batch_size=work.attack_batch_size,
         folder=work.folder,
@@ -117,27 +123,27 @@ def fit_corruption_models(errand: PreparedEvaluation, todo: Sequence[Key]) -> di
 
 
 def _check_gradients(model: nn.Module, plan: Plan) -> None:
-    """Refuse attacks that climb a gradient where there is none, before anything is measured."""
+    """Raise an error for gradient attacks on a model without gradients, before anything is measured."""
     for cell in plan.cells if not has_gradient(model) else ():
         if cell.attack is not None and getattr(cell.attack, "needs_gradient", not isinstance(cell.attack, Occlusion)):
             raise HoldfastError(
-                f"suite {cell.name!r} needs a gradient, which an ONNX file does not have, nor an int8 model; "
-                "measure it on the model that it was made from"
+                f"suite {cell.name!r} needs gradients, which ONNX files and int8 models do not have; "
+                "run it on the model that was exported"
             )
 
 
 def _check_model(predictor: Predictor, data: EvaluationData, plan: Plan, *, classes_differ: bool) -> None:
     if not classes_differ:
         check_known_classes(predictor.loaded.classes, data.pictures, data=data.spec)
-    check_counted(data.pictures, predictor.judge.probe)
+    check_counted(data.pictures, predictor.normalized_model.probe)
     restricted = any(cell.restricted_to for cell in plan.cells)
-    plan.task.check_model(predictor.judge.probe, classes=plan.classes, restricted=restricted, data=data.spec)
+    plan.task.check_model(predictor.normalized_model.probe, classes=plan.classes, restricted=restricted, data=data.spec)
 
 
 def _settings(
     protocol: EvalProtocol, compute: ComputeConfig, steps: PreprocessingSteps, data: EvaluationData, where: torch.device
 ) -> dict[str, Any]:
-    """What else the header says of how it was measured."""
+    """Compute settings that the header records."""
     return {
         "amp": choose_precision(compute.amp, where),
         "shard_size": compute.shard_size or fitting_shard(steps.size or largest_size(data.pictures)),

@@ -1,4 +1,4 @@
-"""Suites: the protocols by name, as lists of cells."""
+"""Evaluation suites: published protocols by name, as lists of cells."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -44,11 +44,11 @@ from holdfast.tasks.base import Task
 Suite = str | AttackSuite
 CellsOf = Callable[
     [str, Any, PreprocessingSteps, bool], Iterable[Cell]
-]  # of a suite's name, a source, its steps, extra or not
+]  # (suite name, source, preprocessing steps, extra)
 
 
 def parse_suites(suites: Any) -> tuple[Suite, ...]:
-    """Suites from a comma list, an attack with settings, an attack object, or a sequence of all these; each once."""
+    """Parse suites from a comma list, an attack with settings, an attack object, or a sequence of these; each once."""
     if isinstance(suites, str) and is_attack_text(suites):
         return all_different(attacks_from_text(suites))
     if isinstance(suites, str):
@@ -62,7 +62,7 @@ def parse_suites(suites: Any) -> tuple[Suite, ...]:
 
 
 def assign(names: Sequence[Suite], specs: Sequence[str]) -> list[tuple[str, tuple[Suite, ...]]]:
-    """Which of several data sets serves which suites; stored sequences go before sequences on the fly."""
+    """Assign suites to several data sets; stored sequences are preferred to sequences generated on the fly."""
     stored = {spec: open_official(spec).suite for spec in specs if is_official(spec)}
     served = {
         spec: tuple(
@@ -78,12 +78,12 @@ def assign(names: Sequence[Suite], specs: Sequence[str]) -> list[tuple[str, tupl
             raise HoldfastError(f"suite {str(name)!r} needs --data {needed}, got {', '.join(map(repr, specs))}")
     for spec, held in served.items():
         if not held:
-            raise HoldfastError(f"data {spec!r} serves none of the suites {', '.join(map(str, names))}")
+            raise HoldfastError(f"data {spec!r} is used by none of the suites {', '.join(map(str, names))}: omit it")
     return list(served.items())
 
 
 def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
-    """Refuse suites that the data cannot serve."""
+    """Raise an error for suites that cannot be measured on the data."""
     for name in names:
         if data.stored is not None and name != data.stored.suite:
             raise HoldfastError(
@@ -102,7 +102,7 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
 def make_plan(
     names: Sequence[Suite], data: EvaluationData, *, steps: PreprocessingSteps, extra: bool, limit: int | None
 ) -> Plan:
-    """All images and cells of these suites on these data."""
+    """Make the plan: all images and cells of these suites on these data."""
     check_suites(names, data)
     if data.stored is not None:
         return _stored_plan(data.stored, steps=steps, extra=extra, limit=limit)
@@ -112,15 +112,15 @@ def make_plan(
         for name in names:
             for cell in _cells_of(name)(name, source, steps, extra):
                 made.setdefault(cell.name, (name, cell))
-        told = [(cell, {"suite": str(name), **_definition(cell, steps)}) for name, cell in made.values()]
-        return [replace(cell, definition=with_revision(said, cell.spec, preset=steps.preset)) for cell, said in told]
+        defined = [(cell, {"suite": str(name), **_definition(cell, steps)}) for name, cell in made.values()]
+        return [replace(cell, definition=with_revision(said, cell.spec, preset=steps.preset)) for cell, said in defined]
 
     return shared_plan(data.source, cells)
 
 
 def _definition(cell: Cell, steps: PreprocessingSteps) -> dict[str, Any]:
-    """What the cell is, with the steps that its images take."""
-    taken = steps.named(way) if (way := getattr(cell.make, "way", None)) is not None else []
+    """The cell's definition with the preprocessing steps of its images."""
+    taken = steps.cell_steps(way) if (way := getattr(cell.make, "way", None)) is not None else []
     return {**cell.definition, **({"preprocessing": taken} if taken else {})}
 
 
@@ -131,13 +131,13 @@ def _clean(name: str, source: Source, steps: PreprocessingSteps, extra: bool) ->
 def _cells_of_corruptions(
     name: str, source: Source, steps: PreprocessingSteps, extra: bool, *, severities: Sequence[int] = SEVERITIES
 ) -> Iterator[Cell]:
-    """By the name of the whole suite, of which fewer severities are a part: what is measured is never done twice."""
+    """Cells under the name ``corruptions`` even for fewer severities, so that both suites share their records."""
     kinds = kinds_of(task_of(source), extra=extra)
     yield from _corruption_cells("corruptions", source, steps, dict.fromkeys(kinds, severities))
 
 
 def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
-    """The corruptions of the suite; some would move a segmentation's pixels away from their labels."""
+    """Corruption kinds of a task; segmentation omits those that would move pixels away from their labels."""
     of_task = getattr(task, "corruption_kinds", None)
     return tuple(of_task(extra)) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
 
@@ -167,7 +167,9 @@ def _corruption_cells(
 
 def _own_corruptions(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
     if not own_kinds():
-        raise HoldfastError("suite 'own-corruptions' needs a corruption of your own, see holdfast.corruptions.register")
+        raise HoldfastError(
+            "suite 'own-corruptions' needs a custom corruption: register one with holdfast.corruptions.register"
+        )
     yield from _corruption_cells(name, source, steps, dict.fromkeys(own_kinds(), SEVERITIES))
 
 
@@ -184,7 +186,7 @@ def _cells_of_attack(suite: AttackSuite, source: Source, steps: PreprocessingSte
     attack, cell = suite.attack, attack_cell(suite.name)
     if isinstance(attack, Occlusion | LearnedOcclusion) and "patch_size" not in suite.settings:
         if steps.size is None:
-            raise HoldfastError(f"suite {suite.name!r} needs images of one size; set size")
+            raise HoldfastError(f"suite {suite.name!r} needs images of one size: set size")
         attack = replace(attack, patch_size=fitting_patch(steps.size))
     definition = replace(suite, attack=attack).definition
     if isinstance(attack, LearnedOcclusion):
@@ -198,7 +200,7 @@ def _cells_of(suite: Suite) -> Callable[..., Iterable[Cell]]:
     if suite in _CELLS:
         return _CELLS[suite]
     if suite not in ATTACKS:
-        raise HoldfastError(f"suite {suite!r} has no cells: make it known with register_suite or register_attack")
+        raise HoldfastError(f"suite {suite!r} has no cells: register it with register_suite or register_attack")
     return lambda name, source, steps, extra: _cells_of_attack(named_attack(name), source, steps, extra)
 
 
@@ -215,12 +217,12 @@ _CELLS: dict[str, CellsOf] = {
 
 
 def register_suite(name: str, line: str, cells: CellsOf) -> None:
-    """Make a suite known by one row.
+    """Register a suite.
 
     Args:
-        name: as in ``--suite``.
-        line: what it measures, for ``holdfast list suites``.
-        cells: ``cells(name, source, steps, extra)`` gives its cells of a data source. A new kind of cell is a class
+        name: its name, as in ``--suite``.
+        line: one-line description for ``holdfast list suites``.
+        cells: ``cells(name, source, steps, extra)`` returns its cells for a data source. A new kind of cell is a class
             with ``repeated`` and ``pieces`` like those of :mod:`holdfast.evaluation.cell_images`.
     """
     _check_new(name)
@@ -228,33 +230,35 @@ def register_suite(name: str, line: str, cells: CellsOf) -> None:
 
 
 def register_attack(name: str, attack: Any, line: str) -> None:
-    """Make an attack a suite of its name.
+    """Register an attack as a suite of its name.
 
     ``attack`` is called with a model of [0,1] images, images and labels, and by keyword, if it takes them, with
-    ``seed``, ``ids`` and ``goal``; it returns images, or a result that has them as ``images``. Of a dataclass the
-    records keep the settings, and ``--attack NAME:KEY=VALUE`` changes them; of any attack a digest of its code.
+    ``seed``, ``ids`` and ``goal``; it returns images, or a result with an attribute ``images``. Records keep the
+    settings of a dataclass, which ``--attack NAME:KEY=VALUE`` changes, and a digest of the code of every attack.
     """
     _check_new(name)
     SUITES[name], ATTACKS[name] = str(line), checked_attack(attack)
 
 
 def register_official(name: str, line: str, look: Callable[[str, Path], OfficialSet]) -> None:
-    """Make a stored test set known: as ``--data NAME:DIR``, and as the suite of that name that scores it.
+    """Register a stored test set: as ``--data NAME:DIR``, and as the suite of that name that scores it.
 
-    ``look(name, folder)`` says what is there and how it is opened, see :class:`holdfast.data.OfficialSet`.
+    ``look(name, folder)`` describes its cells and how to open them, see :class:`holdfast.data.OfficialSet`.
     """
     _check_new(name)
     if name in SETS:
-        raise HoldfastError(f"data {name!r} is registered already; choose another name")
+        raise HoldfastError(f"data {name!r} is already registered: choose another name")
     SETS[name] = StoredLayout(line, look)
     STORED[name] = SUITES[name] = f"{line}: --data {name}:DIR"
 
 
 def _check_new(name: str) -> None:
     if name != file_name(name) or not name:
-        raise HoldfastError(f"name must be letters, digits and -, because files are called so, got {name!r}")
+        raise HoldfastError(
+            f"name must consist of letters, digits and -, because it is used in file names, got {name!r}"
+        )
     if name in SUITES:
-        raise HoldfastError(f"suite {name!r} is registered already; choose another name")
+        raise HoldfastError(f"suite {name!r} is already registered: choose another name")
 
 
 def _stored_plan(stored: OfficialSet, *, steps: PreprocessingSteps, extra: bool, limit: int | None) -> Plan:
@@ -266,7 +270,7 @@ def _stored_plan(stored: OfficialSet, *, steps: PreprocessingSteps, extra: bool,
 
 def _stored_cell(stored: OfficialSet, spec: CellSpec) -> Cell:
     source: Any = stored.open(spec)
-    content = content_fingerprint(source, sample=64)  # of tens of cells, so not all files of each
+    content = content_fingerprint(source, sample=64)  # a sample of 64 files, because there are tens of cells
     definition: dict[str, Any] = {"suite": stored.suite, "set": stored.name, "content": content}
     if spec.family == "sequence":
         return Cell(spec, SequenceImages(), source, {**definition, "frames": source.frame_count})

@@ -1,8 +1,8 @@
-"""The gate: did the new version get less robust than the one in production? Judged from records alone.
+"""Robustness gate: compares a candidate model with the baseline in production, from their records.
 
-``paired_scores`` holds what a paired test needs of one record set, ``baseline`` the same as a small file,
-``compatibility`` checks what must agree before two record sets are compared, ``rules`` parses the rules, ``scores``
-finds the score that each means, ``verdicts`` decides, ``output`` writes the verdicts as text.
+``paired_scores`` holds the inputs of a paired test from one record set, ``baseline`` stores them as a small file,
+``compatibility`` checks that two record sets can be compared, ``rules`` parses the rules, ``scores``
+finds the score of each rule, ``verdicts`` decides, ``output`` formats the verdicts.
 """
 
 from holdfast._deprecated import renamed

@@ -1,8 +1,8 @@
-"""A baseline as one small JSON file, to be kept beside the code that it guards.
+"""Baseline file of a gate: one small JSON file that can be committed beside the code.
 
-It holds what the paired test needs of every image: right or wrong is a bit, so 50,000 images × 76 cells take well below
-a megabyte. Columns with few values are kept as places in the list of values, whole numbers (pixel counts) as such;
-what is neither (the NLL of every image) is left out, and scores made of it need the records themselves.
+It stores the per-image values of the paired test: correctness is one bit, so 50,000 images × 76 cells take well below
+a megabyte. Columns with few distinct values are stored as indices into them, integers (pixel counts) as such;
+other columns (the NLL of every image) are omitted, and their scores need the records themselves.
 """
 
 import base64
@@ -21,27 +21,27 @@ from holdfast.errors import HoldfastError
 from holdfast.gate.paired_scores import PairedScores
 from holdfast.io import atomic
 
-FORMAT = 2  # 1 held bootstrap draws of AP instead of jackknife replicates
-LARGEST = 2**28  # bytes of a file that is opened at all
+FORMAT = 2  # format 1 had bootstrap samples of AP instead of jackknife replicates
+LARGEST = 2**28  # largest file in bytes that is read
 MOST_IMAGES = 10**7
 _WHOLE = (np.uint8, np.uint16, np.uint32)
 
 
 def save_baseline(sides: Sequence[PairedScores], path: Path) -> int:
     """Write a baseline; returns its size in bytes."""
-    content = {"holdfast_baseline": FORMAT, "sets": [_plain(side) for side in sides]}
+    content = {"holdfast_baseline": FORMAT, "sets": [_plain_set(each) for each in sides]}
     text = json.dumps({"checksum": _checksum(content), **content}, indent=1, sort_keys=True) + "\n"
     atomic.write_text(path, text)
     return len(text)
 
 
 def read_baseline(path: Path) -> list[PairedScores]:
-    """Read a baseline; a file that is not exactly what was written is refused."""
+    """Read a baseline; raises an error for a file that is not exactly as written."""
     try:
         if path.stat().st_size > LARGEST:
             raise HoldfastError(f"a baseline must be smaller than {LARGEST >> 20} MB, got {str(path)!r}")
         content = json.loads(path.read_text(encoding="utf-8"))
-        told = content.pop("checksum")
+        checksum = content.pop("checksum")
         number = content["holdfast_baseline"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, HoldfastError):
@@ -50,58 +50,60 @@ def read_baseline(path: Path) -> list[PairedScores]:
             f"baseline must be a run, a folder of records or a file of `holdfast gate --save`, got {str(path)!r}"
         ) from error
     if number != FORMAT:
-        raise HoldfastError(f"{str(path)!r} was written by another Holdfast (format {number!r}); save it again")
-    if told != _checksum(content):
+        raise HoldfastError(
+            f"{str(path)!r} was written by another version of Holdfast (format {number!r}); save it again"
+        )
+    if checksum != _checksum(content):
         raise HoldfastError(f"{str(path)!r} is damaged: its content does not match its checksum; save it again")
     try:
-        sides = [_side(each) for each in content["sets"]]
+        sets = [_parse_set(each) for each in content["sets"]]
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error) as error:
         if isinstance(error, HoldfastError):
             raise
         raise HoldfastError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}; save it again") from error
-    if not sides:
-        raise HoldfastError(f"a baseline must hold a data set, got none in {str(path)!r}; save it again")
-    return sides
+    if not sets:
+        raise HoldfastError(f"a baseline must have a data set, got none in {str(path)!r}; save it again")
+    return sets
 
 
-def _plain(side: PairedScores) -> dict[str, Any]:
-    packed = {name: _pack_column(values) for name, values in side.columns.items()}
+def _plain_set(scores: PairedScores) -> dict[str, Any]:
+    packed = {name: _pack_column(values) for name, values in scores.columns.items()}
     return {
-        "header": dict(side.header),
-        "cells": {name: dict(header) for name, header in side.cells.items()},
-        "order": list(side.cells),
-        "count": side.count,
-        "missing": list(side.missing),
-        "digest": side.digest,
+        "header": dict(scores.header),
+        "cells": {name: dict(header) for name, header in scores.cells.items()},
+        "order": list(scores.cells),
+        "count": scores.count,
+        "missing": list(scores.missing),
+        "digest": scores.digest,
         "columns": {name: column for name, column in packed.items() if column is not None},
-        "left_out": [*side.left_out, *(name for name, column in packed.items() if column is None)],
-        "unfinished": list(side.unfinished),
-        "groups": len(next(iter(side.replicates.values()))) if side.replicates else 0,
-        "replicates": {name: _text(np.asarray(values, np.float64)) for name, values in side.replicates.items()},
-        "unreadable": list(side.unreadable),
+        "left_out": [*scores.left_out, *(name for name, column in packed.items() if column is None)],
+        "unfinished": list(scores.unfinished),
+        "groups": len(next(iter(scores.replicates.values()))) if scores.replicates else 0,
+        "replicates": {name: _text(np.asarray(values, np.float64)) for name, values in scores.replicates.items()},
+        "unreadable": list(scores.unreadable),
     }
 
 
-def _side(told: Mapping[str, Any]) -> PairedScores:
-    count = int(told["count"])
+def _parse_set(values: Mapping[str, Any]) -> PairedScores:
+    count = int(values["count"])
     if not 0 < count <= MOST_IMAGES:
-        raise HoldfastError(f"a baseline must hold 1 to {MOST_IMAGES} images, got {count}")
-    kept = {name.partition("|")[0] for name in (*told["columns"], *told["left_out"])}
-    if empty := [name for name in told["order"] if name not in kept]:
-        raise HoldfastError(
-            f"a baseline must keep something of every cell, but has nothing of {empty[0]!r}; save it again"
-        )
+        raise HoldfastError(f"a baseline must have 1 to {MOST_IMAGES} images, got {count}; save it again")
+    kept = {name.partition("|")[0] for name in (*values["columns"], *values["left_out"])}
+    if empty := [name for name in values["order"] if name not in kept]:
+        raise HoldfastError(f"a baseline must have values of every cell, but has none of {empty[0]!r}; save it again")
     return PairedScores(
-        dict(told["header"]),
-        {name: told["cells"][name] for name in told["order"]},
-        {name: _unpack_column(column, count) for name, column in told["columns"].items()},
+        dict(values["header"]),
+        {name: values["cells"][name] for name in values["order"]},
+        {name: _unpack_column(column, count) for name, column in values["columns"].items()},
         count,
-        tuple(told["missing"]),
-        str(told["digest"]),
-        left_out=tuple(told["left_out"]),
-        unfinished=tuple(told["unfinished"]),
-        unreadable=tuple(told["unreadable"]),
-        replicates={name: _array(text, int(told["groups"]), np.float64) for name, text in told["replicates"].items()},
+        tuple(values["missing"]),
+        str(values["digest"]),
+        left_out=tuple(values["left_out"]),
+        unfinished=tuple(values["unfinished"]),
+        unreadable=tuple(values["unreadable"]),
+        replicates={
+            name: _array(text, int(values["groups"]), np.float64) for name, text in values["replicates"].items()
+        },
     )
 
 
@@ -139,7 +141,7 @@ def _text(array: NDArray[Any]) -> str:
 
 def _array(text: str, count: int, kind: Any) -> NDArray[Any]:
     wanted = count * np.dtype(kind).itemsize
-    unpacking = zlib.decompressobj()
+    unpacking = zlib.decompressobj()  # bounded, so that a small file cannot expand without limit
     content = unpacking.decompress(base64.b64decode(text, validate=True), wanted + 1)
     if len(content) != wanted:
         raise ValueError(f"a column holds {len(content)} bytes, expected {wanted}")

@@ -1,7 +1,7 @@
-"""What must agree before two sides are compared: the data, the protocol, the seed, and the versions that make pixels.
+"""Compatibility of two record sets: data, protocol, seed, and versions of the libraries that make pixels must agree.
 
-The model's own part may differ: its size, mean and std, its precision, torch and timm, and whether it is a file of
-another runtime. That is what a gate is for.
+The model's own part may differ: its size, mean and std, its precision, torch and timm, and its runtime: changes of
+these are what a gate tests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,17 +32,17 @@ _WORDS = {
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two sides on the images and cells that they share.
+    """Candidate and baseline on their common images and cells.
 
     Attributes:
-        new: the side that is judged.
-        old: the side it is judged against.
-        ids: the images' names.
-        cells: the cells that both have, made by the same definition.
-        unlike: cells that both have, made by different definitions.
-        columns: what both average over these images, new and old.
-        replicates: of scores of a whole set, those of the same groups of images; none where the images differ.
-        targets: of the images.
+        new: paired scores of the candidate.
+        old: paired scores of the baseline.
+        ids: ids of the common images.
+        cells: common cells with the same definition.
+        unlike: common cells with different definitions.
+        columns: per-image values of both, new and old.
+        replicates: replicates of scores of a whole set; empty if the images differ.
+        targets: targets of the images.
     """
 
     new: PairedScores
@@ -55,39 +55,39 @@ class Pair:
     targets: NDArray[Any] | None = None
 
 
-def match_sides(new: Sequence[PairedScores], old: Sequence[PairedScores]) -> list[Pair]:
-    """Every side of the baseline with the one side of the new model that was measured alike."""
-    return [_partner(side, new) for side in old]
+def match_record_sets(new: Sequence[PairedScores], old: Sequence[PairedScores]) -> list[Pair]:
+    """Pair every record set of the baseline with the one of the new model that has the same data and protocol."""
+    return [_partner(each, new) for each in old]
 
 
 def _partner(old: PairedScores, new: Sequence[PairedScores]) -> Pair:
-    fitting = [side for side in new if not find_differences(side, old)]
+    fitting = [each for each in new if not find_differences(each, old)]
     if len(fitting) > 1:
         raise HoldfastError(
-            f"the new model must have one record set of {old.data!r}, got {len(fitting)} that fit the baseline; "
+            f"the new model must have one record set of {old.data!r}, got {len(fitting)} that match the baseline; "
             "name one of them: RUN/records/NAME"
         )
     if not fitting:
-        nearest = min(new, key=lambda side: len(find_differences(side, old)))
+        nearest = min(new, key=lambda each: len(find_differences(each, old)))
         raise HoldfastError(_refusal(nearest, old))
     return pair_images(fitting[0], old)
 
 
 def find_differences(new: PairedScores, old: PairedScores) -> dict[str, tuple[Any, Any]]:
-    """What keeps two sides apart, with the values of both."""
+    """Settings that differ between two record sets, with the values of both."""
     attacked = [name for name in new.cells if name in old.cells and old.cells[name].get("family", "attack") == "attack"]
-    ours, theirs = (_identity(side, attacked=bool(attacked)) for side in (new, old))
-    if None in (ours["data_content"], theirs["data_content"]):  # records of before knew names and sizes only
+    ours, theirs = (_identity(each, attacked=bool(attacked)) for each in (new, old))
+    if None in (ours["data_content"], theirs["data_content"]):  # earlier records have no content digest
         ours["data_content"] = theirs["data_content"] = None
     return {key: (ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]}
 
 
-def _identity(side: PairedScores, *, attacked: bool) -> dict[str, Any]:
-    header = side.header
+def _identity(scores: PairedScores, *, attacked: bool) -> dict[str, Any]:
+    header = scores.header
     steps = header.get("preprocessing") or {}
     made = header.get("versions") or {}
     return {
-        "task": side.task,
+        "task": scores.task,
         **{key: header.get(key) for key in ("data_fingerprint", "data_content", "label", "preset")},
         **{key: header.get(key) for key in ("seed", "frost", "exif")},
         "steps": [steps.get("protocol"), steps.get("after_corruption"), steps.get("preparation", "benchmark")],
@@ -99,40 +99,40 @@ def _identity(side: PairedScores, *, attacked: bool) -> dict[str, Any]:
 def _refusal(new: PairedScores, old: PairedScores) -> str:
     found = find_differences(new, old)
     words = list(dict.fromkeys(_WORDS[key] for key in found))
-    told = "; ".join(
+    details = "; ".join(
         f"{key.replace('_', ' ')} {ours!r:.60}, not {theirs!r:.60}" for key, (ours, theirs) in found.items()
     )
     return (
-        f"the new model must be measured on the data, protocol, seed and version of the baseline ({old.data!r}), "
-        f"got another {' and '.join(words)} ({told}); evaluate again, or save the baseline again"
+        f"the new model must be evaluated with the data, protocol, seed and version of the baseline ({old.data!r}), "
+        f"got another {' and '.join(words)} ({details}); evaluate again, or save the baseline again"
     )
 
 
 def pair_images(new: PairedScores, old: PairedScores) -> Pair:
-    """Both sides on the images that both can be judged by, in one order."""
+    """Restrict both models to their common images, in one order."""
     if new.digest != old.digest:
-        raise HoldfastError(f"the new model must be measured on the images of the baseline ({old.data!r}), got others")
+        raise HoldfastError(f"the new model must be evaluated on the images of the baseline ({old.data!r}), got others")
     assert new.ids is not None
     ours, theirs = new.ids, _ids(old, new)
     ids = ours[np.isin(ours, theirs)]
     if not len(ids):
-        raise HoldfastError(f"the new model must share an image with the baseline ({old.data!r}), got none")
+        raise HoldfastError(f"the new model must have an image in common with the baseline ({old.data!r}), got none")
     both = [name for name in old.cells if name in new.cells]
     alike = tuple(name for name in both if _definition(new.cells[name]) == _definition(old.cells[name]))
     unlike = tuple(name for name in both if name not in alike)
     shared = [name for name in old.columns if name in new.columns and name.partition("|")[0] in alike]
-    sides = [
-        {name: side.columns[name][np.searchsorted(names, ids)] for name in shared}
-        for side, names in ((new, ours), (old, theirs))
+    columns = [
+        {name: each.columns[name][np.searchsorted(names, ids)] for name in shared}
+        for each, names in ((new, ours), (old, theirs))
     ]
     alike_images = new.missing == old.missing
     replicates: tuple[Columns, Columns] = (new.replicates, old.replicates) if alike_images else ({}, {})
     targets = None if new.targets is None else new.targets[np.searchsorted(ours, ids)]
-    return Pair(new, old, ids, alike, unlike, (sides[0], sides[1]), replicates, targets)
+    return Pair(new, old, ids, alike, unlike, (columns[0], columns[1]), replicates, targets)
 
 
 def _ids(old: PairedScores, new: PairedScores) -> NDArray[np.str_]:
-    """The baseline's images: a file names only those it lacks, and the new side knows all."""
+    """Ids of the baseline's images: a file stores only the missing ones, and the new model's records have all ids."""
     if old.ids is not None:
         return old.ids
     assert new.ids is not None
@@ -140,12 +140,14 @@ def _ids(old: PairedScores, new: PairedScores) -> NDArray[np.str_]:
     lacking = set(old.missing)
     names = np.array([name for name in everybody if name not in lacking])
     if names_digest(everybody) != old.digest or len(names) != old.count:
-        raise HoldfastError(f"the baseline of {old.data!r} must name the images it lacks, but its counts do not agree")
+        raise HoldfastError(
+            f"the baseline of {old.data!r} is damaged: its numbers of images do not agree; save it again"
+        )
     return names
 
 
 def _definition(header: Mapping[str, Any]) -> dict[str, Any]:
-    """What a cell is, without the model's own part; of JSON, so that tuples and lists are alike."""
+    """Definition of a cell without the model's preprocessing, with tuples as lists, as in JSON."""
     return {key: _as_list(value) for key, value in header.items() if key != "preprocessing"}
 
 

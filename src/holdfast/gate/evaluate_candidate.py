@@ -1,4 +1,4 @@
-"""A new model measured as the baseline was: its data, suites, protocol and seed, so that the two can be compared."""
+"""Evaluation of a candidate model with the data, suites, protocol and seed of a baseline."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES
 from holdfast.corruptions.severities import EXTRA
 from holdfast.errors import HoldfastError
-from holdfast.gate.paired_scores import PairedScores, side_of
+from holdfast.gate.paired_scores import PairedScores, make_paired_scores
 from holdfast.reporting.export.tables import clean_elsewhere
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.evaluation.config import ComputeConfig, EvalProtocol
 
 
-def measured_like(
+def evaluate_like_baseline(
     old: Sequence[PairedScores],
     model: "nn.Module | str | Path",
     *,
@@ -27,54 +27,56 @@ def measured_like(
     device: str = "auto",
     show: bool | None = None,
 ) -> list[PairedScores]:
-    """A side for every one of the baseline's, of another model.
+    """Evaluate a model as the baseline was, and return its paired scores for every data set of the baseline.
 
     Args:
-        old: the baseline.
+        old: paired scores of the baseline.
         model: as in :func:`holdfast.evaluate`.
-        data: where the baseline's data are, one for each of its sets; those that it names, unless given.
-        out: the folder that gets the records, as in :func:`holdfast.evaluate`.
+        data: one source or spec for each data set of the baseline; by default the specs that it names.
+        out: folder of the records, as in :func:`holdfast.evaluate`.
         workers: likewise.
         device: likewise.
         show: likewise.
     """
     from holdfast.evaluation.evaluate import evaluate
 
-    places: Sequence[Source | str] = [side.data for side in old] if data is None else data
+    places: Sequence[Source | str] = [each.data for each in old] if data is None else data
     if len(places) != len(old):
-        raise HoldfastError(f"data must be one for each of the baseline's {len(old)} data sets, got {len(places)}")
+        raise HoldfastError(
+            f"data must have one entry for each of the baseline's {len(old)} data sets, got {len(places)}"
+        )
     options: dict[str, Any] = {"out": out, "workers": workers, "device": device, "show": show}
     sets = [
-        evaluate(model, place, _suites(side), **_as_measured(side), **options)
-        for side, place in zip(old, places, strict=True)
+        evaluate(model, place, _suites(each), **_settings(each), **options)
+        for each, place in zip(old, places, strict=True)
     ]
-    return [side_of(records, clean=clean_elsewhere(records, sets)) for records in sets]
+    return [make_paired_scores(records, clean=clean_elsewhere(records, sets)) for records in sets]
 
 
-def _suites(side: PairedScores) -> list[str]:
-    """The suites of the cells; of a stored set its own, though the clean images of another may stand beside them."""
-    stored = [header for header in side.cells.values() if "set" in header]
-    suites = [header.get("suite") for header in stored or side.cells.values()]
+def _suites(baseline: PairedScores) -> list[str]:
+    """Suites of the baseline's cells; for a stored set its own, even if clean images of another set are included."""
+    stored = [header for header in baseline.cells.values() if "set" in header]
+    suites = [header.get("suite") for header in stored or baseline.cells.values()]
     if None in suites:
-        raise HoldfastError("a baseline must say the suites of its cells to be measured again, got one without")
+        raise HoldfastError("a baseline must name the suite of every cell, but one has none: save it again")
     return [str(suite) for suite in dict.fromkeys(suites)]
 
 
-def _as_measured(side: PairedScores) -> dict[str, Any]:
-    header = side.header
-    compute, protocol = _options(side)
+def _settings(baseline: PairedScores) -> dict[str, Any]:
+    header = baseline.header
+    compute, protocol = _options(baseline)
     return {"limit": header.get("limit"), "seed": int(header.get("seed", 0)), "protocol": protocol, "compute": compute}
 
 
-def _options(side: PairedScores) -> "tuple[ComputeConfig, EvalProtocol]":
+def _options(baseline: PairedScores) -> "tuple[ComputeConfig, EvalProtocol]":
     from holdfast.evaluation.config import ComputeConfig, EvalProtocol
 
-    header = side.header
+    header = baseline.header
     steps = header.get("preprocessing") or {}
     extra = {"corruption": EXTRA, "sequence": EXTRA_SEQUENCES}
     protocol = EvalProtocol(
         preset=str(header["preset"]) if "preset" in header else None,
-        extra=any(spec.kind in extra.get(spec.family, ()) for spec in side.specs(list(side.cells))),
+        extra=any(spec.kind in extra.get(spec.family, ()) for spec in baseline.specs(list(baseline.cells))),
         stored_jpeg=str(steps.get("after_corruption", "")).startswith("JPEG"),
         preparation=str(steps.get("preparation", "benchmark")),
         exif=str(header.get("exif", "ignore")),

@@ -1,4 +1,4 @@
-"""The answers of a gate as a table for people, as Markdown for a summary page, and as JUnit's XML for CI."""
+"""Verdicts of a gate as a text table, as Markdown for a summary page, and as JUnit XML for CI."""
 
 from collections.abc import Iterable, Sequence
 from math import isnan
@@ -14,7 +14,7 @@ _COLUMNS = ("rule", "baseline", "now", "difference", "95 % interval", "verdict",
 
 
 def terminal(answers: Sequence[RuleVerdict]) -> str:
-    """A table for every data set, what to know below it, and the outcome."""
+    """Format a table for every data set, the reasons below it, and the outcome."""
     lines = []
     for data, held in _by_data(answers).items():
         lines += [printable(f"{data}, {held[0].images} images"), *_align_columns([_COLUMNS, *map(_row, held)])]
@@ -24,7 +24,7 @@ def terminal(answers: Sequence[RuleVerdict]) -> str:
 
 
 def markdown(answers: Sequence[RuleVerdict]) -> str:
-    """The same as Markdown."""
+    """Format the verdicts and the outcome as Markdown."""
     lines = ["## Robustness gate", "", f"**{outcome(answers)}**", ""]
     for data, held in _by_data(answers).items():
         lines += [f"{_escape_cell(data)}, {held[0].images} images", ""]
@@ -40,7 +40,7 @@ def markdown(answers: Sequence[RuleVerdict]) -> str:
 
 
 def junit(answers: Sequence[RuleVerdict]) -> str:
-    """JUnit's XML: a suite per data set, a test per rule."""
+    """Format the verdicts as JUnit XML: a test suite per data set, a test case per rule."""
     root = ElementTree.Element("testsuites", {"name": "holdfast gate", **_counts(answers)})
     for data, held in _by_data(answers).items():
         suite = ElementTree.SubElement(root, "testsuite", {"name": printable(data), **_counts(held)})
@@ -61,26 +61,26 @@ def junit(answers: Sequence[RuleVerdict]) -> str:
 
 
 def sentence(answer: RuleVerdict) -> str:
-    """One answer in words."""
+    """One verdict in words."""
     _, old, new, difference, bounds, verdict, _ = _row(answer)
     values = f"{new}" if isnan(answer.old) else f"{old} before, {new} now, {difference}"
-    told = f"{answer.rule.text}: {verdict} ({values} [{bounds}] {answer.unit})"
-    return f"{told}; {answer.reason}" if answer.reason else told
+    text = f"{answer.rule.text}: {verdict} ({values} [{bounds}] {answer.unit})"
+    return f"{text}; {answer.reason}" if answer.reason else text
 
 
 def unreadable(answer: RuleVerdict) -> list[str]:
-    """The images of the data set that count on neither side, because one of the two could not read them."""
-    sides = {"unreadable in the baseline": answer.unreadable_before, "unreadable now": answer.unreadable}
-    return [f"{where}: {some(names)}" for where, names in sides.items() if names]
+    """Images that are excluded from both models, because one evaluation could not read them."""
+    names_by_model = {"unreadable in the baseline": answer.unreadable_before, "unreadable now": answer.unreadable}
+    return [f"{where}: {some(names)}" for where, names in names_by_model.items() if names]
 
 
 def outcome(answers: Sequence[RuleVerdict]) -> str:
-    """One line for all that were judged."""
-    judged = [answer for answer in answers if answer.verdict != SHOWN]
-    failed = [answer for answer in judged if not answer.passed]
+    """The outcome of all tested rules in one line."""
+    tested = [answer for answer in answers if answer.verdict != SHOWN]
+    failed = [answer for answer in tested if not answer.passed]
     if all_passed(answers):
-        return f"the gate is open: {len(judged)} of {len(judged)} rules hold"
-    return f"the gate is shut: {len(failed)} of {len(judged)} rules fail"
+        return f"PASS: all {len(tested)} rules passed" if len(tested) != 1 else "PASS: the rule passed"
+    return f"FAIL: {len(failed)} of {len(tested)} rules failed"
 
 
 def _row(answer: RuleVerdict) -> list[str]:
@@ -95,7 +95,7 @@ def _row(answer: RuleVerdict) -> list[str]:
         NOT_MEASURED if bound else signed(answer.interval.value, digits=digits),
         bounds,
         answer.verdict,
-        "" if answer.verdict == SHOWN else "ok" if answer.passed else "FAILS",
+        "" if answer.verdict == SHOWN else "ok" if answer.passed else "FAIL",
     ]
 
 

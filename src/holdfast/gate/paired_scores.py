@@ -1,4 +1,4 @@
-"""What a paired test needs of one model on one data set: per image and cell what scores average, and nothing else."""
+"""``PairedScores``: the per-image values of one model on one data set that a paired test needs."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -26,21 +26,21 @@ Columns = Mapping[str, NDArray[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class PairedScores:
-    """One of the two that are compared.
+    """One model of a paired comparison on one data set.
 
     Attributes:
-        header: of the records: what was measured, completely.
-        cells: the header of every finished cell, by its name.
-        columns: what scores average over the images, by cell and quantity, in the order of the images' sorted names.
-        count: how many images count.
-        missing: names of images that do not, because one of the cells lacks them.
-        digest: of the names of all images.
-        ids: the sorted names of the images that count; None where a file keeps only their digest.
-        left_out: the columns that a file does not keep.
-        unfinished: cells that are only partly measured.
-        unreadable: names of those among the missing images that could not be read.
-        replicates: of scores that belong to a whole set (AP): its jackknife replicates, by column.
-        targets: of the images, in the same order; None where a file does not keep them.
+        header: header of the records.
+        cells: header of every finished cell, by name.
+        columns: per-image values by cell and quantity, in the order of the sorted image ids.
+        count: number of images common to all cells.
+        missing: ids of the other images, which some cell lacks.
+        digest: digest of the ids of all images.
+        ids: sorted ids of the common images; None for a baseline file, which stores only their digest.
+        left_out: columns that a baseline file does not store.
+        unfinished: incomplete cells.
+        unreadable: ids of the missing images that could not be read.
+        replicates: jackknife replicates of scores of a whole set (AP), by column.
+        targets: targets of the images, in the same order; None for a baseline file.
     """
 
     header: Mapping[str, Any]
@@ -58,36 +58,38 @@ class PairedScores:
 
     @property
     def task(self) -> str:
-        """What the model was asked to do."""
+        """Name of the task."""
         return str(self.header.get("task", CLASSIFICATION))
 
     @property
     def data(self) -> str:
-        """The data set's spec."""
+        """Spec of the data set."""
         return str(self.header.get("data", "data"))
 
     @property
     def model(self) -> str:
-        """The model's name."""
+        """Name of the model."""
         return str(self.header.get("model", "model"))
 
     def specs(self, cells: Sequence[str]) -> list[CellSpec]:
-        """What these cells are."""
+        """Specs of these cells."""
         return [spec_of(self.cells[name]) for name in cells]
 
     def formulas(self, cells: Sequence[str], columns: Sequence[str]) -> list[ScoreDefinition]:
-        """Every score that these cells allow."""
+        """Score definitions for these cells."""
         specs, task = self.specs(cells), task_named(self.task)
         reference = reference_for(Records(self.header, {"": {}}), None)
         known = task.formulas(specs, columns=columns, header=self.header, reference=reference)
         return [*known, *own_formulas(specs, task=self.task)]
 
 
-def side_of(records: Records, *, clean: Records | None = None) -> PairedScores:
-    """What a paired test needs of these records; ``clean`` holds the clean images of a stored set that has none."""
+def make_paired_scores(records: Records, *, clean: Records | None = None) -> PairedScores:
+    """Make paired scores from records; ``clean`` has the clean cell for a stored set without one."""
     cells = with_clean(records, clean)
     if not cells:
-        raise HoldfastError(f"records of {records.header.get('data', 'data')!r} must hold a finished cell, got none")
+        raise HoldfastError(
+            f"records of {records.header.get('data', 'data')!r} must have a finished cell, got none; evaluate again"
+        )
     everybody = sorted({str(name) for cell in cells.values() for name in (*cell.ids.tolist(), *cell.excluded)})
     ids = np.array(sorted(shared_ids(cells).tolist()))
     here, targets = set(ids.tolist()), shared_targets(cells, ids)
@@ -107,14 +109,14 @@ def side_of(records: Records, *, clean: Records | None = None) -> PairedScores:
 
 
 def paired_scores_of(run: Path | str | Records) -> list[PairedScores]:
-    """A side for every record set of a run's folder, of a folder of records, or of records in memory."""
+    """Paired scores of every record set of a run folder or a folder of records, or of records in memory."""
     sets = [run] if isinstance(run, Records) else [records for records in load_records(run) if records.cells]
     if not sets:
-        raise HoldfastError(f"{str(run)!r} must hold records to judge, but it has none; run `holdfast evaluate` first")
-    return [side_of(records, clean=clean_elsewhere(records, sets)) for records in sets]
+        raise HoldfastError(f"{str(run)!r} must contain records, but it has none; run `holdfast evaluate` first")
+    return [make_paired_scores(records, clean=clean_elsewhere(records, sets)) for records in sets]
 
 
 def names_digest(names: Sequence[str]) -> str:
-    """A digest of the names of all images, sorted."""
+    """Digest of sorted image ids."""
     text = "\0".join(names).encode("utf-8", "surrogateescape")
     return hashlib.blake2b(text, digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""What a gate asks: ``retention >= 85``, ``C no worse by more than 0.5``, ``fog/5 no worse``, ``clean better``."""
+"""Rules of a gate: ``retention >= 85``, ``C no worse by more than 0.5``, ``fog/5 no worse``, ``clean better``."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.io.yaml import read_yaml
 
 UNRESOLVED = ("fail", "pass")
-SHOWN = "shown"  # of a default rule: its score stands in the table and is not judged
-MARGIN = 0.5  # points
-IMAGES = 50  # fewer can hardly resolve any difference
+SHOWN = "shown"  # of a default rule whose score is shown but not tested
+MARGIN = 0.5  # percentage points
+IMAGES = 50  # with fewer images an interval is wider than any useful margin
 FORMS = "'NAME >= NUMBER', 'NAME <= NUMBER', 'NAME no worse [by more than NUMBER]' or 'NAME better'"
 _NUMBER = r"(?P<number>[-+]?\d+(?:\.\d+)?)"
 _POINTS = r"(?:\s*(?:points?|%))?"
@@ -26,13 +26,13 @@ _COMPARED = re.compile(
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that is asked.
+    """One rule of a gate.
 
     Attributes:
-        text: as somebody wrote it.
+        text: the rule as written.
         name: a score, a cell or a kind.
-        what: ``>=`` or ``<=`` a number; ``no worse`` or ``better`` than the baseline; ``shown`` and not judged.
-        number: the bound, or the margin in the score's unit; None for the margin of all rules.
+        what: ``>=`` or ``<=`` a number; ``no worse`` or ``better`` than the baseline; ``shown`` without a test.
+        number: the bound, or the margin in the score's unit; None for the default margin.
     """
 
     text: str
@@ -42,20 +42,20 @@ class Rule:
 
     @property
     def compares(self) -> bool:
-        """Whether the baseline is asked."""
+        """Whether the rule compares with the baseline."""
         return self.what in ("no worse", "better", SHOWN)
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What is asked, and how answers are read.
+    """The rules of a gate and their settings.
 
     Attributes:
-        rules: what is asked; none asks for every headline score, no worse.
-        unresolved: whether a difference that these images cannot tell shall ``fail`` or ``pass``.
-        margin: how many points worse still counts as no worse, where a rule does not say; of scores in percent.
-        images: with fewer images nothing is resolved.
-        allow_unreadable: how many more images than of the baseline may be unreadable, on every data set.
+        rules: the rules; empty tests that no headline score is worse.
+        unresolved: whether an unresolved difference should ``fail`` or ``pass``.
+        margin: default margin of *no worse* in percentage points, for scores in percent.
+        images: minimum number of images to resolve a difference.
+        allow_unreadable: number of additional unreadable images allowed per data set, compared with the baseline.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -77,7 +77,7 @@ class Rules:
 
 
 def parse_rule(text: str) -> Rule:
-    """A rule from its sentence."""
+    """Parse a rule from its sentence."""
     line = " ".join(text.split())
     if found := _BOUND.fullmatch(line):
         sign = {"≥": ">=", "≤": "<="}.get(found["sign"], found["sign"])
@@ -85,38 +85,40 @@ def parse_rule(text: str) -> Rule:
     if found := _COMPARED.fullmatch(line):
         number = None if found["number"] is None else float(found["number"])
         if number is not None and number < 0:
-            raise HoldfastError(f"rule {line!r} must name a margin of at least 0, got {number:g}")
+            raise HoldfastError(f"rule {line!r} must have a margin of at least 0, got {number:g}")
         return Rule(line, found["name"], found["what"], number)
-    raise HoldfastError(f"a rule must read {FORMS}, got {line!r}")
+    raise HoldfastError(f"a rule must have the form {FORMS}, got {line!r}")
 
 
 def read_rules(path: Path) -> Rules:
-    """The rules of a YAML file: a list of sentences, or ``rules`` beside further settings."""
+    """Read the rules of a YAML file: a list of sentences, or ``rules`` with further settings."""
     try:
         values = read_yaml(path.read_text(encoding="utf-8"), name=repr(str(path)))
     except (OSError, UnicodeDecodeError) as error:
-        raise HoldfastError(f"rules must be a YAML file that can be read, got {str(path)!r}") from error
+        raise HoldfastError(f"rules must be a readable YAML file, got {str(path)!r}") from error
     return rules_of(values, name=str(path))
 
 
 def rules_of(values: Any, *, name: str) -> Rules:
-    """The rules of plain data."""
-    told: Mapping[str, Any] = {"rules": values} if isinstance(values, list) else values
-    if not isinstance(told, Mapping):
-        raise HoldfastError(f"{name!r} must hold a list of rules, got {type(values).__name__}")
+    """Parse rules from plain data."""
+    settings: Mapping[str, Any] = {"rules": values} if isinstance(values, list) else values
+    if not isinstance(settings, Mapping):
+        raise HoldfastError(f"{name!r} must contain a list of rules, got {type(values).__name__}")
     known = ("rules", "unresolved", "margin", "images", "allow_unreadable")
-    for key in told:
+    for key in settings:
         if key not in known:
-            raise HoldfastError(f"{name!r} must hold {', '.join(known)}, got {key!r}{nearest(str(key), known)}")
-    sentences = told.get("rules", [])
+            raise HoldfastError(
+                f"{name!r} must only have the keys {', '.join(known)}, got {key!r}{nearest(str(key), known)}"
+            )
+    sentences = settings.get("rules", [])
     if not isinstance(sentences, Sequence) or not all(isinstance(each, str) for each in sentences):
         raise HoldfastError(f"rules of {name!r} must be a list of sentences, got {sentences!r:.80}")
-    if not sentences and "rules" in told:
+    if not sentences and "rules" in settings:
         raise HoldfastError(
-            f"rules of {name!r} must be at least one sentence: {FORMS}; without the key every headline is asked"
+            f"rules of {name!r} must contain at least one sentence: {FORMS}; omit the key to test every headline score"
         )
-    settings = {key: told[key] for key in known[1:] if key in told}
-    return Rules(tuple(parse_rule(each) for each in sentences), **settings)
+    options = {key: settings[key] for key in known[1:] if key in settings}
+    return Rules(tuple(parse_rule(each) for each in sentences), **options)
 
 
 def _is_number(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Which score a rule means on one data set: the full one of both models, or a refusal that says what is missing."""
+"""Scores of rules: finds the score that a rule names on one data set, or raises an error that says what is missing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ from holdfast.tasks import task_named
 PARTIAL = "_partial"
 
 
-class _Read(dict[str, float]):
-    """Means that note which of them a formula asks for."""
+class _RecordedMeans(dict[str, float]):
+    """Dummy means that record which columns a score definition uses."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         super().__init__(dict.fromkeys(columns, 0.5))
-        self.asked: set[str] = set()
+        self.used: set[str] = set()
 
     def __getitem__(self, name: str) -> float:
-        self.asked.add(name)
+        self.used.add(name)
         return super().__getitem__(name)
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Every score that some cells of one side allow.
+    """Every score that some cells of one model allow.
 
     Attributes:
-        side: whose.
-        cells: of which cells.
-        columns: what of them is kept.
-        formulas: the scores by name.
+        side: paired scores of the model.
+        cells: names of the cells.
+        columns: names of the available columns.
+        formulas: score definitions by name.
     """
 
     side: PairedScores
@@ -46,27 +46,27 @@ class Scores:
     def of(
         cls, side: PairedScores, cells: Sequence[str] | None = None, columns: Sequence[str] | None = None
     ) -> "Scores":
-        """The scores of a side, or of a part of its cells."""
+        """Scores of a model, or of some of its cells."""
         names = tuple(side.cells if cells is None else cells)
         kept = tuple(side.columns if columns is None else columns)
         found = [formula for formula in side.formulas(names, kept) if reads(formula, kept) is not None]
         return cls(side, names, kept, {formula.name: formula for formula in found})
 
-    def named(self, name: str) -> ScoreDefinition | None:
-        """The score of that name or label, the corruption mean as ``C``, a cell such as ``fog/5``, or a kind."""
+    def find(self, name: str) -> ScoreDefinition | None:
+        """Find a score by name or label, the corruption mean as ``C``, a cell such as ``fog/5``, or a kind."""
         if name in self.formulas:
             return self.formulas[name]
         whole = [formula for formula in self.formulas.values() if not formula.name.endswith(PARTIAL)]
-        return _called(name, whole) or self._cell(name) or _of_kind(name, whole)
+        return _find_by_label(name, whole) or self._cell(name) or _of_kind(name, whole)
 
     def part_of(self, name: str) -> ScoreDefinition | None:
-        """The partial score of which ``name`` is the full one."""
+        """The partial version of the score ``name``."""
         parts = [formula for formula in self.formulas.values() if formula.name.endswith(PARTIAL)]
         exact = next((formula for formula in parts if formula.name == f"{name}{PARTIAL}"), None)
-        return exact or _called(name, parts) or _of_kind(name, parts)
+        return exact or _find_by_label(name, parts) or _of_kind(name, parts)
 
     def read_by(self, formula: ScoreDefinition) -> set[str]:
-        """The columns that a score is made of."""
+        """Columns that a score uses."""
         return reads(formula, self.columns) or set()
 
     def _cell(self, name: str) -> ScoreDefinition | None:
@@ -76,7 +76,7 @@ class Scores:
         return next((formula for formula in alone if formula.cells == (name,)), None)
 
 
-def _called(name: str, formulas: Sequence[ScoreDefinition]) -> ScoreDefinition | None:
+def _find_by_label(name: str, formulas: Sequence[ScoreDefinition]) -> ScoreDefinition | None:
     if name == "C":
         means = [f for f in formulas if f.name.startswith("mean_corruption_") or f.name.removesuffix(PARTIAL) == "mpc"]
         return next(iter(means), None)
@@ -89,83 +89,83 @@ def _of_kind(name: str, formulas: Sequence[ScoreDefinition]) -> ScoreDefinition 
 
 
 def reads(formula: ScoreDefinition, columns: Sequence[str]) -> set[str] | None:
-    """The columns that a score is made of; None where one of them is missing: a baseline file does not keep all."""
-    means = _Read(columns)
+    """Columns that a score uses; None if one of them is missing, because a baseline file does not store all."""
+    means = _RecordedMeans(columns)
     try:
         formula.compute(means)
     except KeyError:
         return None
-    return means.asked
+    return means.used
 
 
-def asked_score(rule: Rule, pair: Pair) -> ScoreDefinition | None:
-    """The score that a rule means; None on data where neither model has it. Refuses what cannot be compared."""
+def score_of_rule(rule: Rule, pair: Pair) -> ScoreDefinition | None:
+    """The score that a rule names; None if neither model has it. Raises an error if it cannot be compared."""
     shared = Scores.of(pair.old, pair.cells, list(pair.columns[0]))
     old, new = Scores.of(pair.old), Scores.of(pair.new)
-    formula, before = shared.named(rule.name), old.named(rule.name)
+    formula, before = shared.find(rule.name), old.find(rule.name)
     if formula is not None and before is not None and shared.read_by(formula) == old.read_by(before):
         return formula
-    if before is None and new.named(rule.name) is None and not _begun(rule.name, old, new):
+    if before is None and new.find(rule.name) is None and not _is_partial(rule.name, old, new):
         return None
     raise HoldfastError(
-        f"rule {rule.text!r} must be answered on every data set that has its score, but on {pair.old.data!r} "
-        f"{_because(rule.name, pair, old, new)}"
+        f"rule {rule.text!r} must be testable on every data set that has its score, but on {pair.old.data!r} "
+        f"{_why_missing(rule.name, pair, old, new)}"
     )
 
 
-def _begun(name: str, *sides: Scores) -> bool:
-    """Whether a score is there in part, or one of its cells is only partly measured."""
+def _is_partial(name: str, *sides: Scores) -> bool:
+    """Whether a score is only available in part, or one of its cells is incomplete."""
     unfinished = {
         part for scores in sides for cell in scores.side.unfinished for part in (cell, cell.partition("/")[0])
     }
     return name in unfinished or any(scores.part_of(name) is not None for scores in sides)
 
 
-def _because(name: str, pair: Pair, old: Scores, new: Scores) -> str:
-    """What is missing, and where."""
-    before, now = old.named(name), new.named(name)
+def _why_missing(name: str, pair: Pair, old: Scores, new: Scores) -> str:
+    """The reason why a score cannot be compared, for the error message."""
+    before, now = old.find(name), new.find(name)
     wanted = _cells(old, before) or _cells(new, now)
     unlike = [cell for cell in wanted if cell in pair.unlike]
     if unlike:
-        return f"{some(unlike)} was measured by another definition than the baseline's; evaluate again"
+        return f"{some(unlike)} has another definition than in the baseline; evaluate again"
     if before is not None and (lacking := [cell for cell in wanted if cell not in pair.new.cells]):
         return f"the new model lacks {some(lacking)}; evaluate the same suites"
     if now is not None and (lacking := [cell for cell in wanted if cell not in pair.old.cells]):
-        return f"the baseline lacks {some(lacking)}; measure it there, and save it again"
-    return _kept_otherwise(name, pair, old, new)
+        return f"the baseline lacks {some(lacking)}; evaluate it there, and save the baseline again"
+    return _why_incomparable(name, pair, old, new)
 
 
-def _kept_otherwise(name: str, pair: Pair, old: Scores, new: Scores) -> str:
-    """What is missing where no cell of the full score is."""
-    if new.named(name) is not None and pair.old.left_out:
-        return "a baseline file does not keep it: gate against the records themselves"
+def _why_incomparable(name: str, pair: Pair, old: Scores, new: Scores) -> str:
+    """The reason if no cell of the score is missing."""
+    if new.find(name) is not None and pair.old.left_out:
+        return "a baseline file does not store it: use --against with the records themselves"
     parts = [part for scores in (new, old) if (part := scores.part_of(name)) is not None]
     if parts:
         missing = list(dict.fromkeys(cell for part in parts for cell in part.missing))
-        return f"some of its cells are missing ({some(missing)}); to judge by the others, ask {parts[-1].name!r}"
+        return f"some of its cells are missing ({some(missing)}); to test the others, use {parts[-1].name!r}"
     unfinished = list(dict.fromkeys([*pair.new.unfinished, *pair.old.unfinished]))
     if unfinished:
-        return f"{some(unfinished)} is only partly measured; evaluate again to go on"
-    return "the two models do not keep the same of it; evaluate again"
+        return f"{some(unfinished)} is incomplete; run the evaluation again to resume"
+    return "the two models have different columns for it; evaluate again"
 
 
 def _cells(scores: Scores, formula: ScoreDefinition | None) -> list[str]:
-    """The cells that a score is made of, in their order."""
+    """Cells that a score uses, in order."""
     if formula is None:
         return []
     used = {name.partition("|")[0] for name in scores.read_by(formula)} | set(formula.cells)
     return [cell for cell in scores.cells if cell in used]
 
 
-def unknown(rule: Rule, pairs: Sequence[Pair]) -> str:
-    """What to say of a rule that no data set has an answer to."""
+def unknown_score_message(rule: Rule, pairs: Sequence[Pair]) -> str:
+    """Error message for a rule whose score no data set has."""
     known = {name for pair in pairs for name in (*Scores.of(pair.old).formulas, *pair.old.cells)}
-    told = f"rule {rule.text!r} must name a score, a cell or a kind that both models have, got {rule.name!r}"
-    return told + nearest(rule.name, known)
+    message = f"rule {rule.text!r} must name a score, a cell or a kind that both models have, got {rule.name!r}"
+    return message + nearest(rule.name, known)
 
 
 def headline(pair: Pair) -> list[ScoreDefinition]:
-    """Every headline score of the baseline; refuses if the new model lacks a cell of one."""
+    """Headline scores of the baseline; raises an error if the new model lacks a cell of one."""
     task, old = task_named(pair.old.task), Scores.of(pair.old)
     shared = Scores.of(pair.old, pair.cells, list(pair.columns[0]))
     found = []
@@ -175,17 +175,17 @@ def headline(pair: Pair) -> list[ScoreDefinition]:
             continue
         if name not in shared.formulas or shared.read_by(shared.formulas[name]) != old.read_by(formula):
             lacking = [cell for cell in pair.old.cells if cell not in pair.cells]
-            why = "was measured by another definition" if set(lacking) & set(pair.unlike) else "is missing"
+            why = "has another definition" if set(lacking) & set(pair.unlike) else "is missing"
             raise HoldfastError(
                 f"the new model must have all cells of the baseline ({pair.old.data!r}), but {some(lacking)} {why}; "
-                "evaluate the same suites, or ask for less by --rules"
+                "evaluate the same suites, or test fewer scores with --rules"
             )
         found.append(shared.formulas[name])
     return found
 
 
-def lacking(side: PairedScores) -> dict[str, tuple[str, ...]]:
-    """The headline scores that a side has only in part, with the cells they lack."""
+def missing_headlines(side: PairedScores) -> dict[str, tuple[str, ...]]:
+    """Headline scores that are only available in part, with their missing cells."""
     task = task_named(side.task)
     return {
         name.removesuffix(PARTIAL): formula.missing

@@ -1,7 +1,8 @@
-"""The answers: better, no worse, worse, or not resolved, by the interval of the difference on the same images.
+"""Verdicts of a gate: better, no worse, worse, or not resolved, by the paired interval of the difference.
 
 With a margin m and the 95 % interval of the gain (how much better the new model is), *no worse* means that the whole
-interval lies above −m, *worse* that it lies below, *better* that it lies above 0; all else these images cannot tell.
+interval lies above −m (a non-inferiority test), *worse* that it lies below −m, *better* that it lies above 0;
+otherwise the difference is not resolved by these images.
 """
 
 from collections.abc import Sequence
@@ -12,10 +13,10 @@ from math import isnan
 import numpy as np
 
 from holdfast.errors import HoldfastError
-from holdfast.gate.compatibility import Pair, match_sides
+from holdfast.gate.compatibility import Pair, match_record_sets
 from holdfast.gate.paired_scores import PairedScores
 from holdfast.gate.rules import SHOWN, Rule, Rules
-from holdfast.gate.scores import asked_score, headline, unknown
+from holdfast.gate.scores import headline, score_of_rule, unknown_score_message
 from holdfast.metrics.intervals import Interval
 from holdfast.metrics.jackknife import Groups, image_groups
 from holdfast.metrics.score_intervals import Replicated, interval_of_difference, interval_of_score, is_same_model
@@ -24,27 +25,27 @@ from holdfast.metrics.summary import some
 
 BETTER, NO_WORSE, WORSE, NOT_RESOLVED = "better", "no worse", "worse", "not resolved"
 MET, MISSED = "met", "missed"
-RATIOS = ("retention", "rpc", "rpc_fan")  # how the names of what is divided by the clean score end
+RATIOS = ("retention", "rpc", "rpc_fan")  # endings of the names of scores relative to the clean score
 
 
 @dataclass(frozen=True)
 class RuleVerdict:
-    """One rule's answer on one data set.
+    """Verdict of one rule on one data set.
 
     Attributes:
-        rule: what was asked.
-        data: on which data.
-        images: on how many images.
-        label: what the score is called.
-        unit: ``%`` …
-        old: the baseline's value; NaN for a bound that asks no baseline.
-        new: the new model's.
-        interval: of new minus old, or of the new value for a bound.
+        rule: the rule.
+        data: spec of the data set.
+        images: number of images.
+        label: label of the score.
+        unit: unit of the score, such as ``%``.
+        old: value of the baseline; NaN for a bound, which has none.
+        new: value of the new model.
+        interval: interval of new minus old, or of the new value for a bound.
         verdict: one of the words above.
-        passed: whether the gate lets it through.
-        reason: what to know about the verdict, in a sentence; mostly empty.
-        unreadable: the images that the new model's evaluation could not read; they count on neither side.
-        unreadable_before: those of the baseline's, likewise.
+        passed: whether the rule passed.
+        reason: explanation of the verdict in a sentence; mostly empty.
+        unreadable: images that the new model's evaluation could not read, excluded from both models.
+        unreadable_before: images that the baseline's evaluation could not read, likewise.
     """
 
     rule: Rule
@@ -63,70 +64,70 @@ class RuleVerdict:
 
 
 def decide(new: Sequence[PairedScores], old: Sequence[PairedScores], rules: Rules) -> list[RuleVerdict]:
-    """Every rule on every data set of the baseline that has its score; a rule without an answer is refused."""
+    """Decide every rule on every data set of the baseline that has its score; raises an error if none has."""
     if not old:
-        raise HoldfastError("a baseline must hold a data set, got none; save it again")
-    pairs = match_sides(new, old)
+        raise HoldfastError("a baseline must have a data set, got none; save it again")
+    pairs = match_record_sets(new, old)
     for pair in pairs:
         _check_unreadable(pair, allowed=rules.allow_unreadable)
-    answers = [answer for pair in pairs for answer in _of_pair(pair, rules)]
+    answers = [answer for pair in pairs for answer in _decide_pair(pair, rules)]
     asked = {answer.rule for answer in answers}
     for rule in rules.rules:
         if rule not in asked:
-            raise HoldfastError(unknown(rule, pairs))
+            raise HoldfastError(unknown_score_message(rule, pairs))
     if not answers:
-        raise HoldfastError("the baseline must hold a headline score to judge by, but it has none; give --rules")
+        raise HoldfastError("the baseline must have a headline score to test, but it has none; give --rules")
     return answers
 
 
 def all_passed(answers: Sequence[RuleVerdict]) -> bool:
-    """Whether all rules let the model through."""
+    """Whether all rules passed."""
     return all(answer.passed for answer in answers)
 
 
 def _check_unreadable(pair: Pair, *, allowed: int) -> None:
-    """An image that only the new model's evaluation could not read is left out of both, so it would hide an error."""
+    """Raise an error for newly unreadable images: they are excluded from both models, which could hide errors."""
     before, now = pair.old.unreadable, pair.new.unreadable
     more = len(now) - len(before)
     if more > allowed:
         others = [name for name in now if name not in before]
         raise HoldfastError(
-            f"the new model must be measured on the images of the baseline ({pair.old.data!r}), but {some(others)} "
+            f"the new model must be evaluated on the images of the baseline ({pair.old.data!r}), but {some(others)} "
             f"cannot be read: {len(now)} unreadable images, more than the {len(before)} of the baseline; "
-            f"mend them, or allow for them: --allow-unreadable {more}"
+            f"repair them, or allow them with --allow-unreadable {more}"
         )
 
 
-def _of_pair(pair: Pair, rules: Rules) -> list[RuleVerdict]:
-    found = _asked(pair, rules)
+def _decide_pair(pair: Pair, rules: Rules) -> list[RuleVerdict]:
+    found = _rules_and_scores(pair, rules)
     if not found:
         return []
     groups = image_groups(pair.ids, pair.targets)
-    sides = [Replicated(columns, groups) for columns in pair.columns]
-    for side, of_sets in zip(sides, pair.replicates, strict=True):
-        side.replicates.update(of_sets)
-    return [_decide_rule(rule, formula, pair, sides, groups, rules) for rule, formula in found]
+    models = [Replicated(columns, groups) for columns in pair.columns]
+    for model, of_sets in zip(models, pair.replicates, strict=True):
+        model.replicates.update(of_sets)
+    return [_decide_rule(rule, formula, pair, models, groups, rules) for rule, formula in found]
 
 
-def _asked(pair: Pair, rules: Rules) -> list[tuple[Rule, ScoreDefinition]]:
-    """The rules with the scores that they mean; without rules every headline score of the baseline, no worse."""
+def _rules_and_scores(pair: Pair, rules: Rules) -> list[tuple[Rule, ScoreDefinition]]:
+    """Rules with their scores; without rules, every headline score of the baseline must be no worse."""
     if rules.rules:
-        scores = [(rule, asked_score(rule, pair)) for rule in rules.rules]
+        scores = [(rule, score_of_rule(rule, pair)) for rule in rules.rules]
         return [(rule, formula) for rule, formula in scores if formula is not None]
     return [(_default_rule(formula.name), formula) for formula in headline(pair)]
 
 
 def _default_rule(name: str) -> Rule:
-    """A ratio falls where what it is divided by rises more, which is no loss: it is shown, and not judged."""
+    """Default rule of a headline score; ratios are only shown, because they fall if the clean score rises."""
     if name.removesuffix("_partial").endswith(RATIOS):
         return Rule(name, name, SHOWN)
     return Rule(f"{name} no worse", name, NO_WORSE)
 
 
 def _decide_rule(
-    rule: Rule, formula: ScoreDefinition, pair: Pair, sides: Sequence[Replicated], groups: Groups, rules: Rules
+    rule: Rule, formula: ScoreDefinition, pair: Pair, models: Sequence[Replicated], groups: Groups, rules: Rules
 ) -> RuleVerdict:
-    new, old = (float(formula.compute(side.means)) for side in sides)
+    new, old = (float(formula.compute(model.means)) for model in models)
     answer = partial(
         RuleVerdict,
         rule,
@@ -140,16 +141,16 @@ def _decide_rule(
     if not rule.compares:
         assert rule.number is not None
         met = new >= rule.number if rule.what == ">=" else new <= rule.number
-        bounds = interval_of_score(formula, new, sides[0].means, sides[0].replicates, groups=groups)
+        bounds = interval_of_score(formula, new, models[0].means, models[0].replicates, groups=groups)
         return answer(float("nan"), new, bounds, MET if met else MISSED, met)
     same = is_same_model(pair.new.header, pair.old.header)
-    interval = interval_of_difference(formula, (new, old), sides, groups=groups, same_model=same)
+    interval = interval_of_difference(formula, (new, old), models, groups=groups, same_model=same)
     if rule.what == SHOWN:
         return answer(old, new, interval, SHOWN, True)
     gain = interval if formula.better == "high" else Interval(-interval.value, -interval.high, -interval.low, 0.95)
     margin = _margin(rule, formula, rules)
     verdict, reason = _verdict(gain, rule, margin, images=len(pair.ids), enough=rules.images)
-    return answer(old, new, interval, verdict, _lets_through(verdict, gain, rule, margin, rules), reason)
+    return answer(old, new, interval, verdict, _passes(verdict, gain, rule, margin, rules), reason)
 
 
 def _margin(rule: Rule, formula: ScoreDefinition, rules: Rules) -> float:
@@ -162,17 +163,17 @@ def _verdict(gain: Interval, rule: Rule, margin: float, *, images: int, enough: 
     if isnan(gain.value):
         return NOT_RESOLVED, "the score of one of the models is undefined"
     if images < enough:
-        wholly = "; the whole interval lies below what is asked" if _surely_missed(gain, rule, margin) else ""
+        wholly = "; the whole interval lies below the rule's bound" if _surely_missed(gain, rule, margin) else ""
         return NOT_RESOLVED, f"too few images: {images}, at least {enough} are needed{wholly}"
-    if isnan(gain.low):  # AP belongs to a whole set
-        asked = verdict_of(_bare(gain), margin=margin, asked=rule.what)
-        return asked, "this score has no interval: judged by the value alone"
+    if isnan(gain.low):  # a score of a whole set without replicates
+        verdict = verdict_of(_without_interval(gain), margin=margin, asked=rule.what)
+        return verdict, "this score has no interval: decided by its value alone"
     verdict = verdict_of(gain, margin=margin, asked=rule.what)
     return verdict, _how_to_resolve(gain, rule, margin) if verdict == NOT_RESOLVED else ""
 
 
 def verdict_of(gain: Interval, *, margin: float, asked: str = NO_WORSE) -> str:
-    """The word for how much better the new model is; ``asked`` is ``no worse`` (by the margin) or ``better``."""
+    """Verdict for the gain of the new model; ``asked`` is ``no worse`` (by the margin) or ``better``."""
     if asked == BETTER:
         if gain.low > margin:
             return BETTER
@@ -183,27 +184,27 @@ def verdict_of(gain: Interval, *, margin: float, asked: str = NO_WORSE) -> str:
 
 
 def _how_to_resolve(gain: Interval, rule: Rule, margin: float) -> str:
-    """An interval shrinks with the root of the number of images."""
+    """How to resolve it, in words: an interval shrinks with the root of their number."""
     wanted = margin if rule.what == BETTER else 0 - margin  # not −0
     distance, half = abs(gain.value - wanted), (gain.high - gain.low) / 2
     times = (half / distance) ** 2 if distance else float("inf")
     more = f"about {np.ceil(10 * times) / 10:g} times as many images" if times < 1000 else "far more images"
-    return f"the interval reaches beyond {wanted:+g}; {more} or a wider margin would tell"
+    return f"the interval includes {wanted:+g}; {more} or a wider margin would resolve it"
 
 
-def _lets_through(verdict: str, gain: Interval, rule: Rule, margin: float, rules: Rules) -> bool:
+def _passes(verdict: str, gain: Interval, rule: Rule, margin: float, rules: Rules) -> bool:
     if verdict == NOT_RESOLVED:
-        can_be_asked = not isnan(gain.value) and not _surely_missed(gain, rule, margin)
-        return rules.unresolved == "pass" and can_be_asked
+        possible = not isnan(gain.value) and not _surely_missed(gain, rule, margin)
+        return rules.unresolved == "pass" and possible
     return verdict == BETTER or (verdict == NO_WORSE and rule.what == NO_WORSE)
 
 
 def _surely_missed(gain: Interval, rule: Rule, margin: float) -> bool:
-    """Whether the whole interval lies below what is asked, however few images it is of."""
-    known = _bare(gain) if isnan(gain.low) else gain
+    """Whether the whole interval lies below the rule's bound, however few images there are."""
+    known = _without_interval(gain) if isnan(gain.low) else gain
     verdict = verdict_of(known, margin=margin, asked=rule.what)
     return verdict == WORSE or (verdict == NO_WORSE and rule.what == BETTER)
 
 
-def _bare(gain: Interval) -> Interval:
+def _without_interval(gain: Interval) -> Interval:
     return Interval(gain.value, gain.value, gain.value, gain.level)

@@ -1,4 +1,4 @@
-"""Predicted label maps as files: for servers that keep their labels back (ACDC and Cityscapes test), and to look at."""
+"""Predicted label maps as PNG files, for benchmark servers (ACDC and Cityscapes test) and for inspection."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,34 +27,34 @@ def export_predictions(
     device: str = "auto",
     protocol: EvalProtocol | None = None,
 ) -> int:
-    """Write one PNG per image, ``OUT/<id>.png``, and return how many.
+    """Write one PNG per image, ``OUT/<id>.png``, and return their number.
 
-    The numbers are those of the data's label files: label ids 7 … 33 for Cityscapes and ACDC, class numbers elsewhere.
+    Pixel values are those of the data's label files: label ids 7 … 33 for Cityscapes and ACDC, class indices elsewhere.
 
     Args:
         model: as in ``holdfast.evaluate``.
         data: a spec such as ``acdc:DIR,test``, or a source; labels are not needed.
-        out: the folder.
-        window: height and width of sliding windows; the model's own unless given.
-        stride: pixels from one window to the next.
+        out: output folder.
+        window: height and width of the sliding window; by default the model's own.
+        stride: stride of the sliding window in pixels.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``.
-        protocol: size, mean, std and what else ``holdfast.evaluate`` takes.
+        protocol: preprocessing, as in ``holdfast.evaluate``.
     """
-    asked = protocol or EvalProtocol()
-    asked = replace(asked, window=window or asked.window, stride=stride or asked.stride)
-    opened = open_evaluation_data(data, exif=asked.exif)
+    protocol = protocol or EvalProtocol()
+    protocol = replace(protocol, window=window or protocol.window, stride=stride or protocol.stride)
+    opened = open_evaluation_data(data, exif=protocol.exif)
     if opened.source is None or opened.task.name != SEGMENTATION:
-        raise HoldfastError(f"predictions are label maps and need data with such, got {data!r}")
+        raise HoldfastError(f"label maps need segmentation data, such as cityscapes:DIR, got {data!r}")
     source: Any = opened.source
     numbers = np.array(getattr(source, "numbers", None) or range(len(source.classes)), np.uint8)
-    with Predictor.open(model, opened, asked, device=device) as predictor:
+    with Predictor.open(model, opened, protocol, device=device) as predictor:
         opened.task.check_model(
-            predictor.judge.probe, classes=len(source.classes), restricted=False, data=str(opened.spec)
+            predictor.normalized_model.probe, classes=len(source.classes), restricted=False, data=str(opened.spec)
         )
         for index in range(len(source)):
             picture = source.image(index)
-            seen = predicted_map(predictor.predict(picture), (picture.height, picture.width), cell=source.id(index))
-            _write(Path(out).expanduser() / f"{source.id(index)}.png", numbers[seen])
+            labels = predicted_map(predictor.predict(picture), (picture.height, picture.width), cell=source.id(index))
+            _write(Path(out).expanduser() / f"{source.id(index)}.png", numbers[labels])
     return len(source)
 
 
@@ -65,5 +65,5 @@ def _write(path: Path, numbers: np.ndarray) -> None:
             Image.fromarray(numbers).save(temporary, format="PNG")
     except OSError as error:
         raise HoldfastError(
-            f"predictions must go to a folder we can write to, got {str(path)!r} ({error.strerror})"
+            f"out must be a folder we can write to, but {str(path)!r} cannot be written ({error.strerror})"
         ) from error

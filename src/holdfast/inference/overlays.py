@@ -1,4 +1,4 @@
-"""Answers drawn over pictures: a PNG file for every frame, and a moving picture of all (FAN, Figure 8)."""
+"""Prediction overlays: a PNG file per image, and an animated WebP of all images (FAN, Figure 8)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,20 +8,20 @@ from PIL import Image, features
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
 
-SIDE = 480  # the longest side of a frame in the moving picture
+SIDE = 480  # longest side of a frame of the film, in pixels
 QUALITY = 80
 
 
 def overlay_paths(images: Sequence[Path], given: Sequence[str | Path], folder: Path) -> list[Path]:
-    """Where every frame's overlay goes: the same names and subfolders below ``folder``, as PNG files."""
+    """Paths of the overlays: the images' names and subfolders below ``folder``, as PNG files."""
     roots = [Path(each).expanduser() for each in given]
     found = [(folder / _relative(image, roots)).with_suffix(".png") for image in images]
     taken = {image.resolve() for image in images}
     for path in found:
         if path.resolve() in taken:
-            raise HoldfastError(f"overlays must be another folder than the images', or {str(path)!r} would be lost")
+            raise HoldfastError(f"overlays must be another folder than the images': {str(path)!r} would be overwritten")
         if found.count(path) > 1:
-            raise HoldfastError(f"images must differ in more than their ending, but two would become {str(path)!r}")
+            raise HoldfastError(f"images must differ in more than their extension: two overlays would be {str(path)!r}")
     return found
 
 
@@ -31,7 +31,7 @@ def _relative(image: Path, roots: Sequence[Path]) -> Path:
 
 
 def write_overlay(path: Path, overlay: Image.Image) -> None:
-    """One frame, in one move."""
+    """Write one overlay as PNG, atomically."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic.replace_file(path) as unfinished:
@@ -41,18 +41,18 @@ def write_overlay(path: Path, overlay: Image.Image) -> None:
 
 
 def check_film(path: Path) -> None:
-    """Refuse a moving picture that cannot be written, before anything is computed."""
+    """Raise an error if the film cannot be written, before anything is computed."""
     if path.suffix.lower() != ".webp":
         raise HoldfastError(f"film must be a file that ends with .webp, got {str(path)!r}")
     if path.is_dir() or not path.parent.is_dir():
         reason = "it is a folder" if path.is_dir() else f"there is no folder {str(path.parent)!r}"
         raise HoldfastError(f"film must be a file we can write, got {str(path)!r} ({reason})")
     if not features.check("webp"):
-        raise HoldfastError("film needs a Pillow with WebP, which this one is not; run: pip install --upgrade pillow")
+        raise HoldfastError("film needs Pillow with WebP support; run: pip install --upgrade pillow")
 
 
 def film_frame(picture: Image.Image, overlay: Image.Image) -> Image.Image:
-    """The picture beside the answer, small enough for a page."""
+    """Place the picture beside its overlay, at most 480 pixels each."""
     both = []
     for each in (picture.convert("RGB"), overlay.convert("RGB")):
         small = each.copy()
@@ -65,7 +65,7 @@ def film_frame(picture: Image.Image, overlay: Image.Image) -> Image.Image:
 
 
 def write_film(path: Path, frames: Sequence[Image.Image], *, fps: float) -> None:
-    """An animated WebP of all frames, at the size of the first, for ever."""
+    """Write an endless animated WebP of all frames, at the size of the first."""
     first = frames[0]
     alike = [frame if frame.size == first.size else frame.resize(first.size) for frame in frames]
     try:

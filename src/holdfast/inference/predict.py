@@ -1,4 +1,4 @@
-"""``holdfast.predict``: what a model sees in single images, prepared as an evaluation prepares them."""
+"""``holdfast.predict``: predictions for single images, preprocessed as in an evaluation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ DETECTION = "detection"
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says of one image: rows, best first, each with what its task says of an answer."""
+    """Prediction for one image: rows, best first, with the columns of the model's task."""
 
     image: str
     rows: tuple[dict[str, Any], ...]
@@ -36,7 +36,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class _Files:
-    """Files as a source without targets."""
+    """Image files as a data source without targets."""
 
     task: str
     paths: tuple[Path, ...]
@@ -57,7 +57,7 @@ class _Files:
 
 
 class _Tensors:
-    """A batch of images as a source without targets, which stay as they are where they have the model's size."""
+    """A batch of images as a data source without targets; images of the model's size are not resized."""
 
     def __init__(self, task: str, images: Tensor, protocol: EvalProtocol) -> None:
         batch = images if images.ndim == 4 else images[None]
@@ -88,22 +88,22 @@ def predict(
     film: str | Path | None = None,
     fps: float = 8.0,
 ) -> list[Prediction]:
-    """What a model answers to some image files, to all in a folder, or to a tensor of images.
+    """Predict image files, all images of a folder, or a tensor of images.
 
-    A model says its task by an attribute ``task``; without one it is a classifier. The task's ``answer(output, classes,
-    top)`` makes rows of what the model returned for one image.
+    The model's attribute ``task`` names its task; without one it is a classifier. The task's ``answer(output, classes,
+    top)`` makes rows of the model's output for one image.
 
     Args:
         model: as in ``holdfast.evaluate``.
-        images: files, or folders; or a tensor (3, H, W) or (n, 3, H, W), uint8 or from 0 to 1, or normalised by the
+        images: files or folders; or a tensor (3, H, W) or (n, 3, H, W), uint8 or from 0 to 1, or normalised by the
             ``mean`` and ``std`` of the protocol.
-        top: how many answers to list.
+        top: number of predictions to list.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``.
         protocol: size, normalisation, preset, as in ``holdfast.evaluate``.
-        overlays: a folder for every image with the answer drawn over it, as PNG: label maps of segmenters, boxes and
-            masks of detectors.
-        film: a WebP file that shows all images, beside their overlays, one after the other in the order of their names.
-        fps: its frames per second.
+        overlays: folder for PNG files of every image with the prediction drawn over it: label maps of segmenters, boxes
+            and masks of detectors.
+        film: WebP file that shows all images beside their overlays, sorted by name.
+        fps: frames per second of the film.
     """
     if top < 1:
         raise HoldfastError(f"top must be at least 1, got {top}")
@@ -128,7 +128,7 @@ def predict(
 
 def _predictions(
     predictor: Predictor,
-    task: Any,  # a task with ``answer``, and ``overlay`` where something is drawn: _task has looked
+    task: Any,  # a task with ``answer``, and ``overlay`` if something is drawn: checked by _task
     source: Any,
     *,
     top: int,
@@ -154,17 +154,15 @@ def _predictions(
 
 
 def _task(loaded: LoadedModel, *, drawn: bool) -> Task:
-    """What the model says it does; torchvision's detectors do not say it."""
+    """The model's task, by its attribute ``task``; torchvision's detectors are recognised by their class."""
     model: Any = unwrap_model(loaded.model)
-    told = getattr(model, "pretrained_cfg", None)  # of exported files
-    known = told.get("task", CLASSIFICATION) if isinstance(told, dict) else CLASSIFICATION
+    config = getattr(model, "pretrained_cfg", None)  # of exported files
+    known = config.get("task", CLASSIFICATION) if isinstance(config, dict) else CLASSIFICATION
     task = task_named(str(getattr(model, "task", DETECTION if isinstance(model, GeneralizedRCNN) else known)))
     if not callable(getattr(task, "answer", None)):
-        raise HoldfastError(
-            f"predict cannot show the answers of {task.name} models, whose task has no way to tell them"
-        )
+        raise HoldfastError(f"predict cannot list predictions of {task.name} models: their task needs a method answer")
     if drawn and not callable(getattr(task, "overlay", None)):
-        raise HoldfastError(f"overlays and film are of segmenters and detectors, got a model of {task.name}")
+        raise HoldfastError(f"overlays and film need a segmenter or a detector, got a model of {task.name}")
     return task
 
 
@@ -173,7 +171,7 @@ def _files(given: Sequence[str | Path]) -> tuple[Path, ...]:
     for each in given:
         path = Path(each).expanduser()
         if not path.exists():
-            raise HoldfastError(f"images must be files or folders, but {str(path)!r} is not there")
+            raise HoldfastError(f"images must be files or folders, but {str(path)!r} does not exist")
         paths += [path / name for name in find_images(path)] if path.is_dir() else [path]
     if not paths:
         raise HoldfastError("images must name at least one file or folder, got none")

@@ -1,9 +1,10 @@
-"""A model opened for inference, in one way for every command.
+"""``Predictor``: a model opened for inference, in the same way for every command.
 
-What is open is closed in this order: what was asked of the answers (windows, probabilities), how images are prepared,
-the device, and then the checks: whether its mean can be that of these pixels, and whether its answers are logits.
+It settles in this order: the outputs (sliding window, probabilities), the preprocessing, the device, and then the
+checks: whether mean and std suit the pixels' range, and whether the outputs are logits.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,26 +25,26 @@ from holdfast.models.segmenter import with_sliding_window
 from holdfast.models.sliding_window import Windowed
 from holdfast.runtime.device import choose_device, choose_precision
 
-ROUNDING = 1e-3  # by which probabilities may miss a sum of 1
+ROUNDING = 1e-3  # tolerance for the sum of probabilities, which half precision rounds
 CLASSIFICATION, SEGMENTATION, DETECTION = "classification", "segmentation", "detection"
 
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A model in evaluation mode on its device, with the way its images take.
+    """A model in evaluation mode on its device, with its preprocessing.
 
-    As a context it leaves a module that was handed over in the mode in which it came.
+    As a context manager it restores the training mode of a given module on exit.
 
     Attributes:
-        loaded: the model as it was asked for, with its name, classes and folder.
-        steps: from a picture to what the model sees.
-        judge: the model as the data ask it: byte images in, answers out.
-        modes: the modules and whether each was in training.
+        loaded: the loaded model with its name, classes and folder.
+        steps: preprocessing from a picture to the model's input.
+        normalized_model: the model with normalisation, adapted to the data's classes.
+        modes: the modules and whether each was in training mode.
     """
 
     loaded: LoadedModel
     steps: PreprocessingSteps
-    judge: NormalizedModel
+    normalized_model: NormalizedModel
     modes: tuple[tuple[nn.Module, bool], ...] = field(default=(), repr=False)
 
     @classmethod
@@ -57,31 +58,37 @@ class Predictor:
         amp: bool = False,
         steps: Callable[[nn.Module], PreprocessingSteps] | None = None,
     ) -> "Predictor":
-        """Load a model, prepare it for some data and check what can be checked.
+        """Load a model, prepare it for some data and check its input and output.
 
         Args:
-            model: a module, a spec, or what is loaded already.
-            data: whose task and pictures it will be asked about.
-            protocol: what was asked for.
+            model: a module, a spec, or a loaded model.
+            data: evaluation data, whose task and images it will predict.
+            protocol: preprocessing settings.
             device: as in :func:`holdfast.evaluate`.
-            amp: half precision.
-            steps: chooses the way of the images; the task's own unless given.
+            amp: whether to use half precision.
+            steps: makes the preprocessing of a model; by default the task's own.
         """
         loaded = model if isinstance(model, LoadedModel) else load_model(model)
         check_protocol(data.task.name, protocol)
         loaded = replace(loaded, model=apply_protocol(loaded.model, protocol))
-        adapt = getattr(data.task, "adapted", None)
-        asked = loaded.model if adapt is None else adapt(loaded.model, data.pictures)
+        adapt = getattr(data.task, "adapt_model", None) or getattr(data.task, "adapted", None)  # the hook's old name
+        adapted = loaded.model if adapt is None else adapt(loaded.model, data.pictures)
         chosen = steps(loaded.model) if steps is not None else requested_steps(loaded.model, data, protocol)
         where = choose_device(device, loaded.model, fixed=not loaded.given)
-        modes = tuple((module, module.training) for module in asked.modules())
+        modes = tuple((module, module.training) for module in adapted.modules())
         try:
-            judge = NormalizedModel(asked, steps=chosen, device=where, amp=choose_precision(amp, where))
-            check_answers(judge, protocol)
+            normalized_model = NormalizedModel(adapted, steps=chosen, device=where, amp=choose_precision(amp, where))
+            check_answers(normalized_model, protocol)
         except BaseException:
             _restore(modes)
             raise
-        return cls(loaded, chosen, judge, modes)
+        return cls(loaded, chosen, normalized_model, modes)
+
+    @property
+    def judge(self) -> NormalizedModel:
+        """The normalized model, by its old name."""
+        warnings.warn("Predictor.judge is now normalized_model", DeprecationWarning, stacklevel=2)
+        return self.normalized_model
 
     def __enter__(self) -> "Predictor":
         return self
@@ -92,29 +99,29 @@ class Predictor:
         _restore(self.modes)
 
     def predict(self, picture: Any) -> Any:
-        """The answer of the first view to one picture that nothing was done to."""
+        """Output of the first view for one uncorrupted picture."""
         pixels = torch.from_numpy(self.steps.clean(picture).copy()).permute(2, 0, 1)[None]
-        return next(iter(self.judge.look(pixels).values()))[0]
+        return next(iter(self.normalized_model.predict_bytes(pixels).values()))[0]
 
 
 def apply_protocol(model: nn.Module, protocol: EvalProtocol) -> nn.Module:
-    """The model with the windows and answers that a protocol asks for; refuses a file that leaves something open."""
+    """Wrap the model with the protocol's sliding window and log-probabilities; check a file's open settings."""
     check_input_settings(model, vars(protocol))
     if protocol.window is not None:
         model = with_sliding_window(model, protocol.window, protocol.stride)
     elif protocol.stride is not None:
         own = getattr(model, "window", None)
         if own is None:
-            raise HoldfastError("stride needs windows, which this model does not have: give --window")
+            raise HoldfastError("stride needs a sliding window, which this model does not have: give --window")
         model = with_sliding_window(model.model if isinstance(model, Windowed) else model, own, protocol.stride)
-    told = isinstance(model, FromProbabilities)
-    if protocol.probabilities is None or protocol.probabilities == told:
+    wrapped = isinstance(model, FromProbabilities)
+    if protocol.probabilities is None or protocol.probabilities == wrapped:
         return model
     return FromProbabilities(model) if protocol.probabilities else model.model  # type: ignore[return-value]
 
 
 def given_normalisation(protocol: EvalProtocol) -> dict[str, Any]:
-    """A protocol's mean and std of [0,1] pixels, where it has both: they take data back that are normalised already."""
+    """Mean and std of [0,1] pixels, if the protocol gives both, to undo the normalisation of normalised data."""
     if protocol.mean is None or protocol.std is None:
         return {"mean": None, "std": None}
     mean, std = normalisation(protocol.mean, protocol.std, pixel_range=protocol.pixel_range)
@@ -122,55 +129,58 @@ def given_normalisation(protocol: EvalProtocol) -> dict[str, Any]:
 
 
 def requested_input(model: nn.Module, protocol: EvalProtocol, **other: Any) -> ModelInput:
-    """What the model wants to see, by a protocol; ``other`` replaces values of it."""
+    """Input configuration of a model under a protocol; ``other`` overrides values of the protocol."""
     names = ("size", "mean", "std", "interpolation", "crop_pct", "pixel_range", "preparation")
     return model_input(model, **{**{name: getattr(protocol, name) for name in names}, **other})
 
 
 def requested_steps(model: nn.Module, data: EvaluationData, protocol: EvalProtocol) -> PreprocessingSteps:
-    """From the data's pictures to what the model gets."""
+    """Preprocessing of the data's images for a model under a protocol."""
     wanted, preset = requested_input(model, protocol), _preset(protocol.preset, data)
     return data.task.steps(data.pictures, wanted, preset=preset, stored_jpeg=protocol.stored_jpeg)
 
 
 def check_protocol(task: str, protocol: EvalProtocol) -> None:
-    """Refuse what a task has no use for, which would be ignored otherwise."""
+    """Raise an error for settings that the task would ignore."""
     if task in (CLASSIFICATION, DETECTION) and (protocol.window is not None or protocol.stride is not None):
-        raise HoldfastError(f"window and stride are of label maps, got them for {task}")
+        raise HoldfastError(f"window and stride are settings of segmentation: omit them for {task}")
     if task in (SEGMENTATION, DETECTION) and (protocol.crop_pct is not None or protocol.interpolation is not None):
         raise HoldfastError(
-            f"crop_pct and interpolation are of classification, got them for {task}, whose images keep their size"
+            f"crop_pct and interpolation are settings of classification: omit them, because {task} keeps images' size"
         )
     if task == DETECTION and protocol.probabilities:
-        raise HoldfastError("probabilities is of classification and label maps, got it for detection")
+        raise HoldfastError("probabilities is a setting of classification and segmentation: omit it for detection")
 
 
-def check_answers(judge: NormalizedModel, protocol: EvalProtocol) -> None:
-    """Refuse answers that are probabilities already, and those that are said to be and are not."""
+def check_answers(normalized_model: NormalizedModel, protocol: EvalProtocol) -> None:
+    """Raise an error if the outputs look like probabilities and the protocol does not say so, or the reverse."""
     if protocol.probabilities:
-        sums = [answer.float().exp().sum(1) for answer in judge.probe.values() if isinstance(answer, Tensor)]
+        sums = [answer.float().exp().sum(1) for answer in normalized_model.probe.values() if isinstance(answer, Tensor)]
         if not all(bool(((each - 1).abs() < 10 * ROUNDING).all()) for each in sums):
             raise HoldfastError(
-                "--probabilities yes is for a model whose answers are probabilities, but these do not add up to 1; "
+                "--probabilities yes needs a model whose outputs are probabilities, but these do not sum to 1; "
                 "give --probabilities no (EvalProtocol(probabilities=False)) for logits"
             )
-    elif protocol.probabilities is None and _all_probabilities(judge):
+    elif protocol.probabilities is None and _all_probabilities(normalized_model):
         raise HoldfastError(
-            "the model's answers look like probabilities (none is negative, they add up to 1): give --probabilities "
+            "the model's outputs look like probabilities (none is negative, they sum to 1): give --probabilities "
             "yes if they are, --probabilities no if they are logits; in Python EvalProtocol(probabilities=…)"
         )
 
 
-def _all_probabilities(judge: NormalizedModel) -> bool:
-    """Whether the answers to a grey image, a gradient and noise all are; others are asked only after the first."""
-    if not all(map(_are_probabilities, judge.probe.values())):
+def _all_probabilities(normalized_model: NormalizedModel) -> bool:
+    """Whether the outputs for a grey image, noise and a colour ramp are all probabilities."""
+    if not all(map(_are_probabilities, normalized_model.probe.values())):
         return False
-    noise = torch.rand(3, *judge.size, generator=torch.Generator().manual_seed(0))
-    ramp = torch.linspace(0, 1, judge.size[1]).expand(3, *judge.size) * torch.tensor([1.0, 0.5, 0.1])[:, None, None]
+    noise = torch.rand(3, *normalized_model.size, generator=torch.Generator().manual_seed(0))
+    ramp = (
+        torch.linspace(0, 1, normalized_model.size[1]).expand(3, *normalized_model.size)
+        * torch.tensor([1.0, 0.5, 0.1])[:, None, None]
+    )
     return all(
         _are_probabilities(answer)
         for image in (noise, ramp)
-        for answer in judge.answers(image[None].to(judge.device)).values()
+        for answer in normalized_model.predict(image[None].to(normalized_model.device)).values()
     )
 
 
@@ -181,11 +191,11 @@ def _are_probabilities(answer: Any) -> bool:
     return bool((values >= 0).all()) and bool(((values.sum(1) - 1).abs() < ROUNDING).all())
 
 
-def _preset(asked: str | None, data: EvaluationData) -> str | None:
+def _preset(requested: str | None, data: EvaluationData) -> str | None:
     if data.stored is None:
-        return asked
-    if asked not in (None, data.stored.preset):
-        raise HoldfastError(f"preset of {data.spec!r} is {data.stored.preset!r} by its making, got {asked!r}")
+        return requested
+    if requested not in (None, data.stored.preset):
+        raise HoldfastError(f"{data.spec!r} has preset {data.stored.preset!r}, got {requested!r}: omit --preset")
     return data.stored.preset
 
 

@@ -163,15 +163,15 @@ def apply_edits(opened: OpenedModel, picture: Image.Image, steps: Sequence[Edits
 
 def _corrupted_first(opened: OpenedModel, picture: Image.Image, steps: Sequence[Edits], *, name: str) -> Pixels:
     """Corrupt the protocol's image and preprocess it for the model."""
-    image = opened.steps.before(picture)
+    image = opened.steps.to_protocol(picture)
     for step in steps:
         image = _corrupt_image(image, step, name=name, seed=_seed(opened, step), preset=opened.steps.preset)
-    return opened.steps.after(image, corrupted=True)
+    return opened.steps.to_model(image, corrupted=True)
 
 
 def preprocess_uncorrupted(opened: OpenedModel, picture: Image.Image) -> Tensor:
     """Preprocess an image like corrupted ones but without the corruption, for comparison pixel by pixel."""
-    return _pixels(opened, opened.steps.after(opened.steps.before(picture), corrupted=False))
+    return _pixels(opened, opened.steps.to_model(opened.steps.to_protocol(picture), corrupted=False))
 
 
 def is_corrupted(steps: Sequence[Edits]) -> bool:
@@ -252,7 +252,7 @@ def gradient_attack(step: Edits) -> GradientAttack:
 def _labels(opened: OpenedModel, pixels: Tensor, target: Any) -> Tensor:
     if target is not None:
         return opened.task.collate([target]).to(pixels.device)
-    return next(iter(opened.judge.answers(pixels).values())).argmax(dim=1)
+    return next(iter(opened.judge.predict(pixels).values())).argmax(dim=1)
 
 
 _ACTS = {"corruption": _corrupt_pixels, "hide": _hide, "occlusion": _occlude, "attack": _attack}

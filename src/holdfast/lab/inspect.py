@@ -159,10 +159,10 @@ def predict_image(opened: OpenedModel, picture: LabImage, steps: Sequence[Edits]
 
 def _predict(opened: OpenedModel, pixels: Tensor, target: Any) -> ImagePrediction:
     if not opened.has_attention:
-        answers = opened.judge.answers(pixels)
+        answers = opened.judge.predict(pixels)
         return ImagePrediction(pixels, answers, (), list, recorded_fields(opened, answers, target))
     with watch(opened.inner) as seen:
-        answers = opened.judge.answers(pixels)
+        answers = opened.judge.predict(pixels)
     one_pass = tuple(seen.attention) if not _in_windows(opened) else ()
     return ImagePrediction(pixels, answers, one_pass, seen.channel_gates, recorded_fields(opened, answers, target))
 

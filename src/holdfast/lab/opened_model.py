@@ -17,7 +17,7 @@ from holdfast.data.torch_datasets import check_counted
 from holdfast.deploy.onnx_model import has_gradient
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
-from holdfast.evaluation.data import EvaluationData, labelled, open_evaluation_data
+from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
 from holdfast.evaluation.preprocessing import PreprocessingSteps
 from holdfast.evaluation.suites import kinds_of
 from holdfast.inference.normalized_model import NormalizedModel
@@ -139,8 +139,8 @@ def open_model(
         what = "none" if opened.source is not None else f"the stored set {opened.spec!r}"
         raise HoldfastError(f"data must hold at least one image that can be corrupted, got {what}")
     predictor = Predictor.open(model, opened, protocol, device=device)
-    loaded, judge, steps = predictor.loaded, predictor.judge, predictor.steps
-    opened = labelled(opened, loaded.classes, judge.probe, match_names=not protocol.classes_differ)
+    loaded, judge, steps = predictor.loaded, predictor.normalized_model, predictor.steps
+    opened = with_model_labels(opened, loaded.classes, judge.probe, match_names=not protocol.classes_differ)
     assert opened.source is not None
     if not protocol.classes_differ:
         check_known_classes(loaded.classes, opened.source, data=opened.spec)

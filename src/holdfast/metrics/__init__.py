@@ -1,4 +1,4 @@
-"""Numbers from records: the papers' scores as pure functions, intervals, summaries and comparisons; no model needed."""
+"""Metrics: the papers' scores as pure functions of records, confidence intervals, summaries and comparisons."""
 
 from holdfast._deprecated import renamed
 from holdfast.metrics.accuracy import accuracy, correct, predicted, ranked, restricted, restricted_classes

@@ -1,6 +1,6 @@
-"""Right or wrong: top-1 and top-5 from logits, and the 200-class restriction of ImageNet-A and ImageNet-R.
+"""Top-1 and top-5 accuracy from logits, and the 200-class restriction of ImageNet-A and ImageNet-R.
 
-All functions keep one value per image, because intervals and paired comparisons need them; the score is their mean.
+Functions return one value per image, because intervals and paired comparisons need them; the score is their mean.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ RESTRICTED = ("imagenet_a", "imagenet_r")
 
 
 def checked_logits(logits: ArrayLike, *, classes: int = 1) -> NDArray[np.floating]:
-    """Logits as an array (…, classes) without NaN, of at least ``classes`` classes."""
+    """Check and return logits as float64 (…, classes), without NaN and with at least ``classes`` classes."""
     array = np.asarray(logits)
     if array.dtype.kind not in "fiu":
         raise HoldfastError(f"logits must be numbers, got {array.dtype}")
@@ -25,7 +25,7 @@ def checked_logits(logits: ArrayLike, *, classes: int = 1) -> NDArray[np.floatin
 
 
 def checked_targets(targets: ArrayLike, *, shape: tuple[int, ...], classes: int) -> NDArray[np.int64]:
-    """Targets as int64, one per row of logits, each below ``classes``."""
+    """Check and return targets as int64, one per row of logits, each below ``classes``."""
     array = np.asarray(targets)
     if array.dtype.kind not in "iu" or array.shape != shape:
         raise HoldfastError(f"targets must be integers of shape {shape}, got {array.dtype} of shape {array.shape}")
@@ -35,11 +35,12 @@ def checked_targets(targets: ArrayLike, *, shape: tuple[int, ...], classes: int)
 
 
 def ranked(logits: ArrayLike, *, count: int) -> NDArray[np.int64]:
-    """The ``count`` classes with the largest logits, best first; of equal logits the lower class index wins.
+    """The ``count`` classes with the largest logits, best first; ties go to the lower class index.
 
-    Hendrycks & Dietterich 2019 break ties likewise (ordinal ranks).
+    Hendrycks & Dietterich 2019 break ties the same way (ordinal ranks).
     """
     array = checked_logits(logits, classes=count)
+    # a stable sort of the negated logits puts the lower index first among ties; reversing an ascending sort would not
     return np.argsort(-array, axis=-1, kind="stable")[..., :count]  # … count
 
 
@@ -51,7 +52,7 @@ def predicted(logits: ArrayLike) -> NDArray[np.int64]:
 def correct(logits: ArrayLike, targets: ArrayLike, *, top: int = 1) -> NDArray[np.bool_]:
     """Whether the target is among the ``top`` best classes, one value per image.
 
-    A model of fewer classes than ``top`` is refused: it would always be right.
+    A model with fewer classes than ``top`` raises an error, because it would always be correct.
     """
     array = checked_logits(logits, classes=top)
     labels = checked_targets(targets, shape=array.shape[:-1], classes=array.shape[-1])
@@ -62,7 +63,7 @@ def accuracy(logits: ArrayLike, targets: ArrayLike, *, top: int = 1) -> float:
     """Top-1 (or top-``top``) accuracy, 0 to 1."""
     hits = correct(logits, targets, top=top)
     if not hits.size:
-        raise HoldfastError("targets must name at least one image, got none")
+        raise HoldfastError("targets must contain at least one image, got none")
     return float(hits.mean())
 
 
@@ -77,7 +78,7 @@ def restricted_classes(dataset: str) -> NDArray[np.int64]:
 
 
 def restricted(logits: ArrayLike, dataset: str) -> NDArray[np.floating]:
-    """The 200 logits of ``imagenet_a`` or ``imagenet_r`` out of 1000, so that column r is the r-th class folder."""
+    """Select the 200 logits of ``imagenet_a`` or ``imagenet_r`` out of 1000; column r is the r-th class folder."""
     array = checked_logits(logits)
     if array.shape[-1] != 1000:
         raise HoldfastError(f"logits must be of the 1000 ImageNet classes, got {array.shape[-1]}")

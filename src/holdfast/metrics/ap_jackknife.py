@@ -1,6 +1,6 @@
 """Jackknife replicates of average precision: AP of a cell's images, and AP without each group of images.
 
-What an image contributes (which detections are right, at which score) does not depend on the others. So
+The contribution of an image (which detections are correct, at which score) does not depend on other images. So
 faster-coco-eval matches every image once, and leaving out a group only removes its detections and objects. Interpolated
 precision is a maximum over later detections and is reached at a true positive; so it is enough to follow the true
 positives, which makes all replicates together about as expensive as one evaluation.
@@ -20,19 +20,19 @@ from holdfast.records.detections import coco_found, coco_truth, has_masks
 
 ALL_SIZES, DETECTIONS = [0.0, 1e10], 100
 THRESHOLDS = np.linspace(0.5, 0.95, 10)  # COCO's IoU thresholds
-RECALLS = np.linspace(0, 1, 101)  # at which COCO reads the precision
-SCORES = {"AP": slice(None), "AP50": slice(0, 1), "AP75": slice(5, 6)}  # which thresholds each averages
+RECALLS = np.linspace(0, 1, 101)  # COCO interpolates the precision at 101 recalls, PASCAL VOC 2007 at 11
+SCORES = {"AP": slice(None), "AP50": slice(0, 1), "AP75": slice(5, 6)}  # thresholds that each score averages
 
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """The matched detections of one category, best first.
+    """Matched detections of one category, best first.
 
     Attributes:
-        images: the image of every detection, (D,).
-        right: whether it found an object, (thresholds, D).
-        counted: whether it counts at all; what lies in a crowd does not, (thresholds, D).
-        objects: the objects of every image, (images,).
+        images: image index of every detection, (D,).
+        right: whether it is a true positive, (thresholds, D).
+        counted: whether it counts; detections in crowd regions are ignored, (thresholds, D).
+        objects: number of objects of every image, (images,).
     """
 
     images: NDArray[np.int64]
@@ -44,15 +44,15 @@ class Matches:
 def replicated_precision(
     fields: Mapping[str, Any], groups: Groups, *, overlap: Overlap = "bbox"
 ) -> dict[str, NDArray[np.float64]]:
-    """AP, AP50 and AP75 (all sizes, 100 detections) of a cell, 0 to 1, (1 + groups,): first of all images.
+    """AP, AP50 and AP75 (all sizes, 100 detections) of a cell, 0 to 1, (1 + groups,): all images first.
 
-    A category without objects among the images that stay does not count; NaN where there is no object at all.
+    Categories without objects in the remaining images do not count; NaN if there is no object at all.
     """
     return precision_of_matches(_matches(fields, overlap), groups)
 
 
 def precision_of_matches(categories: Iterable[Matches], groups: Groups) -> dict[str, NDArray[np.float64]]:
-    """The same from the matched detections of every category."""
+    """AP, AP50 and AP75 with replicates from the matched detections of every category."""
     rows = [_category_precision(each, groups) for each in categories]
     if not rows:
         return {name: np.full(1 + groups.count, np.nan) for name in SCORES}
@@ -65,7 +65,7 @@ def precision_of_matches(categories: Iterable[Matches], groups: Groups) -> dict[
 
 
 def cell_replicates(fields: Mapping[str, Any], groups: Groups) -> dict[str, NDArray[np.float64]]:
-    """The replicates of boxes and, where data and model have them, of masks: ``box_AP``, ``mask_AP50`` …"""
+    """Replicates of boxes and, if data and model have them, of masks: ``box_AP``, ``mask_AP50`` …"""
     kinds: dict[str, Overlap] = {"box": "bbox", **({"mask": "segm"} if has_masks(fields) else {})}
     return {
         f"{kind}_{name}": values
@@ -75,64 +75,65 @@ def cell_replicates(fields: Mapping[str, Any], groups: Groups) -> dict[str, NDAr
 
 
 def _category_precision(found: Matches, groups: Groups) -> NDArray[np.float64]:
-    """AP of one category at every threshold, (thresholds, 1 + groups); NaN where no object stays."""
+    """AP of one category at every threshold, (thresholds, 1 + groups); NaN where no object remains."""
     of_group = np.bincount(groups.numbers, weights=found.objects, minlength=groups.count)
     objects = found.objects.sum() - np.concatenate([[0], of_group]).astype(np.int64)  # 1 + groups
     if not objects.any():
         return np.full((len(THRESHOLDS), 1 + groups.count), np.nan)
-    needed = _needed(objects)
-    numbers = 1 + groups.numbers[found.images]  # 0 leaves out nothing
+    needed = _needed_hits(objects)
+    numbers = 1 + groups.numbers[found.images]  # column 0 is the score of all images
     rows = [
-        _interpolated(right, counted, numbers, needed)
+        _interpolated_precision(right, counted, numbers, needed)
         for right, counted in zip(found.right, found.counted, strict=True)
     ]
     return np.where(objects > 0, np.stack(rows), np.nan)
 
 
-def _needed(objects: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many objects each recall needs, (recalls, 1 + groups): the smallest m with m / objects ≥ recall."""
+def _needed_hits(objects: NDArray[np.int64]) -> NDArray[np.int64]:
+    """True positives needed for each recall, (recalls, 1 + groups): the smallest m with m / objects ≥ recall."""
     at_least = np.maximum(objects, 1)
     fewest = np.floor(RECALLS[:, None] * at_least).astype(np.int64)
-    for _ in range(2):  # division rounds, so the comparison itself decides
+    for _ in range(2):  # COCO compares rounded quotients, so the float comparison itself decides, not a ceiling
         fewest = fewest + (fewest / at_least < RECALLS[:, None])
     lower = np.maximum(fewest - 1, 0)
     return np.where(lower / at_least >= RECALLS[:, None], lower, fewest)
 
 
-def _interpolated(
+def _interpolated_precision(
     right: NDArray[np.bool_], counted: NDArray[np.bool_], numbers: NDArray[np.int64], needed: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """The mean over recalls of the best precision at that recall or a higher one, (1 + groups,)."""
+    """Interpolated AP: mean over recalls of the best precision at that recall or above, (1 + groups,)."""
     columns = needed.shape[1]
     hits = np.flatnonzero(right & counted)
     if not len(hits):
         return np.zeros(columns)
-    # detections and hits of every group up to each hit: what leaving the group out takes away
+    # counted detections of every group up to each hit: those that leaving the group out removes
     chosen = np.flatnonzero(counted[: hits[-1] + 1])
-    before = np.searchsorted(hits, chosen)  # the first hit that comes no earlier
+    before = np.searchsorted(hits, chosen)  # index of the first hit at or after the detection
     removed = np.bincount(before * columns + numbers[chosen], minlength=len(hits) * columns)
     removed = removed.reshape(len(hits), columns).cumsum(axis=0)
     own = np.zeros((len(hits), columns), np.int64)
     own[np.arange(len(hits)), numbers[hits]] = 1
     found = np.arange(1, len(hits) + 1)[:, None] - own.cumsum(axis=0)
     seen = np.searchsorted(chosen, hits, side="right")[:, None] - removed
+    # a hit of the left-out group is no point of the replicate's curve: 0 never wins the maximum below
     precision = np.where(own == 0, found / np.maximum(seen, 1), 0.0)
     best = np.maximum.accumulate(precision[::-1], axis=0)[::-1]
-    best = np.concatenate([best, np.zeros((1, columns))])  # a recall that is never reached
+    best = np.concatenate([best, np.zeros((1, columns))])  # recalls that are never reached have precision 0
     return np.take_along_axis(best, _first_reaching(found, needed), axis=0).mean(axis=0)
 
 
 def _first_reaching(found: NDArray[np.int64], needed: NDArray[np.int64]) -> NDArray[np.int64]:
-    """In every column the first row with as many hits as needed; the number of rows where there is none."""
+    """First row of every column with the needed number of hits; the number of rows if there is none."""
     rows, columns = found.shape
-    shift = np.arange(columns) * (rows + 2)  # one sorted array for all columns: a single search
+    shift = np.arange(columns) * (rows + 2)  # offsets make all columns one sorted array, so one search suffices
     wanted = np.minimum(needed, rows + 1) + shift
     places = np.searchsorted((found + shift).T.ravel(), wanted.T.ravel()).reshape(columns, -1).T
     return np.clip(places - np.arange(columns) * rows, 0, rows)
 
 
 def _matches(fields: Mapping[str, Any], overlap: Overlap) -> Iterator[Matches]:
-    """The matched detections of every category, from what the library's results hold when they are pickled."""
+    """Yield the matched detections of every category, from the pickling state of the library's results."""
     masks = overlap == "segm"
     labels = [*fields["true_labels"], *fields["labels"]]
     classes = 1 + max((int(found.max()) for found in labels if len(found)), default=0)

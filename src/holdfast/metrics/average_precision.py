@@ -1,4 +1,4 @@
-"""COCO's average precision and what remains of it under corruption: mPC and rPC.
+"""COCO average precision (AP), and its mean and relative value under corruption: mPC and rPC.
 
 AP as COCO defines it, through faster-coco-eval. COCO-C, Michaelis et al. 2019: the AP of every cell's whole set, then
 the mean over severities and kinds; FAN calls the ratio to the clean AP retention and averages over 16 other kinds.
@@ -34,18 +34,18 @@ COCO_C = STANDARD
 def coco_scores(
     truth: Mapping[str, Any], found: Sequence[Mapping[str, Any]], *, overlap: Overlap = "bbox"
 ) -> dict[str, float]:
-    """COCO's twelve numbers, 0 to 1: AP over IoU .50:.05:.95, at .50 and .75, by size, and recalls.
+    """COCO's twelve scores, 0 to 1: AP over IoU .50:.05:.95, at .50 and .75, by size, and recalls.
 
-    NaN where there is nothing to find, such as large objects in a set that has none; never average over those.
+    NaN (−1 in COCO's own output) where there is no object, such as large objects in a set without any.
 
     Args:
-        truth: images, categories and annotations in COCO's format.
+        truth: images, categories and annotations in COCO format.
         found: detections with ``image_id``, ``category_id``, ``score``, and ``bbox`` (x y w h) or ``segmentation``.
-        overlap: of boxes or of masks. Detected masks count with their own area, not with their box's.
+        overlap: IoU of boxes or of masks. Detected masks count with their own area, not with their box's.
     """
     wanted = "bbox" if overlap == "bbox" else "segmentation"
     kept = [{name: row[name] for name in ("image_id", "category_id", "score", wanted)} for row in found]
-    # the library adds to what it is given
+    # copied, because the library adds keys to the annotations
     reference = COCO({**truth, "annotations": [dict(row) for row in truth["annotations"]]})
     evaluation = COCOeval_faster(reference, reference.loadRes(kept), overlap, rle_iou_max_workers=1)
     evaluation.evaluate()
@@ -56,10 +56,12 @@ def coco_scores(
 
 
 def record_scores(fields: Mapping[str, Any]) -> dict[Overlap, dict[str, float]]:
-    """COCO's twelve numbers of one cell's records: of boxes and, where data and model have them, of masks."""
+    """COCO's twelve scores of one cell's records: of boxes and, if data and model have them, of masks."""
     masks = has_masks(fields)
     labels = [*fields["true_labels"], *fields["labels"]]
-    classes = 1 + max((int(found.max()) for found in labels if len(found)), default=0)  # others count for nothing
+    classes = 1 + max(
+        (int(found.max()) for found in labels if len(found)), default=0
+    )  # classes above have neither objects nor detections, so COCO ignores them
     truth = coco_truth(fields, classes=classes, masks=masks)
     found = coco_found(fields, masks=masks)
     kinds: tuple[Overlap, ...] = ("bbox", "segm") if masks else ("bbox",)
@@ -69,19 +71,19 @@ def record_scores(fields: Mapping[str, Any]) -> dict[Overlap, dict[str, float]]:
 def match_image(
     fields: Mapping[str, Any], image: int, *, score: float = 0.5, overlap: float = 0.5
 ) -> tuple[int, int, int]:
-    """Of one image: objects found, detections and objects, when only detections from ``score`` on count.
+    """Match the detections of one image; returns the number of objects found, detections and objects.
 
-    The best detection first takes the object of its class that it overlaps most, if by ``overlap`` or more. Detections
-    that lie as much in a crowd count as nothing.
+    Detections of at least ``score`` take, best first, the free object of their class with the largest IoU, if that is
+    at least ``overlap``. Unmatched detections inside a crowd region are ignored, as in COCO.
     """
-    truth, crowds = _corners_to_sides(fields["true_boxes"][image]), fields["true_crowds"][image]
+    truth, crowds = _to_xywh(fields["true_boxes"][image]), fields["true_crowds"][image]
     free = np.asarray(crowds == 0)
     wanted = int(free.sum())
     chosen = np.flatnonzero(fields["scores"][image] >= score)
     chosen = chosen[np.argsort(-fields["scores"][image][chosen], kind="stable")]
     if not len(chosen) or not len(truth):
         return 0, len(chosen), wanted
-    boxes = _corners_to_sides(fields["boxes"][image][chosen])
+    boxes = _to_xywh(fields["boxes"][image][chosen])
     ious = np.asarray(coco_masks.iou(boxes, truth, crowds.astype(int).tolist())).reshape(len(chosen), len(truth))
     ious[fields["labels"][image][chosen][:, None] != fields["true_labels"][image]] = 0
     found, counted = 0, len(chosen)
@@ -94,23 +96,23 @@ def match_image(
     return found, counted, wanted
 
 
-def _corners_to_sides(boxes: np.ndarray) -> np.ndarray:
+def _to_xywh(boxes: np.ndarray) -> np.ndarray:
     return np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1).astype(np.float64)
 
 
 def mean_performance(scores: Mapping[str, Sequence[float]], *, kinds: Sequence[str] = COCO_C) -> float:
-    """mPC: the mean over kinds of the mean over five severities of a score, AP unless one likes another.
+    """mPC: the mean over kinds of the mean over five severities of a score, usually AP.
 
-    Michaelis et al. 2019, Eq. 1; ``kinds=COCO_C_FAN`` gives FAN's. The two differ by about two points: never compare.
+    Michaelis et al. 2019, Eq. 1; ``kinds=COCO_C_FAN`` gives FAN's. The two differ by about two points: do not compare.
     """
     missing = [kind for kind in kinds if kind not in scores]
     if missing:
-        raise HoldfastError(f"scores must hold {len(kinds)} kinds, but {', '.join(missing)} missing")
+        raise HoldfastError(f"scores must have {len(kinds)} kinds, but these are missing: {', '.join(missing)}")
     return float(np.mean([_five(scores[kind], kind).mean() for kind in kinds]))
 
 
 def relative_performance(corrupted: float, clean: float) -> float:
-    """rPC in percent: mPC by the clean score (FAN: retention)."""
+    """rPC in percent: mPC divided by the clean score (FAN: retention)."""
     if not clean > 0:
         raise HoldfastError(f"the clean score must be above 0 for rPC, got {clean}")
     return 100 * corrupted / clean

@@ -1,4 +1,4 @@
-"""Whether a model knows when it is wrong: negative log-likelihood and expected calibration error."""
+"""Calibration: negative log-likelihood and expected calibration error (ECE) of images and pixels."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,11 @@ PIXEL_BINS = 10
 
 
 def log_probabilities(logits: ArrayLike) -> NDArray[np.floating]:
-    """Log-softmax over the last axis, safe for large logits."""
+    """Log-softmax over the last axis, numerically stable for large logits."""
     array = checked_logits(logits)
     if not np.isfinite(array).all():
         raise HoldfastError("logits must be finite, got an infinite value")
-    shifted = array - array.max(axis=-1, keepdims=True)
+    shifted = array - array.max(axis=-1, keepdims=True)  # largest exponent 0, so exp cannot overflow
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
@@ -36,8 +36,8 @@ def negative_log_likelihood(logits: ArrayLike, targets: ArrayLike) -> NDArray[np
 def calibration_gaps(confidences: ArrayLike, correct: ArrayLike, *, bins: int = 15) -> NDArray[np.float64]:
     """Confidence minus correctness, one row per image with the value in the column of its bin, (N, bins).
 
-    The calibration error is a function of this array's mean over the images (:func:`gap_of_means`), which is what the
-    jackknife needs. Bins are equally wide and contain their upper edge.
+    The calibration error is a function of this array's mean over the images (:func:`gap_of_means`), as the
+    jackknife requires. Bins are equally wide and include their upper edge (Guo et al. 2017).
     """
     sure, right = _check_inputs(confidences, correct)
     if bins < 1:
@@ -49,17 +49,17 @@ def calibration_gaps(confidences: ArrayLike, correct: ArrayLike, *, bins: int = 
 
 
 def pixel_calibration(confidences: NDArray[np.floating], correct: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Of the pixels of one image by confidence, (3, bins): how many, the sum of their confidences, how many are right.
+    """Count, summed confidence and number of correct pixels of one image by confidence bin, (3, bins).
 
-    Ten equally wide bins with their lower edge in them. Adds up over images; :func:`pixel_error` is a function of sums.
+    Ten equally wide bins that include their lower edge. Sums add up over images for :func:`pixel_error`.
     """
-    bins = np.minimum((confidences * PIXEL_BINS).astype(np.int64), PIXEL_BINS - 1)
+    bins = np.minimum((confidences * PIXEL_BINS).astype(np.int64), PIXEL_BINS - 1)  # confidence 1 is in the last bin
     weights = (None, np.asarray(confidences, np.float64), correct.astype(np.float64))
     return np.stack([np.bincount(bins, each, minlength=PIXEL_BINS).astype(np.float64) for each in weights])
 
 
 def pixel_error(sums: ArrayLike) -> NDArray[np.float64]:
-    """The expected calibration error of pixels, 0 to 1: of sums or means of :func:`pixel_calibration`, (…, 3, bins)."""
+    """ECE of pixels, 0 to 1, from sums or means of :func:`pixel_calibration`, (…, 3, bins)."""
     array = np.asarray(sums, dtype=np.float64)
     count, sure, right = array[..., 0, :], array[..., 1, :], array[..., 2, :]
     total = count.sum(axis=-1)
@@ -68,12 +68,12 @@ def pixel_error(sums: ArrayLike) -> NDArray[np.float64]:
 
 
 def gap_of_means(means: ArrayLike | Sequence[Values]) -> Values:
-    """The calibration error from the means over images of :func:`calibration_gaps`, (bins,) or (bins, replicates)."""
+    """ECE from the means over images of :func:`calibration_gaps`, (bins,) or (bins, replicates)."""
     return plain(np.abs(np.asarray(means)).sum(axis=0))
 
 
 def expected_calibration_error(confidences: ArrayLike, correct: ArrayLike, *, bins: int = 15) -> Values:
-    """ECE, 0 to 1: the distance of accuracy and mean confidence within a bin, averaged over the images.
+    """ECE, 0 to 1: |accuracy − mean confidence| of a bin, averaged over bins weighted by their images.
 
     Naeini et al. 2015; 15 equally wide bins as in Guo et al. 2017.
     """
@@ -86,7 +86,7 @@ def _check_inputs(confidences: ArrayLike, correct: ArrayLike) -> tuple[NDArray[n
         raise HoldfastError(
             f"confidences and correct must be one value per image, got shapes {sure.shape} and {right.shape}"
         )
-    if not ((sure >= 0) & (sure <= 1 + 1e-6)).all():  # a softmax in single precision may end just above 1
+    if not ((sure >= 0) & (sure <= 1 + 1e-6)).all():  # a float32 softmax may round to just above 1
         raise HoldfastError("confidences must be probabilities from 0 to 1, got values outside or NaN")
     if not np.isin(right, (0, 1)).all():
         raise HoldfastError("correct must be true or false for every image, got other values")

@@ -1,4 +1,4 @@
-"""Two models on the same images, and one recipe over several seeds."""
+"""Paired comparison of two models on the same images, and the spread of one recipe over seeds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from holdfast.records.records import CellRecord, Records
 
 @dataclass(frozen=True)
 class Difference:
-    """One score of two models on the same images: both values, and first minus second with its interval."""
+    """One score of two models on the same images: both values, and first minus second with interval."""
 
     name: str
     label: str
@@ -42,7 +42,7 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """``better`` or ``worse`` for the first model, beyond what the choice of images explains; else ``unclear``."""
+        """``better`` or ``worse`` for the first model if the interval excludes 0; else ``unclear``."""
         if not self.interval.excludes_zero:
             return "unclear"
         return "better" if (self.interval.value > 0) == (self.better == "high") else "worse"
@@ -54,7 +54,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All scores that two models share, on the images that they share."""
+    """Differences of all scores that two models share, on their common images."""
 
     first: str
     second: str
@@ -66,7 +66,7 @@ class Comparison:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """HTML table of the differences for notebooks."""
         rows = [
             (
                 each.label,
@@ -89,33 +89,35 @@ def compare(
     baseline: Records | None = None,
     intervals: bool = True,
 ) -> Comparison:
-    """Every score that both have, first minus second, with a 95 % interval that leaves out the same images for both.
+    """Compare every common score, first minus second, with a paired 95 % interval.
 
-    Only cells that both have, made by the same definition, and images that all of them share are taken. What is hard
-    for both models cancels out, so this finds differences that two separate intervals hide.
+    Uses only common cells of the same definition and images common to all of them. Both models leave out the same
+    images, so what is hard for both cancels out: this finds differences that two separate intervals hide.
 
-    Of lists, as ``load_records`` returns them, the record sets of the same data are compared with each other.
+    For lists, as ``load_records`` returns them, record sets of the same data are compared with each other.
     ``intervals`` as in :func:`holdfast.metrics.summary.summarise`.
     """
     if not isinstance(first, Records) or not isinstance(second, Records):
         pairs = _pairs(first, second)
         return _join_comparisons([compare(one, other, baseline=baseline, intervals=intervals) for one, other in pairs])
     if first.task != second.task:
-        raise HoldfastError(f"records to compare must be of one task, got {first.task} and {second.task}")
+        raise HoldfastError(f"records to compare must have the same task, got {first.task} and {second.task}")
     first, second = without_older([first, second])
     cells = [name for name in first.cells if name in second.cells]
     if not cells:
-        raise HoldfastError("records to compare must have a cell in common, but they have none")
+        raise HoldfastError(
+            "records to compare must have a common cell, but they have none: evaluate both on the same suite"
+        )
     one, other = ({name: records.cells[name] for name in cells} for records in (first, second))
     ids = shared_ids(one, other)
     _check_same_targets(one, other, ids)
-    sides = [image_columns(group, ids) for group in (one, other)]
-    common = [name for name in sides[0] if name in sides[1]]
+    columns = [image_columns(group, ids) for group in (one, other)]
+    common = [name for name in columns[0] if name in columns[1]]
     groups = image_groups(ids, shared_targets(one, ids)) if intervals else None
-    held = [Replicated({name: side[name] for name in common}, groups) for side in sides]
+    held = [Replicated({name: each[name] for name in common}, groups) for each in columns]
     if groups is not None:
-        for side, cells_of_side in zip(held, (one, other), strict=True):
-            side.replicates.update(set_replicates(cells_of_side, ids, groups, task=first.task))
+        for model, own_cells in zip(held, (one, other), strict=True):
+            model.replicates.update(set_replicates(own_cells, ids, groups, task=first.task))
     formulas = formulas_of(first, one, common, reference=reference_for(first, baseline))
     same = is_same_model(first.header, second.header) and first.current == second.current
     differences = {formula.name: _difference(formula, held, groups, same_model=same) for formula in formulas}
@@ -123,26 +125,26 @@ def compare(
 
 
 def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Records]) -> list[tuple[Records, Records]]:
-    """The record sets of both that are of the same data and protocol."""
-    sides = [[each] if isinstance(each, Records) else list(each) for each in (first, second)]
-    for side in sides:
-        if not all(isinstance(records, Records) for records in side):
-            raise HoldfastError("compare needs records, or lists of them as load_records returns them")
+    """Pairs of record sets with the same data and protocol."""
+    lists = [[each] if isinstance(each, Records) else list(each) for each in (first, second)]
+    for records_of_one in lists:
+        if not all(isinstance(records, Records) for records in records_of_one):
+            raise HoldfastError("compare needs records, or lists of records as load_records returns them")
     keys = ("task", "data", "label", "preset", "seed", "limit")
     pairs = [
         (one, other)
-        for one in sides[0]
-        for other in sides[1]
+        for one in lists[0]
+        for other in lists[1]
         if all(one.header.get(key) == other.header.get(key) for key in keys)
     ]
     if not pairs:
-        told = [", ".join(dict.fromkeys(str(r.header.get("data")) for r in side)) or "none" for side in sides]
-        raise HoldfastError(f"records to compare must be of the same data and protocol, got {told[0]} and {told[1]}")
+        data = [", ".join(dict.fromkeys(str(r.header.get("data")) for r in each)) or "none" for each in lists]
+        raise HoldfastError(f"records to compare must have the same data and protocol, got {data[0]} and {data[1]}")
     return pairs
 
 
 def _join_comparisons(found: Sequence[Comparison]) -> Comparison:
-    """Several comparisons as one; where two have a score of one name, the later one's is told apart by a number."""
+    """Join several comparisons; a score name that occurs twice gets a number."""
     if len(found) == 1:
         return found[0]
     differences: dict[str, Difference] = {}
@@ -155,7 +157,7 @@ def _join_comparisons(found: Sequence[Comparison]) -> Comparison:
 
 
 class Spreads(dict[str, Spread]):
-    """Spreads by the names of scores; what is not there is told with a reason."""
+    """Spreads by score name; a missing score raises an error with the reason."""
 
     def __init__(self, found: Mapping[str, Spread], header: Mapping[str, Any]) -> None:
         super().__init__(found)
@@ -166,7 +168,7 @@ class Spreads(dict[str, Spread]):
 
 
 def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> Spreads:
-    """Mean ± sample standard deviation of every score that all runs have: what training again would change."""
+    """Mean ± sample standard deviation of every common score of several runs: the variation between trainings."""
     if not runs:
         raise HoldfastError("runs must hold at least one record set, got none")
     summaries = [summarise(records, baseline=baseline, intervals=False) for records in without_older(runs)]
@@ -177,12 +179,12 @@ def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> Sp
 
 
 def _difference(
-    formula: ScoreDefinition, sides: Sequence[Replicated], groups: Groups | None, *, same_model: bool
+    formula: ScoreDefinition, models: Sequence[Replicated], groups: Groups | None, *, same_model: bool
 ) -> Difference:
-    first, second = (float(formula.compute(side.means)) for side in sides)
+    first, second = (float(formula.compute(model.means)) for model in models)
     interval = Interval(first - second, float("nan"), float("nan"), 0.95)
     if groups is not None:
-        interval = interval_of_difference(formula, (first, second), sides, groups=groups, same_model=same_model)
+        interval = interval_of_difference(formula, (first, second), models, groups=groups, same_model=same_model)
     about = {"family": formula.family, "table": formula.table, "kind": formula.kind}
     return Difference(formula.name, formula.label, formula.unit, formula.better, first, second, interval, **about)
 
@@ -193,13 +195,13 @@ def _check_same_targets(one: Mapping[str, CellRecord], other: Mapping[str, CellR
     different = [id for id in ids if answers[0][id] != answers[1][id]]
     if different:
         raise HoldfastError(
-            f"records to compare must be of the same data, but {len(different)} images have another class "
+            f"records to compare must have the same targets, but {len(different)} images have another class "
             f"({different[0]} …)"
         )
 
 
 def _names_apart(first: Records, second: Records) -> tuple[str, str]:
-    """What the two are called; of one name, with the folders of their runs, else as first and second."""
+    """Names of the two models; equal names get the folder of their run, or first and second."""
     one, other = _name(first), _name(second)
     if one != other:
         return one, other

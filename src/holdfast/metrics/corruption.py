@@ -1,8 +1,8 @@
-"""Scores over the cells of a corruption benchmark: CE, mCE, relative mCE, mean accuracy, retention.
+"""Corruption benchmark scores: CE, mCE, relative mCE, mean accuracy, retention.
 
-ImageNet-C, Hendrycks & Dietterich 2019. Errors go in as fractions, five per kind, severity 1 first; whatever is divided
-by a baseline comes out in percent, as the papers print it: 100 is as good as AlexNet. An error may be a number, or an
-array of many (jackknife replicates): the printed scores and their intervals are these very functions.
+ImageNet-C, Hendrycks & Dietterich 2019. Errors are fractions, five per kind, severity 1 first; scores relative to a
+baseline are in percent, as the papers print them: 100 is as good as AlexNet. An error may be a number, or an
+array of jackknife replicates: scores and their intervals use the same functions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from holdfast.corruptions.severities import GROUPS, SEVERITIES, STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.published import published
 
-Values = float | NDArray[np.float64]  # one number, or one per draw
+Values = float | NDArray[np.float64]  # one number, or one per jackknife replicate
 Errors = Mapping[str, Sequence[Values]]
 
 WITHOUT_NOISE = tuple(kind for kind in STANDARD if kind not in GROUPS["noise"])
@@ -22,7 +22,7 @@ FAN_KINDS = (
     *(kind for kind in STANDARD if kind not in ("zoom_blur", "elastic_transform")),
     *("gaussian_blur", "speckle_noise", "saturate"),
 )
-ROUNDING = 1e-9  # a mean of shares may end just above 1
+ROUNDING = 1e-9  # a mean of fractions may round to just above 1
 FAN_LABEL = "16-kind, does not reproduce the print exactly"
 
 
@@ -34,22 +34,23 @@ def alexnet_errors(*, extras: bool = False) -> dict[str, float]:
 
 
 def kind_errors(errors: Errors, kinds: Iterable[str]) -> dict[str, Values]:
-    """The mean error over the severities of each kind; a kind or severity that is missing is refused by name."""
+    """Mean error over the severities of each kind; raises an error that names a missing kind or severity."""
     wanted = tuple(kinds)
     missing = [kind for kind in wanted if kind not in errors]
     if missing:
-        raise HoldfastError(f"errors must hold {len(wanted)} kinds, but {', '.join(missing)} missing")
+        raise HoldfastError(f"errors must have {len(wanted)} kinds, but these are missing: {', '.join(missing)}")
     return {kind: plain(_five(errors[kind], kind).mean(axis=0)) for kind in wanted}
 
 
 def corruption_errors(
     errors: Errors, *, kinds: Sequence[str] = STANDARD, baseline: Mapping[str, float] | None = None
 ) -> dict[str, Values]:
-    """CE per kind in percent: the summed error over the severities by that of the baseline.
+    """CE per kind in percent: the summed error over the severities divided by that of the baseline.
 
-    Hendrycks & Dietterich 2019. ``baseline`` maps kinds to mean errors; AlexNet's unless given.
+    Hendrycks & Dietterich 2019. ``baseline`` maps kinds to mean errors; by default AlexNet's.
     """
     reference = _baseline(baseline, kinds)
+    # the mean over five severities in numerator and denominator: the factor 1/5 of both sums cancels
     return {kind: 100 * error / reference[kind] for kind, error in kind_errors(errors, kinds).items()}
 
 
@@ -61,9 +62,9 @@ def relative_corruption_errors(
     baseline: Mapping[str, float] | None = None,
     baseline_clean_error: float | None = None,
 ) -> dict[str, Values]:
-    """Relative CE per kind in percent: what the corruption adds to the clean error, by what it adds to the baseline's.
+    """Relative CE per kind in percent: increase over the clean error, divided by the baseline's increase.
 
-    Hendrycks & Dietterich 2019. AlexNet's clean error is 0.4348 unless another is given.
+    Hendrycks & Dietterich 2019. By default AlexNet, whose clean error is 0.4348.
     """
     if (baseline is None) != (baseline_clean_error is None):
         raise HoldfastError("baseline and baseline_clean_error must be given together, got only one")
@@ -72,7 +73,7 @@ def relative_corruption_errors(
     added = {kind: reference[kind] - _fraction(clean, "baseline_clean_error") for kind in kinds}
     harmless = [kind for kind, value in added.items() if value <= 0]
     if harmless:
-        raise HoldfastError(f"baseline must be worse than its clean error for every kind, not so for {harmless[0]}")
+        raise HoldfastError(f"baseline errors must exceed its clean error for every kind, but do not for {harmless[0]}")
     own = _fraction(clean_error, "clean_error")
     return {kind: 100 * (error - own) / added[kind] for kind, error in kind_errors(errors, kinds).items()}
 
@@ -84,17 +85,17 @@ def mean_corruption_error(ces: Mapping[str, Values], *, kinds: Sequence[str] = S
     """
     missing = [kind for kind in kinds if kind not in ces]
     if missing:
-        raise HoldfastError(f"ces must hold {len(kinds)} kinds, but {', '.join(missing)} missing")
+        raise HoldfastError(f"ces must have {len(kinds)} kinds, but these are missing: {', '.join(missing)}")
     return mean_of([ces[kind] for kind in kinds])
 
 
 def mean_corruption_accuracy(errors: Errors, *, kinds: Sequence[str] = STANDARD) -> Values:
-    """The plain mean accuracy over all cells, 0 to 1: what CIFAR-10-C and CIFAR-100-C are scored by."""
+    """Mean accuracy over all cells, 0 to 1, the score of CIFAR-10-C and CIFAR-100-C."""
     return 1.0 - mean_of(list(kind_errors(errors, kinds).values()))
 
 
 def fan_accuracy(errors: Errors) -> Values:
-    """The mean accuracy over the 16 kinds of FAN's Table 12; show it with :data:`FAN_LABEL`.
+    """Mean accuracy over the 16 kinds of FAN's Table 12; report it with :data:`FAN_LABEL`.
 
     The printed columns average to 57.25, 64.22 and 66.21 where 57.5, 64.5 and 66.4 are printed.
     """
@@ -102,9 +103,9 @@ def fan_accuracy(errors: Errors) -> Values:
 
 
 def retention(corrupted_accuracy: Values, clean_accuracy: Values) -> Values:
-    """What remains of the clean accuracy under corruption, in percent (FAN, Figure 1).
+    """Retention in percent: corrupted accuracy divided by clean accuracy (FAN, Figure 1).
 
-    Of a clean accuracy of 0 there is nothing to keep: the retention is undefined, NaN, and tables show a dash.
+    For a clean accuracy of 0 it is undefined: NaN, which tables show as a dash.
     """
     corrupted = _fraction(corrupted_accuracy, "corrupted_accuracy")
     clean = np.asarray(_fraction(clean_accuracy, "clean_accuracy"), dtype=np.float64)
@@ -112,12 +113,12 @@ def retention(corrupted_accuracy: Values, clean_accuracy: Values) -> Values:
 
 
 def mean_of(values: Sequence[Values]) -> Values:
-    """The plain mean over some scores, elementwise where they are arrays of replicates."""
+    """Unweighted mean of some scores, elementwise for arrays of replicates."""
     return plain(np.mean(np.stack([np.asarray(value, dtype=np.float64) for value in values]), axis=0))
 
 
 def plain(values: Values) -> Values:
-    """A number as a number, many as an array."""
+    """Convert 0-dimensional arrays to float; leave others as arrays."""
     array = np.asarray(values, dtype=np.float64)
     return float(array) if array.ndim == 0 else array
 
@@ -126,7 +127,9 @@ def _baseline(baseline: Mapping[str, float] | None, kinds: Sequence[str]) -> Map
     reference = alexnet_errors(extras=True) if baseline is None else baseline
     useless = [kind for kind in kinds if not reference.get(kind, 0) > 0]
     if useless:
-        raise HoldfastError(f"baseline must have an error above 0 for every kind, not so for {', '.join(useless)}")
+        raise HoldfastError(
+            f"baseline must have an error above 0 for every kind, but has none for {', '.join(useless)}"
+        )
     return reference
 
 
@@ -141,12 +144,12 @@ def _five(values: Sequence[Values], kind: str) -> NDArray[np.float64]:
 
 
 def _all_fractions(values: Values) -> bool:
-    """Also false for NaN, a cell that was not measured."""
+    """Whether all values are in [0, 1], up to rounding; false for NaN, because comparisons with NaN are false."""
     return bool(np.min(values) >= -ROUNDING and np.max(values) <= 1 + ROUNDING)
 
 
 def _fraction(value: Values, name: str) -> Values:
     if not _all_fractions(value):
-        came = value if np.ndim(value) == 0 else f"{np.min(value)} to {np.max(value)}"
-        raise HoldfastError(f"{name} must be a fraction from 0 to 1, got {came}")
+        given = value if np.ndim(value) == 0 else f"{np.min(value)} to {np.max(value)}"
+        raise HoldfastError(f"{name} must be a fraction from 0 to 1, got {given}")
     return value

@@ -1,4 +1,4 @@
-"""A score of one's own: one call, and summaries, comparisons and the report have it with its interval.
+"""Custom metrics: ``register_metric`` adds a score to summaries, comparisons and reports, with its interval.
 
 def columns(cell):  # per image, of any cell
     return {"sure": (cell.confidences > 0.9).astype(float)}
@@ -27,13 +27,13 @@ Columns = Callable[[CellRecord], Mapping[str, np.ndarray]]
 
 @dataclass(frozen=True)
 class Metric:
-    """What is added to a task's scores.
+    """A custom metric of a task.
 
     Attributes:
-        name: for people.
-        task: to which task.
-        formulas: the scores that some cells allow.
-        columns: what they average over the images beside the task's own quantities, each (N,), by quantity.
+        name: name of the metric.
+        task: name of the task that it belongs to.
+        formulas: returns the score definitions for some cells.
+        columns: returns further per-image quantities to average, each (N,), by name.
     """
 
     name: str
@@ -52,20 +52,20 @@ def register_metric(
     columns: Columns | None = None,
     task: str = CLASSIFICATION,
 ) -> Metric:
-    """Add scores to those of a task; a formula with ``headline`` stands in the report's first table."""
+    """Register scores of a task; those with ``headline`` appear in the report's first table."""
     if name in METRICS:
-        raise HoldfastError(f"metric {name!r} is registered already; choose another name")
+        raise HoldfastError(f"metric {name!r} is already registered: choose another name")
     METRICS[name] = Metric(name, task, formulas, columns)
     return METRICS[name]
 
 
 def own_formulas(cells: Sequence[CellSpec], *, task: str) -> list[ScoreDefinition]:
-    """The registered scores that these cells allow."""
+    """Registered score definitions for these cells."""
     return [formula for metric in METRICS.values() if metric.task == task for formula in metric.formulas(cells)]
 
 
 def own_columns(cell: CellRecord) -> dict[str, np.ndarray]:
-    """What registered scores average over the images of a cell."""
+    """Per-image quantities of the registered metrics in a cell."""
     found: dict[str, np.ndarray] = {}
     for metric in METRICS.values():
         if metric.task == cell.task and metric.columns is not None:

@@ -1,7 +1,7 @@
-"""What breaks in a detector: every object that was not found and every detection that is wrong, with the reason.
+"""Error types of a detector: missed objects and wrong detections, by reason.
 
-After TIDE (Bolya et al., ECCV 2020), which names classification, localisation, duplicate, background and missed errors
-and weighs them by AP; here they are counted, at one score and IoU ½, so that cells of different severity can be
+After TIDE (Bolya et al., ECCV 2020), which defines classification, localisation, duplicate, background and missed
+errors and weights them by AP; here they are counted at one score and IoU ½, so that cells of different severity can be
 compared. Sizes are COCO's: small below 32² pixels, large from 96² on.
 """
 
@@ -13,24 +13,24 @@ import numpy as np
 from faster_coco_eval.core import mask as coco_masks
 from numpy.typing import NDArray
 
-FOREGROUND, NEAR = 0.5, 0.1  # TIDE's thresholds of overlap: found from the one on, badly placed from the other on
-OBJECTS = ("found", "class", "location", "missed")  # what became of an object
-DETECTIONS = ("right", "class", "location", "duplicate", "background")  # what a detection is
+FOREGROUND, NEAR = 0.5, 0.1  # TIDE's IoU thresholds t_f and t_b: correct from t_f on, mislocalised from t_b on
+OBJECTS = ("found", "class", "location", "missed")  # outcomes of an object
+DETECTIONS = ("right", "class", "location", "duplicate", "background")  # outcomes of a detection
 SIZES = ("all", "small", "medium", "large")
 BINS = 10
 
 
 @dataclass(frozen=True)
 class Breakage:
-    """Counts of one cell.
+    """Error counts of one cell.
 
     Attributes:
-        objects: sizes × outcomes, in the order of `SIZES` and `OBJECTS`.
-        detections: how many are what, in the order of `DETECTIONS`.
-        recall: share of the objects that any detection overlaps by ½ or more, whatever its class or score: what the
-            proposals left to find.
-        calibration: expected calibration error of the scores, percent: the mean distance between score and share of
-            right detections, over ten bins weighed by their detections (all scores, not only from the threshold on).
+        objects: counts by size and outcome, in the order of `SIZES` and `OBJECTS`.
+        detections: counts by outcome, in the order of `DETECTIONS`.
+        recall: fraction of objects with IoU ≥ ½ with any detection, regardless of class and score: the recall of the
+            proposals.
+        calibration: expected calibration error of the scores, percent: the mean |score − fraction of correct
+            detections|, over ten bins weighted by their detections (all scores, not only those above the threshold).
     """
 
     objects: NDArray[np.int64]
@@ -40,24 +40,24 @@ class Breakage:
 
 
 def breakage(fields: Mapping[str, Any], *, score: float = 0.5) -> Breakage:
-    """Why objects were missed and detections are wrong in a cell's records; crowds count as nothing.
+    """Count the error types in a cell's records; crowd regions are ignored.
 
     Args:
-        fields: of a cell's records.
-        score: detections below it do not count, except for recall and calibration.
+        fields: fields of a cell's records.
+        score: threshold of detections, except for recall and calibration.
     """
     objects = np.zeros((len(SIZES), len(OBJECTS)), np.int64)
     detections = np.zeros(len(DETECTIONS), np.int64)
     covered, scores, right = [], [], []
     for image in _images(fields):
-        kinds = image.judged(image.scores >= score)
+        kinds = image.detection_outcomes(image.scores >= score)
         detections += np.bincount(kinds, minlength=len(DETECTIONS))
-        outcomes = image.outcomes(image.scores >= score)
+        outcomes = image.object_outcomes(image.scores >= score)
         for size, members in enumerate(image.sizes):
             objects[size] += np.bincount(outcomes[members], minlength=len(OBJECTS))
         covered.append(image.overlaps.max(axis=0, initial=0) >= FOREGROUND)
         scores.append(image.scores)
-        right.append(image.judged(np.ones(len(image.scores), bool)) == 0)
+        right.append(image.detection_outcomes(np.ones(len(image.scores), bool)) == 0)
     every = np.concatenate(covered) if covered else np.zeros(0, bool)
     recall = float(every.mean()) if every.size else float("nan")
     return Breakage(objects, detections, recall, _calibration(np.concatenate(scores), np.concatenate(right)))
@@ -65,24 +65,24 @@ def breakage(fields: Mapping[str, Any], *, score: float = 0.5) -> Breakage:
 
 @dataclass(frozen=True)
 class _Image:
-    """One image without its crowds: overlaps are detections × objects, the best score first."""
+    """One image without crowd regions: IoUs (detections, objects), sorted by score."""
 
     overlaps: NDArray[np.float64]
     same: NDArray[np.bool_]
     scores: NDArray[np.float64]
     sizes: tuple[NDArray[np.bool_], ...]
 
-    def judged(self, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """What every counted detection is, as a number in `DETECTIONS`."""
+    def detection_outcomes(self, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Outcome of every counted detection, as an index into `DETECTIONS`."""
         free = np.ones(self.overlaps.shape[1], bool)
-        return np.array([self._judge(row, free) for row in np.flatnonzero(counted).tolist()], np.int64)
+        return np.array([self._classify(row, free) for row in np.flatnonzero(counted).tolist()], np.int64)
 
-    def _judge(self, row: int, free: NDArray[np.bool_]) -> int:
+    def _classify(self, row: int, free: NDArray[np.bool_]) -> int:
         overlaps, same = self.overlaps[row], self.same[row]
         own = np.where(same, overlaps, 0)
-        open_to_it = np.where(free, own, 0)
-        if open_to_it.max(initial=0) >= FOREGROUND:
-            free[int(np.argmax(open_to_it))] = False
+        available = np.where(free, own, 0)
+        if available.max(initial=0) >= FOREGROUND:
+            free[int(np.argmax(available))] = False
             return DETECTIONS.index("right")
         if own.max(initial=0) >= FOREGROUND:
             return DETECTIONS.index("duplicate")
@@ -90,12 +90,12 @@ class _Image:
             return DETECTIONS.index("class")
         return DETECTIONS.index("location" if own.max(initial=0) >= NEAR else "background")
 
-    def outcomes(self, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """What became of every object, as a number in `OBJECTS`."""
+    def object_outcomes(self, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Outcome of every object, as an index into `OBJECTS`."""
         free = np.ones(self.overlaps.shape[1], bool)
         rows = np.flatnonzero(counted)
         for row in rows.tolist():
-            self._judge(row, free)
+            self._classify(row, free)
         overlaps, same = self.overlaps[rows], self.same[rows]
         own, other = (np.where(chosen, overlaps, 0).max(axis=0, initial=0) for chosen in (same, ~same))
         left = np.where(
@@ -109,13 +109,13 @@ class _Image:
 def _images(fields: Mapping[str, Any]) -> Iterator[_Image]:
     for number in range(len(fields["size"])):
         crowds = fields["true_crowds"][number] > 0
-        found, truth = _sides(fields["boxes"][number]), _sides(fields["true_boxes"][number])
+        found, truth = _to_xywh(fields["boxes"][number]), _to_xywh(fields["true_boxes"][number])
         order = np.argsort(-fields["scores"][number], kind="stable")
         ious = np.zeros((len(found), len(truth)))
         if len(found) and len(truth):
-            told = crowds.astype(int).tolist()
-            ious = np.asarray(coco_masks.iou(found, truth, told)).reshape(len(found), len(truth))
-        order = order[ious[order][:, crowds].max(axis=1, initial=0) < FOREGROUND]  # in a crowd: neither right nor wrong
+            flags = crowds.astype(int).tolist()
+            ious = np.asarray(coco_masks.iou(found, truth, flags)).reshape(len(found), len(truth))
+        order = order[ious[order][:, crowds].max(axis=1, initial=0) < FOREGROUND]  # in a crowd region: ignored
         labels, true_labels = fields["labels"][number], fields["true_labels"][number][~crowds]
         yield _Image(
             ious[order][:, ~crowds],
@@ -130,7 +130,7 @@ def _by_size(areas: NDArray[np.float64]) -> tuple[NDArray[np.bool_], ...]:
     return np.ones(len(areas), bool), small, ~small & ~large, large
 
 
-def _sides(boxes: NDArray[Any]) -> NDArray[np.float64]:
+def _to_xywh(boxes: NDArray[Any]) -> NDArray[np.float64]:
     return np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1).astype(np.float64)
 
 

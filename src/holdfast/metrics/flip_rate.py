@@ -1,4 +1,4 @@
-"""How steady a model is over a perturbation sequence: flip probability, mFR, top-5 distance.
+"""Stability under perturbation sequences: flip probability, mFR, top-5 distance.
 
 ImageNet-P and CIFAR-P, Hendrycks & Dietterich 2019. Per-sequence values come first, because intervals need them;
 a score is their mean. Means over kinds take numbers, or arrays of jackknife replicates.
@@ -17,10 +17,10 @@ Pair = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def compared_frames(kind: str, *, frames: int, difficulty: int = 1) -> Pair:
-    """Which frames are compared: the earlier ones and the later ones.
+    """Indices of the compared frames: the earlier ones and the later ones.
 
-    Noise frames are independent draws around frame 0 and are compared with it; their difficulty is another data set.
-    All other kinds move on from frame to frame and are compared ``difficulty`` frames apart, at every offset.
+    Noise frames are independent samples around frame 0 and are compared with it; their difficulty is another data set.
+    All other kinds change from frame to frame and are compared ``difficulty`` frames apart, at every offset.
     """
     if kind not in SEQUENCES:
         raise HoldfastError(f"kind must be a perturbation sequence, got {kind!r}{nearest(kind, SEQUENCES)}")
@@ -32,12 +32,12 @@ def compared_frames(kind: str, *, frames: int, difficulty: int = 1) -> Pair:
 
 
 def flips(predictions: ArrayLike, *, kind: str, difficulty: int = 1) -> NDArray[np.float64]:
-    """The share of compared frames at which the predicted class changes, one value per sequence.
+    """Fraction of compared frames at which the predicted class changes, one value per sequence.
 
     Args:
         predictions: the predicted class of every frame, (sequences, frames).
-        kind: which perturbation; it decides what a frame is compared with.
-        difficulty: how many frames apart, for kinds that are not noise.
+        kind: perturbation, which determines the frame to compare with.
+        difficulty: distance of compared frames, for kinds other than noise.
     """
     array = np.asarray(predictions)
     if array.ndim != 2 or array.dtype.kind not in "iu" or not array.size:
@@ -52,23 +52,23 @@ def flip_probability(predictions: ArrayLike, *, kind: str, difficulty: int = 1) 
 
 
 def top5_distance(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
-    """How far the top five of one frame have moved in another: 0 (same order) to 18; 15 if all are gone.
+    """Top-5 distance between two frames: 0 (same order) to 18; 15 if none of the five remains.
 
     Hendrycks & Dietterich 2019: ``Σ |k − min(r(k), 5)|`` over k = 0 … 4, where r(k) is the rank in ``second`` of
     the class at rank k in ``first``. Ranks from 5 on count alike, so five classes per frame are all it needs.
 
     Args:
-        first: the five best classes of a frame, best first (…, 5); see :func:`holdfast.evaluation.ranked`.
-        second: likewise, of the frame compared with.
+        first: the five best classes of a frame, best first (…, 5); see :func:`holdfast.metrics.ranked`.
+        second: likewise, of the other frame.
     """
     before, after = _five_classes(first, "first"), _five_classes(second, "second")
     same = before[..., :, None] == after[..., None, :]  # … 5 5
-    ranks = np.where(same.any(axis=-1), same.argmax(axis=-1), 5)
+    ranks = np.where(same.any(axis=-1), same.argmax(axis=-1), 5)  # min(r, 5): classes outside the top five get rank 5
     return np.abs(np.arange(5) - ranks).sum(axis=-1)
 
 
 def top5_distances(top_five: ArrayLike, *, kind: str, difficulty: int = 1) -> NDArray[np.float64]:
-    """The mean top-5 distance of the compared frames, one value per sequence.
+    """Mean top-5 distance of the compared frames, one value per sequence.
 
     ``top_five`` holds the five best classes of every frame, best first, (sequences, frames, 5).
     """
@@ -85,9 +85,9 @@ def mean_top5_distance(top_five: ArrayLike, *, kind: str, difficulty: int = 1) -
 
 
 def mean_over_kinds(values: Mapping[str, Values], *, kinds: Sequence[str] = TEST_SEQUENCES) -> Values:
-    """Plain mFP (or T5D) over the kinds, without a baseline: how CIFAR-P is reported.
+    """Unnormalised mFP (or T5D) over the kinds, as reported for CIFAR-P.
 
-    The ten test kinds have snow; the authors' CIFAR-P script averages spatter in its place. Say which were taken.
+    The ten test kinds include snow; the authors' CIFAR-P script averages spatter instead. Report which were used.
     """
     return plain(np.mean(_choose_kinds(values, kinds, "values"), axis=0))
 
@@ -98,12 +98,12 @@ def mean_flip_rate(
     """mFR in percent: the mean over the kinds of FP divided by the baseline's FP; of T5D values it is mT5D.
 
     Hendrycks & Dietterich 2019. ``published("alexnet")["flip_probabilities"]["values"]`` is AlexNet as usually
-    quoted on the stored, lossy films. On frames made on the fly, measure the baseline on the same frames.
+    quoted for the stored, lossy videos. For frames generated on the fly, measure the baseline on the same frames.
     """
     reference = _choose_kinds(baseline, kinds, "baseline")
     if not (reference > 0).all():
         still = [kind for kind, value in zip(kinds, reference, strict=True) if not value > 0]
-        raise HoldfastError(f"baseline must be above 0 for every kind, not so for {', '.join(still)}")
+        raise HoldfastError(f"baseline must be above 0 for every kind, but is not for {', '.join(still)}")
     chosen = _choose_kinds(values, kinds, "values")
     return plain(100 * np.mean(chosen / reference.reshape(-1, *(1,) * (chosen.ndim - 1)), axis=0))
 
@@ -111,10 +111,10 @@ def mean_flip_rate(
 def _choose_kinds(values: Mapping[str, Values], kinds: Sequence[str], name: str) -> NDArray[np.float64]:
     missing = [kind for kind in kinds if kind not in values]
     if missing:
-        raise HoldfastError(f"{name} must hold {len(kinds)} kinds, but {', '.join(missing)} missing")
+        raise HoldfastError(f"{name} must have {len(kinds)} kinds, but these are missing: {', '.join(missing)}")
     chosen = np.stack([np.asarray(values[kind], dtype=np.float64) for kind in kinds])
     if not (np.isfinite(chosen) & (chosen >= 0)).all():
-        raise HoldfastError(f"{name} must be numbers from 0 up, got {chosen.tolist()}")
+        raise HoldfastError(f"{name} must be finite and at least 0, got {chosen.tolist()}")
     return chosen
 
 

@@ -1,7 +1,7 @@
-"""Confidence intervals of scores and of differences, from jackknife replicates, over images and seeds.
+"""Confidence intervals of scores and differences over images and seeds, from jackknife replicates.
 
-The standard error comes from the replicates of :mod:`holdfast.metrics.jackknife`; the shape of the interval from what
-the score is. Proportions get Wilson's interval (1927) with an effective number of images, ratios a t interval on the
+The standard error comes from the replicates of :mod:`holdfast.metrics.jackknife`; the shape of the interval depends
+on the score. Proportions get Wilson's interval (1927) with an effective number of images, ratios a t interval on the
 logarithm, differences a t interval, with the pseudo-pairs of Bonett and Price (2012) where an image scores 0 or 1.
 """
 
@@ -20,8 +20,8 @@ from holdfast.metrics.jackknife import Groups, replicated_means
 Scale = Literal["proportion", "ratio", "plain"]
 Statistic = Callable[[NDArray[np.float64]], float]
 
-FEW_IMAGES = 30  # below, tables say "few images": coverage is measured from 30 on
-EXACT = 1e-12  # closer to 0 or 1 than this, a proportion is 0 or 1
+FEW_IMAGES = 30  # below, tables say "few images", because coverage was verified from 30 images on
+EXACT = 1e-12  # closer to 0 or 1 than this, a proportion counts as exactly 0 or 1
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Interval:
 
     @property
     def excludes_zero(self) -> bool:
-        """For a difference: whether one model is better beyond what the choice of images explains."""
+        """For a difference: whether one model is better beyond the sampling of images."""
         return self.low > 0 or self.high < 0
 
 
@@ -50,7 +50,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class SeedVariance:
-    """The variance of a score between seeds, and its degrees of freedom; 0 degrees where no row has two seeds."""
+    """Variance of a score between seeds and its degrees of freedom; 0 degrees if no row has two seeds."""
 
     variance: float
     freedom: int
@@ -58,7 +58,7 @@ class SeedVariance:
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and sample standard deviation over seeds; of a single seed the deviation is NaN."""
+    """Mean and sample standard deviation over seeds; NaN deviation for a single seed."""
 
     mean: float
     std: float
@@ -69,15 +69,17 @@ class Spread:
 
 
 def jackknife_estimate(replicates: ArrayLike) -> Estimate:
-    """The score of all images (first entry) and its standard error from the replicates (the others).
+    """Estimate a score and its standard error: the first entry is the score of all images, the others replicates.
 
-    SE² = (G − 1)/G · Σ(θ₍g₎ − mean)². The error is NaN where a replicate is undefined, or where there is one group.
+    SE² = (G − 1)/G · Σ(θ₍g₎ − mean)². The error is NaN if a replicate is undefined or there is only one group.
     """
     array = np.asarray(replicates, dtype=np.float64)
     value, left = float(array[0]), array[1:]
     count = len(left)
     if count < 2 or not np.isfinite(left).all():
         return Estimate(value, nan, max(count - 1, 0))
+    # (G − 1)/G instead of 1/(G(G − 1)): replicates share all but 1/G of the images, so they vary (G − 1)² times less
+    # than G independent estimates would (Tukey 1958; Kott 2001 for groups)
     return Estimate(value, sqrt((count - 1) / count * float(np.square(left - left.mean()).sum())), count - 1)
 
 
@@ -89,12 +91,12 @@ def jackknife_interval(
     scale: Scale = "plain",
     level: float = 0.95,
 ) -> Interval:
-    """The interval of a score over the choice of images.
+    """The confidence interval of a score over the sampling of images.
 
     Args:
-        values: one row per image, (N,) or (N, cells): whether it was right, its NLL, its error in each cell …
-        groups: which images are left out together; by default every image by itself.
-        statistic: the score as a function of the values' mean over the images, (cells,); by default their plain mean.
+        values: one row per image, (N,) or (N, cells): its correctness, its NLL, its error in each cell …
+        groups: jackknife groups of images; by default every image is its own group.
+        statistic: the score as a function of the mean over the images, (cells,); by default their mean.
         scale: ``proportion`` for scores from 0 to 1, ``ratio`` for quotients, ``plain`` for everything else.
         level: nominal coverage.
     """
@@ -110,15 +112,15 @@ def paired_difference(
 ) -> Interval:
     """The 95 % interval of ``first`` minus ``second``, two models on the same images in the same order.
 
-    Both leave out the same images, so what is hard for both cancels out; arguments as in :func:`jackknife_interval`.
+    Both leave out the same images, so what is hard for both cancels out. Arguments as in :func:`jackknife_interval`.
     """
     one, other, score = _rows(first, "first"), _rows(second, "second"), statistic or _plain_mean
     if one.shape != other.shape:
-        raise HoldfastError(f"first and second must be of the same images, got shapes {one.shape} and {other.shape}")
+        raise HoldfastError(f"first and second must have the same shape, got {one.shape} and {other.shape}")
     groups = groups or Groups(np.arange(len(one)), len(one), len(one))
-    sides = [np.array([score(means) for means in replicated_means(rows, groups)]) for rows in (one, other)]
+    scores = [np.array([score(means) for means in replicated_means(rows, groups)]) for rows in (one, other)]
     binary = one.shape[1] == 1 and statistic is None and _is_binary(one) and _is_binary(other)
-    return difference_interval(sides[0] - sides[1], images=groups.independent, binary=binary)
+    return difference_interval(scores[0] - scores[1], images=groups.independent, binary=binary)
 
 
 def score_interval(
@@ -134,10 +136,10 @@ def score_interval(
 
     Args:
         replicates: (1 + groups,).
-        scale: what the score is.
-        images: the independent observations, which bound a proportion of exactly 0 or 1.
-        whole: what a proportion of 1 is written as, 100 for percent.
-        highest_at_zero: the upper bound of a ratio whose numerator is 0, where the logarithm says nothing.
+        scale: ``proportion``, ``ratio`` or ``plain``.
+        images: number of independent observations, which determines the interval of a proportion of exactly 0 or 1.
+        whole: unit of a proportion: 1, or 100 for percent.
+        highest_at_zero: upper bound of a ratio whose numerator is 0, where the logarithm is undefined.
         level: nominal coverage.
     """
     array = np.asarray(replicates, dtype=np.float64)
@@ -146,6 +148,7 @@ def score_interval(
         half = t_quantile(logs.freedom, level) * logs.error
         if not isfinite(half):
             return Interval(float(array[0]), nan, nan, level)
+        # clamped, because exp overflows above 709; the bound is meaningless there, but must not raise
         return Interval(float(array[0]), float(array[0]) * exp(-half), float(array[0]) * exp(min(half, 700.0)), level)
     estimate = jackknife_estimate(array)
     if scale == "ratio" and estimate.value == 0:
@@ -157,10 +160,10 @@ def score_interval(
 def difference_interval(
     replicates: ArrayLike, *, images: int, binary: bool = False, whole: float = 1.0, level: float = 0.95
 ) -> Interval:
-    """The t interval of a paired difference from the differences of the replicates.
+    """The t interval of a paired difference, from the differences of the replicates.
 
-    ``binary`` says that every image scores 0 or 1 for either model: then the standard error has two pseudo-pairs more,
-    one for each model (Bonett and Price 2012), which keeps the coverage where few answers differ.
+    ``binary`` means that every image scores 0 or 1 for either model: the standard error then includes two pseudo-pairs,
+    one in favour of each model (Bonett and Price 2012), which keeps the coverage if few predictions differ.
     """
     estimate = jackknife_estimate(replicates)
     if binary:
@@ -169,17 +172,17 @@ def difference_interval(
 
 
 def with_pseudo_pairs(estimate: Estimate, *, images: int, whole: float = 1.0) -> Estimate:
-    """The estimate with the standard error that it has after adding one win and one loss; the value stays."""
+    """Recompute the standard error with one additional win and one loss; the value is unchanged."""
     mean, error = estimate.value / whole, estimate.error / whole
     if not isfinite(error):
         return estimate
-    square = (images - 1) * error**2 + mean**2  # of the differences of single images, on average
+    square = (images - 1) * error**2 + mean**2  # mean squared difference per image, since SE² = var / (n − 1)
     square, mean = (images * square + 2) / (images + 2), images * mean / (images + 2)
     return Estimate(estimate.value, whole * sqrt((square - mean**2) / (images + 2)), estimate.freedom)
 
 
 def interval_of(estimate: Estimate, *, scale: Scale, images: int, whole: float = 1.0, level: float = 0.95) -> Interval:
-    """The interval of an estimate; NaN bounds where its error is unknown, [0, whole] for a proportion of one group."""
+    """The interval of an estimate; NaN bounds if its error is unknown, [0, whole] for a proportion of one group."""
     quantile = t_quantile(estimate.freedom, level)
     if scale == "proportion":
         low, high = _wilson(estimate.value / whole, estimate.error / whole, images=images, quantile=quantile)
@@ -191,9 +194,10 @@ def interval_of(estimate: Estimate, *, scale: Scale, images: int, whole: float =
 
 
 def _wilson(value: float, error: float, *, images: int, quantile: float) -> tuple[float, float]:
-    """Wilson's interval with the effective number of images value(1 − value)/error²; at 0 and 1 with all of them."""
+    """Wilson's interval with the effective number of images p(1 − p)/SE²; at p = 0 and 1 with all images."""
     if not isfinite(value):
         return nan, nan
+    # at 0 and 1 the jackknife error is 0, so the effective number p(1 − p)/SE² is 0/0: use all images instead
     at_an_end = value <= EXACT or value >= 1 - EXACT
     if not isfinite(quantile):
         return 0.0, 1.0
@@ -209,22 +213,23 @@ def _wilson(value: float, error: float, *, images: int, quantile: float) -> tupl
 
 
 def highest_share(groups: Groups, level: float = 0.95) -> float:
-    """The upper bound of a proportion of 0 of so many images."""
+    """Upper bound of an observed proportion of 0."""
     return _wilson(0.0, 0.0, images=groups.independent, quantile=t_quantile(groups.count - 1, level))[1]
 
 
 def t_quantile(freedom: float, level: float = 0.95) -> float:
-    """The two-sided quantile of Student's t; infinite without a degree of freedom."""
+    """Two-sided quantile of Student's t; infinite without a degree of freedom."""
     if not 0 < level < 1:
         raise HoldfastError(f"level must be between 0 and 1, got {level}")
     return float(stdtrit(freedom, (1 + level) / 2)) if freedom > 0 else inf
 
 
 def with_seed_variance(images: Estimate, seeds: SeedVariance, *, count: int) -> Estimate:
-    """The mean over ``count`` seeds with both variances; ``images`` has that of the choice of images alone."""
+    """Add the variance between ``count`` seeds to an estimate whose error covers the sampling of images only."""
     between, within = seeds.variance / count, images.error**2
     if not seeds.freedom or not between or not isfinite(within):
         return images
+    # Welch–Satterthwaite: degrees of freedom of a sum of two independent variance estimates
     freedom = (between + within) ** 2 / (between**2 / seeds.freedom + within**2 / max(images.freedom, 1))
     return Estimate(images.value, sqrt(between + within), freedom)
 

@@ -1,8 +1,8 @@
-"""Segmentation scores from counts of pixels: IoU, pixel accuracy, boundary IoU, and the papers' averages.
+"""Segmentation scores from pixel counts: IoU, pixel accuracy, boundary IoU, and the papers' averages.
 
-What is kept of an image are three numbers per class: pixels that are truly of it, pixels predicted as it, and both.
-Every score is a function of their sums (or means) over images, so scores, intervals and paired comparisons need no
-prediction again. Pixels whose label is 255 count nowhere. Functions take counts (…, 3, classes): true, predicted, both.
+An image is recorded as three counts per class: pixels of the class, pixels predicted as it, and their intersection.
+Every score is a function of their sums (or means) over images, so scores, intervals and paired comparisons do not
+need the predictions. Pixels with label 255 are ignored. Functions take counts (…, 3, classes): true, predicted, both.
 """
 
 import math
@@ -18,7 +18,7 @@ from holdfast.metrics.corruption import Values, mean_of
 from holdfast.records.cells import corruption_cell
 
 IGNORED = 255
-BANDS = (2, 4, 8, 16)  # pixels from the label boundary; the last band is what lies beyond
+BANDS = (2, 4, 8, 16)  # distances from the label boundary in pixels; a last band holds the pixels beyond
 BOUNDARY_SHARE = 0.02  # of the diagonal, Cheng et al. 2021
 
 # FAN's and TAP+ADL's Cityscapes-C: 16 kinds, in the groups of their tables
@@ -30,7 +30,7 @@ GROUPS = {
 }
 KINDS = tuple(kind for kinds in GROUPS.values() for kind in kinds)
 SEVERITY_RULES: dict[str, dict[str, tuple[int, ...]]] = {
-    # FAN Section 4.3 and TAP+ADL's released tester: strong noise says nothing, so three severities of it
+    # FAN Section 4.3 and TAP+ADL's released tester: noise at severities 1–3, because stronger noise is uninformative
     "paper": {kind: SEVERITIES[:3] if kind in GROUPS["noise"] else SEVERITIES for kind in KINDS},
     # FAN's released tester, unlike its paper
     "fan-released": dict.fromkeys(KINDS, SEVERITIES[:3]),
@@ -42,12 +42,12 @@ SEVERITY_RULES: dict[str, dict[str, tuple[int, ...]]] = {
 
 
 def pixel_counts(predicted: np.ndarray, true: np.ndarray, *, classes: int) -> NDArray[np.int64]:
-    """How many labelled pixels are of each class, are predicted as it, and both: (3, classes).
+    """Count the labelled pixels of each class, those predicted as it, and the intersection: (3, classes).
 
     Args:
-        predicted: class numbers (H, W).
-        true: class numbers (H, W), 255 for pixels that do not count.
-        classes: how many there are.
+        predicted: class indices (H, W).
+        true: class indices (H, W), 255 for ignored pixels.
+        classes: number of classes.
     """
     _check_maps(predicted, true)
     labelled = true != IGNORED
@@ -57,10 +57,10 @@ def pixel_counts(predicted: np.ndarray, true: np.ndarray, *, classes: int) -> ND
 
 
 def band_counts(predicted: np.ndarray, true: np.ndarray, *, classes: int, bands: Sequence[int] = BANDS) -> np.ndarray:
-    """The counts by distance to the label boundary, (bands + 1, 3, classes): up to 2 pixels, up to 4, …, beyond.
+    """Pixel counts by distance to the label boundary, (bands + 1, 3, classes): up to 2 pixels, up to 4, …, beyond.
 
-    The distance (along rows, columns and diagonals alike) is to the nearest pixel with another label, ignored ones
-    included; the border of the image is none.
+    The distance (Chebyshev: rows, columns and diagonals alike) is to the nearest pixel with another label, ignored ones
+    included; the image border is no boundary.
     """
     _check_maps(predicted, true)
     inner = np.zeros(true.shape, bool)
@@ -73,10 +73,10 @@ def band_counts(predicted: np.ndarray, true: np.ndarray, *, classes: int, bands:
 
 
 def boundary_counts(predicted: np.ndarray, true: np.ndarray, *, classes: int) -> NDArray[np.int64]:
-    """The counts of Boundary IoU (Cheng et al. 2021): each map's own pixels near its own contours, (3, classes).
+    """Pixel counts of Boundary IoU (Cheng et al. 2021): each map's pixels near its own contours, (3, classes).
 
-    A class' contour region are its pixels up to 2 % of the image's diagonal from its edge, the image's border included.
-    Ignored pixels are outside of all classes in both maps.
+    The contour region of a class is its pixels up to 2 % of the image diagonal from its edge, image border included.
+    Ignored pixels belong to no class in either map.
     """
     _check_maps(predicted, true)
     distance = boundary_distance(true.shape)
@@ -91,17 +91,18 @@ def boundary_counts(predicted: np.ndarray, true: np.ndarray, *, classes: int) ->
 
 
 def boundary_distance(size: tuple[int, ...]) -> int:
-    """2 % of the diagonal in pixels, at least 1."""
+    """Width of the contour region: 2 % of the image diagonal in pixels, at least 1."""
     return max(1, round(BOUNDARY_SHARE * math.hypot(*size)))
 
 
 def near_boundary(labels: np.ndarray, distance: int, *, border: bool = False) -> NDArray[np.bool_]:
-    """Pixels with another label at most ``distance`` away; ``border`` counts the image's border as another label."""
+    """Mask of pixels with another label at most ``distance`` away; ``border`` treats the outside as another label."""
     around = labels.astype(np.uint8)
     if border:
         around = cv2.copyMakeBorder(
             around, distance, distance, distance, distance, cv2.BORDER_CONSTANT, value=IGNORED - 1
         )
+    # a pixel whose neighbourhood has a maximum or minimum other than its own label has another label in reach
     square = np.ones((2 * distance + 1, 2 * distance + 1), np.uint8)
     differs = (cv2.dilate(around, square) != around) | (cv2.erode(around, square) != around)
     return differs[distance:-distance, distance:-distance] if border else differs
@@ -117,28 +118,28 @@ def class_iou(counts: ArrayLike) -> NDArray[np.float64]:
 
 
 def mean_iou(counts: ArrayLike) -> NDArray[np.float64]:
-    """mIoU of pooled counts: the mean over the classes that are true or predicted somewhere.
+    """mIoU of pooled counts: the mean IoU over the classes that are true or predicted somewhere.
 
-    A class that is predicted but never true counts as 0. This is the published score; the mean of single images' mIoU
-    is another number.
+    A class that is predicted but never true counts as 0. This is the published score; the mean of per-image mIoU
+    differs.
     """
     return _mean_of_known(class_iou(counts))
 
 
 def pixel_accuracy(counts: ArrayLike) -> NDArray[np.float64]:
-    """The share of labelled pixels that are predicted right (aAcc)."""
+    """Fraction of labelled pixels that are predicted correctly (aAcc)."""
     true, _, both = _parts(counts)
     return _ratio(both.sum(axis=-1), true.sum(axis=-1))
 
 
 def class_accuracy(counts: ArrayLike) -> NDArray[np.float64]:
-    """The share of each class' pixels that are predicted as it; NaN for a class that is never true."""
+    """Fraction of each class's pixels that are predicted correctly; NaN for a class that is never true."""
     true, _, both = _parts(counts)
     return _ratio(both, true)
 
 
 def mean_accuracy(counts: ArrayLike) -> NDArray[np.float64]:
-    """The mean of :func:`class_accuracy` over the classes that are true somewhere (mAcc)."""
+    """Mean of :func:`class_accuracy` over the classes that are true somewhere (mAcc)."""
     return _mean_of_known(class_accuracy(counts))
 
 
@@ -146,17 +147,19 @@ def mean_accuracy(counts: ArrayLike) -> NDArray[np.float64]:
 
 
 def kind_means(mious: Mapping[str, Values], *, rule: str = "paper", rounded: bool = True) -> dict[str, Values]:
-    """The mean mIoU over each kind's severities, in percent.
+    """Mean mIoU over each kind's severities, in percent.
 
     Args:
-        mious: of cells such as ``fog/3``, in percent; numbers, or arrays of replicates.
+        mious: mIoU in percent by cell such as ``fog/3``; numbers, or arrays of replicates.
         rule: ``paper`` (noise 1–3, others 1–5), ``fan-released`` (1–3 for all) or ``all`` (1–5 for all).
-        rounded: each cell to 0.01 first, as the released testers print and then average them.
+        rounded: round each cell to 0.01 first, as the released testers print values and then average them.
     """
     wanted = severity_rule(rule)
     missing = [cell for kind in wanted for cell in cells_of(kind, rule=rule) if cell not in mious]
     if missing:
-        raise HoldfastError(f"mious must hold all cells of Cityscapes-C, but {', '.join(missing[:5])} missing")
+        raise HoldfastError(
+            f"mious must have all cells of Cityscapes-C, but these are missing: {', '.join(missing[:5])}"
+        )
     used = {name: np.round(value, 2) if rounded else value for name, value in mious.items()}
     return {kind: mean_of([used[cell] for cell in cells_of(kind, rule=rule)]) for kind in wanted}
 
@@ -167,20 +170,20 @@ def cityscapes_c_mean(mious: Mapping[str, Values], *, rule: str = "paper", round
 
 
 def group_means(mious: Mapping[str, Values], *, rule: str = "paper", rounded: bool = True) -> dict[str, Values]:
-    """The mean over the kinds of each group of the papers' tables: blur, noise, digital, weather."""
+    """Mean over the kinds of each group of the papers' tables: blur, noise, digital, weather."""
     kinds = kind_means(mious, rule=rule, rounded=rounded)
     return {group: mean_of([kinds[kind] for kind in members]) for group, members in GROUPS.items()}
 
 
 def severity_rule(rule: str) -> dict[str, tuple[int, ...]]:
-    """Which severities of which kind a rule averages."""
+    """Severities of every kind that a rule averages."""
     if rule not in SEVERITY_RULES:
         raise HoldfastError(f"rule must be one of {', '.join(SEVERITY_RULES)}, got {rule!r}")
     return SEVERITY_RULES[rule]
 
 
 def cells_of(kind: str, *, rule: str) -> tuple[str, ...]:
-    """The names of the cells of one kind that a rule averages."""
+    """Names of the cells of one kind that a rule averages."""
     return tuple(corruption_cell(kind, severity).name for severity in severity_rule(rule)[kind])
 
 

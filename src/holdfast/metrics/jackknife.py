@@ -1,4 +1,4 @@
-"""Delete-a-group jackknife: every score once on all images and once with each group of images left out.
+"""Delete-a-group jackknife: every score on all images, and with each group of images left out.
 
 Quenouille 1956, Tukey 1958; with groups of images: Kott 2001. A replicate recomputes the score itself, so one scheme
 serves means, ratios, mIoU and AP alike, and it needs no random numbers. All cells and models of the same images use the
@@ -22,12 +22,12 @@ Names = Sequence[str] | NDArray[np.str_]
 
 @dataclass(frozen=True)
 class Grouping:
-    """How the names of one data set tell what belongs together.
+    """Rule that groups the images of one data set by their ids.
 
     Attributes:
-        what: a recording, a city, a condition.
-        pattern: its first group is the name.
-        block: consecutive images that belong together; 1 takes every image for itself.
+        what: kind of group: recording, city or condition.
+        pattern: regular expression of the ids, whose first group is the name.
+        block: length of blocks of correlated consecutive images; 1 for independent images.
     """
 
     what: str
@@ -35,7 +35,7 @@ class Grouping:
     block: int = 1
 
 
-INDEPENDENT = "scenes/"  # generated independently of each other
+INDEPENDENT = "scenes/"  # ids of generated scenes, which are independent of each other
 GROUPINGS = (
     Grouping("condition", re.compile(r"^(fog|night|rain|snow)/(?:train|val|test)/")),  # ACDC
     Grouping("city", re.compile(r"^(?:train|val|test)/([a-z-]+)/\1_\d{6}_\d{6}$")),  # Cityscapes
@@ -44,28 +44,28 @@ GROUPINGS = (
 
 
 def grouping_of(ids: Names) -> Grouping | None:
-    """The grouping that all these names follow, if there is one."""
+    """The grouping that matches all ids, if there is one."""
     return next((one for one in GROUPINGS if len(ids) and all(one.pattern.match(str(id)) for id in ids)), None)
 
 
 def groups_of(ids: Names, grouping: Grouping) -> NDArray[np.str_]:
-    """The group of every image."""
+    """Name of the group of every image."""
     return np.array([grouping.pattern.match(str(id))[1] for id in ids])
 
 
-SINGLE_IMAGES = 200  # up to so many images, every image is a group of its own
-GROUPS = 100  # of more images; the t quantile of 99 degrees of freedom is within 1.3 % of the normal one
+SINGLE_IMAGES = 200  # up to this many images, every image is its own group (delete-one jackknife)
+GROUPS = 100  # groups of more images; the t quantile with 99 degrees of freedom is within 1.3 % of the normal one
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Which group every image belongs to.
+    """Jackknife groups of images.
 
     Attributes:
-        numbers: the group of every image, from 0.
-        count: how many groups there are.
-        independent: how many independent observations there are: the images, or the blocks of a recording.
-        what: what a group is where it is neither one image nor a share of all images: ``blocks of 10 frames``.
+        numbers: group index of every image.
+        count: number of groups.
+        independent: number of independent observations: images, or blocks of a recording.
+        what: description of groups that are blocks of a recording, such as ``blocks of 10 frames``; else empty.
     """
 
     numbers: NDArray[np.int64]
@@ -75,7 +75,7 @@ class Groups:
 
     @property
     def images(self) -> int:
-        """How many images there are."""
+        """Number of images in all groups."""
         return len(self.numbers)
 
     def without(self, group: int) -> NDArray[np.int64]:
@@ -84,10 +84,10 @@ class Groups:
 
 
 def image_groups(ids: Names, targets: ArrayLike | None = None) -> Groups:
-    """The groups of these images; they depend on the images' names and classes only, not on their order.
+    """Make jackknife groups; they depend on the images' ids and classes only, not on their order.
 
-    Up to 200 images every image is a group. More images are dealt into 100 groups, class by class, so that every group
-    has its share of every class. Consecutive frames of a recording are alike and form blocks.
+    Up to 200 images, every image is a group. More images are dealt into 100 groups, stratified by class. Consecutive
+    frames of a recording are correlated and form blocks.
     """
     names = np.asarray(ids, dtype=np.str_)
     grouping = grouping_of(names)
@@ -98,6 +98,8 @@ def image_groups(ids: Names, targets: ArrayLike | None = None) -> Groups:
     classes = np.zeros(len(names)) if targets is None else np.asarray(targets, dtype=np.float64)
     if classes.ndim != 1:  # boxes or label maps: no class to stratify by
         classes = np.zeros(len(names))
+    # sorted by class, then dealt round robin: every group gets the same number of each class, give or take one image,
+    # so leaving a group out does not change the class balance
     ranks = np.empty(len(names), np.int64)
     ranks[np.lexsort((names, classes))] = np.arange(len(names))
     return Groups(ranks % GROUPS, GROUPS, len(names))
@@ -116,14 +118,14 @@ def _blocks(names: NDArray[np.str_], recordings: NDArray[np.str_], *, length: in
 
 
 def replicated_means(values: ArrayLike, groups: Groups) -> NDArray[np.float64]:
-    """The mean of every column over all images, then without each group: (images, columns) → (1 + groups, columns)."""
+    """Mean of every column over all images, then without each group: (images, columns) → (1 + groups, columns)."""
     rows = np.asarray(values, dtype=np.float64)
     if len(rows) != groups.images:
         raise HoldfastError(f"values must have a row for each of {groups.images} images, got {len(rows)}")
     sizes = np.bincount(groups.numbers, minlength=groups.count)
     order = np.argsort(groups.numbers, kind="stable")
     sums = np.add.reduceat(rows[order], np.cumsum(sizes) - sizes, axis=0)
-    with np.errstate(invalid="ignore"):  # a single group leaves no image
+    with np.errstate(invalid="ignore"):  # 0 / 0 = NaN if there is a single group: leaving it out leaves no image
         left = (sums.sum(axis=0) - sums) / (len(rows) - sizes).reshape(-1, *[1] * (rows.ndim - 1))
     return np.concatenate([rows.mean(axis=0)[None], left])
 
@@ -131,7 +133,7 @@ def replicated_means(values: ArrayLike, groups: Groups) -> NDArray[np.float64]:
 def means_and_replicates(
     columns: Mapping[str, NDArray[np.float64]], groups: Groups | None
 ) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.float64]] | None]:
-    """The mean of every column, and its means without each group, (groups,); None for the latter without groups."""
+    """Mean of every column, and its means without each group, (groups,); the latter is None without groups."""
     if not columns:
         return {}, None
     matrix = np.stack(list(columns.values()), axis=1)  # images × columns

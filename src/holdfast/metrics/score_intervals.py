@@ -1,4 +1,4 @@
-"""The intervals of a task's scores: replicates of means over images and of whole sets, put into the formulas."""
+"""Intervals of a task's scores and of their differences, from jackknife replicates of the scores' inputs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,11 +15,11 @@ from holdfast.runtime.progress import ProgressLine
 from holdfast.tasks import task_named
 
 Columns = Mapping[str, NDArray[np.float64]]
-CONSTANT = 1e-9  # replicates that differ by less are the same, rounding aside
+CONSTANT = 1e-9  # replicates that differ by less are equal up to rounding
 
 
 class Replicated:
-    """One model's columns: the values of every image, their means, and the means without each group of images."""
+    """One model's columns: per-image values, their means, and the means without each group of images."""
 
     def __init__(self, columns: Columns, groups: Groups | None) -> None:
         self.columns = columns
@@ -30,9 +30,9 @@ class Replicated:
 def set_replicates(
     cells: Mapping[str, CellRecord], ids: NDArray[np.str_], groups: Groups, *, task: str
 ) -> dict[str, NDArray[np.float64]]:
-    """The replicates of scores of a whole set, such as AP, by column; none where all scores are functions of means.
+    """Replicates of scores of a whole set, such as AP, by column; empty if all scores are functions of means.
 
-    A task has such scores where it has a method ``replicates(cell, groups)``, which gives (1 + groups,) by quantity.
+    A task with such scores has a method ``replicates(cell, groups)`` that returns (1 + groups,) by quantity.
     """
     of_cell: Any = getattr(task_named(task), "replicates", None)
     if of_cell is None:
@@ -49,11 +49,11 @@ def set_replicates(
 def interval_of_score(
     formula: ScoreDefinition, value: float, means: Means, replicates: Means, *, groups: Groups
 ) -> Interval:
-    """The interval of one score."""
+    """The confidence interval of one score."""
     left = np.broadcast_to(np.asarray(formula.compute(replicates), dtype=np.float64), groups.count)
     scale = formula.interval_scale
     if scale == "proportion" and not 0 <= value <= 100 + 1e-9:
-        scale = "plain"  # somebody's own score in percent
+        scale = "plain"  # a custom score in percent that is not a proportion
     at_zero = _highest_at_zero(formula, means, groups) if scale == "ratio" and value == 0 else float("nan")
     return score_interval(
         np.concatenate([[value], left]), scale=scale, images=groups.independent, whole=100, highest_at_zero=at_zero
@@ -61,7 +61,7 @@ def interval_of_score(
 
 
 def _highest_at_zero(formula: ScoreDefinition, means: Means, groups: Groups) -> float:
-    """The ratio whose numerator is 0, with that numerator at its own upper bound."""
+    """Upper bound of a ratio whose numerator is 0: the ratio at the numerator's own upper bound."""
     share = highest_share(groups)
     return float(
         formula.compute({name: np.clip(mean, share, None if mean > 1 else 1 - share) for name, mean in means.items()})
@@ -71,28 +71,28 @@ def _highest_at_zero(formula: ScoreDefinition, means: Means, groups: Groups) -> 
 def interval_of_difference(
     formula: ScoreDefinition,
     values: Sequence[float],
-    sides: Sequence[Replicated],
+    models: Sequence[Replicated],
     *,
     groups: Groups,
     same_model: bool = False,
 ) -> Interval:
-    """The interval of the first model's score minus the second's; of one and the same model it is exactly 0."""
+    """The interval of the first model's score minus the second's; exactly 0 for identical records of one model."""
     value, percent = values[0] - values[1], formula.unit.startswith("%")
-    left = [np.asarray(formula.compute(side.replicates), dtype=np.float64) for side in sides]
+    left = [np.asarray(formula.compute(model.replicates), dtype=np.float64) for model in models]
     apart = np.broadcast_to(left[0] - left[1], groups.count)
     constant = np.ptp(apart) < CONSTANT
     if same_model and value == 0 and constant:
         return Interval(0.0, 0.0, 0.0, 0.95)
-    binary = percent and all(_binary(side.columns.get(formula.answers)) for side in sides)
+    binary = percent and all(_binary(model.columns.get(formula.answers)) for model in models)
     whole = 100.0 if percent else 1.0
-    if percent and constant:  # no answer differs: the next one that did would count in one of the cells
+    if percent and constant:  # no prediction differs; a further image could change the mean of one cell by 1/cells
         binary, whole = True, 100 / max(1, len(formula.cells))
     replicates = np.concatenate([[value], apart])
     return difference_interval(replicates, images=groups.independent, binary=binary, whole=whole)
 
 
 def is_same_model(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Whether two headers are of one model: then equal answers are no coincidence of these images."""
+    """Whether two headers have the same model fingerprint."""
     known = first.get("model_fingerprint")
     return known is not None and known == second.get("model_fingerprint")
 
@@ -102,7 +102,7 @@ def _binary(values: NDArray[np.float64] | None) -> bool:
 
 
 def interval_note(cells: Mapping[str, CellRecord], ids: NDArray[np.str_], groups: Groups, *, task: str) -> str:
-    """What must be known to read the intervals, as one line; mostly empty."""
+    """A line on the intervals' limits: few images, blocks of frames, the task's own note; mostly empty."""
     of_task: Any = getattr(task_named(task), "interval_note", None)
     few = f"few images: {len(ids)}" if len(ids) < FEW_IMAGES else ""
     blocks = f"intervals leave out {groups.what} at a time" if groups.what else ""
@@ -111,15 +111,15 @@ def interval_note(cells: Mapping[str, CellRecord], ids: NDArray[np.str_], groups
 
 
 def _frames_note(ids: NDArray[np.str_], *, task: str) -> str:
-    """A warning where images may be frames of a recording that no name tells."""
+    """A warning for segmentation data whose ids do not show whether images are frames of a recording."""
     known = grouping_of(ids) is not None or all(str(name).startswith(INDEPENDENT) for name in ids)
     if task != "segmentation" or known:
         return ""
-    return "intervals take images for independent: too narrow if they are frames of a recording"
+    return "intervals assume independent images: too narrow if they are frames of a recording"
 
 
 def in_order(cell: CellRecord, ids: Sequence[str] | NDArray[np.str_]) -> CellRecord:
-    """The cell itself, or its images in the order of ``ids``."""
+    """The cell with its images in the order of ``ids``."""
     if len(cell) == len(ids) and np.array_equal(cell.ids, ids):
         return cell
     places = {name: place for place, name in enumerate(cell.ids.tolist())}

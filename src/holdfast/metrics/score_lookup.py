@@ -1,11 +1,11 @@
-"""Scores found by what people call them, and why one is not there."""
+"""Lookup of scores by label or key, and the reason why a score is missing."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.errors import nearest
 
-DIVIDED = {  # what is a ratio to a baseline, and what says much the same without one
+DIVIDED = {  # scores relative to a baseline: label, and similar scores that need none
     "mce": ("mCE", "mean_corruption_accuracy", "retention"),
     "relative_mce": ("relative mCE", "retention", "mean_corruption_accuracy"),
     "mfr": ("mFR", "mean_flip_probability"),
@@ -14,7 +14,7 @@ DIVIDED = {  # what is a ratio to a baseline, and what says much the same withou
 
 
 def key_of(name: str, labels: Mapping[str, str]) -> str | None:
-    """The key of the only score that is called so: by its label, or by the end of its key; small and large alike."""
+    """Key of the only score with this label, key or last part of its key, ignoring case; None if not unique."""
     wanted = name.lower()
     found = {key for key, label in labels.items() if label.lower() == wanted}
     found = found or {key for key in labels if key.lower() == wanted or key.lower().rpartition("/")[2] == wanted}
@@ -22,15 +22,15 @@ def key_of(name: str, labels: Mapping[str, str]) -> str | None:
 
 
 def why_not(name: str, known: Iterable[str], header: Mapping[str, Any]) -> str:
-    """What to say of a score that is not there: why, and what instead."""
+    """The end of an error message about a missing score: the reason, and alternatives."""
     keys = list(known)
     divided = DIVIDED.get(name.lower())
     if divided is None:
         return nearest(name, keys)
     label, *others = divided
     instead = [repr(other) for other in others if other in keys]
-    told = (
+    reason = (
         f": {label} divides by a baseline's errors, and AlexNet's published ones belong to ImageNet's 1000 classes at "
         f"224 px, not to {header.get('data', 'these data')!r}; give summary(baseline=records of another model)"
     )
-    return told + (f", or take {' or '.join(instead)}" if instead else "")
+    return reason + (f", or use {' or '.join(instead)}" if instead else "")

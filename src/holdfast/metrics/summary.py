@@ -1,4 +1,4 @@
-"""From records to named scores, each with its definition and its interval: a pure function, no model needed."""
+"""``summarise``: named scores with definitions and confidence intervals from records; needs no model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,29 +22,29 @@ from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord, Records
 from holdfast.tasks import task_named
 
-RATIOS = ("retention", "retention_partial", "fan_retention", "relative_mce")  # of clean and corrupted images
-NOT_PREPARATION = ("corruption", "JPEG quality 85")  # of the steps that a cell names
+RATIOS = ("retention", "retention_partial", "fan_retention", "relative_mce")  # combine clean and corrupted images
+NOT_PREPARATION = ("corruption", "JPEG quality 85")  # steps of a cell that are no preprocessing
 
 
 @dataclass(frozen=True)
 class Score:
-    """One number with everything that must be known to read it.
+    """One score with its interval, unit and definition.
 
     Attributes:
         name: ``mce``, ``accuracy/fog``, ``attack/pgd5`` …; a partial score is called ``…_partial``.
-        value: in ``unit``.
-        low: lower bound of the interval over the choice of images; NaN where none was computed.
-        high: upper bound.
+        value: value in ``unit``.
+        low: lower bound of the interval over the sampling of images; NaN if none was computed.
+        high: upper bound of the interval.
         unit: ``%``, ``% of AlexNet``, ``nats``, ``ranks``.
-        label: what a table calls it.
-        definition: one sentence.
+        label: label in tables.
+        definition: the definition in one sentence.
         better: ``high`` or ``low``.
-        note: what must be said beside the number.
-        missing: the cells that a partial score lacks; empty if it is complete.
-        family: of the cells it is about, where they are all of one.
-        table: the table with a column per kind that it belongs to; empty for what stands alone.
-        kind: which corruption, sequence, attack, set or condition it is about.
-        headline: whether a report shows it first, beside what the task says.
+        note: note that accompanies the number.
+        missing: missing cells of a partial score; empty if it is complete.
+        family: family of its cells, if they share one.
+        table: table with a column per kind that it belongs to; empty for single scores.
+        kind: corruption, sequence, attack, set or condition that it measures.
+        headline: whether reports show it in the first table, beside the task's headline scores.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Score:
 
     @property
     def partial(self) -> bool:
-        """Whether cells are missing, so that the number is not what its name without ``_partial`` stands for."""
+        """Whether cells are missing, so that it differs from the score of its name without ``_partial``."""
         return self.name.endswith("_partial")
 
     def __str__(self) -> str:
@@ -77,13 +77,13 @@ class Summary:
     """All scores of one model (or of one of its views) on one data set.
 
     Attributes:
-        header: of the records: model, data, label, preset, seed …
-        view: which of the model's predictions.
-        images: over how many images.
-        excluded: how many could not be read and count nowhere.
-        scores: by name, in the order in which tables show them.
-        unfinished: cells that are only partly measured and count nowhere.
-        interval_note: what must be known to read the intervals: few images, few objects, blocks of frames.
+        header: header of the records: model, data, label, preset, seed …
+        view: view of the model.
+        images: number of images.
+        excluded: number of unreadable images, which are excluded.
+        scores: scores by name, in the order of tables.
+        unfinished: incomplete cells, which are excluded.
+        interval_note: limits of the intervals: few images, few objects, blocks of frames.
     """
 
     header: Mapping[str, Any]
@@ -100,7 +100,7 @@ class Summary:
         partial = self.scores.get(f"{name}_partial")
         if partial is not None:
             raise HoldfastError(
-                f"score {name!r} is only there in part, as {partial.name!r}: {some(partial.missing)} missing"
+                f"score {name!r} is only available in part, as {partial.name!r}: {some(partial.missing)} missing"
             )
         found = key_of(name, {key: score.label for key, score in self.scores.items()})
         if found is not None:
@@ -121,10 +121,10 @@ class Summary:
         return "\n".join(map(str, self))
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """HTML table of the scores for notebooks."""
         rows = [(score.label, f"{score.value:.2f} {score.unit}", _bounds(score), score.definition) for score in self]
-        told = f"{self.header.get('model', 'model')} on {self.header.get('data', 'data')}, {self.images} images"
-        return table(told, ("score", "value", "95 % interval", "what it is"), rows)
+        caption = f"{self.header.get('model', 'model')} on {self.header.get('data', 'data')}, {self.images} images"
+        return table(caption, ("score", "value", "95 % interval", "what it is"), rows)
 
 
 def summarise(
@@ -134,13 +134,13 @@ def summarise(
     clean: Records | None = None,
     intervals: bool = True,
 ) -> Summary:
-    """Every score that the cells of these records allow, over the images that all of them share.
+    """Compute every score that the cells of these records allow, over their common images.
 
     Args:
-        records: one model on one data set; of several views, the current one.
-        baseline: the model to divide by (CE, mFR, mT5D). Without one it is AlexNet where its published errors apply:
-            the 1000 classes of ImageNet at 224 px. Elsewhere there is no mCE.
-        clean: records with the ``clean`` cell, where ``records`` are of a stored set that has none.
+        records: records of one model on one data set; of several views, the current one.
+        baseline: records of the baseline of CE, mFR and mT5D. By default AlexNet where its published errors apply:
+            the 1000 classes of ImageNet at 224 px. There is no mCE for other data.
+        clean: records with the ``clean`` cell, if ``records`` belong to a stored set without one.
         intervals: whether to compute 95 % intervals (delete-a-group jackknife over the images).
     """
     cells = with_clean(records, clean)
@@ -170,7 +170,7 @@ def formulas_of(
     *,
     reference: Reference | None,
 ) -> list[ScoreDefinition]:
-    """Every score that the task knows for these cells, then the registered ones."""
+    """Score definitions of the task for these cells, then the registered custom ones."""
     specs = [cell.spec for cell in cells.values()]
     task = task_named(records.task)
     known = task.formulas(specs, columns=list(columns), header=records.header, reference=reference)
@@ -178,22 +178,22 @@ def formulas_of(
 
 
 def with_clean(records: Records, clean: Records | None) -> Mapping[str, CellRecord]:
-    """The cells of these records, with the clean one of others if they have none."""
+    """Cells of the records, with the clean cell of ``clean`` if they have none."""
     if clean is None or clean_cell(records) is not None:
         return records.cells
     found = clean_cell(clean)
     if found is None:
-        raise HoldfastError("clean must be records that hold the cell 'clean', but they do not")
+        raise HoldfastError("clean must be records with the cell 'clean', but they have none: evaluate the suite clean")
     return {found: clean.cells[found], **records.cells}
 
 
 def clean_cell(records: Records) -> str | None:
-    """The name of the cell of clean images, if there is one."""
+    """Name of the clean cell, if there is one."""
     return next((name for name, cell in records.cells.items() if cell.spec.family == "clean"), None)
 
 
 def shared_ids(*groups: Mapping[str, CellRecord]) -> NDArray[np.str_]:
-    """The images that all cells have, in the order of the first."""
+    """Ids of the images common to all cells, in the order of the first cell."""
     cells = [cell for group in groups for cell in group.values()]
     if not cells:
         return np.empty(0, dtype=np.str_)
@@ -202,12 +202,12 @@ def shared_ids(*groups: Mapping[str, CellRecord]) -> NDArray[np.str_]:
         if not _same(ids, cell.ids):
             ids = ids[np.isin(ids, cell.ids)]
     if not len(ids):
-        raise HoldfastError("records must share at least one image between their cells, got none")
+        raise HoldfastError("cells of records must have at least one common image, got none")
     return ids
 
 
 def image_columns(cells: Mapping[str, CellRecord], ids: NDArray[np.str_]) -> dict[str, NDArray[np.float64]]:
-    """What is averaged over the images: per cell and quantity one value per image."""
+    """Per-image values of every quantity of every cell, which scores average."""
     columns = {}
     for name, cell in cells.items():
         rows = _rows(cell.ids, ids)
@@ -217,7 +217,7 @@ def image_columns(cells: Mapping[str, CellRecord], ids: NDArray[np.str_]) -> dic
 
 
 def shared_targets(cells: Mapping[str, CellRecord], ids: NDArray[np.str_]) -> NDArray[Any]:
-    """The targets of these images, as the first cell has them."""
+    """Targets of these images, from the first cell."""
     cell = next(iter(cells.values()))
     return cell.targets[_rows(cell.ids, ids)]
 
@@ -230,7 +230,7 @@ def score_of(
     *,
     groups: Groups | None = None,
 ) -> Score:
-    """A formula with its numbers."""
+    """Compute a score and its interval from its definition."""
     value = float(formula.compute(means))
     bounds = Interval(value, float("nan"), float("nan"), 0.95)
     if replicates is not None and groups is not None:
@@ -254,7 +254,7 @@ def score_of(
 
 
 def _remark(formula: ScoreDefinition, cells: Mapping[str, CellRecord]) -> str:
-    """What the task says beside an attack's number; and that a ratio is of images prepared in two ways."""
+    """The task's remark on an attack, or a note that clean and corrupted images were preprocessed differently."""
     if formula.name in RATIOS:
         return _two_preparations(cells)
     if formula.family != "attack":
@@ -264,7 +264,7 @@ def _remark(formula: ScoreDefinition, cells: Mapping[str, CellRecord]) -> str:
 
 
 def _two_preparations(cells: Mapping[str, CellRecord]) -> str:
-    """How clean and corrupted images were prepared, where that differs; cells that do not say it take one way."""
+    """A note if the recorded preprocessing of clean and corrupted images differs."""
     ways: dict[str, tuple[str, ...]] = {}
     for cell in cells.values():
         steps = cell.header.get("preprocessing") or ()
@@ -272,12 +272,12 @@ def _two_preparations(cells: Mapping[str, CellRecord]) -> str:
     clean, corrupted = ways.get("clean", ()), ways.get("corruption", ())
     if not clean or not corrupted or clean == corrupted:
         return ""
-    told = "; ".join(", then ".join(steps) for steps in (clean, corrupted))
-    return f"clean and corrupted images are prepared differently: {told}"
+    both = "; ".join(", then ".join(steps) for steps in (clean, corrupted))
+    return f"clean and corrupted images are prepared differently: {both}"
 
 
 def reference_for(records: Records, baseline: Records | None) -> Reference | None:
-    """What errors are divided by: the given model, or AlexNet where its published figures belong to these images."""
+    """The baseline: the given records, or AlexNet if its published errors belong to these images."""
     if baseline is not None:
         return _measured_reference(like(records, baseline))
     ours = records.task == CLASSIFICATION and records.header.get("preset") == "imagenet"
@@ -286,7 +286,7 @@ def reference_for(records: Records, baseline: Records | None) -> Reference | Non
     table = published("alexnet")
     reference = Reference("AlexNet", alexnet_errors(extras=True), table["clean_error"])
     if records.header.get("label") != "official":
-        return reference  # AlexNet's flip probabilities belong to the distributed, lossy films
+        return reference  # AlexNet's flip probabilities were measured on the distributed, lossy videos
     quoted = table["flip_probabilities"]["values"]
     note = "AlexNet's flip probabilities as widely quoted"
     return Reference(reference.name, reference.errors, reference.clean_error, flips=quoted, flips_note=note)
@@ -319,7 +319,7 @@ def _rows(ids: NDArray[np.str_], wanted: NDArray[np.str_]) -> NDArray[np.int64] 
 
 
 def _same(one: NDArray[np.str_], other: NDArray[np.str_]) -> bool:
-    """Equality by bytes: NumPy compares text character by character, which takes seconds for the cells of ImageNet."""
+    """Compare ids by bytes, because NumPy's text comparison takes seconds for the cells of ImageNet."""
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
@@ -328,5 +328,5 @@ def _bounds(score: Score) -> str:
 
 
 def some(names: Sequence[str], *, count: int = 5) -> str:
-    """The first few of some names, and how many more there are."""
+    """The first few names, and the number of the others."""
     return ", ".join(names[:count]) + (f" and {len(names) - count} more" if len(names) > count else "")

@@ -1,4 +1,4 @@
-"""What was said, image by image: the only source of every score, interval, comparison and report."""
+"""Per-image records of an evaluation: the only source of every score, interval, comparison and report."""
 
 from holdfast.records.records import CellRecord, Records, load_records
 

@@ -1,4 +1,4 @@
-"""What a cell is, as data. Its name is for people and for files: nobody parses it."""
+"""``CellSpec``: family, kind and severity of a cell as data; its name serves for display and file names only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 
 @dataclass(frozen=True)
 class CellSpec:
-    """One thing that is done to all images of a data set.
+    """One condition that is applied to all images of a data set.
 
     Attributes:
         name: ``clean``, ``fog/3``, ``pgd5``; unique within a record set.
         family: ``clean`` images, an artificial ``corruption``, a perturbation ``sequence``, an ``attack``, another
             ``set`` of images such as ImageNet-A, or a natural ``condition`` such as night.
-        kind: which corruption, sequence, attack, set or condition; nothing of clean images.
-        severity: of a corruption, 1 to 5; else 0.
+        kind: name of the corruption, sequence, attack, set or condition; empty for clean images.
+        severity: severity of a corruption, 1 to 5; else 0.
     """
 
     name: str
@@ -33,10 +33,10 @@ class CellSpec:
         return self.name
 
     def plain(self) -> dict[str, Any]:
-        """What a record's header says of the cell, beside its name."""
-        told: dict[str, Any] = {"family": self.family}
+        """Family, kind and severity as plain data, for the header of a record."""
+        known: dict[str, Any] = {"family": self.family}
         return (
-            told | ({"kind": self.kind} if self.kind else {}) | ({"severity": self.severity} if self.severity else {})
+            known | ({"kind": self.kind} if self.kind else {}) | ({"severity": self.severity} if self.severity else {})
         )
 
 
@@ -44,27 +44,27 @@ CLEAN = CellSpec("clean", "clean")
 
 
 def corruption_cell(kind: str, severity: int) -> CellSpec:
-    """``fog/3``."""
+    """The cell of a corruption at a severity, named like ``fog/3``."""
     return CellSpec(f"{kind}/{severity}", "corruption", kind, severity)
 
 
 def sequence_cell(kind: str) -> CellSpec:
-    """``sequence/rotate``."""
+    """The cell of a perturbation sequence, named like ``sequence/rotate``."""
     return CellSpec(f"sequence/{kind}", "sequence", kind)
 
 
 def attack_cell(name: str) -> CellSpec:
-    """``pgd5``."""
+    """The cell of an attack, named like ``pgd5``."""
     return CellSpec(name, "attack", name)
 
 
 def set_cell(name: str) -> CellSpec:
-    """``imagenet-a``."""
+    """The cell of another test set, named like ``imagenet-a``."""
     return CellSpec(name, "set", name)
 
 
 def condition_cell(name: str) -> CellSpec:
-    """``night``."""
+    """The cell of a natural condition, named like ``night``."""
     return CellSpec(name, "condition", name)
 
 
@@ -72,12 +72,14 @@ def spec_of(header: Mapping[str, Any]) -> CellSpec:
     """The cell that a record's header describes."""
     name = str(header.get("cell", ""))
     if "family" not in header:
-        raise HoldfastError(f"the header of cell {name!r} must say its family: {', '.join(FAMILIES)}")
+        raise HoldfastError(
+            f"the header of cell {name!r} must name its family, one of {', '.join(FAMILIES)}: evaluate again"
+        )
     return CellSpec(name, header["family"], str(header.get("kind", "")), int(header.get("severity", 0)))
 
 
 def in_order(cells: Sequence[CellSpec]) -> list[CellSpec]:
-    """Clean first, then corruptions and sequences in their canonical order, then attacks, sets and conditions."""
+    """Sort cells: clean, corruptions and sequences in their canonical order, attacks, sets, conditions."""
     return sorted(cells, key=lambda cell: (FAMILIES.index(cell.family), _place(cell), cell.severity, cell.name))
 
 

@@ -1,7 +1,7 @@
-"""What the files of a data set hold: a digest that a copy of the set shares, and that a changed picture changes.
+"""Content digest of a data set's files: equal for copies of the set, different if an image changed.
 
-All files are read where they are 256 MB together or less, else 64 spread over the set; its text says which. Reading is
-saved by a cache, whose key is when the files were changed and how large they are; neither gets into the digest.
+All files are read if they total 256 MB or less, else 64 spread over the set; the text of the digest says which. A
+cache keyed by the files' times and sizes saves reading them again; neither enters the digest.
 """
 
 import hashlib
@@ -19,13 +19,13 @@ from holdfast.data.subsets import Joined, Subset
 from holdfast.io import atomic
 from holdfast.io.folder_index import SETTLED, cache_folder
 
-MOST = 256 * 2**20  # bytes that are read
-SAMPLE = 64  # files that are read of larger sets
-WORTH = 2**23  # bytes from which the digest is remembered
+MOST = 256 * 2**20  # bytes up to which all files are read
+SAMPLE = 64  # files read of larger sets
+WORTH = 2**23  # bytes from which the digest is cached
 
 
 def content_of_files(source: Any) -> str:
-    """A digest of the files that a source reads, in words how many they are; nothing where it reads none."""
+    """Digest of the files that a source reads, with their number in words; empty if it reads none."""
     files = list(_files(source, np.arange(len(source))))
     sizes = [_size(file) for file in files]
     if not any(size >= 0 for size in sizes):
@@ -36,20 +36,20 @@ def content_of_files(source: Any) -> str:
 
 
 def content_of_sample(sources: Sequence[Any]) -> str:
-    """The same of a stored set of many sources, of which only some files are looked at."""
+    """Digest of some files of every source of a stored set."""
     each = max(1, SAMPLE // max(1, len(sources)))
     files = [file for source in sources for file in _files(source, spread(np.arange(len(source)), each))]
     return f"a sample of {len(files)} files: {_digest(files)}" if any(map(os.path.isfile, files)) else ""
 
 
 def spread(things: Any, count: int) -> Any:
-    """So many things of a sequence, from its first to its last."""
+    """Choose ``count`` evenly spaced items of a sequence, from the first to the last."""
     places = np.linspace(0, max(0, len(things) - 1), min(count, len(things))).astype(int)
     return things[places] if isinstance(things, np.ndarray) else [things[place] for place in places]
 
 
 def _files(source: Any, indices: np.ndarray) -> Iterator[Path]:
-    """The files of some images, in their order."""
+    """Yield the files of some images, in order."""
     if isinstance(source, Subset):
         yield from _files(source.source, source.indices[indices])
     elif isinstance(source, Joined):
@@ -72,7 +72,7 @@ def _digest(files: Sequence[Path], sizes: Sequence[int] = ()) -> str:
     for file in files:
         digest.update(_file_digest(file))
     if remembered is not None:
-        with suppress(OSError):  # a home that is full or read-only is no reason not to go on
+        with suppress(OSError):  # the cache is optional: a full or read-only home must not stop an evaluation
             remembered.parent.mkdir(parents=True, exist_ok=True)
             atomic.write_text(remembered, json.dumps({"digest": digest.hexdigest()}))
     return digest.hexdigest()
@@ -84,20 +84,20 @@ def _file_digest(path: Path) -> bytes:
         with path.open("rb") as stream:
             while block := stream.read(2**20):
                 digest.update(block)
-    except OSError:  # an image that cannot be read is excluded, and named, when its turn comes
+    except OSError:  # an unreadable image is excluded and reported during the evaluation
         return b"unreadable"
     return digest.digest()
 
 
 def _cache_path(files: Sequence[Path], sizes: Sequence[int]) -> Path | None:
-    """Where the digest of these files as they are now is remembered; None if that is not worth it, or too early."""
+    """Cache file of the digest; None if the files are small, or changed so recently that their times are unreliable."""
     key, total = hashlib.blake2b(json.dumps([1, list(sizes)]).encode(), digest_size=16), 0
     for file in files:
         try:
             state = os.stat(file)
         except OSError:
             return None
-        # the time of the last change, too: unlike that of modification nobody can set it back
+        # ctime, too: unlike mtime it cannot be set back
         if max(state.st_mtime_ns, state.st_ctime_ns) > (time.time() - SETTLED) * 1e9:
             return None
         key.update(repr((state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)).encode())

@@ -1,6 +1,6 @@
-"""What records keep of a detector's answers: arrays of their own length per image, masks as COCO's run lengths.
+"""Records of detections: arrays of varying length per image, masks as COCO run-length encoding (RLE).
 
-Every cell holds the ground truth beside the answers, so that its scores need nothing else: no model, no data, no other
+Every cell holds the ground truth beside the detections, so that its scores need neither model nor data nor another
 file.
 """
 
@@ -13,8 +13,8 @@ from holdfast.errors import HoldfastError
 
 Rle = dict[str, Any]  # {"size": [height, width], "counts": bytes}
 
-# of every image: its height and width; boxes as x0 y0 x1 y1 in its pixels; classes counted from 0; the run lengths of
-# all masks as one text, and how long each of them is (none where there are no masks)
+# per image: height and width; boxes as x0 y0 x1 y1 in pixels; class indices from 0; the RLE of all masks as one text,
+# and the length of each (empty without masks)
 FOUND = {
     "boxes": np.float32,
     "labels": np.int32,
@@ -30,36 +30,38 @@ TRUE = {
     "true_masks": np.uint8,
     "true_mask_lengths": np.int32,
 }
-ROW = {"size": np.int32, "masked": np.uint8}  # the latter: whether both the data and the model have masks here
+ROW = {"size": np.int32, "masked": np.uint8}  # masked: whether both the data and the model have masks
 FIELDS: dict[str, Any] = {**ROW, **FOUND, **TRUE}
 
 
 def packed_masks(masks: Sequence[Rle]) -> tuple[np.ndarray, np.ndarray]:
-    """Run lengths as one array of bytes, and the length of every one."""
+    """Pack RLE masks into one array of bytes, and the length of each."""
     texts = [mask["counts"] if isinstance(mask["counts"], bytes) else mask["counts"].encode() for mask in masks]
     return np.frombuffer(b"".join(texts), np.uint8), np.array([len(text) for text in texts], np.int32)
 
 
 def unpacked_masks(values: np.ndarray, lengths: np.ndarray, size: Sequence[int]) -> list[Rle]:
-    """The run lengths again."""
+    """Unpack the RLE masks of :func:`packed_masks`."""
     ends = np.cumsum(lengths)
     text = values.tobytes()
-    shape = [int(side) for side in size]
+    shape = [int(length) for length in size]
     return [{"size": shape, "counts": text[end - length : end]} for length, end in zip(lengths, ends, strict=True)]
 
 
 def has_masks(fields: Mapping[str, Any]) -> bool:
     """Whether both the data and the model have masks, in every image."""
     if "masked" not in fields:
-        raise HoldfastError("records of a detector must keep 'masked', but these do not: they are of another task")
+        raise HoldfastError(
+            "records of a detector must have the field 'masked', but these do not: they belong to another task"
+        )
     return len(fields["masked"]) > 0 and bool(np.all(fields["masked"]))
 
 
 def coco_truth(fields: Mapping[str, Any], *, classes: int, masks: bool) -> dict[str, Any]:
-    """The ground truth of a cell in COCO's format; images are numbered as they stand there, categories from 1."""
+    """Ground truth of a cell in COCO format; image ids are row numbers, category ids start at 1."""
     annotations: list[dict[str, Any]] = []
     for image, boxes in enumerate(fields["true_boxes"]):
-        rows = _rows(fields, image, side="true_", masks=masks)
+        rows = _rows(fields, image, prefix="true_", masks=masks)
         areas, crowds = fields["true_areas"][image], fields["true_crowds"][image]
         for row, area, crowd in zip(rows, areas, crowds, strict=True):
             annotations.append(row | {"id": len(annotations) + 1, "area": float(area), "iscrowd": int(crowd)})
@@ -70,25 +72,25 @@ def coco_truth(fields: Mapping[str, Any], *, classes: int, masks: bool) -> dict[
 
 
 def coco_found(fields: Mapping[str, Any], *, masks: bool) -> list[dict[str, Any]]:
-    """The detections of a cell in COCO's format."""
+    """Detections of a cell in COCO format."""
     found: list[dict[str, Any]] = []
     for image, scores in enumerate(fields["scores"]):
-        rows = _rows(fields, image, side="", masks=masks)
+        rows = _rows(fields, image, prefix="", masks=masks)
         found += [row | {"score": float(score)} for row, score in zip(rows, scores, strict=True)]
     return found
 
 
-def _rows(fields: Mapping[str, Any], image: int, *, side: str, masks: bool) -> list[dict[str, Any]]:
-    boxes = fields[f"{side}boxes"][image].astype(np.float64)
+def _rows(fields: Mapping[str, Any], image: int, *, prefix: str, masks: bool) -> list[dict[str, Any]]:
+    boxes = fields[f"{prefix}boxes"][image].astype(np.float64)
     boxes = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1).tolist()
     rows: list[dict[str, Any]] = [
         {"image_id": image, "category_id": int(label) + 1, "bbox": box}
-        for label, box in zip(fields[f"{side}labels"][image], boxes, strict=True)
+        for label, box in zip(fields[f"{prefix}labels"][image], boxes, strict=True)
     ]
     if masks:
-        lengths = fields[f"{side}mask_lengths"][image]
+        lengths = fields[f"{prefix}mask_lengths"][image]
         for row, mask in zip(
-            rows, unpacked_masks(fields[f"{side}masks"][image], lengths, fields["size"][image]), strict=True
+            rows, unpacked_masks(fields[f"{prefix}masks"][image], lengths, fields["size"][image]), strict=True
         ):
             row["segmentation"] = mask
     return rows

@@ -1,7 +1,7 @@
-"""Examples: small pictures of some images in some cells, with what was true and what the model answered.
+"""Example images: thumbnails of some images of some cells, with ground truth and prediction.
 
-They stand beside the units of a record set as one file, ``examples.safetensors``. Scores never need them: without the
-file everything but the pictures is there.
+They are stored beside the units of a record set in one file, ``examples.safetensors``. Scores do not need them:
+without the file only the pictures are missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ class Example:
     """One image of one cell.
 
     Attributes:
-        id: the image's name, as in the records.
-        cell: what was done to it, such as ``fog/3``.
-        picture: a small PNG or JPEG of it as the model got it.
-        fields: what the task keeps beside the picture, where records do not tell it: one array each.
+        id: image id, as in the records.
+        cell: name of the cell, such as ``fog/3``.
+        picture: PNG or JPEG thumbnail of the model's input.
+        fields: further arrays of the task that records do not hold.
     """
 
     id: str
@@ -35,7 +35,7 @@ class Example:
 
 
 def write_examples(folder: Path, examples: Sequence[Example], *, fingerprint: str) -> Path:
-    """Write the examples of a record set in one move."""
+    """Write the examples of a record set, atomically."""
     names: dict[str, Any] = {"ids": [each.id for each in examples], "cells": [each.cell for each in examples]}
     fields = dict.fromkeys(name for each in examples for name in each.fields)
     arrays = {PICTURE: tuple(np.frombuffer(each.picture, np.uint8) for each in examples)}
@@ -46,7 +46,7 @@ def write_examples(folder: Path, examples: Sequence[Example], *, fingerprint: st
 
 
 def read_examples(folder: Path | None, *, fingerprint: str) -> list[Example]:
-    """The examples of a record set: none where there are none, where they are damaged, or of other records."""
+    """Read the examples of a record set; an empty list if they are missing, damaged or of other records."""
     if folder is None or not (folder / EXAMPLES).is_file():
         return []
     try:

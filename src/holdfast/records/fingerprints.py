@@ -1,4 +1,4 @@
-"""Short digests that keep apart what must not be mixed: data, and everything else that changes a record."""
+"""Fingerprints of data and settings, which keep records of different evaluations apart."""
 
 import hashlib
 import importlib.metadata
@@ -14,13 +14,13 @@ from holdfast._version import __version__
 from holdfast.data.source import ArraySource, UnreadableImage
 from holdfast.data.subsets import Joined, Subset
 
-# what turns files into pixels and pixels into logits
+# libraries that turn files into pixels and pixels into logits
 LIBRARIES = ("torch", "timm", "numpy", "scipy", "pillow", "opencv")
-SAMPLED = 16  # images of which the pixels are looked at where looking at all of them would take long
+SAMPLED = 16  # images whose pixels are hashed if the source can only decode them one by one
 
 
 def data_fingerprint(ids: Sequence[str], targets: np.ndarray, *, content: str) -> str:
-    """A digest of the images' ids and classes, and of what :func:`content_fingerprint` says of their content."""
+    """Digest of the image ids, the targets and the :func:`content_fingerprint` of a data set."""
     digest = _digest()
     digest.update("\0".join([*ids, content]).encode("utf-8", "surrogateescape"))
     digest.update(np.ascontiguousarray(targets).tobytes())
@@ -28,9 +28,9 @@ def data_fingerprint(ids: Sequence[str], targets: np.ndarray, *, content: str) -
 
 
 def content_fingerprint(source: Any, *, sample: int | None = None) -> str:
-    """A digest of a source's content: all bytes of arrays in memory, the sizes of files, else a few images.
+    """Digest of a source's content: all bytes of arrays in memory, the sizes of files, else a few images.
 
-    ``sample`` limits the look to so many images, where there are many sources.
+    ``sample`` limits it to about that many images, for sets of many sources.
     """
     digest = _digest()
     digest.update("\0".join(source.classes).encode("utf-8", "surrogateescape"))
@@ -40,12 +40,12 @@ def content_fingerprint(source: Any, *, sample: int | None = None) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The versions of Holdfast and of what it computes with."""
+    """Versions of Holdfast and of the libraries that it computes with."""
     return {"holdfast": __version__, **{name: _version(name) for name in LIBRARIES}}
 
 
 def fingerprint(values: Mapping[str, Any]) -> str:
-    """A digest of plain data."""
+    """Digest of plain data as sorted JSON."""
     digest = _digest()
     digest.update(json.dumps(values, sort_keys=True).encode())
     return digest.hexdigest()

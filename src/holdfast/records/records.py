@@ -1,6 +1,6 @@
-"""What was measured, image by image: every score, interval, comparison and report is computed from this alone.
+"""``Records`` and ``CellRecord``: the per-image results from which all scores, intervals and reports are computed.
 
-On disk a record set is a folder: ``evaluation.json`` (what was measured, completely), ``images.safetensors`` (ids and
+On disk a record set is a folder: ``evaluation.json`` (all settings of the evaluation), ``images.safetensors`` (ids and
 targets) and one file per finished unit, see :mod:`holdfast.records.shard_files`.
 """
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class MissingField(HoldfastError, AttributeError):
-    """A cell's units do not keep what was asked for: another task's, or a damaged header names a wrong one."""
+    """A cell's units lack a field: they belong to another task, or a damaged header names the wrong one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +44,14 @@ class CellRecord:
     """One prediction (view) of one model on all images of one cell, such as ``fog/3``.
 
     Attributes:
-        ids: the images' names, (N,).
-        targets: what the task keeps of their targets, (N, …); of classification their classes, int64 (N,).
-        fields: what the task keeps of the model's answers, by name, each with one row per image; also attributes.
-            Of classification: ``predictions`` (int64), ``confidences``, ``nll``, ``top5`` and, of sequences,
-            ``top_five``; (N,), or (N, F) where every image is seen F times: frames, or masks of an occlusion.
-        header: what the cell is, as plain data: ``cell``, ``family``, ``kind``, ``severity``, ``suite``, settings.
-        excluded: ids of images that no cell of this record set counts, because one of them could not read them.
-        task: whose answers these are.
+        ids: image ids, (N,).
+        targets: targets as the task records them, (N, …); for classification class indices, int64 (N,).
+        fields: the task's fields of the model's outputs, by name, one row per image; also readable as attributes.
+            For classification: ``predictions`` (int64), ``confidences``, ``nll``, ``top5`` and, for sequences,
+            ``top_five``; (N,), or (N, F) if every image is predicted F times: frames, or masks of an occlusion.
+        header: definition of the cell as plain data: ``cell``, ``family``, ``kind``, ``severity``, ``suite``, settings.
+        excluded: ids of images that were unreadable in some cell and are excluded from every cell.
+        task: name of the task.
     """
 
     ids: np.ndarray
@@ -64,43 +64,45 @@ class CellRecord:
     def __post_init__(self) -> None:
         for name, values in {"targets": self.targets, **self.fields}.items():
             if len(values) != len(self.ids):
-                raise HoldfastError(f"{name} of a cell must be of its {len(self.ids)} images, got {len(values)}")
+                raise HoldfastError(
+                    f"{name} of a cell must have a row for each of its {len(self.ids)} images, got {len(values)}"
+                )
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name in self.fields:
             return self.fields[name]
-        raise MissingField(f"a cell of {self.task} has no {name!r} here; its units keep {', '.join(self.fields)}")
+        raise MissingField(f"a cell of {self.task} has no {name!r} here; its fields are {', '.join(self.fields)}")
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
     def spec(self) -> CellSpec:
-        """What the cell is."""
+        """Family, kind and severity of the cell."""
         return spec_of(self.header)
 
     @property
     def right(self) -> np.ndarray:
-        """How well every image went by its task, float64 (N,) from 0 to 1: of classification whether it is right."""
+        """Per-image score of the task, float64 (N,) from 0 to 1; for classification whether it is correct."""
         return _task(self.task).right(self)
 
     @property
     def accuracy(self) -> float:
-        """The mean of :attr:`right`; of classification the top-1 accuracy, 0 to 1."""
+        """The mean of :attr:`right`; for classification the top-1 accuracy, 0 to 1."""
         return float(self.right.mean()) if len(self) else float("nan")
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """One model on one data set.
+    """Records of one model on one data set.
 
     Attributes:
         header: plain data: task, model, model fingerprint, data, data fingerprint, seed, preprocessing, preset,
             versions, label (``on-the-fly`` or ``official``), and ``partial`` (the cells that the data set lacks).
-        by_view: the cells of every prediction the model gives; a plain model gives one, named ``""``.
+        by_view: the cells of every view of the model; a model without views has one, named ``""``.
         current: the view that :attr:`cells` shows.
-        incomplete: cells of which only some units are there, with the units found and wanted.
-        folder: where they were read from, if from disk.
+        incomplete: cells with missing units, with the number of units found and expected.
+        folder: the folder that they were read from, if any.
     """
 
     header: Mapping[str, Any]
@@ -113,7 +115,7 @@ class Records:
     def of(
         cls, header: Mapping[str, Any], cells: Mapping[str, CellRecord] | Mapping[str, Mapping[str, CellRecord]]
     ) -> "Records":
-        """Records from cells by name, or from views of such cells by name; the first view is the current one."""
+        """Make records from cells by name, or from such cells by view; the first view is the current one."""
         first = next(iter(cells.values()), None)
         by_view: Any = {"": cells} if first is None or isinstance(first, CellRecord) else cells
         named = {
@@ -124,45 +126,45 @@ class Records:
 
     @property
     def task(self) -> str:
-        """What the model was asked to do; records that do not say are of classification."""
+        """Name of the task; classification if the header does not name one."""
         return str(self.header.get("task", CLASSIFICATION))
 
     @property
     def views(self) -> tuple[str, ...]:
-        """The names of the model's predictions."""
+        """Names of the model's views."""
         return tuple(self.by_view)
 
     @property
     def cells(self) -> Mapping[str, CellRecord]:
-        """The cells of the current view by name."""
+        """Cells of the current view by name."""
         return self.by_view[self.current]
 
     def view(self, name: str) -> "Records":
-        """The same records, seen through another prediction of the model."""
+        """The same records with another current view."""
         if name not in self.by_view:
             known = ", ".join(map(repr, self.views))
             raise HoldfastError(f"view must be one of {known}, got {name!r}{nearest(name, self.views)}")
         return Records(self.header, self.by_view, name, self.incomplete, self.folder)
 
     def only(self, cells: Sequence[str]) -> "Records":
-        """The records of some cells, in that order; those that are not there are left out."""
+        """Select some cells, in that order; missing cells are omitted."""
         by_view = {view: {name: held[name] for name in cells if name in held} for view, held in self.by_view.items()}
         incomplete = {name: counts for name, counts in self.incomplete.items() if name in cells}
         return Records(self.header, by_view, self.current, incomplete, self.folder)
 
     @property
     def excluded(self) -> tuple[str, ...]:
-        """Ids of the images that could not be read and count nowhere."""
+        """Ids of the images that could not be read and are excluded from every cell."""
         return next(iter(self.cells.values())).excluded if self.cells else ()
 
     def summary(self, **options: Any) -> "Summary":
-        """Every score that these cells allow."""
+        """Compute every score that these cells allow, see :func:`holdfast.metrics.summarise`."""
         from holdfast.metrics.summary import summarise
 
         return summarise(self, **options)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """One row per cell, view and image (and frame, where an image is seen several times)."""
+        """A DataFrame with one row per cell, view and image (and frame, if an image is predicted several times)."""
         try:
             import pandas
         except ModuleNotFoundError as error:
@@ -179,27 +181,27 @@ class Records:
         return _with_class_names(pandas.concat(frames, ignore_index=True), names)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the cells with their scores; ``summary()`` has the intervals."""
+        """HTML table of the cells for notebooks; ``summary()`` has the intervals."""
         from holdfast.metrics.html_table import table
 
         rows = [(name, f"{100 * cell.accuracy:.2f} %", str(len(cell))) for name, cell in self.cells.items()]
-        told = f"{self.header.get('model', 'model')} on {self.header.get('data', 'data')}"
-        return table(told, ("cell", "mean score", "images"), rows)
+        caption = f"{self.header.get('model', 'model')} on {self.header.get('data', 'data')}"
+        return table(caption, ("cell", "mean score", "images"), rows)
 
 
 def load_records(folder: Path | str) -> list[Records]:
-    """All record sets below a folder: a run's, its ``records/``, or a single set; sorted by name.
+    """Load all record sets below a folder: a run's, its ``records/``, or a single set; sorted by name.
 
-    Damaged files count as missing: their cells are listed as incomplete, and said to the log.
+    Damaged files count as missing: their cells are listed as incomplete, and a warning names them.
     """
     root = Path(folder).expanduser()
     if not root.is_dir():
-        raise HoldfastError(f"records must be in a folder, but {str(root)!r} is not there")
+        raise HoldfastError(f"records must be in a folder, but {str(root)!r} does not exist")
     return [read_records(path.parent) for path in sorted(root.rglob(HEADER))]
 
 
 def read_records(folder: Path, *, cells: Sequence[str] | None = None) -> Records:
-    """One record set; ``cells`` limits what is read, and fixes the order."""
+    """Read one record set; ``cells`` selects the cells and their order."""
     header, (ids, targets) = read_header(folder), read_images(folder)
     check_images(header, ids, targets, folder=folder)
     shards = -(-len(ids) // header["shard_size"])
@@ -215,8 +217,8 @@ def read_records(folder: Path, *, cells: Sequence[str] | None = None) -> Records
         else:
             incomplete[name] = (len(units), shards)
     if unread:
-        others = f", and {len(unread) - 1} more files like it," if len(unread) > 1 else ""
-        logger.warning("%s%s in %s; evaluate again to replace what is missing", unread[0], others, folder.name)
+        others = f" (and {len(unread) - 1} more files)" if len(unread) > 1 else ""
+        logger.warning("%s%s in %s; run the evaluation again to replace it", unread[0], others, folder.name)
     excluded = np.unique(np.concatenate([np.empty(0, np.int64), *(u.excluded for us in found.values() for u in us)]))
     views = tuple(header["views"])
     by_view = {
@@ -232,7 +234,7 @@ def read_records(folder: Path, *, cells: Sequence[str] | None = None) -> Records
 def _units(
     folder: Path, header: Mapping[str, Any], *, shards: int, wanted: Sequence[str] | None, unread: list[str]
 ) -> Iterator[tuple[str, list[Unit]]]:
-    """The readable units of every cell, by the cell's name: what a file's name says, its header confirms."""
+    """Yield the readable units of every cell by name, checked against the files' names and the header."""
     for name, paths in shard_paths(folder, wanted=wanted).items():
         units: list[Unit] = []
         for path in paths[:shards]:
@@ -242,14 +244,14 @@ def _units(
                 unread.append(str(error))
                 continue
             if not is_named_for(unit, path):
-                unread.append(f"{path.name} holds another unit than its name says")
+                unread.append(f"{path.name} does not contain the unit of its name")
             elif any(unit.header.get(key) != header[key] for key in ("fingerprint", "views")):
                 unread.append(f"{path.name} belongs to other records")
             elif units and set(unit.arrays) != set(units[0].arrays):
-                unread.append(f"{path.name} is damaged: it holds other fields than its neighbours")
+                unread.append(f"{path.name} is damaged: its fields differ from those of the other shards")
             else:
                 units.append(unit)
-        # a cell of which nothing can be read is called as its files are
+        # a cell without a readable unit gets its name from the file names
         yield (str(units[0].header["cell"]) if units else name.replace(".", "/")), units
 
 
@@ -270,17 +272,17 @@ def _cell_record(
     units: list[Unit], view: str, ids: np.ndarray, targets: np.ndarray, *, excluded: np.ndarray, task: str
 ) -> CellRecord:
     rows = np.concatenate([unit.rows for unit in units])
-    places = np.argsort(rows)  # a shard is a sample of the images, not a stretch of them
+    places = np.argsort(rows)  # shards are strided, so their rows interleave
     places = places[~np.isin(rows[places], excluded)]
 
-    def joined(name: str) -> Field:
+    def join_field(name: str) -> Field:
         parts = [unit.arrays[field_name(view, name)] for unit in units]
-        if any(isinstance(part, tuple) for part in parts):  # of varying length from image to image
+        if any(isinstance(part, tuple) for part in parts):  # of varying length per image
             values = [value for part in parts for value in part]
             return tuple(values[place] for place in places)
         return np.concatenate(parts)[places]
 
-    fields = {name: joined(name) for name in fields_of(units[0], view)}
+    fields = {name: join_field(name) for name in fields_of(units[0], view)}
     fields = {name: _wide(values) for name, values in fields.items()}
     left_out = tuple(str(name) for name in ids[excluded])
     rows = rows[places]
@@ -288,12 +290,12 @@ def _cell_record(
 
 
 def _wide(values: Field) -> Field:
-    """Whole numbers are kept small on disk and counted large in memory."""
+    """Convert int32, which saves space on disk, to int64 for computing."""
     return values.astype(np.int64) if isinstance(values, np.ndarray) and values.dtype == np.int32 else values
 
 
 def _with_class_names(frame: "pandas.DataFrame", names: Sequence[str] | None) -> "pandas.DataFrame":
-    """Beside every column of class numbers one with their names, where the header knows them."""
+    """Add a column of class names beside every column of class indices, if the header has the names."""
     for column in [name for name in ("target", "prediction") if names and name in frame]:
         known = dict(enumerate(names or ()))
         frame.insert(frame.columns.get_loc(column) + 1, f"{column}_name", frame[column].map(known))

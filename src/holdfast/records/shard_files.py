@@ -1,9 +1,9 @@
-"""One finished unit of work on disk: what the model said of one shard of images in one cell.
+"""Unit files: the recorded outputs for one shard of images in one cell, as a safetensors file.
 
-A unit is one safetensors file that is renamed into place, so it is either complete or not there. Its JSON header says
-what was measured; a checksum over header and arrays tells a damaged file from a good one. Nothing is ever unpickled.
-What a task keeps of an image is a row of an array, or an array of its own length (the boxes of a detector): those are
-written as one array of all rows and the places where each image's begin.
+A unit is one file that is renamed into place, so it is either complete or missing. Its JSON header says
+what was measured; a checksum over header and arrays detects damage. Nothing is ever unpickled.
+A field holds one row per image, or an array of varying length per image (the boxes of a detector), which is
+written as one concatenated array with the offset of every image.
 """
 
 import contextlib
@@ -29,22 +29,22 @@ Fields = Mapping[str, Field]
 
 UNFINISHED = ".tmp"
 SEPARATOR = "|"  # between a view's name and a field
-BEGINNINGS = "#begin"  # of every image's rows in an array of all rows
+BEGINNINGS = "#begin"  # suffix of the array of offsets
 
 
 class DamagedUnit(HoldfastError):
-    """A unit file that is not what its own header promises."""
+    """A unit file whose content does not match its header or checksum."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What one shard of images gave in one cell.
+    """Recorded outputs for one shard of images in one cell.
 
     Attributes:
         header: plain data: ``cell`` (its name), ``definition``, ``shard``, ``fingerprint`` and ``views``.
-        rows: the images' places in the list of all images, without those that could not be read, int64 (n,).
-        excluded: the places of those, int64.
-        arrays: per view and field (``view|predictions``) one row per image, or a tuple with one array per image.
+        rows: row numbers of the readable images in the image list, int64 (n,).
+        excluded: row numbers of the unreadable images, int64.
+        arrays: by view and field (``view|predictions``) one row per image, or a tuple with one array per image.
     """
 
     header: Mapping[str, Any]
@@ -54,18 +54,18 @@ class Unit:
 
 
 def unit_name(cell: str, shard: int) -> str:
-    """The file of a unit: ``fog/3`` of shard 2 is ``fog.3.00002.safetensors``."""
+    """File name of a unit: ``fog/3`` of shard 2 is ``fog.3.00002.safetensors``."""
     return f"{_stem(cell)}.{shard:05d}.safetensors"
 
 
 def is_named_for(unit: Unit, path: Path) -> bool:
-    """Whether a file's name says the cell and the shard that it holds: a copy under another name counts twice."""
+    """Whether a file's name matches its cell and shard; a copy under another name would count twice."""
     shard = unit.header.get("shard")
     return isinstance(shard, int) and unit_name(str(unit.header["cell"]), shard) == path.name
 
 
 def shard_paths(folder: Path, *, wanted: Sequence[str] | None) -> dict[str, list[Path]]:
-    """The unit files of every cell in the order of their shards: of the wanted cells, or of all that are there."""
+    """Unit files of the wanted cells, or of all cells, in the order of their shards."""
     paths: dict[str, list[Path]] = {} if wanted is None else {_stem(cell): [] for cell in wanted}
     for path in sorted(folder.glob("[!.]*.safetensors")):
         stem, _, shard = path.name.removesuffix(".safetensors").rpartition(".")
@@ -75,25 +75,25 @@ def shard_paths(folder: Path, *, wanted: Sequence[str] | None) -> dict[str, list
 
 
 def write_unit(folder: Path, unit: Unit) -> Path:
-    """Write one unit into the folder, in one move."""
+    """Write one unit into the folder, atomically."""
     return save_unit(folder / unit_name(unit.header["cell"], unit.header["shard"]), unit)
 
 
 def save_unit(path: Path, unit: Unit) -> Path:
-    """Write one unit as a file of any name, in one move."""
+    """Write one unit as a file of any name, atomically."""
     tensors = {name: np.ascontiguousarray(array) for name, array in _named_arrays(unit).items()}
     header = json.dumps(dict(unit.header), sort_keys=True)
-    # a single entry: safetensors writes several in any order, and equal units should be equal files
-    told = json.dumps({"checksum": _checksum(header, tensors), "header": header})
-    write_content(path, save(tensors, metadata={"unit": told}))
+    # one metadata entry: safetensors writes several in arbitrary order, and equal units must give equal files
+    metadata = json.dumps({"checksum": _checksum(header, tensors), "header": header})
+    write_content(path, save(tensors, metadata={"unit": metadata}))
     return path
 
 
 def write_content(path: Path, content: bytes) -> None:
-    """The bytes of a unit, in one move: renamed into place, but not synced. After a power cut, the checksum tells."""
+    """Write the bytes of a unit and rename it into place, without fsync: the checksum detects a loss of power."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
     try:
-        temporary.write_bytes(content)  # save_file would hide the file from everybody but its owner
+        temporary.write_bytes(content)  # safetensors' save_file would make it readable by its owner only
         os.replace(temporary, path)
     except OSError:
         temporary.unlink(missing_ok=True)
@@ -104,10 +104,10 @@ def read_unit(path: Path) -> Unit:
     """Read one unit; raises :class:`DamagedUnit` if a single bit of it changed."""
     try:
         with safe_open(path, framework="numpy") as file:
-            told = json.loads((file.metadata() or {})["unit"])
+            metadata = json.loads((file.metadata() or {})["unit"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        header = told["header"]
-        if told["checksum"] != _checksum(header, tensors):
+        header = metadata["header"]
+        if metadata["checksum"] != _checksum(header, tensors):
             raise DamagedUnit(f"{path.name} is damaged: its content does not match its checksum")
         unit = Unit(json.loads(header), tensors.pop("rows"), tensors.pop("excluded"), _unpack_fields(tensors))
         _check(unit)
@@ -119,7 +119,7 @@ def read_unit(path: Path) -> Unit:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a damaged file, so that it is never read again but can be looked at; returns its new name."""
+    """Rename a damaged file so that it is kept but never read; returns the new path."""
     number = 0
     while (target := path.with_name(f"{path.name}.damaged{number or ''}")).exists():
         number += 1
@@ -128,12 +128,12 @@ def set_aside(path: Path) -> Path:
 
 
 def field_name(view: str, field: str) -> str:
-    """The array of one field of one view; plain models have the single view ``""``."""
+    """Name of the array of a field and view; models without views have the single view ``""``."""
     return f"{view}{SEPARATOR}{field}" if view else field
 
 
 def fields_of(unit: Unit, view: str) -> list[str]:
-    """The names of what a unit holds of one view."""
+    """Field names of one view of a unit."""
     prefix = field_name(view, "")
     return [
         name.removeprefix(prefix) for name in unit.arrays if name.startswith(prefix) and (view or SEPARATOR not in name)
@@ -141,7 +141,7 @@ def fields_of(unit: Unit, view: str) -> list[str]:
 
 
 def remove_leftovers(folder: Path, *, seconds: float = 60) -> None:
-    """Remove what killed processes did not finish: writing a unit takes milliseconds, so old files are theirs."""
+    """Remove temporary files of killed processes: writing takes milliseconds, so files of a minute are leftovers."""
     for path in folder.glob(f".*{UNFINISHED}"):
         with contextlib.suppress(OSError):  # another process may remove it, too
             if time.time() - path.stat().st_mtime > seconds:
@@ -157,7 +157,7 @@ def _pack_field(name: str, field: Field) -> list[tuple[str, np.ndarray]]:
     if isinstance(field, np.ndarray):
         return [(name, field)]
     if not field:
-        raise HoldfastError(f"{name} must hold an array per image, got none; keep an empty array instead")
+        raise HoldfastError(f"{name} must be an array per image, got none; return an empty array instead")
     ends = np.cumsum([0, *map(len, field)], dtype=np.int64)
     return [(name, np.concatenate(field)), (f"{name}{BEGINNINGS}", ends)]
 
@@ -188,7 +188,7 @@ def _checksum(header: str, tensors: Mapping[str, np.ndarray]) -> str:
 def _check(unit: Unit) -> None:
     for view in unit.header["views"]:
         if not fields_of(unit, view):
-            raise DamagedUnit(f"view {view!r} holds nothing")
+            raise DamagedUnit(f"view {view!r} has no fields")
     for name, values in unit.arrays.items():
         if len(values) != len(unit.rows):
-            raise DamagedUnit(f"{name} holds {len(values)} images, expected {len(unit.rows)}")
+            raise DamagedUnit(f"{name} has {len(values)} images, expected {len(unit.rows)}")

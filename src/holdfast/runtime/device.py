@@ -1,4 +1,4 @@
-"""Devices, precision, worker processes, data-parallel wrappers, and the processes that evaluate together."""
+"""Device, precision, number of workers, data-parallel wrappers, and process group of an evaluation."""
 
 import os
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from holdfast.errors import HoldfastError
 from holdfast.runtime.distributed import process_count
 
-PATIENCE = timedelta(days=7)  # a process may wait that long for the slowest
+PATIENCE = timedelta(days=7)  # timeout of barriers: a process may wait that long for the slowest
 
 
 @dataclass(frozen=True)
 class Processes:
-    """This process' number among all that work together."""
+    """Rank of this process and size of its group."""
 
     rank: int = 0
     count: int = 1
@@ -27,22 +27,22 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that prepares and reports."""
+        """Whether this is rank 0, which prepares and reports."""
         return self.rank == 0
 
     def meet(self) -> None:
-        """Wait for all others."""
+        """Wait for all other processes at a barrier."""
         if self.count > 1:
             distributed.monitored_barrier(self.group, timeout=PATIENCE)
 
     def share(self, total: int) -> range:
-        """This process' part of ``total`` things in a row: neighbours stay together."""
+        """This process's contiguous share of ``total`` items."""
         return range(total * self.rank // self.count, total * (self.rank + 1) // self.count)
 
 
 @contextmanager
 def process_group() -> Iterator[Processes]:
-    """The processes that torchrun or accelerate started; a single one needs none of it."""
+    """Join the processes that torchrun or accelerate started; a single process needs no group."""
     ours = False
     if not (distributed.is_available() and distributed.is_initialized()):
         if process_count() < 2 or "RANK" not in os.environ:
@@ -58,7 +58,7 @@ def process_group() -> Iterator[Processes]:
 
 
 def choose_device(asked: str, model: nn.Module, *, fixed: bool) -> torch.device:
-    """Where to run: what was asked for; ``auto`` leaves a module where it is, unless it is ``fixed`` to be moved."""
+    """Choose the device; ``auto`` leaves a given module where it is, unless ``fixed`` allows to move it."""
     own = next((parameter.device for parameter in model.parameters()), None)
     if asked == "auto" and not fixed and own is not None:
         return own
@@ -70,22 +70,24 @@ def choose_device(asked: str, model: nn.Module, *, fixed: bool) -> torch.device:
         device = torch.device(asked)
         torch.empty(1, device=device)
         if device.type == "meta":
-            raise RuntimeError("it computes nothing")
+            raise RuntimeError("meta tensors have no data")
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise HoldfastError(f"device must be one that torch can use here, got {asked!r} ({reason})") from error
+        raise HoldfastError(
+            f"device must be one that torch can use on this machine, got {asked!r} ({reason})"
+        ) from error
     return device
 
 
 def choose_precision(amp: bool, device: torch.device) -> str:
-    """The name of the half precision that the device has, or ``no``."""
+    """Name of the device's half precision, or ``no``."""
     if not amp:
         return "no"
     return "float16" if device.type == "cuda" and not torch.cuda.is_bf16_supported() else "bfloat16"
 
 
 def choose_workers(asked: int | None, device: torch.device, processes: Processes) -> int:
-    """How many processes read images: as asked for, at most one per core; else what the machine can use."""
+    """Number of worker processes: as requested, at most one per core; by default chosen from the number of cores."""
     if asked is not None:
         return min(check_workers(asked), core_count())
     mine = max(1, core_count() // processes.count)
@@ -93,14 +95,14 @@ def choose_workers(asked: int | None, device: torch.device, processes: Processes
 
 
 def check_workers(asked: int | None) -> int:
-    """The number itself, or one sentence."""
+    """Return the number of workers, 0 for None; raises an error for a negative one."""
     if asked is not None and asked < 0:
         raise HoldfastError(f"workers must be 0 or more, got {asked}")
     return asked or 0
 
 
 def core_count() -> int:
-    """The processor cores that this process may use."""
+    """Number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

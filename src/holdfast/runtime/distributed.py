@@ -1,4 +1,4 @@
-"""What torchrun, accelerate or a scheduler says of the processes that it started."""
+"""Number of distributed processes, from the environment of torchrun, accelerate or a scheduler."""
 
 import os
 
@@ -6,8 +6,8 @@ from holdfast.errors import HoldfastError
 
 
 def process_count() -> int:
-    """How many work together; 1 where nobody says."""
-    told = os.environ.get("WORLD_SIZE", "1")
-    if not told.isdecimal() or int(told) < 1:
-        raise HoldfastError(f"WORLD_SIZE must be the number of processes that work together, got {told!r}; unset it")
-    return int(told)
+    """World size; 1 without ``WORLD_SIZE``."""
+    value = os.environ.get("WORLD_SIZE", "1")
+    if not value.isdecimal() or int(value) < 1:
+        raise HoldfastError(f"WORLD_SIZE must be the number of processes, at least 1, got {value!r}; unset it")
+    return int(value)

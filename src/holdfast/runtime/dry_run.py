@@ -1,7 +1,7 @@
-"""What a command would do and how long that would take, and afterwards how far off it was.
+"""Dry runs: estimates of a command's work and time, and the comparison with the actual time afterwards.
 
-A forecast is made by ``--dry-run`` from a few seconds of measuring. It is remembered in the cache folder under the
-command's own arguments, so that the command itself can say in the end what it took. Nothing else is written.
+``--dry-run`` estimates from a few seconds of timing. The estimate is stored in the cache folder under the
+command's arguments, so that the command can compare it with the actual time. Nothing else is written.
 """
 
 import hashlib
@@ -20,15 +20,15 @@ from holdfast.runtime.progress import clock
 
 try:
     import resource
-except ImportError:  # Windows: what children spent stays unknown there
+except ImportError:  # Windows, where the time of child processes stays unknown
     resource = None  # type: ignore[assignment]
 
-# arguments that change neither what is done nor how much the processors have to do
+# arguments that change neither the work nor its processor time
 HARMLESS = ("dry_run", "on", "gather", "cpus_per_task", "gpus_per_task", "resume", "workers", "processes", "fresh")
 
 
 class Seconds(NamedTuple):
-    """Time of the processors, and by the clock."""
+    """Processor time and wall time in seconds."""
 
     processor: float
     wall: float
@@ -38,7 +38,7 @@ class Seconds(NamedTuple):
         return Seconds(self.processor + other[0], self.wall + other[1])
 
     def times(self, factor: float) -> "Seconds":
-        """So many times as long."""
+        """Both times multiplied by a factor."""
         return Seconds(self.processor * factor, self.wall * factor)
 
 
@@ -47,16 +47,16 @@ NOTHING = Seconds(0.0, 0.0)
 
 @dataclass(frozen=True)
 class DryRunReport:
-    """What would run.
+    """Result of a dry run.
 
     Attributes:
-        what: a sentence.
-        counts: what there is how often, in the order of telling: images, cells, units …
-        size: bytes that will be on disk.
-        spent: how long it will take, from nothing to the end.
-        at_least: whether something took longer than anybody wants to wait for a forecast.
-        parts: shares of the processors' time, by name.
-        remarks: further sentences.
+        what: description of the work in a sentence.
+        counts: numbers of images, cells, units …, in the order of printing.
+        size: bytes that will be written to disk.
+        spent: estimated time of the whole work.
+        at_least: whether the time is a lower bound, because a part took too long to time.
+        parts: processor time by part.
+        remarks: further remarks.
     """
 
     what: str
@@ -68,7 +68,7 @@ class DryRunReport:
     remarks: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Human-readable lines of the report."""
         least = "at least " if self.at_least else ""
         shares = {
             name: f"{100 * value / max(sum(self.parts.values()), 1e-9):.0f} %" for name, value in self.parts.items()
@@ -79,13 +79,13 @@ class DryRunReport:
             "  " + ", ".join(f"{count:,} {name}" for name, count in self.counts.items()),
             f"  on disk: {human_bytes(self.size)}",
             f"  time: {least}{human_seconds(self.spent.processor)} of processor time{of_it}, "
-            f"{least}{clock(self.spent.wall)} here; N processors elsewhere need about an N-th of the processor time",
+            f"{least}{clock(self.spent.wall)} here; N processors elsewhere need about 1/N of the processor time",
             *(f"  {remark}" for remark in self.remarks),
         ]
 
 
 def in_sum(forecasts: Sequence[DryRunReport]) -> DryRunReport:
-    """Several forecasts, one after the other, as one to remember."""
+    """Sum of several estimates."""
     parts: dict[str, float] = {}
     for each in forecasts:
         for name, value in each.parts.items():
@@ -97,22 +97,22 @@ def in_sum(forecasts: Sequence[DryRunReport]) -> DryRunReport:
 
 
 def time_work(work: Callable[..., Any], *arguments: Any) -> tuple[Seconds, Any]:
-    """What a piece of work takes in this process, and its result."""
+    """Run a function; returns its time in this process and its result."""
     wall, processor = time.perf_counter(), time.process_time()
     result = work(*arguments)
     return Seconds(time.process_time() - processor, time.perf_counter() - wall), result
 
 
-_elsewhere = [0.0]  # processor seconds that other machines told of
+_elsewhere = [0.0]  # processor seconds spent on other machines
 
 
 def add_elsewhere(seconds: float) -> None:
-    """So much more was done for this process elsewhere."""
+    """Add processor seconds spent on other machines for this process."""
     _elsewhere[0] += seconds
 
 
 def spent() -> float:
-    """Processor seconds of this process, of its children that have ended, and of what was done for it elsewhere."""
+    """Processor seconds of this process, its finished children, and other machines on its behalf."""
     if resource is None:
         return time.process_time() + _elsewhere[0]
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -120,7 +120,7 @@ def spent() -> float:
 
 
 def remember(command: str, arguments: Mapping[str, Any], forecast: DryRunReport) -> None:
-    """Keep a forecast for the day its command runs; where nothing can be kept, nothing is."""
+    """Store an estimate in the cache until its command runs; does nothing if the cache is not writable."""
     with suppress(OSError):
         path = _path(command, arguments)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def remember(command: str, arguments: Mapping[str, Any], forecast: DryRunReport)
 
 
 class Account:
-    """What a command has spent so far."""
+    """Time spent by a command so far."""
 
     def __init__(self, before: float = 0.0) -> None:
         self.before = before
@@ -137,54 +137,56 @@ class Account:
 
     @property
     def took(self) -> float:
-        """Processor seconds, of earlier attempts too."""
+        """Processor seconds, including earlier attempts."""
         return self.before + spent()
 
 
 @contextmanager
 def compare_with_dry_run(command: str, arguments: Mapping[str, Any]) -> Iterator[Account]:
-    """Compare what a command takes with what its dry run said; attempts that were stopped count, unless killed.
+    """Compare a command's time with its dry run's estimate; interrupted attempts are included, unless killed.
 
-    When the block has ended well, the account holds a ``sentence`` and a ``comparison``, if there was a forecast.
+    After the block, the account has a ``sentence`` and a ``comparison``, if there was an estimate.
     """
     path = _path(command, arguments)
-    told = _read_dry_run(path)
-    if told is None:
+    stored = _read_dry_run(path)
+    if stored is None:
         yield Account()
         return
-    account = Account(told["took"])
+    account = Account(stored["took"])
     with suppress(OSError):
-        _write(path, {**told, "running": True})
+        _write(path, {**stored, "running": True})
     try:
         yield account
     except BaseException:
         with suppress(OSError):
-            _write(path, {**told, "took": account.took})
+            _write(path, {**stored, "took": account.took})
         raise
     path.unlink(missing_ok=True)
-    if not told["running"]:  # otherwise an attempt was killed, and nobody knows what it took
+    if not stored["running"]:  # else an attempt was killed, whose time is unknown
         took = account.took
-        account.comparison = {"said": round(told["said"], 1), "took": round(took, 1)}
-        account.sentence = how_far_off(told["said"], took, at_least=bool(told["at_least"]))
+        account.comparison = {"said": round(stored["said"], 1), "took": round(took, 1)}
+        account.sentence = how_far_off(stored["said"], took, at_least=bool(stored["at_least"]))
 
 
 def how_far_off(said: float, took: float, *, at_least: bool = False) -> str:
-    """A sentence for the log."""
+    """Compare the estimated with the actual time in a sentence."""
     off = 100 * (said - took) / max(took, 1e-9)
     least = "at least " if at_least else ""
     verdict = "exactly that" if abs(off) < 0.5 else f"{abs(off):.0f} % too {'much' if off > 0 else 'little'}"
-    return f"took {human_seconds(took)} of processor time; the dry run said {least}{human_seconds(said)}, {verdict}"
+    return (
+        f"took {human_seconds(took)} of processor time; the dry run estimated {least}{human_seconds(said)}, {verdict}"
+    )
 
 
 def human_seconds(value: float) -> str:
-    """Seconds, minutes or hours, whichever is readable."""
+    """Format a time in seconds, minutes or hours."""
     if value < 120:
         return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
     return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:,.1f} h"
 
 
 def human_bytes(value: float) -> str:
-    """Decimal units, as disks are sold."""
+    """Format a size in decimal units, such as MB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if value < 1000:
             return f"{value:.0f} {unit}" if value >= 10 or unit == "bytes" else f"{value:.1f} {unit}"
@@ -193,8 +195,8 @@ def human_bytes(value: float) -> str:
 
 
 def _path(command: str, arguments: Mapping[str, Any]) -> Path:
-    asked = {name: str(value) for name, value in arguments.items() if name not in HARMLESS}
-    text = json.dumps([command, os.getcwd(), asked], sort_keys=True)
+    chosen = {name: str(value) for name, value in arguments.items() if name not in HARMLESS}
+    text = json.dumps([command, os.getcwd(), chosen], sort_keys=True)
     return cache_folder() / "forecasts" / f"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}.json"
 
 
@@ -204,12 +206,12 @@ def _write(path: Path, values: dict[str, Any]) -> None:
 
 def _read_dry_run(path: Path) -> dict[str, Any] | None:
     try:
-        told = json.loads(path.read_text())
+        values = json.loads(path.read_text())
         return {
-            "said": float(told["said"]),
-            "at_least": bool(told["at_least"]),
-            "took": float(told["took"]),
-            "running": bool(told["running"]),
+            "said": float(values["said"]),
+            "at_least": bool(values["at_least"]),
+            "took": float(values["took"]),
+            "running": bool(values["running"]),
         }
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -1,4 +1,4 @@
-"""Plug-ins: loading their files, and a digest of the code that records keep."""
+"""Plug-ins: loading their files, and digests of their code for the headers of records."""
 
 import hashlib
 import importlib
@@ -13,21 +13,21 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.io.validation import comma_list
 
-# the plug-ins of this process by name, each with a digest of its file: they may change anything
+# loaded plug-ins by name with a digest of their file, which headers record, because plug-ins may change any result
 PLUGINS: dict[str, str] = {}
-PLUGIN_FILES: dict[str, Path] = {}  # and the files themselves, for machines that must run them, too
+PLUGIN_FILES: dict[str, Path] = {}  # their files, for Ray workers that must load them, too
 
 PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
 
 
 def remember_plugin(name: str, path: Path) -> None:
-    """Note a plug-in that was run, for the headers of what is measured with it."""
+    """Record a loaded plug-in for the headers of later results."""
     PLUGIN_FILES[name] = path.absolute()
     PLUGINS[name] = hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
 
 
 def load_plugin_file(name: str, path: Path) -> None:
-    """Import a plug-in by its name, with its folder on the path for good: worker processes import it from there."""
+    """Import a plug-in by name; its folder stays on the path, because worker processes import it from there."""
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     importlib.import_module(name)
@@ -35,12 +35,12 @@ def load_plugin_file(name: str, path: Path) -> None:
 
 
 def plugins_header() -> dict[str, dict[str, str]]:
-    """What a header says of the plug-ins: nothing where there are none."""
+    """Header entry of the loaded plug-ins; empty if there are none."""
     return {"plugins": dict(sorted(PLUGINS.items()))} if PLUGINS else {}
 
 
 def code_fingerprint(thing: Any) -> str:
-    """A digest of a function or of an object's class, and of all that it uses from its own module."""
+    """Digest of a function or an object's class, with everything that it uses from its own module."""
     start = thing if inspect.isfunction(thing) or isinstance(thing, type) else getattr(thing, "func", type(thing))
     digest = hashlib.blake2b(digest_size=8)
     for text in sorted(set(_reachable_sources(start, set()))):
@@ -49,7 +49,7 @@ def code_fingerprint(thing: Any) -> str:
 
 
 def _reachable_sources(thing: Any, seen: set[int]) -> Iterator[str]:
-    """The sources of a thing and of its module's functions, classes and plain values that it names."""
+    """Yield the sources of an object and of its module's functions, classes and plain values that it names."""
     if id(thing) in seen:
         return
     seen.add(id(thing))
@@ -94,7 +94,7 @@ OPTION, VARIABLE = "--plugin", "HOLDFAST_PLUGINS"
 
 
 def load_plugins(argv: Sequence[str]) -> list[str]:
-    """Import what the environment and the arguments name, which runs their code; the other arguments are returned."""
+    """Import the plug-ins of the environment and the arguments, which runs their code; returns the other arguments."""
     named, rest = _split_plugin_options(argv)
     for plugin in (*comma_list(os.environ.get(VARIABLE, "")), *named):
         _load_plugin(plugin)
@@ -114,29 +114,29 @@ def _split_plugin_options(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _load_plugin(plugin: str) -> None:
-    """By its name, with its folder on the path for good: worker processes import it from there."""
+    """Import a plug-in by name; its folder stays on the path, because worker processes import it from there."""
     path = Path(plugin).expanduser()
     folder, module = (str(path.parent.absolute()), path.stem) if path.suffix == ".py" else (os.getcwd(), plugin)
     if path.is_dir() or (path.suffix != ".py" and len(path.parts) > 1):
-        raise HoldfastError(f"{OPTION} must be a file of Python or the name of a module, got {plugin!r}")
+        raise HoldfastError(f"{OPTION} must be a Python file or a module name, got {plugin!r}")
     if path.suffix == ".py" and not path.is_file():
-        raise HoldfastError(f"{OPTION} must be a file of Python, but {plugin!r} is not there")
+        raise HoldfastError(f"{OPTION} must be a Python file, but {plugin!r} does not exist")
     if not module:
-        raise HoldfastError(f"{OPTION} must be followed by a file of Python, got nothing")
+        raise HoldfastError(f"{OPTION} must be followed by a Python file or a module name, got nothing")
     if folder not in sys.path:
         sys.path.append(folder)
     try:
         loaded = importlib.import_module(module)
     except ImportError as error:
-        raise HoldfastError(f"{OPTION} must name what can be imported, got {plugin!r} ({error})") from error
+        raise HoldfastError(f"{OPTION} {plugin!r} cannot be imported ({error})") from error
     except HoldfastError:
         raise
-    except Exception as error:  # whatever somebody's own code raises
-        raise HoldfastError(f"{OPTION} {plugin!r} cannot be run ({type(error).__name__}: {error})") from error
+    except Exception as error:  # a plug-in may raise anything
+        raise HoldfastError(f"{OPTION} {plugin!r} failed while loading ({type(error).__name__}: {error})") from error
     file = Path(loaded.__file__) if loaded.__file__ else None
     if path.suffix == ".py" and (file is None or not file.samefile(path)):
         raise HoldfastError(
-            f"{OPTION} must have a name of its own, but {module!r} is also {str(file)!r}; call {plugin!r} otherwise"
+            f"{OPTION} must have a unique module name, but {module!r} is also {str(file)!r}; rename {plugin!r}"
         )
     if file is not None:
         remember_plugin(module, file)

@@ -1,4 +1,4 @@
-"""How far a long command is: a bar on a terminal, whatever its width; lines with a header where output is piped."""
+"""Progress line of a long command: a bar on a terminal of any width, or lines with a header if output is piped."""
 
 import time
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class _Rate(ProgressColumn):
 
 
 class ProgressLine:
-    """A bar, or lines. ``show`` None shows the bar on a terminal and nothing elsewhere; True also lines where piped."""
+    """Progress bar, or lines. ``show`` None shows the bar on a terminal only; True also lines in piped output."""
 
     def __init__(self, name: str, *, total: int, unit: str, show: bool | None, header: str = "") -> None:
         self._silent = show is False
@@ -29,7 +29,7 @@ class ProgressLine:
         self.shown = terminal if show is None else show
         self.lines = self.shown and not terminal
         self._name, self._total, self._unit, self._header = name, total, unit, header
-        self._done, self._begun, self._told, self._first = 0, time.monotonic(), time.monotonic(), 0
+        self._done, self._started, self._printed, self._first = 0, time.monotonic(), time.monotonic(), 0
         self._figures: Sequence[str] = ()
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -56,40 +56,40 @@ class ProgressLine:
         self._progress.stop()
 
     def begin_at(self, done: int) -> None:
-        """So much was done before: it counts, but not for the rate."""
+        """Start at this count, which was done before and does not enter the rate."""
         self._done = self._first = done
-        self._begun = time.monotonic()
+        self._started = time.monotonic()
         self._progress.update(self._bar, completed=done)
 
     def advance(self, count: int = 1, *, name: str | None = None) -> None:
-        """So much more is done; here a command leaves that was asked to, also where a library swallowed the signal."""
+        """Advance by this count; raises a pending interrupt that a library swallowed."""
         unblock_signals()
         self._done += count
         self._name = name or self._name
         self._progress.update(self._bar, advance=count, description=self._name[:NAME])
-        if self.lines and time.monotonic() - self._told >= EVERY:
+        if self.lines and time.monotonic() - self._printed >= EVERY:
             self.say(self.line())
 
     def figures(self, parts: Sequence[str]) -> None:
-        """What stands behind the bar; the last parts are left away first where there is no room."""
+        """Set the text after the bar; the last parts are omitted first if there is no room."""
         self._figures = parts
         room = self.console.width - (NAME + BAR + 2 * len(str(self._total)) + 1 + RATE + TIME + 5)
         self._progress.update(self._bar, figures=fit_parts(parts, room))
 
     def say(self, sentence: str) -> None:
-        """A line of its own, above the bar."""
+        """Print a line above the bar."""
         if self.shown:
             self.console.print(sentence, markup=False)
-            self._told = time.monotonic()
+            self._printed = time.monotonic()
 
     def warn(self, sentence: str) -> None:
-        """What must be known also where no progress is shown, unless somebody asked for silence."""
+        """Print a warning even without progress, unless ``show`` is False."""
         if not self._silent:
             self.console.print(sentence, markup=False)
 
     def line(self) -> str:
-        """How far it is, as a sentence for files."""
-        speed = (self._done - self._first) / max(time.monotonic() - self._begun, 1e-9)
+        """The progress as one line of text."""
+        speed = (self._done - self._first) / max(time.monotonic() - self._started, 1e-9)
         words = [f"{self._name}: {self._done}/{self._total} {self._unit}", f"{rate(speed)}/s"]
         if speed > 0:
             words.append(f"{clock((self._total - self._done) / speed)} left")
@@ -97,7 +97,7 @@ class ProgressLine:
 
 
 def fit_parts(parts: Sequence[str], room: int) -> str:
-    """As many of the first parts as there is room for."""
+    """Join as many of the first parts as fit into the room."""
     text = ""
     for part in parts:
         longer = f"{text}  {part}" if text else part
@@ -108,11 +108,11 @@ def fit_parts(parts: Sequence[str], room: int) -> str:
 
 
 def rate(speed: float) -> str:
-    """Three digits, whatever the magnitude."""
+    """Format a rate with about three digits."""
     return f"{speed:.0f}" if speed >= 100 else f"{speed:.1f}" if speed >= 1 else f"{speed:.2g}"
 
 
 def clock(seconds: float) -> str:
-    """Hours, minutes and seconds."""
+    """Format seconds as hours, minutes and seconds."""
     whole = int(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

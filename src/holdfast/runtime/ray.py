@@ -1,7 +1,7 @@
-"""Independent pieces of work as tasks of a Ray cluster (extra ``ray``): the functions that a local process calls.
+"""Ray cluster (extra ``ray``): runs independent functions as Ray tasks.
 
-Ray schedules, retries what a lost node had in hands, and counts processors and GPUs. What is done here is little: find
-the cluster, bring along plug-ins and the working directory, and turn failures into sentences.
+Ray schedules, retries the tasks of lost nodes, and counts processors and GPUs. This module joins the cluster, sends
+plug-ins and the working directory along, and turns failures into one-sentence errors.
 """
 
 import importlib.util
@@ -25,21 +25,21 @@ from holdfast.runtime.plugins import PLUGIN_FILES, load_plugin_file
 
 logger = logging.getLogger(__name__)
 Job = TypeVar("Job")
-PATIENCE = 20  # seconds for tasks to leave in good order
-REACH = 10  # seconds for somebody to answer at the address of a cluster
-WAY_ON = "what is finished stays, and the same command goes on from it"
-RETRIES = 20  # of a task whose node or process was lost; its units that are on disk are not done again
+PATIENCE = 20  # seconds for cancelled tasks to finish
+REACH = 10  # seconds to wait for a connection to the address of a cluster
+WAY_ON = "finished work is kept: run the same command again to resume"
+RETRIES = 20  # of a task whose node or process was lost; its finished units are not repeated
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where to run, and what every task needs.
+    """A Ray cluster and the resources of every task.
 
     Attributes:
-        address: of a cluster that is there, ``auto`` for the one that this machine belongs to; None starts a local one.
+        address: address of a running cluster, ``auto`` for the one of this machine; None starts a local one.
         cpus: processors per task.
-        gpus: GPUs per task; parts of one share it.
-        gather: bring results home instead of writing them into a folder that all nodes see.
+        gpus: GPUs per task; fractions share one.
+        gather: return results to this machine instead of writing them to a folder that all nodes share.
     """
 
     address: str | None = None
@@ -57,7 +57,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task brings back: its result, the processor seconds it took, or the one sentence about its failure."""
+    """Result of a task with its processor seconds, or the sentence of its failure."""
 
     result: Any = None
     processor: float = 0.0
@@ -65,8 +65,8 @@ class TaskResult:
 
 
 @dataclass(frozen=True)
-class _Surroundings:
-    """What a task must find as it is here."""
+class _WorkerSetup:
+    """Working directory, path, plug-ins and version that a worker takes over from the driver."""
 
     folder: str
     path: tuple[str, ...]
@@ -76,7 +76,7 @@ class _Surroundings:
 
 @dataclass
 class RayTasks(Generic[Job]):
-    """Tasks that were handed over, and what each is about."""
+    """Submitted tasks with their jobs."""
 
     ray: Any
     run: Any
@@ -84,20 +84,20 @@ class RayTasks(Generic[Job]):
     waiting: dict[Any, Job] = field(default_factory=dict)
 
     def submit(self, job: Job, function: Callable[..., Any], *arguments: Any) -> None:
-        """Hand over one task."""
+        """Submit one task for a job."""
         self.waiting[self.run.remote(function, *arguments)] = job
 
     @property
     def slots(self) -> int:
-        """How many tasks the cluster can run at a time, as it is now."""
+        """Number of tasks that the cluster can currently run in parallel."""
         there = self.ray.cluster_resources()
         rooms = [there.get(name, 0) / wanted for name, wanted in self.wanted.items() if wanted]
         return max(1, int(min(rooms)))
 
-    def finished(self) -> Iterator[tuple[Job, Any]]:
-        """What comes back first, until nothing is left: jobs and results. More may be submitted while this goes on."""
+    def results(self) -> Iterator[tuple[Job, Any]]:
+        """Yield jobs and results in the order of completion; more tasks may be submitted meanwhile."""
         while self.waiting:
-            with _in_sentences(self.ray):
+            with _ray_errors(self.ray):
                 ready, _ = self.ray.wait(list(self.waiting), num_returns=1, timeout=1.0)
             check_alive(self.ray)
             for reference in ready:
@@ -112,7 +112,7 @@ class RayTasks(Generic[Job]):
 
 
 def parse_on(text: str) -> str | None:
-    """The address of ``ray=ADDRESS``; None for ``ray`` alone, which starts Ray on this machine."""
+    """Parse ``ray=ADDRESS``; returns None for ``ray`` alone, which starts Ray on this machine."""
     name, sign, address = text.partition("=")
     if name != "ray" or (sign and not address):
         raise HoldfastError(f"--on must be ray, or ray=ADDRESS such as ray=auto or ray=10.0.0.1:6379, got {text!r}")
@@ -120,27 +120,27 @@ def parse_on(text: str) -> str | None:
 
 
 def check_reachable(cluster: Cluster) -> None:
-    """Refuse a cluster that nobody answers for, before anything is written; Ray itself would try for a quarter hour."""
+    """Raise an error if the cluster does not respond, before anything is written; Ray would try for 15 minutes."""
     address = cluster.address or ""
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if address and not (host and port.isdecimal()):  # auto: only Ray knows what is meant
+    if address and not (host and port.isdecimal()):  # auto: only Ray can resolve it
         _connect(cluster).shutdown()
     elif address:
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=REACH).close()
         except (OSError, OverflowError, UnicodeError) as error:
-            reason = f"nobody answers there: {error}"
+            reason = f"no response: {error}"
             raise HoldfastError(f"the Ray cluster {address!r} cannot be joined ({reason})") from error
 
 
 @contextmanager
 def tasks_on(cluster: Cluster) -> Iterator[RayTasks[Any]]:
-    """Join the cluster while the block lasts; what was handed over and is not finished then is cancelled."""
+    """Join the cluster inside the block; unfinished tasks are cancelled at its end."""
     ray = _connect(cluster)
-    with _in_sentences(ray), _left(ray):
+    with _ray_errors(ray), _shut_down(ray):
         options = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus, "max_retries": RETRIES}
         _check_resources(ray, cluster)
-        here = ray.put(ray.cloudpickle.dumps(_surroundings(cluster)))
+        here = ray.put(ray.cloudpickle.dumps(_worker_setup(cluster)))
         run = ray.remote(**options, scheduling_strategy="SPREAD")(worker_function())
         tasks: RayTasks[Any] = RayTasks(
             ray, _Bound(run, here, ray.cloudpickle.dumps), {"CPU": cluster.cpus, "GPU": cluster.gpus}
@@ -152,7 +152,7 @@ def tasks_on(cluster: Cluster) -> Iterator[RayTasks[Any]]:
 
 
 @contextmanager
-def _left(ray: Any) -> Iterator[None]:
+def _shut_down(ray: Any) -> Iterator[None]:
     try:
         yield
     finally:
@@ -160,33 +160,33 @@ def _left(ray: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _in_sentences(ray: Any) -> Iterator[None]:
-    """Whatever Ray itself raises, as one sentence."""
+def _ray_errors(ray: Any) -> Iterator[None]:
+    """Turn Ray's own errors into one sentence."""
     try:
         yield
     except ray.exceptions.RayError as error:
-        raise HoldfastError(f"Ray has failed ({_first_line(error)}); {WAY_ON}") from error
+        raise HoldfastError(f"Ray failed ({_first_line(error)}); {WAY_ON}") from error
 
 
 def check_alive(ray: Any) -> None:
-    """Refuse to wait for a local Ray of which a process is gone: Ray would end this one without a word later."""
+    """Raise an error if a process of a local Ray has died: Ray would later end this process without a message."""
     node = getattr(getattr(ray, "_private", None), "worker", None)
     node = getattr(node, "_global_node", None)
     dead = [str(name) for name, _ in node.dead_processes()] if node is not None else []
     if dead:
         raise HoldfastError(
-            f"Ray's {' and '.join(dead)} on this machine has died, perhaps for want of memory; {WAY_ON}"
+            f"Ray's {' and '.join(dead)} on this machine has died, perhaps because it ran out of memory; {WAY_ON}"
         )
 
 
 def _cancel(ray: Any, references: Sequence[Any]) -> None:
-    """As Ctrl-C on one machine: a training saves itself first."""
+    """Cancel tasks as Ctrl-C does locally: a training saves its state first."""
     try:
         check_alive(ray)
-    except HoldfastError:  # nobody is left who could be told
+    except HoldfastError:  # no process is left to cancel
         return
     for reference in references:
-        with suppress(Exception):  # whatever Ray raises about a task that has just ended
+        with suppress(Exception):  # Ray may raise for a task that has just ended
             ray.cancel(reference)
     if references:
         with suppress(Exception):
@@ -206,33 +206,33 @@ class _Bound:
 def _connect(cluster: Cluster) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    if cluster.address is None:  # the tasks are what was asked for, not something beside it
+    if cluster.address is None:  # Ray lowers its workers' priority by default, but here they do the main work
         os.environ.setdefault("RAY_worker_niceness", "0")
     import ray
 
     if ray.is_initialized():
-        raise HoldfastError("this process is in a Ray cluster already; leave it with ray.shutdown() first")
+        raise HoldfastError("this process is already connected to a Ray cluster; call ray.shutdown() first")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": False}
-    if cluster.address is None:  # local: a cluster of one's own, whatever RAY_ADDRESS says and whoever runs one here
+    if cluster.address is None:  # a private local cluster, ignoring RAY_ADDRESS and other clusters on this machine
         options |= {"address": "local", "include_dashboard": False, "num_cpus": _cores()}
     else:
         options["address"] = cluster.address
     try:
         with _own_signals(), _on_loopback() if cluster.address is None else nullcontext():
             ray.init(**options)
-    except Exception as error:  # Ray raises plain ones, too
+    except Exception as error:  # Ray also raises plain exceptions
         name = "on this machine" if cluster.address is None else repr(cluster.address)
         raise HoldfastError(f"the Ray cluster {name} cannot be joined ({_first_line(error)})") from error
     if cluster.address is None:
-        _say_open_ports(ray)
+        _warn_of_open_ports(ray)
     return ray
 
 
 @contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Let Ray take 127.0.0.1 for this machine's address, as it does on systems without clusters: nobody else is served.
+    """Make Ray use 127.0.0.1 as this machine's address, as on systems without clusters, so that it serves no one else.
 
-    Ray has no option for it on Linux; :func:`_say_open_ports` looks whether this worked.
+    Ray has no option for it on Linux; :func:`_warn_of_open_ports` checks whether this worked.
     """
     from ray._private import ray_constants
 
@@ -244,8 +244,8 @@ def _on_loopback() -> Iterator[None]:
         ray_constants.ENABLE_RAY_CLUSTER = before
 
 
-def _say_open_ports(ray: Any) -> None:
-    """Name the ports at which others can reach a Ray that was started for one command."""
+def _warn_of_open_ports(ray: Any) -> None:
+    """Warn of ports at which other machines can reach a local Ray."""
     for node in ray.nodes():
         if node["NodeManagerAddress"] not in ("127.0.0.1", "::1"):
             ports = [str(node[name]) for name in ("NodeManagerPort", "ObjectManagerPort") if node.get(name)]
@@ -266,29 +266,29 @@ def _cores() -> int:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Ray listens to SIGTERM itself; Ctrl-C and SIGTERM stay ours."""
+    """Restore our handlers of Ctrl-C and SIGTERM after Ray has installed its own."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        with suppress(ValueError):  # not in the main thread: then nobody took them
+        with suppress(ValueError):  # not in the main thread, where handlers cannot be changed
             for number, handler in before.items():
                 signal.signal(number, handler)
 
 
 def _check_resources(ray: Any, cluster: Cluster) -> None:
-    """A task that no node can ever hold would wait for ever."""
+    """Raise an error if no node has the resources of a task, which would wait forever."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     for name, wanted in (("CPU", cluster.cpus), ("GPU", cluster.gpus)):
         most = max((node.get(name, 0) for node in nodes), default=0)
         if wanted > most:
             option = f"--{name.lower()}s-per-task"
-            raise HoldfastError(f"{option} must be at most what a node of the cluster has, {most:g}, got {wanted:g}")
+            raise HoldfastError(f"{option} must be at most the {most:g} of the cluster's largest node, got {wanted:g}")
 
 
-def _surroundings(cluster: Cluster) -> _Surroundings:
+def _worker_setup(cluster: Cluster) -> _WorkerSetup:
     plugins = {name: (str(file), file.read_text(encoding="utf-8")) for name, file in PLUGIN_FILES.items()}
-    return _Surroundings(os.getcwd(), tuple(sys.path), plugins, max(1, int(cluster.cpus)))
+    return _WorkerSetup(os.getcwd(), tuple(sys.path), plugins, max(1, int(cluster.cpus)))
 
 
 def _fetch_result(ray: Any, reference: Any) -> TaskResult | str:
@@ -297,11 +297,11 @@ def _fetch_result(ray: Any, reference: Any) -> TaskResult | str:
     except ray.exceptions.RayTaskError as error:
         raise error.as_instanceof_cause() from None
     except ray.exceptions.RayError as error:
-        raise HoldfastError(f"Ray has given up on a task ({_first_line(error)}); {WAY_ON}") from error
+        raise HoldfastError(f"Ray gave up on a task ({_first_line(error)}); {WAY_ON}") from error
 
 
 def worker_function() -> Callable[[str, bytes, bytes], Any]:
-    """What Ray runs in a worker: it compares versions before anything of Holdfast is unpickled."""
+    """The function that Ray runs in a worker: it compares versions before anything of Holdfast is unpickled."""
 
     # Nested, so that Ray hands over its code: a function of this module would be looked up in the worker's Holdfast,
     # where it may not exist. For the same reason it takes bytes, and returns text where the versions differ.
@@ -323,9 +323,9 @@ def worker_function() -> Callable[[str, bytes, bytes], Any]:
 
 
 def run_task(here: bytes, packed: bytes) -> TaskResult:
-    """In a worker of Ray: make it a place like the one that the task comes from, then do what it is about."""
+    """Run a task in a Ray worker, after setting the worker up like the driver."""
     try:
-        _settle(_unpickle(here))
+        _set_up_worker(_unpickle(here))
         function, arguments = _unpickle(packed)
         took, result = time_work(function, *arguments)
     except HoldfastError as error:
@@ -334,7 +334,7 @@ def run_task(here: bytes, packed: bytes) -> TaskResult:
 
 
 def _unpickle(content: bytes) -> Any:
-    """What the driver handed over; it fails where a module or name of the driver's is not there."""
+    """Unpickle what the driver sent; fails if one of its modules or names does not exist here."""
     from ray import cloudpickle
 
     try:
@@ -344,20 +344,20 @@ def _unpickle(content: bytes) -> Any:
         raise HoldfastError(f"{same}: {platform.node()} has another ({error})") from error
 
 
-def _settle(here: _Surroundings) -> None:
-    if Path(here.folder).is_dir():  # relative paths are meant from there
+def _set_up_worker(here: _WorkerSetup) -> None:
+    if Path(here.folder).is_dir():  # relative paths refer to it
         os.chdir(here.folder)
     sys.path += [place for place in here.path if place not in sys.path]
     for name, (file, text) in here.plugins.items():
         if name not in sys.modules:
             _load(name, Path(file), text)
-    os.environ["OMP_NUM_THREADS"] = str(here.threads)  # what torch reads when it is first imported
+    os.environ["OMP_NUM_THREADS"] = str(here.threads)  # torch reads it when it is first imported
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(here.threads)
 
 
 def _load(name: str, file: Path, text: str) -> None:
-    """A plug-in from where it is at home, or from a copy of its text where there is no such file."""
+    """Load a plug-in from its file, or from a copy of its text if the file is missing or differs."""
     with suppress(OSError):
         if file.read_text(encoding="utf-8") == text:
             load_plugin_file(name, file)

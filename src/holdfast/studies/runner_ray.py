@@ -42,7 +42,7 @@ def run_on_ray(
             tell(tasks.waiting.values())
 
         hand_over()
-        for run, (seconds, made) in tasks.finished():
+        for run, (seconds, made) in tasks.results():
             _unpack(made, out)
             yield run, seconds
             hand_over()

@@ -1,16 +1,17 @@
-"""What an answer is: classification, and whatever else is registered here. A data source names its task.
+"""Tasks: classification, segmentation, detection, and registered ones. A data source names its task.
 
-One file per task and one row below; a user's own task is registered by :func:`register_task`.
+One file per task and one row below; :func:`register_task` adds a custom task.
 """
 
 import importlib
+import warnings
 from typing import Any
 
 from holdfast.errors import HoldfastError, nearest
 from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks.base import Task
 
-# where each task is; imported when first asked for, so that reading records needs no torch
+# module of each task, imported on first use, so that reading records needs no torch
 TASKS: dict[str, str | Task] = {
     CLASSIFICATION: "holdfast.tasks.classification:TASK",
     "segmentation": "holdfast.tasks.segmentation:TASK",
@@ -19,7 +20,7 @@ TASKS: dict[str, str | Task] = {
 
 
 def task_named(name: str) -> Task:
-    """The task of that name."""
+    """The registered task of this name."""
     if name not in TASKS:
         raise HoldfastError(f"task must be one of {', '.join(TASKS)}, got {name!r}{nearest(name, TASKS)}")
     found = TASKS[name]
@@ -30,14 +31,18 @@ def task_named(name: str) -> Task:
 
 
 def task_of(source: Any) -> Task:
-    """The task that a data source's targets belong to; sources that do not say have one class per image."""
+    """The task of a data source, by its attribute ``task``; classification without one."""
     return task_named(str(getattr(source, "task", CLASSIFICATION)))
 
 
 def register_task(task: Task) -> Task:
-    """Make a task known under its name; sources whose attribute ``task`` says that name belong to it."""
+    """Register a task under its name, to which the attribute ``task`` of data sources refers."""
     if task.name in TASKS:
-        raise HoldfastError(f"task {task.name!r} is registered already; choose another name")
+        raise HoldfastError(f"task {task.name!r} is already registered: choose another name")
+    old = getattr(task, "together", None)  # the attribute's old name
+    if old is not None and not hasattr(task, "batched"):
+        warnings.warn(f"{type(task).__name__}.together is now batched", DeprecationWarning, stacklevel=2)
+        task.batched = bool(old)
     TASKS[task.name] = task
     return task
 

@@ -1,10 +1,9 @@
-"""The interface of a task: all that evaluation, training, records and reports ask about a model's output.
+"""``Task``: the interface between a model's output and evaluation, training, records and reports.
 
-The methods stand in the order in which an image passes them; those of the last part need no torch and must be
-importable without it, because reports read records alone. A task may also have ``adapted(model, source)``: the model as
-these data must ask it (detectors that answer with COCO's category ids), ``examples``: how single images are kept and
-drawn, see :mod:`holdfast.tasks.examples.base`, and ``running``: the score that the progress line shows, see
-:class:`RunningScore`; none is shown without.
+Methods are in the order in which an image passes them; those of the last part must be importable without torch, because
+reports read records alone. Optional attributes: ``adapt_model(model, source)`` wraps the model for these data
+(detectors that output COCO's category ids), ``examples`` stores and draws example images, see
+:mod:`holdfast.tasks.examples.base`, and ``running`` is the score of the progress line, see :class:`RunningScore`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,23 +24,23 @@ if TYPE_CHECKING:
     from holdfast.records.records import CellRecord
 
 
-Answers = Mapping[str, Any]  # what the model returned, by view
+Answers = Mapping[str, Any]  # the model's outputs by view
 
 
 class Task(Protocol):
-    """What an answer is.
+    """Targets, outputs, loss, records and scores of a task.
 
     Attributes:
-        name: as in records, and as a source's attribute ``task`` says it.
-        together: whether images go through the model in batches. Where answers are compared pixel by pixel they do
-            not, because a batched pass differs in the sixth digit; sizes may then differ from image to image.
-        fields: the names and types of what a unit keeps of every image.
-        headline: the scores that a report shows first.
-        per_image: what the mean of :meth:`right` over the images is, in a report's words.
+        name: name of the task, as in records and in a source's attribute ``task``.
+        batched: whether images go through the model in batches. Dense tasks use one image at a time, because a batched
+            pass differs in the sixth digit; image sizes may then vary.
+        fields: names and types of the recorded fields of an image.
+        headline: names of the scores in a report's first table.
+        per_image: description of the mean of :meth:`right` over the images, for reports.
     """
 
     name: str
-    together: bool
+    batched: bool
     fields: Mapping[str, Any]
     headline: Sequence[str]
     per_image: str
@@ -49,11 +48,11 @@ class Task(Protocol):
     # data
 
     def truth(self, source: Any) -> np.ndarray:
-        """What a record set keeps of the targets, a row per image: enough to tell whether two sets are of one data."""
+        """Recorded form of the targets, a row per image: enough to detect whether two record sets share their data."""
         ...
 
     def strata(self, source: Any) -> np.ndarray:
-        """A whole number per image; a limited evaluation keeps every one in its share. All zero for no strata."""
+        """Stratum of every image, an integer, by which subsets are stratified; all zero for no strata."""
         ...
 
     def target(self, source: Any, index: int) -> Any:
@@ -61,75 +60,75 @@ class Task(Protocol):
         ...
 
     def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> Any:
-        """Images to model input: see :class:`holdfast.evaluation.preprocessing.PreprocessingSteps`."""
+        """Preprocessing of the images, see :class:`holdfast.evaluation.preprocessing.PreprocessingSteps`."""
         ...
 
-    # a model's answers
+    # outputs of a model
 
     def check_model(self, answers: Answers, *, classes: int, restricted: bool, data: str) -> None:
-        """Refuse a model whose answers to one grey image are not what this task wants of data with these classes."""
+        """Raise an error if the outputs for one grey image do not suit this task and these classes."""
         ...
 
     def keep(
         self, answers: Answers, targets: Sequence[Any], *, cell: Any, repeats: int | None = None
     ) -> dict[str, Field]:
-        """What a unit keeps of some images of a cell, ``field_name(view, field)`` by ``fields``.
+        """Recorded fields of some images of a cell, keyed by ``field_name(view, field)``.
 
-        ``repeats`` says how often every image was shown in a row, where it was; arrays are then (n, repeats).
+        ``repeats`` is the number of consecutive predictions per image, if any; arrays are then (n, repeats).
         """
         ...
 
     @property
     def goal(self) -> "Criterion":
-        """What an attack climbs, and when it has won."""
+        """Criterion of attacks: the losses that they maximise, and their success."""
         ...
 
     # training
 
     def collate(self, targets: Sequence[Any]) -> Any:
-        """The targets of a batch as the objective gets them, before mixing."""
+        """Collate the targets of a batch, before mixing."""
         ...
 
     def loss(self, output: Any, targets: Any) -> "Tensor":
-        """What a model is trained to lower on a batch, one number."""
+        """Training loss of a batch, a scalar."""
         ...
 
     def tally(self, output: Any, targets: Any) -> "Tensor":
-        """What validation counts of a batch: adds up over batches and processes. Of nothing (None, None) all zeros."""
+        """Validation counts of a batch, which add up over batches and processes; zeros for (None, None)."""
         ...
 
     def validation_scores(self, counts: "Tensor") -> dict[str, float]:
-        """The scores of a validation from the sum of its tallies, in percent; the first decides what is best."""
+        """Validation scores in percent from the summed counts; the first selects the best checkpoint."""
         ...
 
     def transforms(self, recipe: Any, image: Any) -> tuple[Any, Any]:
-        """(picture, target) → (tensor, target), for training and for validation, by a recipe's section ``augment``."""
+        """Transforms (picture, target) → (tensor, target) for training and validation, by a recipe's ``augment``."""
         ...
 
     def mixer(self, recipe: Any, *, classes: int) -> Any:
-        """(images, targets, epoch) → (images, targets): what is done to whole batches, such as mixup."""
+        """Batch augmentation such as mixup: (images, targets, epoch) → (images, targets)."""
         ...
 
     def build(self, recipe: Any, *, classes: int, size: Any) -> "nn.Module":
-        """The model that a recipe's section ``model`` describes."""
+        """Build the model of a recipe's section ``model``."""
         ...
 
-    # numbers from records, without torch
+    # scores from records, without torch
 
     def right(self, cell: "CellRecord") -> np.ndarray:
-        """How well every image went, float64 (N,), from 0 to 1."""
+        """Per-image score, float64 (N,), from 0 to 1."""
         ...
 
     def rows(self, cell: "CellRecord") -> dict[str, np.ndarray]:
-        """Columns of a table with a row per image, or per frame where it is seen several times; first ``id``."""
+        """Columns of a table with a row per image, or per frame; first ``id``."""
         ...
 
     def remark(self, cell: "CellRecord") -> str:
-        """What must be said beside an attack's number; mostly nothing."""
+        """Note that accompanies an attack's score; mostly empty."""
         ...
 
     def columns(self, cell: "CellRecord") -> dict[str, np.ndarray]:
-        """Everything that scores average over the images, by quantity, each (N,)."""
+        """Per-image quantities that scores average, by name, each (N,)."""
         ...
 
     def formulas(
@@ -140,7 +139,7 @@ class Task(Protocol):
         header: Mapping[str, Any],
         reference: "Reference | None",
     ) -> "list[ScoreDefinition]":
-        """Every score that these cells allow, in the order in which tables show them."""
+        """Score definitions for these cells, in the order of tables."""
         ...
 
 

@@ -36,12 +36,12 @@ if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records 
 
 BINS = 15  # of the calibration error
 IMAGENET = 1000
-RIGHT, TOP_FIVE = "right", "top_five"  # the latter: the five best classes of every frame, of sequences only
+RIGHT, TOP_FIVE = "right", "top_five"  # top_five: the five best classes of every frame, for sequences only
 MEASURE = CellScore("accuracy", "top-1 accuracy", "mCA", lambda means, cell: means[column(cell, RIGHT)], answers=RIGHT)
 
 
 def class_names(count: int) -> Sequence[str]:
-    """Names for classes that nobody named: ImageNet's where there are as many, else their numbers."""
+    """Default class names: ImageNet's for 1000 classes, else the class indices."""
     if count == IMAGENET:
         from timm.data import ImageNetInfo
 
@@ -51,10 +51,10 @@ def class_names(count: int) -> Sequence[str]:
 
 
 class Classification:
-    """One class per image; a model answers with logits, (images, classes)."""
+    """Classification: one class per image; a model outputs logits, (images, classes)."""
 
     name = CLASSIFICATION
-    together = True
+    batched = True
     fields: Mapping[str, Any] = {
         "predictions": np.int32,
         "confidences": np.float32,
@@ -71,19 +71,19 @@ class Classification:
     # data
 
     def truth(self, source: Any) -> np.ndarray:
-        """The class of every image, int64."""
+        """Class index of every image, int64."""
         return np.asarray(source.targets, dtype=np.int64)
 
     def strata(self, source: Any) -> np.ndarray:
-        """The classes: a limited evaluation keeps every one in its share."""
+        """Class of every image: subsets are stratified by class."""
         return self.truth(source)
 
     def target(self, source: Any, index: int) -> int:
-        """The class of one image."""
+        """Class index of one image."""
         return int(source.targets[index])
 
     def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> Any:
-        """The published protocol that fits: crop, corrupt, then the model's size."""
+        """Preprocessing of the preset: crop, corrupt, then resize to the model's size."""
         from holdfast.evaluation.preprocessing import choose_preset, preprocessing
 
         prepared = getattr(source, "prepared", None)
@@ -95,17 +95,17 @@ class Classification:
             images=source,
         )
 
-    # a model's answers
+    # outputs of a model
 
     def check_model(self, answers: Answers, *, classes: int, restricted: bool, data: str) -> None:
-        """Logits for one image, of the same classes in every view, and those of the data."""
+        """Raise an error unless every view returns finite logits of the data's classes."""
         for view, logits in answers.items():
             if not hasattr(logits, "shape") or logits.ndim != 2 or len(logits) != 1:
-                came = tuple(logits.shape) if hasattr(logits, "shape") else type(logits).__name__
+                given = tuple(logits.shape) if hasattr(logits, "shape") else type(logits).__name__
                 where = f" in view {view!r}" if view else ""
-                raise HoldfastError(f"the model must return logits of shape (images, classes), got {came}{where}")
+                raise HoldfastError(f"the model must return logits of shape (images, classes), got {given}{where}")
             if not bool(logits.max(dim=1).values.isfinite().all()):
-                raise HoldfastError("the model must return numbers, got NaN or infinity for a plain image")
+                raise HoldfastError("the model must return finite logits, got NaN or infinity for a grey image")
         widths = {view: logits.shape[1] for view, logits in answers.items()}
         if len(set(widths.values())) != 1:
             raise HoldfastError(f"all views of a model must have the same number of classes, got {widths}")
@@ -117,7 +117,7 @@ class Classification:
     def keep(
         self, answers: Answers, targets: Sequence[Any], *, cell: Any, repeats: int | None = None
     ) -> dict[str, Field]:
-        """Predicted class, its probability, the target's −log p, whether it is among the best five; per view."""
+        """Predicted class, confidence, −log p of the target and top-5 correctness of every image; per view."""
         arrays: dict[str, Field] = {}
         labels = np.asarray(targets, dtype=np.int64)
         for view, logits in answers.items():
@@ -134,7 +134,7 @@ class Classification:
         return arrays
 
     def answer(self, output: "Tensor", *, classes: Sequence[str] | None, top: int) -> list[dict[str, Any]]:
-        """The best classes of one image with their probabilities, for ``holdfast predict``."""
+        """Best classes of one image with their probabilities, for ``holdfast predict``."""
         found = output.float().softmax(dim=-1).topk(min(top, len(output)))
         names = classes or class_names(len(output))
         pairs = zip(found.indices.tolist(), found.values.tolist(), strict=True)
@@ -142,7 +142,7 @@ class Classification:
 
     @property
     def goal(self) -> "Criterion":
-        """Cross-entropy, and another class."""
+        """Misclassification, by cross-entropy or the attack's own loss."""
         from holdfast.attacks.criteria import MISCLASSIFICATION
 
         return MISCLASSIFICATION
@@ -150,7 +150,7 @@ class Classification:
     # training
 
     def collate(self, targets: Sequence[Any]) -> "Tensor":
-        """Labels, int64 (B,)."""
+        """Class labels of a batch, int64 (B,)."""
         import torch
 
         return torch.tensor(list(targets), dtype=torch.int64)
@@ -162,7 +162,7 @@ class Classification:
         return cross_entropy(output, targets)
 
     def tally(self, output: "Tensor", targets: "Tensor") -> "Tensor":
-        """Right answers and images, (2,)."""
+        """Number of correct predictions and of images, (2,)."""
         import torch
 
         if output is None:
@@ -171,32 +171,32 @@ class Classification:
         return torch.stack([right, torch.full_like(right, len(targets))])
 
     def validation_scores(self, counts: "Tensor") -> dict[str, float]:
-        """Top-1 accuracy, percent."""
+        """Top-1 accuracy in percent."""
         right, total = counts.tolist()
         return {"top1": 100 * right / max(total, 1)}
 
     def build(self, recipe: Any, *, classes: int, size: Any) -> "nn.Module":
-        """A timm model with a head for these classes."""
+        """Build a timm model with a head for these classes."""
         from holdfast.training.initialize import start_model
 
         return start_model(recipe, classes=classes, size=size)
 
     def transforms(self, recipe: Any, image: Any) -> tuple[Any, Any]:
-        """The image alone is varied; its class stays."""
+        """Transforms of the image that keep its class."""
         from holdfast.training.augment.classification import training_transform, validation_transform
 
         return ImageOnly(training_transform(recipe, image)), ImageOnly(validation_transform(image))
 
     def mixer(self, recipe: Any, *, classes: int) -> Any:
-        """Mixup, cutmix and smoothing."""
+        """Mixup, CutMix and label smoothing of a batch."""
         from holdfast.training.augment.classification import batch_mixer
 
         return batch_mixer(recipe, classes=classes)
 
-    # numbers from records
+    # scores from records
 
     def right(self, cell: CellRecord) -> np.ndarray:
-        """The share of right answers of each image: 0 or 1 where it is seen once."""
+        """Fraction of correct predictions of each image: 0 or 1 if it is predicted once."""
         targets = cell.targets.reshape(-1, *(1,) * (cell.predictions.ndim - 1))
         same = cell.predictions == targets
         return same.reshape(len(same), -1).mean(axis=1, dtype=np.float64) if len(same) else np.empty(0)
@@ -217,7 +217,7 @@ class Classification:
         }
 
     def remark(self, cell: CellRecord) -> str:
-        """How the accuracy of an occlusion varies from mask to mask; nothing for other attacks."""
+        """Range and deviation of an occlusion's accuracy over its masks; empty for other attacks."""
         if cell.predictions.ndim != 2:
             return ""
         each = 100 * (cell.predictions == cell.targets[:, None]).mean(axis=0)
@@ -225,17 +225,17 @@ class Classification:
         return f"{len(each)} masks: {each.min():.1f} to {each.max():.1f}, std {deviation:.1f}"
 
     def columns(self, cell: CellRecord) -> dict[str, np.ndarray]:
-        """Of sequences flips and top-5 distances; of others whether they are right, of clean images more."""
+        """Flips and top-5 distances of sequences; correctness of others; top-5, NLL and ECE of clean images."""
         if cell.spec.family == "sequence":
             quantities = {FLIPS: flips(cell.predictions, kind=cell.spec.kind)}
-            top_five = cell.fields.get(TOP_FIVE)  # a model of fewer classes has none
+            top_five = cell.fields.get(TOP_FIVE)  # missing for models with fewer than five classes
             if isinstance(top_five, np.ndarray) and top_five.shape[-1] == 5:
                 quantities[DISTANCES] = top5_distances(top_five, kind=cell.spec.kind)
             return quantities
         right = self.right(cell)
         if cell.spec.family != "clean":
             return {RIGHT: right}
-        gaps = calibration_gaps(np.minimum(cell.confidences, 1.0), right, bins=BINS)
+        gaps = calibration_gaps(np.minimum(cell.confidences, 1.0), right, bins=BINS)  # float32 may round above 1
         return {
             RIGHT: right,
             "top5": cell.top5.astype(np.float64),
@@ -264,45 +264,45 @@ class Classification:
 
 @dataclass(frozen=True)
 class ImageOnly:
-    """A transform of pictures that leaves their classes alone."""
+    """Applies a transform to the picture only."""
 
     transform: Callable[[Any], Any]
 
     def __call__(self, picture: Any, target: Any) -> tuple[Any, Any]:
-        """The varied picture and its class."""
+        """Return the transformed picture and its class."""
         return self.transform(picture), target
 
 
 def check_numbers(logits: np.ndarray, cell: str) -> None:
-    """Refuse NaN and infinity, naming the cell; minus infinity is a class that is ruled out."""
+    """Raise an error for NaN and infinity that names the cell; −∞ is allowed for excluded classes."""
     bad = int((~np.isfinite(logits.max(axis=1))).sum())
     if bad:
         raise HoldfastError(
-            f"the model must return numbers, got NaN or infinity for {bad} of {len(logits)} images in {cell}; "
+            f"the model must return finite logits, got NaN or infinity for {bad} of {len(logits)} images in {cell}; "
             "nothing was recorded for them"
         )
 
 
 def answer_fields(logits: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]:
-    """What is kept of logits (n, classes) about targets (n,); −1 for none."""
+    """Recorded fields of logits (n, classes) for targets (n,); target −1 for unknown."""
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
     log_sum = np.log(np.exp(shifted).sum(axis=1))
     known = targets >= 0
     place = np.where(known, targets, 0)[:, None]
     own = np.take_along_axis(shifted, place, axis=1)  # n 1
     earlier = np.arange(logits.shape[1]) < place
-    rank = ((shifted > own) | ((shifted == own) & earlier)).sum(axis=1)  # of equals the lower class comes first
+    rank = ((shifted > own) | ((shifted == own) & earlier)).sum(axis=1)  # ties go to the lower class, as in argmax
     values = {
         "predictions": logits.argmax(axis=1),
         "confidences": np.exp(-log_sum),
-        "nll": np.where(known, log_sum - own[:, 0], np.nan),
+        "nll": np.where(known, log_sum - own[:, 0], np.nan),  # NaN, because an unknown target has no likelihood
         "top5": (rank < 5) & known,
     }
     return {name: values[name].astype(kind) for name, kind in Classification.fields.items()}
 
 
 def class_count(header: Mapping[str, Any]) -> int | None:
-    """Among how many classes the model answers, if the records say."""
+    """Number of classes of the records, if known."""
     classes = header.get("classes")
     return classes if isinstance(classes, int) else len(classes) if isinstance(classes, Sequence) else None
 
@@ -322,7 +322,7 @@ def _clean_details(cells: Sequence[CellSpec], *, classes: int | None) -> list[Sc
         ),
         ScoreDefinition("ece", "ECE", "%", "low", f"calibration error in {BINS} bins, clean images", ece),
     ]
-    # among five classes or fewer everything is in the top five
+    # with five classes or fewer every target is in the top five
     return [score for score in scores if score.name != "top5" or classes is None or classes > 5]
 
 

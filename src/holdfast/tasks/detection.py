@@ -1,7 +1,7 @@
 """Detection and instance segmentation: boxes, classes and masks of the objects in an image, scored by COCO's AP.
 
-Images go through the model one at a time and at their own size: in a batch they would be padded to the largest, and
-padding changes what FAN sees everywhere. Corruptions act on that size, as in COCO-C (Michaelis et al. 2019).
+Images go through the model one at a time at their own size: a batch would be padded to its largest image, and padding
+changes the output of FAN's global attention. Corruptions act on that size, as in COCO-C (Michaelis et al. 2019).
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from holdfast._deprecated import renamed_method
 from holdfast.data.detection_targets import Objects, recorded_fields, run_lengths
 from holdfast.errors import HoldfastError
 from holdfast.metrics.ap_jackknife import cell_replicates
@@ -37,13 +38,13 @@ if TYPE_CHECKING:  # torch only where tensors are at hand: reports read records 
 
 DETECTION = "detection"
 MASK_THRESHOLD = 0.5
-FEW_OBJECTS = 10  # of a class; below, its AP is too high and too uncertain for the interval to be trusted
+FEW_OBJECTS = 10  # of a class; with fewer, AP is biased upwards and its interval unreliable
 _KEYS = {"bbox": BOX, "segm": MASK}
 
 
 @dataclass(frozen=True)
 class NativePreprocessing:
-    """Pictures at their own size, as bytes of [0,1] pixels: a detector resizes and normalises them itself."""
+    """Preprocessing at native resolution, unnormalised: a detector resizes and normalises images itself."""
 
     preset: str = "any"
     size: None = None
@@ -52,54 +53,58 @@ class NativePreprocessing:
     same_for_clean: bool = True
 
     def record(self) -> dict[str, Any]:
-        """The steps as plain data."""
+        """The preprocessing as plain data, for the header of the records."""
         return {"protocol": "native size, corrupted in RGB", "after_corruption": "nothing", "model_size": "as it is"}
 
-    def named(self, way: str) -> list[str]:
-        """None: all cells take the one way that the header names."""
+    def cell_steps(self, way: str) -> list[str]:
+        """An empty list, because all cells share the preprocessing in the header."""
         return []
 
     def clean(self, picture: "Image.Image") -> np.ndarray:
-        """The picture itself."""
-        return self.before(picture)
+        """The picture as uint8 array, without resize or crop."""
+        return self.to_protocol(picture)
 
-    def before(self, picture: "Image.Image") -> np.ndarray:
-        """The picture itself."""
+    def to_protocol(self, picture: "Image.Image") -> np.ndarray:
+        """The picture as uint8 array, to which corruptions are applied."""
         return np.array(picture.convert("RGB"))
 
-    def before_sequence(self, picture: "Image.Image", kind: str) -> np.ndarray:
-        """Boxes do not move with the frames of a perturbation sequence."""
-        raise HoldfastError("suite 'perturbations' is of classification; detectors have coco-c and coco-c-fan")
+    def to_sequence(self, picture: "Image.Image", kind: str) -> np.ndarray:
+        """Raise an error: boxes do not move with the frames of a perturbation sequence."""
+        raise HoldfastError("suite 'perturbations' is for classification; use coco-c or coco-c-fan for detectors")
 
-    def after(self, image: np.ndarray, *, corrupted: bool) -> np.ndarray:
-        """The image itself."""
+    def to_model(self, image: np.ndarray, *, corrupted: bool) -> np.ndarray:
+        """The image unchanged, because detectors resize it themselves."""
         return image
+
+    before = renamed_method("before", "to_protocol")
+    before_sequence = renamed_method("before_sequence", "to_sequence")
+    after = renamed_method("after", "to_model")
 
 
 class NoCriterion:
-    """Detectors are not attacked here."""
+    """Criterion of detectors, which have no attacks: every use raises an error."""
 
     losses: Mapping[str, Any] = MappingProxyType({})
 
     def check(self, output: Any, targets: Any) -> None:
-        """Always refuses."""
-        raise HoldfastError("attacks on detectors are not built in; choose among clean, coco-c and coco-c-fan")
+        """Raise an error, because detectors have no attacks."""
+        raise HoldfastError("attacks on detectors are not supported: use the suites clean, coco-c and coco-c-fan")
 
     def predicted(self, output: Any) -> Any:
-        """The detections."""
+        """The detections as they are."""
         return output
 
     def right(self, output: Any, targets: Any) -> "Tensor":
-        """Always refuses."""
+        """Raise an error, because detectors have no attacks."""
         self.check(output, targets)
         raise AssertionError
 
 
 class Detection:
-    """Objects with box, class and mask; a model answers as torchvision's detectors do, see :meth:`keep`."""
+    """Detection: objects with box, class and mask; a model outputs lists like torchvision's, see :meth:`keep`."""
 
     name = DETECTION
-    together = False
+    batched = False
     fields: Mapping[str, Any] = FIELDS
     per_image = "F1 of the detections (score and IoU from ½), mean over the images, percent"  # in reports
     cell_words = "box AP"
@@ -113,36 +118,36 @@ class Detection:
     # data
 
     def truth(self, source: Any) -> np.ndarray:
-        """A digest of every image's objects, int64."""
+        """Digest of the objects of every image, int64."""
         return np.array([_digest(source.target(index)) for index in range(len(source))], dtype=np.int64)
 
     def strata(self, source: Any) -> np.ndarray:
-        """None: an image has objects of many classes."""
+        """All zero, because an image has objects of many classes."""
         return np.zeros(len(source), dtype=np.int64)
 
     def target(self, source: Any, index: int) -> Objects:
-        """What can be found in one image."""
+        """Objects of one image."""
         return source.target(index)
 
     def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> NativePreprocessing:
-        """Nothing but the corruption, at the image's own size."""
+        """Preprocessing at native resolution: nothing but the corruption."""
         if preset not in (None, "any"):
             raise HoldfastError(f"preset must be 'any' for detection, whose images keep their size, got {preset!r}")
         if stored_jpeg:
-            raise HoldfastError("stored_jpeg is of ImageNet-C; detectors see corrupted images without it")
+            raise HoldfastError("stored_jpeg is a setting of ImageNet-C: omit it for detection")
         return NativePreprocessing()
 
-    def adapted(self, model: "nn.Module", source: Any) -> "nn.Module":
-        """The model itself, or one that answers with COCO's gapped category ids behind their ranks."""
+    def adapt_model(self, model: "nn.Module", source: Any) -> "nn.Module":
+        """Map the labels of a model that outputs COCO's category ids, which have gaps, to class ranks."""
         from holdfast.models.torchvision_detectors import ranked_labels
 
         known = getattr(source, "category_ids", None)  # files without annotations have none
         return model if known is None else ranked_labels(model, known)
 
-    # a model's answers
+    # outputs of a model
 
     def check_model(self, answers: Answers, *, classes: int, restricted: bool, data: str) -> None:
-        """A list with the detections of one image."""
+        """Raise an error unless every view returns a list with the detections of one image."""
         for view, found in answers.items():
             _check_answer(found, images=1, where=f" in view {view!r}" if view else "")
 
@@ -151,8 +156,8 @@ class Detection:
     ) -> dict[str, Field]:
         """Boxes, labels, scores and masks (from probability ½) of every image, with its ground truth; per view.
 
-        The model's answer is a list with, for each image, ``boxes`` (x0 y0 x1 y1), ``labels`` counted from 1,
-        ``scores`` and perhaps ``masks`` (N, 1, H, W).
+        The model's output is a list with, for each image, ``boxes`` (x0 y0 x1 y1), ``labels`` from 1,
+        ``scores`` and optionally ``masks`` (N, 1, H, W).
         """
         arrays: dict[str, Field] = {}
         for view, found in answers.items():
@@ -169,13 +174,13 @@ class Detection:
     def answer(
         self, output: Mapping[str, "Tensor"], *, classes: Sequence[str] | None, top: int
     ) -> list[dict[str, Any]]:
-        """The surest objects of one image, for ``holdfast predict``: class, score and box (x0 y0 x1 y1)."""
+        """Detections of one image with the highest scores, for ``holdfast predict``: class, score and box."""
         best = output["scores"].argsort(descending=True)[:top].tolist()
         return [
             {
                 "class": class_name(int(output["labels"][row]) - 1, classes or ()),
                 "score": float(output["scores"][row]),
-                "box": " ".join(f"{side:.1f}" for side in output["boxes"][row].tolist()),
+                "box": " ".join(f"{corner:.1f}" for corner in output["boxes"][row].tolist()),
             }
             for row in best
         ]
@@ -183,7 +188,7 @@ class Detection:
     def overlay(
         self, picture: "Image.Image", output: Mapping[str, "Tensor"], *, classes: Sequence[str] | None
     ) -> "Image.Image":
-        """Boxes, masks and names of what was found with a score of ½ or more, over the picture."""
+        """Draw boxes, masks and names of detections with a score of ½ or more over the picture."""
         sure = output["scores"] >= SCORE
         boxes, labels = (output[name][sure].cpu().numpy() for name in ("boxes", "labels"))
         masks = output["masks"][sure][:, 0].cpu().numpy() >= MASK_THRESHOLD if "masks" in output else np.zeros(0, bool)
@@ -195,21 +200,21 @@ class Detection:
 
     @property
     def goal(self) -> "Criterion":
-        """None yet: whatever asks for it is told so."""
+        """A criterion that raises an error, because attacks on detectors are not supported."""
         return NoCriterion()
 
     # training
 
     def collate(self, targets: Sequence[Any]) -> list[Any]:
-        """As they are: every image has its own number of objects."""
+        """Targets as a list, because images differ in their number of objects."""
         return list(targets)
 
     def loss(self, output: Mapping[str, "Tensor"], targets: Any) -> "Tensor":
-        """Detectors give their losses themselves, to the objective of that name."""
+        """Raise an error: detectors compute their own losses, for the objective ``detection``."""
         raise HoldfastError("objective.name must be detection for data with objects")
 
     def tally(self, output: Sequence[Mapping[str, "Tensor"]] | None, targets: Sequence[Any] | None) -> "Tensor":
-        """Objects found (score and IoU from ½), detections and objects, (3,)."""
+        """Number of objects found (score and IoU from ½), detections and objects, (3,)."""
         import torch
 
         counts = torch.zeros(3, dtype=torch.int64)
@@ -218,12 +223,12 @@ class Detection:
         return counts
 
     def validation_scores(self, counts: "Tensor") -> dict[str, float]:
-        """F1 of all objects, percent; average precision is what ``holdfast evaluate`` is for."""
+        """F1 of all objects in percent; ``holdfast evaluate`` computes the average precision."""
         found, detections, objects = counts.tolist()
         return {"f1": 200 * found / max(detections + objects, 1)}
 
     def build(self, recipe: Any, *, classes: int, size: Any) -> "nn.Module":
-        """A model called ``detector`` with the encoder and the settings of the recipe's ``model.kwargs``."""
+        """Build a ``detector`` with the encoder and settings of the recipe's ``model.kwargs``."""
         from holdfast.models.detector import Detector
         from holdfast.training.initialize import start_model
 
@@ -235,28 +240,30 @@ class Detection:
         return model
 
     def transforms(self, recipe: Any, image: Any) -> tuple[Any, Any]:
-        """Image and objects are mirrored and cut out together; the detector itself draws the size."""
+        """Joint flips and crops of image and objects; the detector itself chooses the size."""
         from holdfast.training.augment.detection import as_tensors, object_transform
 
         of_classification = ("mixup", "cutmix", "erasing", "rand_augment", "color_jitter", "vflip", "smoothing")
         for name in of_classification:
             if getattr(recipe, name):
-                raise HoldfastError(f"augment.{name} is of classification, got {getattr(recipe, name)} for detection")
+                raise HoldfastError(
+                    f"augment.{name} is a setting of classification: omit it for detection, got {getattr(recipe, name)}"
+                )
         return object_transform(recipe), as_tensors
 
     def shown_size(self, recipe: Any, image: Any, model: "nn.Module") -> tuple[int, int] | None:
-        """Height and width that the detector brings every image to, if it does."""
+        """Fixed input size of the detector, if it has one."""
         settings = getattr(model, "settings", None)
         return getattr(settings, "fixed_size", None)
 
     def mixer(self, recipe: Any, *, classes: int) -> Any:
-        """Nothing is mixed."""
+        """Identity, because batches of images with boxes are not mixed."""
         return lambda images, targets, epoch: (images, targets)
 
-    # numbers from records
+    # scores from records
 
     def set_scores(self, cells: Mapping[str, CellRecord]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """AP of boxes and masks of every cell with its replicates, (cells, 1 + groups); and kinds of errors."""
+        """AP of boxes and masks of every cell with its replicates, (cells, 1 + groups); and error types."""
         groups = image_groups(next(iter(cells.values())).ids)
         found = [self.replicates(cell, groups) for cell in cells.values()]
         broken = [breakage(cell.fields) for cell in cells.values()]
@@ -270,7 +277,7 @@ class Detection:
         return {name.replace("_AP", "_ap"): np.stack([one[name] for one in found]) for name in names}, figures
 
     def replicates(self, cell: CellRecord, groups: Groups) -> dict[str, np.ndarray]:
-        """Every column's value, then without each group of images, (1 + groups,); kept, since pairs ask again.
+        """Value of every column, then without each group of images, (1 + groups,); cached for paired comparisons.
 
         Only AP, AP50 and AP75 have replicates; the others are NaN and get no interval.
         """
@@ -283,19 +290,19 @@ class Detection:
         return held[key]
 
     def interval_note(self, cells: Mapping[str, CellRecord]) -> str:
-        """That classes have few objects, where they do: AP is then too high itself."""
+        """A warning if classes have few objects: their AP is biased upwards."""
         labels = np.concatenate([np.zeros(0, np.int32), *next(iter(cells.values())).fields["true_labels"]])
         counts = np.bincount(labels)
         few, there = int(((counts > 0) & (counts < FEW_OBJECTS)).sum()), int((counts > 0).sum())
         if not few:
             return ""
         return (
-            f"few objects: {few} of {there} classes have fewer than {FEW_OBJECTS}; AP of so few is too high itself, "
+            f"few objects: {few} of {there} classes have fewer than {FEW_OBJECTS}; AP of so few is biased upwards, "
             "and its interval is rough"
         )
 
     def cell_values(self, cells: Mapping[str, CellRecord]) -> list[float]:
-        """Box AP of every cell, 0 to 1; NaN where there is nothing to be found."""
+        """Box AP of every cell, 0 to 1; NaN without objects."""
         columns = [self.columns(cell).get(f"{BOX}AP", np.full(1, np.nan)) for cell in cells.values()]
         return [float(values[0]) if len(values) else float("nan") for values in columns]
 
@@ -304,12 +311,12 @@ class Detection:
         return np.stack([self.replicates(cell, groups)[f"{BOX}AP"] for cell in cells.values()])
 
     def right(self, cell: CellRecord) -> np.ndarray:
-        """F1 of every image at score and IoU ½; 1 where there is nothing and nothing was found."""
+        """F1 of every image at score and IoU ½; 1 for an image without objects and detections."""
         counts = [match_image(cell.fields, image) for image in range(len(cell))]
         return np.array([2 * hit / (seen + there) if seen + there else 1.0 for hit, seen, there in counts])
 
     def rows(self, cell: CellRecord) -> dict[str, np.ndarray]:
-        """Id, objects, detections from score ½ on, how many of them are right, and F1."""
+        """Id, number of objects, detections with score ≥ ½, correct ones, and F1."""
         counts = np.array([match_image(cell.fields, image) for image in range(len(cell))]).reshape(-1, 3)
         return {
             "id": cell.ids,
@@ -320,18 +327,18 @@ class Detection:
         }
 
     def remark(self, cell: CellRecord) -> str:
-        """Nothing."""
+        """An empty note, because detectors have no attacks."""
         return ""
 
     def columns(self, cell: CellRecord) -> dict[str, np.ndarray]:
-        """COCO's numbers of the whole cell, the same in every row: AP is of a set, not a mean over images."""
-        if cell not in self._scored:  # a table and a figure ask one after the other, and matching takes its time
+        """COCO's scores of the whole cell, repeated in every row, because AP is not a mean over images."""
+        if cell not in self._scored:  # cached, because matching is slow and tables and figures both need it
             self._scored[cell] = record_scores(cell.fields)
         return {
             f"{_KEYS[overlap]}{name}": np.full(len(cell), value)
             for overlap, named in self._scored[cell].items()
             for name, value in named.items()
-            if not np.isnan(value)  # there is nothing of that size to be found
+            if not np.isnan(value)  # no object of that size
         }
 
     def formulas(
@@ -356,8 +363,8 @@ def _digest(objects: Objects) -> int:
 def _check_answer(found: Any, *, images: int, where: str) -> None:
     wanted = "a list with boxes, labels and scores for each image, as torchvision's detectors do"
     if not isinstance(found, list | tuple) or len(found) != images:
-        came = f"{len(found)} entries" if isinstance(found, list | tuple) else type(found).__name__
-        raise HoldfastError(f"the model must return {wanted}{where}, got {came} for {images} images")
+        given = f"{len(found)} entries" if isinstance(found, list | tuple) else type(found).__name__
+        raise HoldfastError(f"the model must return {wanted}{where}, got {given} for {images} images")
     for one in found:
         missing = {"boxes", "labels", "scores"} - set(one) if isinstance(one, Mapping) else {"boxes"}
         if missing:
@@ -366,17 +373,17 @@ def _check_answer(found: Any, *, images: int, where: str) -> None:
             raise HoldfastError(f"boxes must have shape (detections, 4){where}, got {tuple(one['boxes'].shape)}")
         lengths = {name: len(one[name]) for name in ("boxes", "labels", "scores", "masks") if name in one}
         if len(set(lengths.values())) != 1:
-            raise HoldfastError(f"boxes, labels, scores and masks must be equally many{where}, got {lengths}")
+            raise HoldfastError(f"boxes, labels, scores and masks must have equal lengths{where}, got {lengths}")
 
 
 def _fields(found: Mapping[str, Any], target: Objects, *, cell: str, classes: int) -> dict[str, np.ndarray]:
     boxes, scores, labels = (found[name].float().cpu().numpy() for name in ("boxes", "scores", "labels"))
     if not (np.isfinite(boxes).all() and np.isfinite(scores).all()):
         raise HoldfastError(
-            f"the model must return numbers, got NaN or infinity in {cell}; nothing was recorded for it"
+            f"the model must return finite boxes and scores, got NaN or infinity in {cell}; nothing was recorded"
         )
     if len(labels) and labels.min() < 1:
-        raise HoldfastError(f"labels must count from 1 in {cell}, as in torchvision, got {int(labels.min())}")
+        raise HoldfastError(f"labels must start at 1 in {cell}, as in torchvision, got {int(labels.min())}")
     if len(labels) and labels.max() > classes:
         raise HoldfastError(f"labels must be at most {classes} in {cell}, one per class, got {int(labels.max())}")
     masks, lengths = packed_masks(_run_lengths(found, target.size, cell=cell))
@@ -403,7 +410,7 @@ def _run_lengths(found: Mapping[str, Any], size: tuple[int, int], *, cell: str) 
 
 
 def _single(found: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
-    """One image's answer and training target, as :func:`match_image` reads records."""
+    """Detections and training target of one image, in the form that :func:`match_image` takes."""
     count = len(target["boxes"])
     return {
         **{name: (found[name].float().cpu().numpy(),) for name in ("boxes", "labels", "scores")},

@@ -1,4 +1,4 @@
-"""Semantic segmentation: a class for every pixel. A unit keeps counts of pixels, from which every score follows."""
+"""Semantic segmentation: a class per pixel. Records hold pixel counts, from which all scores are computed."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -38,10 +38,10 @@ IGNORED = 255
 
 
 class Segmentation:
-    """A class per pixel; a model answers with logits (images, classes, height, width)."""
+    """Segmentation: a class per pixel; a model outputs logits (images, classes, height, width)."""
 
     name = SEGMENTATION
-    together = False
+    batched = False
     fields: Mapping[str, Any] = {
         "counts": np.int32,
         "bands": np.int32,
@@ -55,13 +55,13 @@ class Segmentation:
     running = RunningScore("mIoU", lambda cell: cell.counts.sum(axis=0, dtype=np.int64), mean_iou)
 
     def corruption_kinds(self, extra: bool) -> tuple[str, ...]:
-        """The 16 kinds of Cityscapes-C: those that move pixels would part them from their labels."""
+        """The 16 kinds of Cityscapes-C, without those that would move pixels away from their labels."""
         return KINDS
 
     # data
 
     def truth(self, source: Any) -> np.ndarray:
-        """A checksum of every label map, int64."""
+        """Checksum of every label map, int64."""
         digest = getattr(source, "label_digest", None)
         return np.array(
             [digest(i) if digest is not None else zlib.crc32(source.target(i).tobytes()) for i in range(len(source))],
@@ -69,7 +69,7 @@ class Segmentation:
         )
 
     def strata(self, source: Any) -> np.ndarray:
-        """Recordings, cities or conditions, where names tell."""
+        """Recording, city or condition of every image, if ids show it."""
         ids = [source.id(index) for index in range(len(source))]
         grouping = grouping_of(ids)
         if grouping is None:
@@ -81,24 +81,24 @@ class Segmentation:
         return source.target(index)
 
     def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> Any:
-        """Images at their own size, corrupted there."""
+        """Preprocessing at native resolution."""
         from holdfast.evaluation.native_resolution import NativeSize
 
         if stored_jpeg:
-            raise HoldfastError("stored_jpeg is ImageNet-C's: segmentation images are corrupted and seen as they are")
+            raise HoldfastError("stored_jpeg is a setting of ImageNet-C: omit it for segmentation")
         return NativeSize.of(source, wanted, preset=preset or "any")
 
-    # a model's answers
+    # outputs of a model
 
     def check_model(self, answers: Answers, *, classes: int, restricted: bool, data: str) -> None:
-        """Logits of every pixel, of the classes of the data."""
+        """Raise an error unless every view returns logits per pixel of the data's classes."""
         for view, logits in answers.items():
             where = f" in view {view!r}" if view else ""
             if not hasattr(logits, "shape") or logits.ndim != 4:
-                came = tuple(logits.shape) if hasattr(logits, "shape") else type(logits).__name__
+                given = tuple(logits.shape) if hasattr(logits, "shape") else type(logits).__name__
                 raise HoldfastError(
-                    f"the model must return logits of every pixel, (images, classes, height, width), for the label "
-                    f"maps of {data!r}, got {came}{where}; a classifier cannot segment"
+                    f"the model must return logits per pixel, (images, classes, height, width), for the label "
+                    f"maps of {data!r}, got {given}{where}; a classifier cannot segment"
                 )
             if logits.shape[1] != classes:
                 raise HoldfastError(
@@ -108,21 +108,24 @@ class Segmentation:
     def keep(
         self, answers: Answers, targets: Sequence[Any], *, cell: Any, repeats: int | None = None
     ) -> dict[str, Field]:
-        """Pixels per class that are true, predicted and both: of the image, by distance to its labels' boundaries, and
-        near contours; and by how sure the model was; per view.
+        """Pixel counts per class (true, predicted, both): all, by boundary distance, and near contours; per view.
+
+        Also the counts by confidence, for the calibration error.
         """
         if repeats is not None:
-            raise HoldfastError(f"{cell.name} shows every image several times, which segmentation does not count")
+            raise HoldfastError(
+                f"{cell.name} predicts every image several times, which segmentation does not support: omit it"
+            )
         arrays: dict[str, Field] = {}
         from holdfast.models.sliding_window import predicted_map_and_confidence
 
-        labels = [np.asarray(target) for target in targets]  # a loader makes tensors of arrays
+        labels = [np.asarray(target) for target in targets]  # the loader turns arrays into tensors
         for view, logits in answers.items():
-            looks = [
+            predictions = [
                 predicted_map_and_confidence(one, true.shape, cell=cell.name)
                 for one, true in zip(logits, labels, strict=True)
             ]
-            pairs = [(seen, true) for (seen, _), true in zip(looks, labels, strict=True)]
+            pairs = [(seen, true) for (seen, _), true in zip(predictions, labels, strict=True)]
             classes = logits.shape[1]
             kept = {
                 "counts": [pixel_counts(seen, true, classes=classes) for seen, true in pairs],
@@ -130,7 +133,7 @@ class Segmentation:
                 "boundary": [boundary_counts(seen, true, classes=classes) for seen, true in pairs],
                 "calibration": [
                     pixel_calibration(sure[true != IGNORED], (seen == true)[true != IGNORED])
-                    for (seen, sure), true in zip(looks, labels, strict=True)
+                    for (seen, sure), true in zip(predictions, labels, strict=True)
                 ],
             }
             for name, values in kept.items():
@@ -138,7 +141,7 @@ class Segmentation:
         return arrays
 
     def answer(self, output: "Tensor", *, classes: Sequence[str] | None, top: int) -> list[dict[str, Any]]:
-        """The classes that cover most of one image, for ``holdfast predict``: their share, and how sure they are."""
+        """Classes that cover most of one image, for ``holdfast predict``: area fraction and mean confidence."""
         from holdfast.models.sliding_window import predicted_map_and_confidence
 
         seen, sure = predicted_map_and_confidence(output, tuple(output.shape[-2:]), cell="this image")
@@ -154,14 +157,14 @@ class Segmentation:
         ]
 
     def overlay(self, picture: "Image.Image", output: "Tensor", *, classes: Sequence[str] | None) -> "Image.Image":
-        """The label map over the picture, at the picture's size."""
+        """Draw the predicted label map over the picture."""
         from holdfast.models.sliding_window import predicted_map
 
         return over(picture, predicted_map(output, (picture.height, picture.width), cell="this image"))
 
     @property
     def goal(self) -> "Criterion":
-        """Pixel-wise cross-entropy, until no pixel is right."""
+        """Misclassification of every pixel, by pixel-wise cross-entropy."""
         from holdfast.attacks.segpgd import PIXEL_MISCLASSIFICATION
 
         return PIXEL_MISCLASSIFICATION
@@ -169,20 +172,20 @@ class Segmentation:
     # training
 
     def collate(self, targets: Sequence[Any]) -> "Tensor":
-        """Label maps, int64 (B, H, W)."""
+        """Label maps of a batch, int64 (B, H, W)."""
         import torch
 
         maps = [torch.as_tensor(np.asarray(target)).long() for target in targets]
         return torch.stack(maps) if maps else torch.empty(0, dtype=torch.int64)
 
     def loss(self, output: "Tensor", targets: "Tensor") -> "Tensor":
-        """Cross-entropy, mean over the labelled pixels."""
+        """Cross-entropy, averaged over the labelled pixels."""
         from holdfast.methods.segmentation_loss import pixel_cross_entropy
 
         return pixel_cross_entropy(output, targets)
 
     def tally(self, output: Any, targets: Any) -> "Tensor":
-        """Pixels per class that are true, predicted and both, (3, 256)."""
+        """Pixel counts per class: true, predicted and both, (3, 256)."""
         import torch
 
         if output is None:
@@ -193,33 +196,33 @@ class Segmentation:
         return torch.stack(counted)
 
     def validation_scores(self, counts: "Tensor") -> dict[str, float]:
-        """mIoU and pixel accuracy, percent."""
+        """mIoU and pixel accuracy in percent."""
         pooled = counts.cpu().numpy()
         scores = {"miou": float(mean_iou(pooled)), "pixel_accuracy": float(pixel_accuracy(pooled))}
         return {name: 100 * (0.0 if np.isnan(value) else value) for name, value in scores.items()}
 
     def build(self, recipe: Any, *, classes: int, size: Any) -> "nn.Module":
-        """A segmenter, its encoder from random, pretrained or a classifier's weights."""
+        """Build a segmenter, its encoder with random, pretrained or a classifier's weights."""
         from holdfast.training.initialize import start_segmenter
 
         return start_segmenter(recipe, classes=classes)
 
     def transforms(self, recipe: Any, image: Any) -> tuple[Any, Any]:
-        """Image and labels are varied together."""
+        """Joint transforms of image and label map."""
         from holdfast.training.augment.segmentation import pair_transforms
 
         return pair_transforms(recipe, image)
 
     def shown_size(self, recipe: Any, image: Any, model: "nn.Module") -> tuple[int, int]:
-        """Height and width of the crops."""
+        """Height and width of the training crops."""
         height, width = (recipe.joint or {}).get("crop", (image.size, image.size))
         return int(height), int(width)
 
     def mixer(self, recipe: Any, *, classes: int) -> Any:
-        """Nothing is mixed."""
+        """Identity, because batches of label maps are not mixed."""
         return lambda images, targets, epoch: (images, targets)
 
-    # numbers from records
+    # scores from records
 
     def set_scores(self, cells: Mapping[str, CellRecord]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """mIoU of every cell with its replicates, (cells, 1 + groups); and the IoU of every class."""
@@ -236,11 +239,11 @@ class Segmentation:
         return np.stack([mean_iou(replicated_means(cell.counts, groups)) for cell in cells.values()])
 
     def right(self, cell: CellRecord) -> np.ndarray:
-        """The share of each image's labelled pixels that are right."""
+        """Fraction of correct pixels among the labelled pixels of each image."""
         return np.nan_to_num(pixel_accuracy(cell.counts)) if len(cell) else np.empty(0)
 
     def rows(self, cell: CellRecord) -> dict[str, np.ndarray]:
-        """Id, labelled pixels, right pixels and mIoU of every image alone."""
+        """Id, labelled pixels, correct pixels and per-image mIoU."""
         counts = cell.counts
         return {
             "id": cell.ids,
@@ -250,12 +253,12 @@ class Segmentation:
         }
 
     def remark(self, cell: CellRecord) -> str:
-        """ε and steps: published ones vary."""
+        """ε and steps of an attack, because published settings vary."""
         settings = cell.header.get("settings", {})
         return f"ε = {255 * settings['eps']:g}/255, {settings['steps']} steps" if "eps" in settings else ""
 
     def columns(self, cell: CellRecord) -> dict[str, np.ndarray]:
-        """Three counts per class; of clean images also by distance, near contours, and by recording or weather."""
+        """Three counts per class; for clean images also by boundary distance, near contours, and by recording."""
         return count_columns(cell)
 
     def formulas(

@@ -231,7 +231,7 @@ def build_validation(recipe: Recipe, accelerator: Accelerator, *, images: Transf
     """This process' share of the validation images."""
     return validation_loader(
         images,
-        batch_size=recipe.train.batch_size if images.task.together else 1,
+        batch_size=recipe.train.batch_size if images.task.batched else 1,
         processes=accelerator.num_processes,
         rank=accelerator.process_index,
         workers=recipe.data.workers,

@@ -99,7 +99,7 @@ def _step(stage: TrainState, items: list[Item]) -> Seconds:
 def _validation_costs(stage: TrainState) -> Seconds:
     images = stage.val_images
     keys = [Key(index) for index in range(min(MOST, stage.recipe.train.batch_size, len(images)))]
-    reading, items = _time_loading(images, keys if images.task.together else keys[:2])
+    reading, items = _time_loading(images, keys if images.task.batched else keys[:2])
     batch = collate(items, task=images.task)
     stage.bare.eval()
     with torch.no_grad(), stage.accelerator.autocast():

@@ -136,7 +136,7 @@ class TransformedImages(Dataset[Item]):
 
     def _check_shape(self, image: Image.Image, index: int) -> None:
         """Classifiers see crops of an image whose short side is scaled; a very thin one would take all memory."""
-        if self.task.together:
+        if self.task.batched:
             try:
                 check_short_side(image.size, SHORT_SIDE)
             except ImageSizeError as error:

@@ -1,11 +1,11 @@
-"""The scores as formulas: what each is called, what it needs, and how it comes from means over images.
+"""Score definitions: name, required cells, and computation from means over images.
 
-A formula takes the mean over the images of every column (``column("fog/3", "right")``) and works alike on numbers and
-on arrays of jackknife replicates; so a score and its interval are one computation, by the pure functions of
-:mod:`holdfast.metrics.corruption` and :mod:`~holdfast.metrics.flip_rate`. What a cell is scored by is the task's
-:class:`CellScore`; everything else here is the same for all tasks.
+A definition takes the mean over the images of every column (``column("fog/3", "right")``) and works on numbers and
+on arrays of jackknife replicates, so a score and its interval share one computation, by the pure functions of
+:mod:`holdfast.metrics.corruption` and :mod:`~holdfast.metrics.flip_rate`. The score of a cell is the task's
+:class:`CellScore`; everything else is common to all tasks.
 
-A score whose cells are not all there is never given under its name: it is called ``…_partial`` and names what it lacks.
+A score with missing cells is never reported under its name: it is called ``…_partial`` and lists them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -39,26 +39,26 @@ SETS = {"imagenet-a": "ImageNet-A", "imagenet-r": "ImageNet-R", "imagenet-sketch
 
 @dataclass(frozen=True)
 class ScoreDefinition:
-    """One score: its name, how to read it, and its computation.
+    """Definition of one score: name, meaning and computation.
 
     Attributes:
         name: ``mce``, ``accuracy/fog``, ``attack/pgd5`` …, unique within a summary.
-        label: what a table calls it.
+        label: label in tables.
         unit: ``%``, ``% of AlexNet``, ``nats``, ``ranks``.
         better: ``high`` or ``low``.
-        definition: one sentence.
-        compute: from the means over the images.
-        note: what must be said beside the number.
-        missing: the cells that a partial score lacks.
-        family: of the cells it is about, where they are all of one: ``attack``, ``corruption`` …
-        table: the table with a column per kind that it belongs to, such as ``accuracy``; empty for what stands alone.
-        kind: which corruption, sequence, attack, set or condition it is about.
-        cells: the cells that it is made of.
-        headline: whether a report shows it first, beside what the task says.
-        scale: which interval it gets: ``proportion`` from 0 to 100 %, ``ratio``, or ``plain``; by default a proportion
+        definition: the definition in one sentence.
+        compute: computes the score from the means over the images.
+        note: note that accompanies the number.
+        missing: missing cells of a partial score.
+        family: family of its cells, if they share one: ``attack``, ``corruption`` …
+        table: table with a column per kind that it belongs to, such as ``accuracy``; empty for single scores.
+        kind: corruption, sequence, attack, set or condition that it measures.
+        cells: cells that it is computed from.
+        headline: whether reports show it in the first table, beside the task's headline scores.
+        scale: shape of its interval: ``proportion`` from 0 to 100 %, ``ratio``, or ``plain``; by default a proportion
             in ``%``, a ratio in ``% of`` something, plain in any other unit.
-        answers: the column whose plain mean it is, if it is one: where that is 0 or 1 for every image, the interval of
-            a difference has Bonett and Price's pseudo-pairs.
+        answers: the column whose mean it is, if it is one: if that is 0 or 1 for every image, the interval of
+            a difference includes Bonett and Price's pseudo-pairs.
     """
 
     name: str
@@ -79,7 +79,7 @@ class ScoreDefinition:
 
     @property
     def interval_scale(self) -> Scale:
-        """The scale that was given, or the one that belongs to the unit."""
+        """The given scale, or the default of the unit."""
         if self.scale is not None:
             return self.scale
         return "proportion" if self.unit == "%" else "ratio" if self.unit.startswith("% of") else "plain"
@@ -87,14 +87,14 @@ class ScoreDefinition:
 
 @dataclass(frozen=True)
 class CellScore:
-    """What a task scores one cell by: a fraction from 0 to 1 that is better high.
+    """A task's score of one cell: a fraction from 0 to 1, higher is better.
 
     Attributes:
-        name: as part of scores' names: ``accuracy`` gives ``accuracy/fog`` and ``mean_corruption_accuracy``.
-        label: in sentences: ``top-1 accuracy``.
-        mean_label: what tables call its mean over corruptions: ``mCA``.
-        of: from the means over the images, of the cell of that name.
-        answers: the quantity whose plain mean it is, if it is one.
+        name: part of score names: ``accuracy`` gives ``accuracy/fog`` and ``mean_corruption_accuracy``.
+        label: label in sentences: ``top-1 accuracy``.
+        mean_label: label of its mean over corruptions in tables: ``mCA``.
+        of: computes it from the means over the images and the name of a cell.
+        answers: the quantity whose mean it is, if it is one.
     """
 
     name: str
@@ -104,13 +104,13 @@ class CellScore:
     answers: str = ""
 
     def column(self, cell: str) -> str:
-        """The key of that quantity in a cell; empty where there is none."""
+        """Key of that quantity in a cell; empty if there is none."""
         return column(cell, self.answers) if self.answers else ""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The model whose errors others are divided by: AlexNet where it applies, or a record set of the same protocol."""
+    """Baseline that errors are divided by: AlexNet where it applies, or a record set of the same protocol."""
 
     name: str
     errors: Mapping[str, float] = field(default_factory=dict)
@@ -121,14 +121,14 @@ class Reference:
 
 
 def column(cell: str, quantity: str) -> str:
-    """The key of what is averaged over the images: one quantity of one cell."""
+    """Key of one quantity of one cell, which is averaged over the images."""
     return f"{cell}|{quantity}"
 
 
 def shared_formulas(
     cells: Sequence[CellSpec], *, measure: CellScore, reference: Reference | None = None
 ) -> list[ScoreDefinition]:
-    """What every task has: the clean score, corruptions, conditions, other sets, attacks."""
+    """Scores common to all tasks: clean, corruptions, conditions, other sets, attacks."""
     return [
         *clean_score(cells, measure),
         *corruption_scores(cells, measure=measure, reference=reference),
@@ -138,7 +138,7 @@ def shared_formulas(
 
 
 def clean_score(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefinition]:
-    """The measure of the clean images."""
+    """The score of the clean cell, if there is one."""
     text = f"{measure.label} on the clean images"
     found = [cell.name for cell in cells if cell.family == "clean"][:1]
     return [
@@ -152,7 +152,7 @@ def clean_score(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefi
 def corruption_scores(
     cells: Sequence[CellSpec], *, measure: CellScore, reference: Reference | None
 ) -> list[ScoreDefinition]:
-    """The mean over kinds, retention, FAN's accuracy, the mCE family, then the measure and CE of every kind."""
+    """The mean over kinds, retention, the mCE family, FAN's accuracy, then the score and CE of every kind."""
     benchmark = Benchmark(tuple(cells), measure, reference)
     return [
         *benchmark.over(STANDARD, _mean_score),
@@ -165,7 +165,7 @@ def corruption_scores(
 
 
 def condition_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefinition]:
-    """The measure of every natural condition, and their plain mean."""
+    """The score of every natural condition, and their mean."""
     names = [cell.name for cell in cells if cell.family == "condition"]
     each = [
         ScoreDefinition(
@@ -193,7 +193,7 @@ def condition_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[Scor
 
 
 def single_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefinition]:
-    """The measure of every other set and of every attack."""
+    """The score of every other test set and of every attack."""
     return [_single(cell, measure) for cell in cells if cell.family in ("set", "attack")]
 
 
@@ -212,7 +212,7 @@ def _single(cell: CellSpec, measure: CellScore) -> ScoreDefinition:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The corruption cells that are there, and what they are scored by."""
+    """The measured corruption cells, the score of a cell, and the baseline."""
 
     cells: tuple[CellSpec, ...]
     measure: CellScore
@@ -220,28 +220,28 @@ class Benchmark:
 
     @property
     def clean(self) -> str:
-        """The clean cell's name, if there is one."""
+        """Name of the clean cell; empty if there is none."""
         return next((cell.name for cell in self.cells if cell.family == "clean"), "")
 
     def severities(self, kind: str) -> dict[int, str]:
-        """The names of the cells of one kind by severity."""
+        """Names of the cells of one kind by severity."""
         return {cell.severity: cell.name for cell in self.cells if cell.family == "corruption" and cell.kind == kind}
 
     def kinds(self) -> list[str]:
-        """All kinds that are there, the known ones in their order, others behind them."""
+        """All measured kinds: built-in ones in canonical order, then custom ones."""
         there = dict.fromkeys(cell.kind for cell in self.cells if cell.family == "corruption")
         return [*(kind for kind in ALL if kind in there), *(kind for kind in there if kind not in ALL)]
 
     def complete(self, kind: str) -> bool:
-        """Whether all five severities are there."""
+        """Whether all five severities of a kind were measured."""
         return set(SEVERITIES) <= set(self.severities(kind))
 
     def errors(self, means: Means, kinds: Sequence[str]) -> Errors:
-        """One minus the measure, five per kind."""
+        """Errors, 1 − score, five per kind."""
         return {kind: [1 - self.measure.of(means, self.severities(kind)[s]) for s in SEVERITIES] for kind in kinds}
 
     def clean_value(self, means: Means) -> Values:
-        """The measure of the clean images."""
+        """The score of the clean cell, if there is one."""
         return self.measure.of(means, self.clean)
 
     def over(
@@ -251,7 +251,7 @@ class Benchmark:
         *,
         known: Collection[str] | None = None,
     ) -> list[ScoreDefinition]:
-        """The score over the kinds, or the one over those that are complete, called partial."""
+        """The score over the wanted kinds, or, marked as partial, over the complete ones."""
         usable = wanted if known is None else known
         complete = [kind for kind in wanted if kind in usable and self.complete(kind)]
         if not complete:
@@ -262,18 +262,18 @@ class Benchmark:
             for kind in lacking
             for severity in SEVERITIES
             if severity not in self.severities(kind) or self.complete(kind)
-        )  # a kind that is complete here is one that the reference lacks
+        )  # a kind that is complete here is missing in the baseline
         formula = build(self, complete)
         formula = formula if formula.cells else replace(formula, cells=self.names(complete))
         return [partial_if(formula, missing=missing, count=len(complete), wanted=len(wanted))]
 
     def names(self, kinds: Sequence[str]) -> tuple[str, ...]:
-        """The names of all cells of some kinds."""
+        """Names of all cells of some kinds."""
         return tuple(name for kind in kinds for name in self.severities(kind).values())
 
 
 def partial_if(formula: ScoreDefinition, *, missing: tuple[str, ...], count: int, wanted: int) -> ScoreDefinition:
-    """The formula itself, or, where kinds are missing, under a name and a label that say so."""
+    """Return the definition; if kinds are missing, with a name and label that mark it as partial."""
     if count == wanted:
         return formula
     label = f"{formula.label} (partial: {count} of {wanted} kinds)"
@@ -304,7 +304,7 @@ def _retention_score(benchmark: Benchmark, kinds: Sequence[str]) -> Compute:
 
 
 def _at_fewer_severities(benchmark: Benchmark) -> list[ScoreDefinition]:
-    """The mean and what is kept of the clean score where all 15 kinds lack the same severities, called partial."""
+    """Partial mean and retention if all 15 kinds were measured at the same subset of severities."""
     there = [sorted(benchmark.severities(kind)) for kind in STANDARD]
     if not there[0] or any(
         benchmark.complete(kind) or found != there[0] for kind, found in zip(STANDARD, there, strict=True)
@@ -317,11 +317,11 @@ def _at_fewer_severities(benchmark: Benchmark) -> list[ScoreDefinition]:
 
     missing = tuple(corruption_cell(kind, s).name for kind in STANDARD for s in SEVERITIES if s not in there[0])
     text = f"mean {measure.label} over 15 kinds × {len(there[0])} severities"
-    told = severities_label(there[0])
+    suffix = severities_label(there[0])
     scores = [
         ScoreDefinition(
             f"mean_corruption_{measure.name}_partial",
-            f"{measure.mean_label}{told}",
+            f"{measure.mean_label}{suffix}",
             "%",
             "high",
             text,
@@ -334,14 +334,14 @@ def _at_fewer_severities(benchmark: Benchmark) -> list[ScoreDefinition]:
     if clean:
         kept = f"{text} by clean {measure.name}"
         share: Compute = lambda means: retention(mean(means), benchmark.clean_value(means))  # noqa: E731
-        label, cells = f"retention{told}", (clean, *names)
+        label, cells = f"retention{suffix}", (clean, *names)
         about: dict[str, Any] = {"missing": missing, "cells": cells, "scale": "ratio"}
         scores.append(ScoreDefinition("retention_partial", label, "%", "high", kept, share, **about))
     return scores
 
 
 def severities_label(severities: Sequence[int]) -> str:
-    """What stands behind the label of a score over some severities only."""
+    """Suffix of the label of a score over some severities only."""
     return f" (partial: severity {', '.join(map(str, severities))})"
 
 

@@ -1,6 +1,6 @@
-"""The scores of a detector as formulas: AP on clean images, mPC and rPC of both published choices of kinds.
+"""Score definitions of detection: AP on clean images, mPC and rPC over both published sets of kinds.
 
-AP belongs to a whole set and is no mean over images: what a formula gets is the AP of every cell, and the AP without
+AP belongs to a whole set and is not a mean over images: definitions get the AP of every cell, and the AP without
 each group of images (:mod:`holdfast.metrics.ap_jackknife`).
 """
 
@@ -14,14 +14,14 @@ from holdfast.metrics.corruption import Values, mean_of, retention
 from holdfast.metrics.scoring.base import Benchmark, CellScore, Compute, Means, ScoreDefinition, column
 from holdfast.records.cells import CellSpec
 
-BOX, MASK = "box_", "mask_"  # in front of a column's name
+BOX, MASK = "box_", "mask_"  # prefixes of column names
 OVER = {BOX: "boxes", MASK: "masks"}
 FAN_NOTE = "16 kinds: flatters rPC by about 6 points against COCO-C's 15, never compare the two"
 SIZES = {"s": "small objects (below 32² px)", "m": "medium ones", "l": "large ones (from 96² px)"}
 
 
 def detection_formulas(cells: Sequence[CellSpec], *, columns: Sequence[str]) -> list[ScoreDefinition]:
-    """Every score that the cells allow, of boxes first and then of masks."""
+    """Every score that the cells allow, boxes first, then masks."""
     there = set(columns)
     kinds = [over for over in OVER if any(name.endswith(f"|{over}AP") for name in there)]
     return [formula for over in kinds for formula in _of_overlap(cells, over, there)]
@@ -63,7 +63,7 @@ def _clean_scores(benchmark: Benchmark, over: str, prefix: str, there: Collectio
 def _means(
     benchmark: Benchmark, kinds: Sequence[str], *, prefix: str, suffix: str, others: Sequence[str]
 ) -> list[ScoreDefinition]:
-    """mPC and rPC over these kinds; in part only where no kind is there that belongs to the other choice alone."""
+    """mPC and rPC over these kinds; partial only if no measured kind belongs to the other published set alone."""
     foreign = set(others) - set(kinds)
     complete = all(map(benchmark.complete, kinds))
     if not complete and (foreign & set(benchmark.kinds()) or not set(kinds) - set(others) & set(benchmark.kinds())):
@@ -126,7 +126,7 @@ def _mean(benchmark: Benchmark, means: Means, kinds: Sequence[str]) -> Values:
 
 
 def _relative(corrupted: Values, clean: Values) -> Values:
-    """rPC; NaN where there is nothing to be found, or nothing was found on clean images either."""
+    """rPC; NaN where there is no object, or where clean AP is 0."""
     known = ~(np.isnan(corrupted) | np.isnan(clean))
     shares = [np.where(known, value, 0.0) for value in (corrupted, clean)]
     return retention(*shares)

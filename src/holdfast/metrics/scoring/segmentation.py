@@ -1,4 +1,4 @@
-"""The scores of segmentation as formulas over counts of pixels: mIoU of every cell, and what the papers make of it."""
+"""Score definitions of segmentation from pixel counts: mIoU of every cell, and the papers' averages of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -45,12 +45,12 @@ ROUNDED = "each cell rounded to 0.01 before severities are averaged, as the rele
 
 
 def quantity(part: str, label: int, *, region: str = ALL) -> str:
-    """What a column of counts is called: ``both:3``, or ``both:3@night`` of some pixels or images only."""
+    """Name of a column of counts: ``both:3``, or ``both:3@night`` for some pixels or images only."""
     return f"{part}:{label}@{region}" if region else f"{part}:{label}"
 
 
 def count_columns(cell: CellRecord) -> dict[str, np.ndarray]:
-    """Three counts per class for every image; of clean images also by distance, near contours, and by group."""
+    """Three counts per class and image; for clean images also by boundary distance, near contours, and by group."""
     columns = _columns(cell.counts)
     if cell.spec.family != "clean":
         return columns
@@ -67,7 +67,7 @@ def count_columns(cell: CellRecord) -> dict[str, np.ndarray]:
 
 
 def band_name(number: int) -> str:
-    """A band of distances to the label boundary: ``≤2px``, ``≤4px`` …, ``>16px``."""
+    """Name of a band of distances to the label boundary: ``≤2px``, ``≤4px`` …, ``>16px``."""
     return f"≤{BANDS[number]}px" if number < len(BANDS) else f">{BANDS[-1]}px"
 
 
@@ -80,7 +80,7 @@ def _columns(counts: np.ndarray, *, region: str = ALL) -> dict[str, np.ndarray]:
 
 
 def _by_group(cell: CellRecord) -> dict[str, np.ndarray]:
-    """The counts of one recording, city or condition; zero for all other images."""
+    """Counts by recording, city or condition; zero for images outside the group."""
     grouping = grouping_of(cell.ids)
     if grouping is None:
         return {}
@@ -90,19 +90,19 @@ def _by_group(cell: CellRecord) -> dict[str, np.ndarray]:
 
 
 def counts_of(means: Means, cell: str, *, classes: int, region: str = ALL) -> np.ndarray:
-    """The mean counts of a cell as ``metrics.iou`` takes them, (…, 3, classes)."""
+    """Mean counts of a cell as ``metrics.iou`` takes them, (…, 3, classes)."""
     parts = [[means[column(cell, quantity(p, c, region=region))] for c in range(classes)] for p in PARTS]
     return np.moveaxis(np.array(parts, dtype=np.float64), (0, 1), (-2, -1))
 
 
 def _check_classes(classes: int, cells: Sequence[CellSpec], columns: Sequence[str]) -> None:
-    """The header says how many classes were counted; a damaged one says something else."""
+    """Raise an error if the header's number of classes does not match the counts."""
     known = set(columns)
     for cell in cells:
         first, last, beyond = (column(cell.name, quantity(PARTS[0], c)) in known for c in (0, classes - 1, classes))
         if first and (not last or beyond):
             raise HoldfastError(
-                f"records of a segmenter must be of as many classes as their header says, got {classes}"
+                f"records of a segmenter must have the {classes} classes of their header; evaluate again"
             )
 
 
@@ -114,7 +114,9 @@ def segmentation_formulas(
     names = [str(name) for name in header.get("class_names", range(classes))]
     _check_classes(classes, cells, columns)
     if len(names) != classes:
-        raise HoldfastError(f"records of a segmenter must name their {classes} classes, got {len(names)} names")
+        raise HoldfastError(
+            f"records of a segmenter must name their {classes} classes, got {len(names)} names; evaluate again"
+        )
 
     def of(means: Means, cell: str) -> Values:
         return plain(mean_iou(counts_of(means, cell, classes=classes)))
@@ -181,7 +183,7 @@ def _class_scores(clean: str, names: Sequence[str]) -> list[ScoreDefinition]:
 
 
 def _group_scores(clean: str, columns: Sequence[str], *, classes: int) -> list[ScoreDefinition]:
-    """The mIoU of every recording, city or condition of the clean images, and the mean of ACDC's four."""
+    """mIoU of every recording, city or condition of the clean images, and the mean over ACDC's four conditions."""
     known = {ALL, BOUNDARY, *map(band_name, range(len(BANDS) + 1))}
     regions = dict.fromkeys(
         name.rpartition("@")[2] for name in columns if name.startswith(column(clean, "")) and "@" in name
@@ -209,7 +211,7 @@ def _group_scores(clean: str, columns: Sequence[str], *, classes: int) -> list[S
 
 
 def corruption_formulas(cells: Sequence[CellSpec], measure: CellScore, *, clean: str | None) -> list[ScoreDefinition]:
-    """Means by all rules that the cells allow, retention of each, then groups and kinds."""
+    """Mean and retention by every severity rule that the cells allow, then groups and kinds."""
     there = {cell.name for cell in cells if cell.family == "corruption"}
     if not there:
         return []
@@ -236,7 +238,7 @@ def corruption_formulas(cells: Sequence[CellSpec], measure: CellScore, *, clean:
 
 
 class _Cells:
-    """The corruption cells that are there, and what they are scored by."""
+    """The measured corruption cells and the score of a cell."""
 
     def __init__(self, measure: CellScore, there: set[str], clean: str | None) -> None:
         self.measure, self.there, self.clean = measure, there, clean
@@ -255,7 +257,7 @@ class _Cells:
         kinds = self.complete(rule)
         if not kinds:
             return []
-        exact = rule != "all"
+        exact = rule != "all"  # the papers' rules round each cell first, as their testers do
 
         def compute(means: Means) -> Values:
             cells = self.mious(means, kinds, rule)

@@ -1,4 +1,4 @@
-"""The scores of perturbation sequences as formulas: mFP, mFR, T5D, mT5D, and those of every kind."""
+"""Score definitions of perturbation sequences: mFP, mFR, T5D, mT5D, and the scores of every kind."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ FLIPS, DISTANCES = "flips", "distances"
 def sequence_formulas(
     cells: Sequence[CellSpec], *, columns: Collection[str], reference: Reference | None
 ) -> list[ScoreDefinition]:
-    """Flips first, then top-5 distances, which models of fewer than five classes do not have."""
+    """Flip probabilities first, then top-5 distances, which models of fewer than five classes lack."""
     there = in_order([cell for cell in cells if cell.family == "sequence"])
     kinds = {cell.kind: cell.name for cell in there if column(cell.name, FLIPS) in columns}
     moving = {cell.kind: cell.name for cell in there if column(cell.name, DISTANCES) in columns}

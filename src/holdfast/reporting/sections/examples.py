@@ -137,7 +137,7 @@ def _recorded_answer(entry: Entry, key: Key, stored: dict[Key, Example], drawing
         return stored[key].fields if key in stored else None
     record = entry.records.cells[cell]
     rows = (record.ids == name).nonzero()[0]
-    return drawing.recorded(record, int(rows[0])) if len(rows) else None
+    return drawing.recorded_answer(record, int(rows[0])) if len(rows) else None
 
 
 def _answer(entry: Entry, view: ExampleView) -> Answer:

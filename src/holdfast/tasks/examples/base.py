@@ -1,6 +1,6 @@
-"""How a task shows single images: what is kept of an example, how bad the answer is, and how both are drawn.
+"""Example images of a task: stored fields, hardness of an image, and drawing of ground truth and prediction.
 
-A task may have an attribute ``examples`` with such an object; ``holdfast evaluate --keep-examples`` asks for it.
+A task may have an attribute ``examples`` with such an object, which ``holdfast evaluate --keep-examples`` uses.
 Reports use it without torch.
 """
 
@@ -15,9 +15,9 @@ from PIL import Image
 from holdfast.errors import HoldfastError
 from holdfast.records.records import CellRecord
 
-Kept = Mapping[str, np.ndarray]  # truth and answer of one image
-LOSSLESS = 64  # pixels of a side up to which a thumbnail is a PNG
-# Okabe and Ito's colours without black, then lighter and darker ones: neighbours differ
+Kept = Mapping[str, np.ndarray]  # ground truth and prediction of one image
+LOSSLESS = 64  # longest side in pixels up to which a thumbnail is a PNG
+# Okabe and Ito's colour-blind safe palette without black, then lighter and darker colours
 PALETTE = np.array(
     [
         (0, 114, 178), (213, 94, 0), (0, 158, 115), (240, 228, 66), (204, 121, 167), (86, 180, 233), (230, 159, 0),
@@ -29,13 +29,13 @@ PALETTE = np.array(
 
 @dataclass(frozen=True)
 class ExampleView:
-    """One side of an example.
+    """Ground truth or prediction of an example.
 
     Attributes:
-        words: what people read.
-        right: from 0 to 1.
-        picture: drawn over the image, where there is something to draw.
-        sure: how sure the model was, where it says so; a wrong answer is the harder.
+        words: caption.
+        right: score of the image, from 0 to 1.
+        picture: the image with the label map or boxes drawn over it, if any.
+        sure: confidence of the model, if known; a confident error is a harder example.
     """
 
     words: str
@@ -45,46 +45,46 @@ class ExampleView:
 
 
 class Examples(Protocol):
-    """What a task does with examples.
+    """Stores and draws the examples of a task.
 
     Attributes:
-        side: the longest side of a thumbnail, in pixels.
-        in_records: whether records hold the answers, so that a picture is all that must be stored.
+        side: longest side of a thumbnail, in pixels.
+        in_records: whether records hold the predictions, so that only the picture must be stored.
     """
 
     side: int
     in_records: bool
 
     def hardness(self, cell: CellRecord) -> np.ndarray:
-        """How badly every image went, float (N,): 0 for what is right."""
+        """Hardness of every image, float (N,): 0 for a correct prediction."""
         ...
 
-    def recorded(self, cell: CellRecord, row: int) -> Kept | None:
-        """Truth and answer of one image, as far as records tell; None where they do not."""
+    def recorded_answer(self, cell: CellRecord, row: int) -> Kept | None:
+        """Ground truth and prediction of one image from its record; None if records do not hold them."""
         ...
 
-    def looked_up(self, answer: Any, target: Any, *, size: tuple[int, int], cell: str) -> Kept:
-        """Truth and answer in the pixels of a thumbnail (height, width), where records do not tell."""
+    def predicted_answer(self, answer: Any, target: Any, *, size: tuple[int, int], cell: str) -> Kept:
+        """Ground truth and prediction at the thumbnail's size (height, width), if records do not hold them."""
         ...
 
     def truth(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
-        """What is true of it."""
+        """Draw the ground truth of an example."""
         ...
 
     def answer(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
-        """What the model said."""
+        """Draw the prediction of an example."""
         ...
 
 
 def thumbnail(pixels: np.ndarray, *, side: int) -> Image.Image:
-    """A small copy of an image (H, W, 3); one that is small already stays as it is."""
+    """Downscale an image (H, W, 3) to at most ``side`` pixels; smaller images keep their size."""
     picture = Image.fromarray(pixels)
     picture.thumbnail((side, side), Image.Resampling.BICUBIC)
     return picture
 
 
 def encode_picture(picture: Image.Image) -> bytes:
-    """PNG where every pixel counts, else JPEG."""
+    """Encode a picture as PNG if it is tiny, so that every pixel counts, else as JPEG."""
     buffer = io.BytesIO()
     options: dict[str, Any] = {"format": "PNG", "optimize": True}
     if max(picture.size) > LOSSLESS:
@@ -94,41 +94,41 @@ def encode_picture(picture: Image.Image) -> bytes:
 
 
 def class_name(number: int, names: Sequence[str]) -> str:
-    """The class's name, or its number where names are not known."""
+    """Name of a class, or its index if names are unknown."""
     return str(names[number]) if 0 <= number < len(names) else str(number)
 
 
 def class_colour(number: int) -> tuple[int, int, int]:
-    """The colour of a class in overlays and boxes."""
+    """RGB colour of a class in overlays and boxes."""
     red, green, blue = PALETTE[number % len(PALETTE)].tolist()
     return red, green, blue
 
 
 class ClassExamples:
-    """One class per image: records hold everything but the picture."""
+    """Examples of classification: records hold everything except the picture."""
 
     side = 112
     in_records = True
 
     def hardness(self, cell: CellRecord) -> np.ndarray:
-        """The confidence in a wrong class; 0 where it is right."""
+        """Confidence of a wrong prediction; 0 for a correct one."""
         return np.where(cell.predictions == cell.targets, 0.0, cell.confidences)
 
-    def recorded(self, cell: CellRecord, row: int) -> Kept:
-        """Target, predicted class and its probability."""
+    def recorded_answer(self, cell: CellRecord, row: int) -> Kept:
+        """Target, predicted class and confidence of one image."""
         known = (cell.targets[row], cell.predictions[row], cell.confidences[row])
         return {name: np.asarray(value) for name, value in zip(("truth", "answer", "confidence"), known, strict=True)}
 
-    def looked_up(self, answer: Any, target: Any, *, size: tuple[int, int], cell: str) -> Kept:
-        """Never asked for."""
-        raise HoldfastError("records of classification hold the answers")
+    def predicted_answer(self, answer: Any, target: Any, *, size: tuple[int, int], cell: str) -> Kept:
+        """Raise an error: records of classification hold the predictions."""
+        raise HoldfastError("records of classification hold the predictions; use recorded_answer")
 
     def truth(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
-        """The class."""
+        """The true class as caption."""
         return ExampleView(class_name(int(kept["truth"]), names))
 
     def answer(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
-        """The class and how sure the model is."""
+        """The predicted class and its confidence as caption."""
         sure = float(kept["confidence"])
         words = f"{class_name(int(kept['answer']), names)}, {100 * sure:.0f} %"
         return ExampleView(words, float(kept["answer"] == kept["truth"]), sure=sure)

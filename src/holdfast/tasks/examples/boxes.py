@@ -1,4 +1,4 @@
-"""Examples of detection: boxes and masks over the picture, what is there and what was found."""
+"""Example images of detection: true and detected boxes and masks drawn over the picture."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,32 +13,32 @@ from holdfast.records.detections import unpacked_masks
 from holdfast.records.records import CellRecord
 from holdfast.tasks.examples.base import ExampleView, Kept, class_colour, class_name
 
-SCORE = 0.5  # what is drawn, and counted
+SCORE = 0.5  # score threshold of detections that are drawn and counted
 OPACITY = 0.45  # of masks
 FIELDS = ("size", "boxes", "labels", "scores", "true_boxes", "true_labels", "true_crowds")
 MASKS = ("masks", "mask_lengths", "true_masks", "true_mask_lengths")
 
 
 class BoxExamples:
-    """Objects with boxes: records hold them all."""
+    """Examples of detection: records hold all boxes and masks."""
 
     side = 224
     in_records = True
 
     def hardness(self, cell: CellRecord) -> np.ndarray:
-        """1 − F1 of every image, score and IoU from ½."""
+        """1 − F1 of every image, at score and IoU ½."""
         return 1.0 - cell.right
 
-    def recorded(self, cell: CellRecord, row: int) -> Kept:
+    def recorded_answer(self, cell: CellRecord, row: int) -> Kept:
         """Boxes, classes, scores and masks, in the image's own pixels."""
         return {name: np.asarray(cell.fields[name][row]) for name in (*FIELDS, *MASKS)}
 
-    def looked_up(self, answer: Any, target: Any, *, size: tuple[int, int], cell: str) -> Kept:
-        """Never asked for."""
-        raise HoldfastError("records of detection hold the answers")
+    def predicted_answer(self, answer: Any, target: Any, *, size: tuple[int, int], cell: str) -> Kept:
+        """Raise an error: records of detection hold the detections."""
+        raise HoldfastError("records of detection hold the detections; use recorded_answer")
 
     def truth(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
-        """Every object."""
+        """Draw every object of the ground truth."""
         labels = kept["true_labels"]
         masks = recorded_masks(kept, "true_")
         return ExampleView(
@@ -46,7 +46,7 @@ class BoxExamples:
         )
 
     def answer(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
-        """What was found with a score of ½ or more."""
+        """Draw the detections with a score of ½ or more."""
         sure = kept["scores"] >= SCORE
         hit, seen, there = match_image({name: (values,) for name, values in kept.items()}, 0)
         right = 2 * hit / (seen + there) if seen + there else 1.0
@@ -57,12 +57,12 @@ class BoxExamples:
         return ExampleView(words, float(right), shown)
 
 
-def recorded_masks(kept: Kept, side: str) -> np.ndarray:
-    """The masks of an image's objects, bool (objects, H, W); none where records hold none."""
-    lengths = kept[f"{side}mask_lengths"]
+def recorded_masks(kept: Kept, prefix: str) -> np.ndarray:
+    """Decode the recorded masks of an image, bool (objects, H, W); ``prefix`` is ``true_`` for the ground truth."""
+    lengths = kept[f"{prefix}mask_lengths"]
     if not len(lengths):
         return np.zeros((0, 1, 1), bool)
-    masks = coco_masks.decode(unpacked_masks(kept[f"{side}masks"], lengths, kept["size"].tolist()))
+    masks = coco_masks.decode(unpacked_masks(kept[f"{prefix}masks"], lengths, kept["size"].tolist()))
     return np.moveaxis(np.asarray(masks, bool), -1, 0)
 
 
@@ -75,15 +75,15 @@ def draw_boxes(
     *,
     names: Sequence[str] = (),
 ) -> Image.Image:
-    """The picture with boxes, and masks where there are any, in the classes' colours.
+    """Draw boxes, and masks if there are any, in the colours of their classes.
 
     Args:
-        picture: of any size.
-        size: height and width of the pixels that boxes and masks are in.
+        picture: image of any size.
+        size: height and width of the image that boxes and masks refer to.
         boxes: x0 y0 x1 y1, (n, 4).
-        labels: class numbers, (n,).
-        masks: bool (n, H, W), or none of them.
-        names: what stands at every box, if anything.
+        labels: class indices, (n,).
+        masks: bool (n, H, W), or empty.
+        names: caption of every box, if any.
     """
     pixels = np.array(picture.convert("RGB"), dtype=np.float64)
     for mask, label in zip(masks, labels, strict=False):
@@ -105,5 +105,5 @@ def draw_boxes(
 
 def _count_labels(labels: np.ndarray, names: Sequence[str]) -> str:
     classes, counts = np.unique(labels, return_counts=True)
-    told = [f"{count} × {class_name(int(each), names)}" for each, count in zip(classes, counts, strict=True)]
-    return ", ".join(told) or "nothing"
+    counted = [f"{count} × {class_name(int(each), names)}" for each, count in zip(classes, counts, strict=True)]
+    return ", ".join(counted) or "nothing"

@@ -1,4 +1,4 @@
-"""Examples of semantic segmentation: label maps over the picture; below an answer its errors alone."""
+"""Example images of segmentation: label maps over the picture, and the wrong pixels below a prediction."""
 
 import io
 from collections.abc import Sequence
@@ -16,21 +16,21 @@ WRONG = (255, 96, 48)
 
 
 class MapExamples:
-    """A class per pixel: records hold counts alone, so the maps are stored, too, in the thumbnail's pixels."""
+    """Examples of segmentation: records hold counts only, so label maps are stored at the thumbnail's size."""
 
     side = 192
     in_records = False
 
     def hardness(self, cell: CellRecord) -> np.ndarray:
-        """The share of labelled pixels that are wrong."""
+        """Fraction of labelled pixels that are wrong."""
         return 1.0 - cell.right
 
-    def recorded(self, cell: CellRecord, row: int) -> None:
-        """Not in records."""
+    def recorded_answer(self, cell: CellRecord, row: int) -> None:
+        """None, because records hold no label maps."""
         return
 
-    def looked_up(self, answer: Any, target: Any, *, size: tuple[int, int], cell: str) -> Kept:
-        """Both maps as PNG files, so small as the thumbnail."""
+    def predicted_answer(self, answer: Any, target: Any, *, size: tuple[int, int], cell: str) -> Kept:
+        """Both label maps as PNG files of the thumbnail's size."""
         from holdfast.models.sliding_window import predicted_map
 
         true = np.asarray(target)
@@ -40,12 +40,12 @@ class MapExamples:
         }
 
     def truth(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
-        """The labels over the picture."""
+        """Draw the ground-truth label map over the picture."""
         true = _unpack_label_map(kept["truth"])
         return ExampleView(_present(true, names), picture=over(picture, true))
 
     def answer(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
-        """The answer over the picture, and what is confused most."""
+        """Draw the predicted label map and its errors; the caption names the most frequent confusion."""
         true, seen = _unpack_label_map(kept["truth"]), _unpack_label_map(kept["answer"])
         labelled = true != IGNORED
         wrong = labelled & (true != seen)
@@ -66,7 +66,7 @@ def _unpack_label_map(values: np.ndarray) -> np.ndarray:
 
 
 def over(picture: Image.Image, numbers: np.ndarray) -> Image.Image:
-    """A label map in the classes' colours over the greyed picture; ignored pixels stay grey."""
+    """Draw a label map in class colours over the greyscale picture; ignored pixels stay grey."""
     grey = np.array(picture.convert("L").convert("RGB"), dtype=np.float64)
     labelled = (numbers != IGNORED)[..., None]
     mixed = np.where(labelled, (1 - OPACITY) * grey + OPACITY * PALETTE[numbers % len(PALETTE)], grey)
@@ -74,7 +74,7 @@ def over(picture: Image.Image, numbers: np.ndarray) -> Image.Image:
 
 
 def errors_over(picture: Image.Image, wrong: np.ndarray) -> Image.Image:
-    """Wrong pixels in one loud colour over the darkened picture."""
+    """Draw wrong pixels in one bright colour over the darkened picture."""
     grey = 0.45 * np.array(picture.convert("L").convert("RGB"), dtype=np.float64)
     return Image.fromarray(np.where(wrong[..., None], WRONG, grey).round().astype(np.uint8))
 
@@ -92,7 +92,7 @@ def _present(numbers: np.ndarray, names: Sequence[str]) -> str:
 
 
 def _most_confused(true: np.ndarray, seen: np.ndarray, names: Sequence[str]) -> str:
-    """What most of the wrong pixels are and are taken for."""
+    """The most frequent confusion among the wrong pixels, in words."""
     if not len(true):
         return ""
     pairs, counts = np.unique(np.stack([true, seen], axis=1), axis=0, return_counts=True)
