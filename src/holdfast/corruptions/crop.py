@@ -1,4 +1,4 @@
-"""What each published generator does to a photograph before it corrupts it."""
+"""Preprocessing of the published generators: resize and crop before a corruption."""
 
 import numpy as np
 from PIL import Image as Pillow
@@ -10,12 +10,12 @@ from holdfast.io.image_sizes import check_resized
 
 
 def prepare(picture: Pillow.Image, preset: str = "any") -> Image:
-    """The picture as RGB bytes, brought to the preset's size.
+    """The image as RGB bytes, resized and cropped to the preset's size.
 
-    ImageNet-C: short side to 256, centre 224. Inception: centre 87.5 % to 299. Tiny: all of it to 64, as ImageNet-64-C.
-    Bilinear. ``cifar`` and ``any`` leave the size alone, and so does every preset if the size is already right.
+    ImageNet-C: short side to 256, centre crop 224. Inception: centre 87.5 % to 299. Tiny: the whole image to 64, as in
+    ImageNet-64-C. Bilinear. ``cifar`` and ``any`` keep the size, and so does every preset if it is already right.
     """
-    if picture.mode in ("I", "F") or picture.mode.startswith("I;"):  # a decoder's business, see holdfast.io.images
+    if picture.mode in ("I", "F") or picture.mode.startswith("I;"):  # decoders convert these, see holdfast.io.images
         raise HoldfastError(f"image: expected 8 bits per channel, got mode {picture.mode!r}")
     side, rgb = preset_of(preset).side, picture if picture.mode == "RGB" else picture.convert("RGB")
     if side is None or preset == "cifar" or rgb.size == (side, side):
