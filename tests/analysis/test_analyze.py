@@ -331,9 +331,9 @@ def test_a_model_without_attention_still_has_the_other_analyses():
     settings = Settings(masks=2, pictures=1, clusters=2)
     found = analyze(model, photographs((32, 32)), settings=settings, size=32)
     assert set(found.results) == {"occlusion", "noise-decay", "grouping"}
-    assert {found.skipped[name] for name in ATTENTION} == {"ResNet has no attention that we can read"}
+    assert {found.skipped[name] for name in ATTENTION} == {"ResNet has no attention that Holdfast can read"}
     assert np.isnan(found.results["occlusion"].arrays["scores"]).all()
-    with pytest.raises(HoldfastError, match="stability is not possible: ResNet has no attention that we can read"):
+    with pytest.raises(HoldfastError, match="stability is not possible: ResNet has no attention that Holdfast can read"):
         analyze(model, photographs((32, 32)), "stability", size=32)
 
 

@@ -210,7 +210,7 @@ def test_a_stopped_phase_resumes_to_the_same_bits(chain, vit, tmp_path):
             ["--tora.phase=robus"],
             "train.phases.run must be all or one of robust, accuracy, joint, got 'robus'; did you",
         ),
-        (["--tora.method=torah"], "model.adapt.name must be a registered way to adapt a model, got 'torah'; did you"),
+        (["--tora.method=torah"], "model.adapt.name must be a registered adaptation method, got 'torah'; did you"),
         (["--model.adapt.options={{gates: 2}}"], "unknown option 'gates' of model.adapt 'tora'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Who learns in which phase of TORA (Li and Xu, CVPR 2023). That heads learn in phase 1 alone is ours."""
+"""TORA's training phases (Li and Xu, CVPR 2023). Training the heads in phase 1 only is ours."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from holdfast.models.tora import ToraViT
 
 @dataclass(frozen=True)
 class Phase:
-    """Which prediction is trained, which adapter and head learn beside the fusion, and λ where it is fixed."""
+    """The trained prediction, the adapter and head trained beside the fusion, and λ if it is fixed."""
 
     view: str
     learns: tuple[str, ...]
@@ -24,7 +24,7 @@ TWO_PHASES = ("tora", "adapter-fusion")
 
 
 def begin_phase(model: ToraViT, phase: str) -> None:
-    """Let learn what learns in a phase and freeze the rest; without a fusion, all that was added learns at once."""
+    """Make the parameters of a phase trainable and freeze the rest; without a fusion, train all added modules."""
     if phase not in PHASES:
         raise HoldfastError(f"phase must be one of {', '.join(PHASES)}, got {phase!r}{nearest(phase, PHASES)}")
     method = model.settings.method
