@@ -1,4 +1,4 @@
-"""One process trains in a folder at a time; whoever dies, however, no longer holds the lock."""
+"""Lock of a run folder: one process trains in it at a time; the lock ends with its process."""
 
 import contextlib
 import os
@@ -9,14 +9,14 @@ from holdfast.errors import HoldfastError
 
 try:
     import fcntl
-except ImportError:  # Windows: two runs in one folder are the user's business there
+except ImportError:  # Windows, where folders are not locked
     fcntl = None  # type: ignore[assignment]
 
 _held: set[int] = set()
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder that another process trains in."""
+    """Raise an error for a folder that another process trains in."""
     if folder.is_dir():
         with lock_folder(folder):
             pass
@@ -24,7 +24,7 @@ def check_free(folder: Path) -> None:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the folder itself locked (flock), so that no file is left; file systems that cannot do so are not locked."""
+    """Lock the folder itself (flock), so that no lock file remains; without effect where flock is not supported."""
     if fcntl is None:
         yield
         return
@@ -43,14 +43,14 @@ def _lock(descriptor: int, folder: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise HoldfastError(
-            f"{str(folder)!r} is being trained by another process; wait for it or choose another --out"
+            f"another process is training in {str(folder)!r}; wait for it or choose another --out"
         ) from error
     except OSError:  # NFS without locks
         return
 
 
 def _let_go() -> None:
-    """In forked workers: a lock is held as long as anybody has it open, and they may outlive their parent a little."""
+    """Release the lock in forked workers: they may outlive their parent, and a lock lasts while it is open anywhere."""
     for descriptor in _held:
         with contextlib.suppress(OSError):
             os.close(descriptor)
