@@ -84,7 +84,7 @@ def test_nothing_outlives_a_killed_command(name, trained, photographs, tmp_path)
 @pytest.mark.parametrize(
     ("name", "way_on"),
     [
-        ("train", "go on with --resume, with fewer --data.workers"),
+        ("train", "resume with --resume, with fewer --data.workers"),
         ("evaluate", "the same command goes on from it, with fewer --workers"),
         ("corrupt", "rerun to resume, with fewer --workers"),
         pytest.param("study", "the same command goes on where it was, with fewer --processes", marks=pytest.mark.full),

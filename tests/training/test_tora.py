@@ -200,7 +200,7 @@ def test_a_stopped_phase_resumes_to_the_same_bits(chain, vit, tmp_path):
             "were made with",
         ),
         (["--model.name=fan_nano", "--model.init=null", "--init={fan}"], "TORA needs a plain ViT or DeiT"),
-        (["--model.init=null"], "model.init must say which pretrained model is adapted"),
+        (["--model.init=null"], "model.init must name the pretrained model to adapt"),
         (
             ["--objective.name=robust", "--objective.options={{}}"],
             "must be one that trains in phases (tora), got 'robust'",

@@ -86,7 +86,7 @@ class RunFolder:
                 yield
 
     def _not_writable(self, error: OSError) -> HoldfastError:
-        return HoldfastError(f"out must be a writable folder, got {str(self.path)!r} ({error.strerror})")
+        return HoldfastError(f"out must be a folder we can write to, got {str(self.path)!r} ({error.strerror})")
 
 
 def export_model(
