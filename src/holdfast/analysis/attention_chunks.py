@@ -1,4 +1,4 @@
-"""Read attention maps a few rows at a time, so that long sequences fit into memory."""
+"""Chunked reading of attention maps, a few rows at a time, so that long sequences fit into memory."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
     from holdfast.attention import AttentionHandle
 
-VALUES = 2**23  # of a map in memory at once: 32 MB in single precision
+VALUES = 2**23  # values of a map in memory at once: 32 MB in single precision
 
 
 def map_rows(handle: "AttentionHandle", *, values: int = VALUES) -> "Iterator[Tensor]":
