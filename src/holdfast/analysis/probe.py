@@ -82,7 +82,7 @@ class Probe:
 
     @property
     def device(self) -> torch.device:
-        """The model's device."""
+        """The device that the model is on."""
         return self.model.mean.device
 
     @cached_property

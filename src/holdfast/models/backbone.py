@@ -107,7 +107,7 @@ class Backbone(nn.Module):
         raise HoldfastError(f"output_fmt must be 'NCHW', 'NHWC' or 'NLC', got {output_fmt!r}")
 
     def get_classifier(self) -> nn.Module:
-        """The classification head."""
+        """The classification head of the model."""
         return self.head
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
