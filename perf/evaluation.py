@@ -125,7 +125,7 @@ def forward_seconds(held: Case, *, batches: int) -> Seconds:
 
 def decode_seconds(held: Case) -> tuple[Seconds, list[np.ndarray]]:
     images: list[np.ndarray] = []
-    read = lambda: images.extend(held.steps.before(held.source.image(i)) for i in range(held.images))  # noqa: E731
+    read = lambda: images.extend(held.steps.to_protocol(held.source.image(i)) for i in range(held.images))  # noqa: E731
     return seconds(read), images
 
 
@@ -174,8 +174,8 @@ class Obvious(Dataset):
         import imagecorruptions
 
         steps = self.held.steps
-        image = steps.before(self.held.source.image(index))
-        image = steps.after(imagecorruptions.corrupt(image, self.severity, self.kind), corrupted=False)
+        image = steps.to_protocol(self.held.source.image(index))
+        image = steps.to_model(imagecorruptions.corrupt(image, self.severity, self.kind), corrupted=False)
         tensor = torch.from_numpy(image.transpose(2, 0, 1)).float() / 255
         normalised = (tensor - torch.tensor(steps.mean)[:, None, None]) / torch.tensor(steps.std)[:, None, None]
         return normalised, int(self.held.source.targets[index])
@@ -185,7 +185,7 @@ def obvious_seconds(held: Case, *, severity: int = 3) -> Seconds:
     """The obvious loop over the 15 cells of one severity, with as many workers as ours."""
     import imagecorruptions
 
-    warm = held.steps.before(held.source.image(0))
+    warm = held.steps.to_protocol(held.source.image(0))
     for kind in STANDARD:  # compiles what the fork compiles, once, before workers are forked
         imagecorruptions.corrupt(warm, severity, kind)
 

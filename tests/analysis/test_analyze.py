@@ -209,7 +209,7 @@ def test_the_summary_tells_the_headline_numbers(everything):
 def test_a_damaged_result_is_computed_again(fan, digits, tmp_path):
     folder = analyze(fan, digits, "diversity", settings=QUICK, out=tmp_path).folder
     (folder / "diversity.safetensors").write_bytes(b"not a result")
-    with pytest.raises(HoldfastError, match="must be a result of holdfast analyze"):
+    with pytest.raises(HoldfastError, match="cannot be read as a result of holdfast analyze"):
         load_results(folder)
     assert (
         analyze(fan, digits, "diversity", settings=QUICK, out=tmp_path).results["diversity"].arrays["similarity"].any()
@@ -222,7 +222,7 @@ def test_a_damaged_result_is_computed_again(fan, digits, tmp_path):
 )
 def test_a_header_of_another_shape_is_a_damaged_result(damage, tmp_path):
     path = save_result(tmp_path, AnalysisResult("overfocus", damage, {"top_share": np.zeros((1, 1, 1))}))
-    with pytest.raises(HoldfastError, match="must be a result of holdfast analyze"):
+    with pytest.raises(HoldfastError, match="cannot be read as a result of holdfast analyze"):
         load_result(path)
 
 
@@ -331,9 +331,9 @@ def test_a_model_without_attention_still_has_the_other_analyses():
     settings = Settings(masks=2, pictures=1, clusters=2)
     found = analyze(model, photographs((32, 32)), settings=settings, size=32)
     assert set(found.results) == {"occlusion", "noise-decay", "grouping"}
-    assert {found.skipped[name] for name in ATTENTION} == {"ResNet has no attention that we can read"}
+    assert {found.skipped[name] for name in ATTENTION} == {"ResNet has no attention that Holdfast can read"}
     assert np.isnan(found.results["occlusion"].arrays["scores"]).all()
-    with pytest.raises(HoldfastError, match="stability is not possible: ResNet has no attention that we can read"):
+    with pytest.raises(HoldfastError, match="stability is not possible: ResNet has no attention"):
         analyze(model, photographs((32, 32)), "stability", size=32)
 
 

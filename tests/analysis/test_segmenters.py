@@ -52,7 +52,7 @@ def test_sampled_tokens_are_grouped_as_they_are_alone():
 
 
 def test_detectors_and_wrong_sizes_are_one_sentence(capsys):
-    with pytest.raises(HoldfastError, match="not at detectors"):
+    with pytest.raises(HoldfastError, match="not detectors"):
         holdfast.analyze(plain_mask_rcnn(), "scene-objects:test,64x80,1", "stability", **ONE)
     assert main(["analyze", "run:nowhere", "--data", "digits", "--size", "10x20x30"]) == 2
     assert "--size must be a number of pixels, or HEIGHTxWIDTH" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from holdfast.analysis.query_maps import place_of, query_map
 from holdfast.analysis.registry import ANALYSES
 from holdfast.analysis.results import AnalysisResult, save_result
 from holdfast.analysis.settings import Settings
-from holdfast.analysis.token_features import default_modules, find_grid, layouts, outputs_of, told_layouts
+from holdfast.analysis.token_features import default_modules, find_grid, known_layouts, layouts, outputs_of
 from holdfast.attention import watch
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
@@ -75,11 +75,11 @@ def test_a_cube_is_read_as_its_neighbours_are_or_refused():
     model = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Identity(), torch.nn.ReLU())
     outputs = {"0": torch.zeros(1, 8, 8, 8), "1": torch.zeros(1, 4, 4, 16)}
     assert layouts(model, outputs, [], (32, 32))["0"].channels_last
-    with pytest.raises(HoldfastError, match="Sequential does not tell which axis of 2's output are channels"):
+    with pytest.raises(HoldfastError, match="the channel axis of 2's output in Sequential is ambiguous"):
         layouts(model, {"2": torch.zeros(1, 8, 8, 8)}, [], (32, 32))
     with pytest.raises(HoldfastError, match="must have 3 or 4 axes"):
         layouts(model, {"2": torch.zeros(1, 8)}, [], (32, 32))
-    assert list(told_layouts(model, {**outputs, "2": torch.zeros(1, 8, 8, 8)}, [], (32, 32))) == ["0", "1"]
+    assert list(known_layouts(model, {**outputs, "2": torch.zeros(1, 8, 8, 8)}, [], (32, 32))) == ["0", "1"]
 
 
 def test_hieras_tokens_are_put_back_where_they_belong():

@@ -127,7 +127,7 @@ def test_the_state_of_another_run_is_refused(tmp_path):
         with pytest.raises(HoldfastError, match="belongs to another run"):
             call()
     path.write_bytes(b"not a state")
-    with pytest.raises(HoldfastError, match="must be a file that AutoAttack wrote"):
+    with pytest.raises(HoldfastError, match="cannot be read as an AutoAttack state file"):
         attack(model, images, labels, state=path)
 
 

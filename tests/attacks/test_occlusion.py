@@ -88,7 +88,7 @@ def test_bad_settings_of_attention_occlusion_get_one_sentence(settings, sentence
 
 
 def test_a_model_without_attention_has_no_most_attended_patches():
-    with pytest.raises(HoldfastError, match=r"blocks attend to all patches of one grid .*, not of Quick"):
+    with pytest.raises(HoldfastError, match=r"blocks that attend to all patches of one grid .*, got Quick"):
         AttentionOcclusion()(quick(), *batch())
 
 
@@ -220,7 +220,10 @@ IMAGES, LABELS = batch()
         (lambda: Occlusion(masks=0), "masks must be at least 1, got 0"),
         (lambda: Occlusion(fill="black"), "fill must be one of normalised, pixels, mean, got 'black'"),
         (lambda: Occlusion(patch_size=5)(quick(), IMAGES, LABELS), "patch_size must divide the image, got 5 for 32×32"),
-        (lambda: Occlusion()(quick().model, IMAGES, LABELS), "normalises inside .from_pixels., got Quick"),
+        (
+            lambda: Occlusion()(quick().model, IMAGES, LABELS),
+            "normalises its images, got Quick: wrap it with from_pixels",
+        ),
         (lambda: Occlusion()(quick(), IMAGES, LABELS + 9), "labels must lie in 0…4"),
         (lambda: Occlusion()(quick(), IMAGES, LABELS).accuracy(LABELS[:1]), r"labels must have shape \(4,\)"),
         (lambda: LearnedOcclusion(objective="ce"), "objective must be one of cross-entropy, alignment, got 'ce'"),
@@ -228,7 +231,7 @@ IMAGES, LABELS = batch()
         (lambda: fit_corruptor(LearnedOcclusion(), quick(), []), "batches must yield at least one batch"),
         (
             lambda: fit_corruptor(LearnedOcclusion(objective="alignment"), quick(), [(IMAGES, LABELS)]),
-            "Quick has no attention that we can read",
+            "Quick has no attention that Holdfast can read",
         ),
     ],
 )

@@ -221,7 +221,7 @@ def test_a_ddp_wrapped_model_is_watched_inside():
 
 def test_models_that_cannot_be_watched_are_refused_in_one_sentence():
     with (
-        pytest.raises(holdfast.HoldfastError, match="Linear has no attention that we can read"),
+        pytest.raises(holdfast.HoldfastError, match="Linear has no attention that Holdfast can read"),
         holdfast.watch(nn.Linear(2, 2)),
     ):
         pass

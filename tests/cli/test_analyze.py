@@ -80,7 +80,7 @@ def test_a_model_that_is_no_run_has_its_results_in_runs(tmp_path, monkeypatch, c
     )
     model = ["analyze", "python:my_models:cnn", "--data=digits:val", "--limit=4", "--size=32"]
     assert main([*model, "--only=noise-decay,stability"]) == 0
-    assert "stability is skipped: ResNet has no attention that we can read" in capsys.readouterr().err
+    assert "stability is skipped: ResNet has no attention that Holdfast can read" in capsys.readouterr().err
     assert list((tmp_path / "runs").rglob("noise-decay.safetensors"))
     assert main([*model, "--only=stability"]) == 2
     assert "stability is not possible: ResNet has no attention" in capsys.readouterr().err

@@ -128,7 +128,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_no_unfinished_file(source, tmp_p
         "corrupting",
         "holdfast:",
     ]
-    assert "cannot be written (File too large); the same command goes on from there" in told
+    assert "cannot be written (File too large); solve that and rerun to resume" in told
     assert not list((tmp_path / "out").rglob(".*.part"))
     assert main(command) == 0
 
@@ -237,7 +237,7 @@ def test_bad_folders_are_one_sentence(source, tmp_path, capsys):
         ([tmp_path / "missing", tmp_path / "out"], "source: expected a folder of images"),
         ([tmp_path / "empty", tmp_path / "out"], "found none"),
         ([source, source / "out"], "target: expected a folder outside of"),
-        ([source, tmp_path / "out"], "'deep/c.jpg' and 'deep/c.png' would both become 'deep/c.png'"),
+        ([source, tmp_path / "out"], "'deep/c.jpg' and 'deep/c.png' would both be written as 'deep/c.png'"),
     ]:
         assert main(["corrupt", *map(str, arguments)]) == 2
         assert sentence in capsys.readouterr().err

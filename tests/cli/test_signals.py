@@ -84,9 +84,9 @@ def test_nothing_outlives_a_killed_command(name, trained, photographs, tmp_path)
 @pytest.mark.parametrize(
     ("name", "way_on"),
     [
-        ("train", "go on with --resume, with fewer --data.workers"),
+        ("train", "resume with --resume, with fewer --data.workers"),
         ("evaluate", "run the same command again to resume, with fewer --workers"),
-        ("corrupt", "the same command continues, try fewer --workers"),
+        ("corrupt", "rerun to resume, with fewer --workers"),
         pytest.param("study", "run the same command again to resume, with fewer --processes", marks=pytest.mark.full),
     ],
 )

@@ -54,14 +54,19 @@ def test_commands_take_a_checkpoint_of_it(stopped, name, tmp_path, capsys):
 
 
 def test_without_a_checkpoint_a_sentence_says_which_ways_there_are(stopped):
-    with pytest.raises(HoldfastError, match=r"has not finished: --checkpoint last or best looks at it, .* --resume"):
+    with pytest.raises(
+        HoldfastError,
+        match=r"has not finished: use --checkpoint last or --checkpoint best, or resume it with .* --resume",
+    ):
         holdfast.evaluate(stopped, "digits:test")
 
 
 def test_a_run_of_an_earlier_version_says_how_to_go_on(tmp_path):
     run(tmp_path / "run", **VALUES, objective=StopsAt(6))
     (tmp_path / "run" / "checkpoints" / "config.json").unlink()
-    with pytest.raises(HoldfastError, match=r"begun by an earlier Holdfast; holdfast train --out .* --resume goes on"):
+    with pytest.raises(
+        HoldfastError, match=r"started by an earlier Holdfast; resume it with holdfast train --out .* --resume"
+    ):
         holdfast.evaluate(f"run:{tmp_path / 'run'}@last", "digits:test")
 
 

@@ -127,7 +127,7 @@ def test_unknown_kinds_name_the_nearest():
 
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "any"])
 def test_presets_take_their_own_size_only(preset):
-    with pytest.raises(HoldfastError, match=f"preset '{preset}' is defined for .* preset 'any' takes all sizes"):
+    with pytest.raises(HoldfastError, match=f"preset '{preset}' is defined for .* use preset 'any' for other sizes"):
         corrupt(photograph(40, 40), "fog", preset=preset)
 
 

@@ -19,7 +19,7 @@ from holdfast.corruptions import (
     perturb,
 )
 from holdfast.corruptions.geometry import tilt_matrix
-from holdfast.corruptions.weather import driven
+from holdfast.corruptions.weather import snowflakes
 from holdfast.errors import HoldfastError
 from tests.corruptions.oracle import photograph, share_beyond
 from tests.corruptions.test_presets import clipped_zoom, trail
@@ -112,9 +112,9 @@ def test_motion_blur_floors():
 def test_the_blurred_flakes_of_snow_floor():
     layer = np.zeros((9, 32), np.float32)
     layer[4, 20] = 1
-    flakes = driven(layer, 0, threshold=0.5, radius=6, sigma=1.8, eight_bit=True)
+    flakes = snowflakes(layer, 0, threshold=0.5, radius=6, sigma=1.8, eight_bit=True)
     assert flakes[4, 18:22].tolist() == [49, 79, 92, 0]  # 255·k: 49.9, 79.3, 92.5
-    rounded = driven(layer, 0, threshold=0.5, radius=6, sigma=1.8, eight_bit=False)  # as imagecorruptions does
+    rounded = snowflakes(layer, 0, threshold=0.5, radius=6, sigma=1.8, eight_bit=False)  # as imagecorruptions does
     assert rounded[4, 18:22].tolist() == [50, 79, 93, 0]
 
 

@@ -164,7 +164,7 @@ def test_own_data_are_trained_on_analysed_and_resumed(pixels, tmp_path):
         holdfast.train(RECIPE, out=tmp_path / "run", data=(val, val), resume=True, show=False)
     with pytest.raises(HoldfastError, match="were passed as Python objects and are not available here"):
         holdfast.train(tmp_path / "run" / "recipe.yaml", out=tmp_path / "run", resume=True, show=False)
-    with pytest.raises(HoldfastError, match="data must be two, to train and to validate on"):
+    with pytest.raises(HoldfastError, match="data must be a pair, training and validation data"):
         holdfast.train(RECIPE, out=tmp_path / "other", data=train, show=False)
 
 

@@ -140,7 +140,7 @@ def test_an_unreadable_image_stops_the_run_and_is_skipped_and_counted_on_request
     assert main(train_command(tmp_path, *folders)) == 2
     message = capsys.readouterr().err
     assert "'dog/3.png' cannot be read" in message
-    assert "1 unreadable so far, --skip-bad continues without them" in message
+    assert "1 unreadable so far, add --skip-bad to continue without them" in message
     assert "Traceback" not in message
 
     argv = train_command(tmp_path, *folders, "--skip-bad", "--data.workers=1")

@@ -89,7 +89,7 @@ def test_what_is_not_taken_gets_the_two_lines_that_solve_it(name):
     with pytest.raises(HoldfastError) as error:
         evaluate(model, colours(3), **ALONE)
     said = str(error.value)
-    assert f"got {came}; two lines solve it:" in said
+    assert f"got {came}; two lines fix it:" in said
     assert helps in said
     if name == "arrays":  # a list of arrays may hold anything
         return

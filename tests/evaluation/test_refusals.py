@@ -156,10 +156,10 @@ def test_a_corruptor_cannot_ask_for_memory_that_its_file_does_not_hold(tmp_path)
     weights = {"patch_embed.weight": torch.zeros(1, 3, 2, 2), "fc.weight": torch.zeros(454_000, 0)}
     shape = {"rows": 1000, "columns": 454, "patch_size": 2}
     save_file(weights, tmp_path / "x.safetensors", metadata={"corruptor": json.dumps(shape)})
-    with pytest.raises(HoldfastError, match="must be a corruptor's file"):
+    with pytest.raises(HoldfastError, match="must be a file written by save_corruptor"):
         load_corruptor(tmp_path / "x.safetensors")
     (tmp_path / "y.safetensors").write_text("no safetensors")
-    with pytest.raises(HoldfastError, match="must be a corruptor's file"):
+    with pytest.raises(HoldfastError, match="must be a file written by save_corruptor"):
         load_corruptor(tmp_path / "y.safetensors")
 
 

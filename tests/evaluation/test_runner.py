@@ -402,7 +402,7 @@ def test_weights_that_cannot_be_fetched_are_one_sentence(monkeypatch, tmp_path):
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(HoldfastError, match=r"the weights of timm:resnet18 cannot be fetched .* timm:resnet18@FILE"):
+    with pytest.raises(HoldfastError, match=r"the weights of timm:resnet18 cannot be downloaded .* timm:resnet18@FILE"):
         evaluate("timm:resnet18", colours(3), "clean", **QUICK)
 
 

@@ -177,7 +177,7 @@ def test_channel_attention_is_refused():
     model = timm.create_model("xcit_nano_12_p16_224")
     with holdfast.watch(model) as seen:
         model(torch.randn(1, 3, 32, 32))
-    with pytest.raises(holdfast.HoldfastError, match="ADL needs a model with token attention"):
+    with pytest.raises(holdfast.HoldfastError, match="ADL needs a model with token or window attention"):
         AttentionDiversification()(seen.attention)
 
 

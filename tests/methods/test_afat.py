@@ -55,5 +55,5 @@ def test_occlusion_is_clamped_to_the_values_of_black_and_white():
 
 
 def test_features_of_other_blocks_are_refused():
-    with pytest.raises(holdfast.HoldfastError, match="the same blocks twice, got 0 and 0"):
+    with pytest.raises(holdfast.HoldfastError, match="the same blocks for both views, got 0 and 0"):
         alignment([], [])

@@ -77,7 +77,7 @@ def test_the_heads_see_the_clean_images_alone(small_detector):
 
 @pytest.mark.parametrize("name", ["patches", "adversarial", "distillation"])
 def test_what_needs_answers_to_changed_images_is_refused_for_detectors(small_detector, name):
-    with pytest.raises(HoldfastError, match="gives losses alone"):
+    with pytest.raises(HoldfastError, match="returns only losses"):
         built(small_detector, **{name: {}})
 
 
@@ -99,7 +99,7 @@ def test_images_of_many_sizes_or_many_patches_get_the_convolutional_corruption_m
     assert isinstance(corruptor_for(small_detector, None), ConvCorruptor)
     assert isinstance(corruptor_for(small_detector, (1024, 2048)), ConvCorruptor)
     assert isinstance(corruptor_for(small_detector, (512, 512)), Corruptor)
-    with pytest.raises(HoldfastError, match="must be 'conv' where images differ"):
+    with pytest.raises(HoldfastError, match="must be 'conv' for images of different sizes"):
         corruptor_for(small_detector, None, kind="published")
 
 

@@ -94,7 +94,7 @@ def test_bad_settings_get_one_sentence(call, sentence):
 def test_a_teacher_of_other_classes_or_none_is_refused_before_the_first_step(tmp_path):
     torch.save(timm.create_model("vit_nano", num_classes=7).state_dict(), tmp_path / "seven.pth")
     for told, sentence in (
-        ({"teacher": f"timm:vit_nano@{tmp_path / 'seven.pth'}"}, "must know the model's 10 classes, got one of 7"),
+        ({"teacher": f"timm:vit_nano@{tmp_path / 'seven.pth'}"}, "must have the model's 10 classes, got one with 7"),
         ({"kind": "hard"}, "distillation.teacher must name a model"),
     ):
         with pytest.raises(HoldfastError, match=sentence):

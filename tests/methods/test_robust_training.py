@@ -173,10 +173,12 @@ def test_attention_looks_at_the_model_without_leaving_a_trace_also_in_half_preci
 
 def test_attention_over_windows_or_no_model_at_all_cannot_choose():
     swin = timm.create_model("swin_tiny_patch4_window7_224", depths=(1, 1, 1, 1))
-    with pytest.raises(holdfast.HoldfastError, match=r"blocks attend to all patches of one grid .* SwinTransformer"):
+    with pytest.raises(
+        holdfast.HoldfastError, match=r"blocks that attend to all patches of one grid .* SwinTransformer"
+    ):
         attention_received_by_patches(swin, torch.zeros(1, 3, 224, 224))
     images, _ = batch()
-    with pytest.raises(holdfast.HoldfastError, match="selection 'attention' of AFAT needs the model"):
+    with pytest.raises(holdfast.HoldfastError, match="selection 'attention' of AFAT needs a model"):
         afat(timm.create_model("vit_nano"), selection="attention").corrupt(images)
 
 
@@ -403,7 +405,7 @@ def test_a_corruption_model_of_another_grid_is_refused():
         holdfast.HoldfastError, match="images must be 64×64 for a corruptor of 16×16 patches, got 32×32"
     ):
         player.corrupt(torch.rand(1, 3, 32, 32))
-    with pytest.raises(holdfast.HoldfastError, match="AFAT needs the patch size of the backbone, and ResNet has none"):
+    with pytest.raises(holdfast.HoldfastError, match="AFAT needs a backbone with a patch size, and ResNet has none"):
         corruptor_for(timm.create_model("resnet18"), (224, 224))
 
 

@@ -95,5 +95,5 @@ def test_a_file_that_is_no_corruptor_is_refused(tmp_path):
     from safetensors.torch import save_file
 
     save_file({"weight": torch.zeros(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(holdfast.HoldfastError, match="must be a corruptor's file"):
+    with pytest.raises(holdfast.HoldfastError, match="must be a file written by save_corruptor"):
         load_corruptor(tmp_path / "other.safetensors")

@@ -135,7 +135,7 @@ def test_three_stages_on_given_boxes(detector, roi_maps):
             torch.testing.assert_close(logits[:3, 0], torch.tensor(expected["background"]), atol=2e-5, rtol=1e-5)
             best = logits[:, 1:].argmax(dim=1)
             assert best.tolist() == expected["foreground_argmax"]
-            boxes = stage.refined(boxes, codes, best + 1, SHAPES)
+            boxes = stage.refine_boxes(boxes, codes, best + 1, SHAPES)
 
 
 def test_scores_are_the_softmax_of_the_mean_logits(detector, roi_maps):

@@ -284,7 +284,7 @@ def test_a_file_of_another_encoder_is_refused(tmp_path):
         ({"sizes": "ceil"}, "sizes must be 'pad' or 'floor'"),
         ({"encoder": "fan_mini"}, "unknown model 'fan_mini'"),
         ({"encoder": "resnet18", "sizes": "floor"}, "only FAN"),
-        ({"encoder": "resnet18", "maps": (1, 9)}, "numbers of the model's 5 features"),
+        ({"encoder": "resnet18", "maps": (1, 9)}, "indices of the model's 5 features"),
         ({"depths": 3}, "must be its own arguments"),
         ({"encoder": torch.nn.Linear(1, 1)}, "forward_intermediates"),
     ],
@@ -320,5 +320,5 @@ def test_class_weights_are_torchs_and_must_be_one_per_class():
     weights = [1.0, 0.5, 4.0]
     expected = torch.nn.functional.cross_entropy(logits, labels, weight=torch.tensor(weights), ignore_index=255)
     torch.testing.assert_close(pixel_cross_entropy(logits, labels, class_weights=weights), expected)
-    with pytest.raises(HoldfastError, match="class_weights must be 3, one per class, got 2"):
+    with pytest.raises(HoldfastError, match="class_weights must have 3 values, one per class, got 2"):
         pixel_cross_entropy(logits, labels, class_weights=[1.0, 2.0])

@@ -222,7 +222,7 @@ def test_adapters_alone_are_saved_and_go_back_onto_the_pretrained_model(saved):
         ({"embed_dim": 32}, "belong to a ViT of width 48, depth 3, classes 10; got one of width 32, depth 3"),
         ({"depth": 2}, "width 48, depth 3, classes 10; got one of width 48, depth 2"),
         ({"num_classes": 5}, "classes 10; got one of width 48, depth 3, classes 5"),
-        ({}, "were trained for other weights of this ViT; other_weights=True"),
+        ({}, "were trained for other weights of this ViT; set other_weights=True"),
     ],
 )
 def test_adapters_of_another_model_are_refused(saved, other, sentence):
@@ -259,7 +259,7 @@ def test_folders_that_are_none_get_one_sentence(saved, tmp_path):
         ("deit_tiny_distilled_patch16_224", {"depth": 1}, "got VisionTransformerDistilled"),
         ("vit_nano", {"class_token": False, "global_pool": "avg"}, "got VisionTransformer without a class token"),
         ("vit_nano", {"global_pool": "avg"}, "VisionTransformer with global_pool='avg'"),
-        ("vit_nano", {"num_classes": 0}, "a model without one"),
+        ("vit_nano", {"num_classes": 0}, "give a model with one, got num_classes=0"),
     ],
 )
 def test_models_that_cannot_be_adapted_get_one_sentence(name, kwargs, sentence):

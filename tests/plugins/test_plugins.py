@@ -94,9 +94,9 @@ def broken(images, draws):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"name": "fog"}, "'fog' is registered already"),
-        ({"name": "My Fog"}, "name must be small letters"),
-        ({"group": "weather"}, "group must be none of the published noise, blur"),
+        ({"name": "fog"}, "'fog' is already registered"),
+        ({"name": "My Fog"}, "name must be lower-case letters"),
+        ({"group": "weather"}, "group must not be a published one (noise, blur"),
         ({"short": "Rolled"}, "at most four letters"),
         ({"severities": ROLLED[:3]}, "severities must be five"),
         ({"severities": [{"to": 1}] * 5}, "must be parameters that rolled takes, got {'to': 1}"),
@@ -110,10 +110,10 @@ def test_what_cannot_be_registered_is_told_in_one_sentence(options, sentence):
 
 
 def test_a_corruption_must_be_found_by_workers_and_return_images():
-    with pytest.raises(HoldfastError, match="top of a module"):
+    with pytest.raises(HoldfastError, match="top level of a module"):
         register(lambda images, draws: images, severities=[{}] * 5, name="nothing")
     register(broken, severities=[{}] * 5)
-    with pytest.raises(HoldfastError, match=r"broken must return uint8 images of the shape that it got.*float64"):
+    with pytest.raises(HoldfastError, match=r"broken must return uint8 images of the input's shape.*float64"):
         corrupt_batch(source().images[:2], "broken", ids=["a", "b"])
 
 

@@ -362,7 +362,10 @@ def test_a_released_file_is_evaluated_by_name_of_its_encoder(tmp_path, capsys):
         (["--data", "acdc:nowhere"], "must hold images"),
         (["--data", "scenes:tset"], "did you mean 'test'"),
         (["--data", "scenes:test,2", "--suite", "perturbations"], "perturbations"),
-        (["--data", "scenes:test,2", "--window", "32", "--stride", "64"], "stride must be 1 to the window's 32"),
+        (
+            ["--data", "scenes:test,2", "--window", "32", "--stride", "64"],
+            "stride must lie between 1 and the window's 32",
+        ),
         (["--data", "digits"], "logits of shape"),
     ],
 )

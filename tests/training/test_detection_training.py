@@ -134,9 +134,9 @@ def test_corruptions_may_be_a_part_of_training(trained, tmp_path):
         ({"model": {"kwargs": {"chanels": 3}}}, "settings must be those of DetectorSettings, got 'chanels'"),
         (
             {"model": {"name": "vit_nano", "kwargs": {}}},
-            "objective.name detection and model.name detector belong together",
+            "and model.name detector must be used together",
         ),
-        ({"objective": {"name": "cross_entropy"}}, "objective.name detection and model.name detector belong together"),
+        ({"objective": {"name": "cross_entropy"}}, "and model.name detector must be used together"),
         ({"model": {"name": "vit_nano"}, "objective": {"name": "cross_entropy"}}, "model.name must be detector"),
         ({"data": {"val": "digits"}}, "must be of one task"),
         ({"data": {"train": "coco:nowhere,nothing.json"}}, "IMAGES of coco:IMAGES,ANNOTATIONS must be a folder"),

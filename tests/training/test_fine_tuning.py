@@ -65,7 +65,7 @@ def test_a_head_that_fits_is_kept_unless_a_new_one_is_asked_for(timm_file, head,
 
 
 def test_keeping_a_head_of_another_number_of_classes_gets_one_sentence(timm_file):
-    with pytest.raises(HoldfastError, match=r"has 1000 classes but the data have 10; model.head=auto or new"):
+    with pytest.raises(HoldfastError, match=r"has 1000 classes but the data have 10; set model.head to auto or new"):
         start_model(recipe(init=str(timm_file), head="keep"), classes=10, size=64)
     with pytest.raises(HoldfastError, match="timm:vit_tiny_patch16_224 has 1000 classes but the data have 10"):
         start_model(ModelRecipe(init="timm:vit_tiny_patch16_224", head="keep"), classes=10, size=None)
@@ -130,7 +130,7 @@ def rates_halfway(model, recipe, schedule):
 
 def test_a_factor_for_a_part_that_is_not_there_is_refused():
     model = start_model(ModelRecipe(name="vit_nano"), classes=10, size=None)
-    with pytest.raises(HoldfastError, match="must name parts of the model, got 'adapter', and it has none"):
+    with pytest.raises(HoldfastError, match="must name modules of the model, which has no 'adapter'"):
         build_optimizer(model, OptimizerRecipe(lr_factors={"adapter": 2.0}), global_batch=8)
 
 
@@ -143,9 +143,9 @@ def test_a_factor_for_a_part_that_is_not_there_is_refused():
         ),
         ({"init": "run:nowhere"}, "run:nowhere must be a finished run"),
         ({"init": "timm:vit_nano"}, "must agree, got 'vit_tiny_patch16_224' and 'timm:vit_nano'"),
-        ({"name": None}, "model.name must name a model, or --init"),
+        ({"name": None}, "the recipe names no model: set model.name, or --init"),
         ({"name": "vit_tny_patch16_224"}, "unknown model 'vit_tny_patch16_224'; did you mean 'vit_tiny_patch16_224'"),
-        ({"frozen": ["block.0"]}, "'block.0' is no part of the model; did you mean 'blocks.0'"),
+        ({"frozen": ["block.0"]}, "'block.0' is not a part of the model; did you mean 'blocks.0'"),
         ({"frozen": ["cls_token", "pos_embed", "patch_embed", "blocks", "norm", "head"]}, "leave something to train"),
     ],
 )
@@ -194,5 +194,5 @@ def test_weights_that_cannot_be_fetched_say_what_to_do(capsys, tmp_path):
     # our own models have no weights to fetch, which needs no network to find out
     argv = ["train", "digits/fan_nano", "--init", "timm:fan_nano", "--out", str(tmp_path / "run")]
     assert main(argv) == 2
-    assert "cannot be fetched" in capsys.readouterr().err
+    assert "cannot be downloaded" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -234,7 +234,7 @@ class ExplodesAt(StopsAt):
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path):
-    with pytest.raises(holdfast.HoldfastError, match=r"no longer finite \(seen at step 6\); the last good checkpoint"):
+    with pytest.raises(holdfast.HoldfastError, match=r"not finite \(detected at step 6\); the last good checkpoint"):
         run(tmp_path / "run", objective=ExplodesAt(6))
     last = tmp_path / "run" / "checkpoints" / "last"
     assert json.loads((last / "state.json").read_text())["position"]["step"] == 4

@@ -102,7 +102,7 @@ def test_what_it_does_not_know_is_refused_before_anything_is_written(registered,
     for values, sentence in (
         (recipe(frozen, options={"scales": 2.0}), "unknown option 'scales' of model.adapt 'rescaled'"),
         (recipe(frozen) | {"train": {"phases": {"run": "both"}}}, "all or one of shift, scale, got 'both'"),
-        (tiny(train={"phases": {"run": "all"}}), "train.phases belongs to a recipe with model.adapt"),
+        (tiny(train={"phases": {"run": "all"}}), "train.phases is for recipes with model.adapt"),
     ):
         with pytest.raises(HoldfastError, match=sentence):
             holdfast.train(values, out=tmp_path / "out", show=False)

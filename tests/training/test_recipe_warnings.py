@@ -54,7 +54,7 @@ def test_epochs_that_are_given_win_over_the_recipes_steps(name):
     recipe = load_recipe(name, {"train": {"epochs": 1}})
     assert (recipe.train.epochs, recipe.train.steps) == (1, None)
     assert load_recipe(name, {"train": {"steps": 7}}).train.steps == 7
-    with pytest.raises(HoldfastError, match=r"train\.epochs and train.steps both say how long to train, got 1 and 7"):
+    with pytest.raises(HoldfastError, match=r"train\.epochs and train.steps both set the length, got 1 and 7"):
         load_recipe(name, {"train": {"epochs": 1, "steps": 7}})
 
 

@@ -138,7 +138,7 @@ def test_published_recipes_have_the_published_values():
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        ({"augment": {"mixup": 0.8}}, "augment.mixup is for images with one class"),
+        ({"augment": {"mixup": 0.8}}, "augment.mixup is for classification"),
         ({"augment": {"joint": {"crops": 3}}}, "unknown option 'crops' of augment.joint; did you mean 'crop'"),
         ({"model": {"kwargs": {"head": "upernet"}}}, "head must be one of"),
         ({"model": {"name": "fan_mni"}}, "unknown model"),

@@ -89,7 +89,7 @@ def both(tmp_path_factory):
 @pytest.mark.parametrize(
     ("asked", "level", "said"),
     [
-        ([], 1, "starts from the averaged (EMA) weights of {}; --init-weights raw takes the others"),
+        ([], 1, "starts from the averaged (EMA) weights of {}; use --init-weights raw for the others"),
         (["--init-weights=ema"], 1, "starts from the averaged (EMA) weights of {}"),
         (["--init-weights=raw"], 0, "starts from the raw weights of {}"),
     ],
@@ -119,7 +119,7 @@ def test_of_a_run_the_raw_weights_are_those_of_its_last_checkpoint(first):
 def test_weights_that_are_not_there_are_refused(tmp_path):
     run(tmp_path / "run", train={"epochs": 1})
     model = {"name": None, "init": f"run:{tmp_path / 'run'}", "init_weights": "ema"}
-    with pytest.raises(HoldfastError, match=r"holds no averaged \(EMA\) weights; leave out --init-weights ema"):
+    with pytest.raises(HoldfastError, match=r"holds no averaged \(EMA\) weights; omit --init-weights ema"):
         run(tmp_path / "other", model=model)
     with pytest.raises(HoldfastError, match="chooses among the weights of a file or run"):
         run(tmp_path / "other", model={"init_weights": "raw"})
@@ -127,7 +127,7 @@ def test_weights_that_are_not_there_are_refused(tmp_path):
 
 def test_a_recipe_that_is_meant_to_start_from_weights_warns_without_them(first, tmp_path, caplog):
     folder, _ = first
-    sentence = "the recipe is meant to start from weights, but this run starts from random ones; --init names them"
+    sentence = "the recipe expects pretrained weights, but this run starts from random ones; name them with --init"
     meant = tiny(model={"needs_init": True}, data={"size": 48})
     train(meant, out=tmp_path / "random", show=False)
     assert caplog.messages == [sentence]

@@ -182,7 +182,7 @@ def test_a_stopped_phase_resumes_to_the_same_bits(chain, vit, tmp_path):
             "were made with",
         ),
         (["--model.name=fan_nano", "--model.init=null", "--init={fan}"], "TORA needs a plain ViT or DeiT"),
-        (["--model.init=null"], "model.init must say which pretrained model is adapted"),
+        (["--model.init=null"], "model.init must name the pretrained model to adapt"),
         (
             ["--objective.name=robust", "--objective.options={{}}"],
             "must be one that trains in phases (tora), got 'robust'",
@@ -192,10 +192,7 @@ def test_a_stopped_phase_resumes_to_the_same_bits(chain, vit, tmp_path):
             ["--train.phases.run=robus"],
             "train.phases.run must be all or one of robust, accuracy, joint, got 'robus'; did you",
         ),
-        (
-            ["--model.adapt.name=torah"],
-            "model.adapt.name must be a registered way to adapt a model, got 'torah'; did you",
-        ),
+        (["--model.adapt.name=torah"], "model.adapt.name must be a registered adaptation method, got 'torah'; did you"),
         (["--model.adapt.options={{gates: 2}}"], "unknown option 'gates' of model.adapt 'tora'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""``holdfast.analyze``: every analysis of one model on one data set, stored, so that figures need no model."""
+"""``holdfast.analyze``: runs the analyses of one model on one data set and stores results to draw figures from."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,20 +39,20 @@ from holdfast.tasks import task_of
 
 logger = logging.getLogger(__name__)
 
-# of the steps: analyses prepare clean images as corrupted ones, to compare the two place by place
+# analyses preprocess clean images like corrupted ones, to compare the two position by position
 ONLY_OF_CELLS = ("clean", "preparation")
 
-NOT_DETECTORS = "holdfast analyze looks at classifiers and at the encoders of segmenters, not at detectors"
+NOT_DETECTORS = "holdfast analyze supports classifiers and the encoders of segmenters, not detectors"
 
 
 @dataclass(frozen=True, eq=False)
 class Analysed:
-    """What was found about one model on one data set.
+    """The analysis results of one model on one data set.
 
     Attributes:
-        results: by name of the analysis.
-        skipped: why the others were not possible, by name.
-        folder: where the results are kept, if they are.
+        results: results by name of the analysis.
+        skipped: the reasons why analyses were not possible, by name.
+        folder: the folder of the results, if they are stored.
     """
 
     results: Mapping[str, AnalysisResult]
@@ -60,7 +60,7 @@ class Analysed:
     folder: Path | None = None
 
     def summary(self) -> dict[str, float]:
-        """The headline numbers."""
+        """The headline numbers of all results, by name."""
         return headlines(list(self.results.values()))
 
 
@@ -84,27 +84,27 @@ def analyze(
     fresh: bool = False,
     show: bool | None = None,
 ) -> Analysed:
-    """Look for the reasons why a model holds or fails.
+    """Analyse why a model is robust or fails.
 
-    An analysis that the model does not allow (attention measures of a convolutional network) is skipped and says why.
-    Results that are already there with the same model, images and settings are read, not computed again.
+    An analysis that the model does not support (attention of a convolutional network) is skipped with a reason. Stored
+    results of the same model, images and settings are read, not computed again.
 
     Args:
         model: a module, or ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``.
         data: a spec such as ``digits`` or ``folder:DIR``, or a source.
         analyses: names from `holdfast.analysis.registry.ANALYSES`; a comma list or a sequence; all by default.
         settings: see `holdfast.analysis.settings.Settings`.
-        out: the folder that gets ``analysis/``; the run's own for ``run:DIR``, else nothing is kept.
-        label: the model's name in figures; the run's folder or the model's name unless given.
-        limit: look at so many images only, every class in its share; None for all.
-        size: the model's image size; from its configuration unless given, of label maps the images' own. Grouping at
+        out: the folder for ``analysis/``; by default the run folder of ``run:DIR``, else nothing is stored.
+        label: the model's name in figures; by default the run folder or the model's name.
+        limit: number of images to use, stratified by class; None for all.
+        size: the model's image size; by default from its configuration, or the images' own for label maps. Grouping at
             448 px: ``size=448``; a segmenter's encoder at 1024×2048: ``size=(1024, 2048)``.
         preset: the corruptions' protocol, see `holdfast.evaluate`; ``any`` if a size is given.
-        protocol: mean, std, interpolation and what else `holdfast.evaluate` takes. Clean images are prepared as those
-            that are corrupted, since the two are compared place by place.
-        corruptor: a corruption model's file for ``patches``; an AFAT run has its own.
-        seed: of corruptions, masks and noise.
-        batch_size: images per forward pass, of large images fewer; does not change results.
+        protocol: mean, std, interpolation and other settings of `holdfast.evaluate`. Clean images are preprocessed like
+            corrupted ones, since the two are compared position by position.
+        corruptor: file of a corruption model for ``patches``; an AFAT run has its own.
+        seed: seed of corruptions, masks and noise.
+        batch_size: images per forward pass, fewer for large images; does not change results.
         device: ``auto``, ``cpu``, ``cuda`` …; a module stays where it is with ``auto``.
         fresh: compute everything again.
         show: show progress; None shows it on a terminal.
@@ -115,21 +115,25 @@ def analyze(
         parse_cell(cell)
     if batch_size < 1:
         raise HoldfastError(f"batch_size must be at least 1, got {batch_size}")
-    asked = protocol or EvalProtocol()
-    asked = replace(asked, size=size if size is not None else asked.size, preset=preset or asked.preset)
-    opened, source = _open(data, limit, asked)
+    given = protocol or EvalProtocol()
+    given = replace(given, size=size if size is not None else given.size, preset=preset or given.preset)
+    opened, source = _open(data, limit, given)
     if task_of(source).name == DETECTION:
         raise HoldfastError(NOT_DETECTORS)
     loaded = load_torch_model(model, what="holdfast analyze")
     loaded = replace(loaded, model=unwrap_model(loaded.model))
-    if asked.size is not None:
-        check_side(asked.size)
+    if given.size is not None:
+        check_side(given.size)
         if not loaded.given:
-            _set_size(loaded.model, asked.size)
-    options: dict[str, Any] = {"device": device, "steps": lambda model: _steps(model, source, asked)}
-    with torch.inference_mode(False), torch.no_grad(), Predictor.open(loaded, opened, asked, **options) as predictor:
+            _set_size(loaded.model, given.size)
+    options: dict[str, Any] = {"device": device, "steps": lambda model: _steps(model, source, given)}
+    with (
+        torch.inference_mode(False),
+        torch.no_grad(),
+        Predictor.open(loaded, opened, given, **options) as predictor,
+    ):
         steps: Any = predictor.steps  # those of _steps
-        judge, quiet = predictor.normalized_model, predictor.loaded.model
+        judge, network = predictor.normalized_model, predictor.loaded.model
         opened = with_model_labels(opened, loaded.classes, judge.probe)
         source = opened.source or source
         answers = _predicts_targets(judge, source)
@@ -139,7 +143,7 @@ def analyze(
         header = {
             "label": label or _label(loaded),
             "model": loaded.name,
-            "model_fingerprint": judge.identify(quiet)[0],
+            "model_fingerprint": judge.identify(network)[0],
             "data": opened.spec,
             "data_content": opened.content,
             **_describe_images(subject),
@@ -149,19 +153,19 @@ def analyze(
             return _run_all(names, subject, settings, header=header, folder=folder, fresh=fresh, show=show)
 
 
-def _steps(model: nn.Module, source: Source, asked: EvalProtocol) -> Preprocessing:
-    """The way of a classifier's images; of label maps at the images' own size."""
+def _steps(model: nn.Module, source: Source, given: EvalProtocol) -> Preprocessing:
+    """Preprocessing as for classifiers; for label maps at the images' own size."""
     dense = task_of(source).name != CLASSIFICATION
     if not dense:
-        wanted = requested_input(model, asked)
+        wanted = requested_input(model, given)
     else:
-        wanted = requested_input(model, asked, size=asked.size or largest_size(source), preparation=BENCHMARK)
-    preset = asked.preset or ("any" if asked.size or dense else choose_preset(source, wanted))
+        wanted = requested_input(model, given, size=given.size or largest_size(source), preparation=BENCHMARK)
+    preset = given.preset or ("any" if given.size or dense else choose_preset(source, wanted))
     return preprocessing(preset, wanted, prepared=getattr(source, "prepared", None), images=source)
 
 
 def _predicts_targets(judge: NormalizedModel, source: Source) -> bool:
-    """Whether the model's classes are those of the data: never a segmenter's, which has no class for an image."""
+    """Whether the model's classes are those of the data; False for segmenters, which predict no class of an image."""
     logits = judge.probe[judge.views[0]]
     if not isinstance(logits, torch.Tensor):
         raise HoldfastError(NOT_DETECTORS)
@@ -188,7 +192,7 @@ def _run_all(
     skipped: dict[str, str] = {}
     for name in names:
         analysis = ANALYSES[name]
-        mine = {**header, "settings": analysis.chosen(settings), "definition": analysis.definition}
+        mine = {**header, "settings": analysis.relevant_settings(settings), "definition": analysis.definition}
         kept = None if fresh or folder is None else _stored_result(folder / f"{name}.safetensors", mine)
         if kept is not None:
             results[name] = kept
@@ -208,7 +212,7 @@ def _run_all(
 
 
 def _stored_result(path: Path, header: dict[str, Any]) -> AnalysisResult | None:
-    """An earlier result of the same model, images and settings; the label may be another."""
+    """A stored result of the same model, images and settings; the label may differ."""
     if not path.is_file():
         return None
     try:
@@ -217,7 +221,7 @@ def _stored_result(path: Path, header: dict[str, Any]) -> AnalysisResult | None:
         logger.warning("%s; it is computed again", error)
         return None
     stored = {"definition": 1, **result.header}
-    stored.setdefault("data_content", header.get("data_content"))  # earlier results knew names and sizes only
+    stored.setdefault("data_content", header.get("data_content"))  # older results have only names and sizes
     same = all(stored.get(key) == value for key, value in header.items() if key not in ("label", "model"))
     same = same and stored.get("plugins") == header.get("plugins")
     return AnalysisResult(result.kind, {**result.header, "label": header["label"]}, result.arrays) if same else None
@@ -229,8 +233,8 @@ def _progress(name: str, total: int, *, show: bool | None) -> Iterator[Tick]:
         yield line.advance
 
 
-def _open(data: Any, limit: int | None, asked: EvalProtocol) -> tuple[EvaluationData, Source]:
-    opened = open_evaluation_data(data, limit=limit, exif=asked.exif, **given_normalisation(asked))
+def _open(data: Any, limit: int | None, given: EvalProtocol) -> tuple[EvaluationData, Source]:
+    opened = open_evaluation_data(data, limit=limit, exif=given.exif, **given_normalisation(given))
     if opened.source is None:
         raise HoldfastError(f"data must be pictures that can be corrupted, got the stored set {opened.spec!r}")
     if not len(opened.source):
@@ -239,7 +243,7 @@ def _open(data: Any, limit: int | None, asked: EvalProtocol) -> tuple[Evaluation
 
 
 def _describe_images(subject: Probe) -> dict[str, Any]:
-    """What every result says about the images and the way they took."""
+    """Header fields about the images and their preprocessing."""
     source, steps = subject.source, subject.steps
     ids = [source.id(number) for number in range(len(source))]
     cost = count_model(subject.model.model, steps.size)
@@ -266,7 +270,7 @@ def _folder(root: Path | None, label: str, header: dict[str, Any]) -> Path | Non
 
 
 def _set_size(model: nn.Module, size: int | tuple[int, int]) -> None:
-    """Tell a timm ViT or Swin its new image size; other models find out by themselves."""
+    """Set the image size of a timm ViT or Swin; other models adapt to their input."""
     if hasattr(model, "set_input_size"):
         model.set_input_size(img_size=(size, size) if isinstance(size, int) else size)
 

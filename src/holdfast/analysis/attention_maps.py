@@ -1,7 +1,7 @@
 """Attention maps of a few images: N × N, and one query's map over the image.
 
-TAP/ADL, Fig. 1, 3, 4 and I; AFAT, Fig. 1 and 3. Every picture says what its colours mean, and the cosine below a
-picture is that of what the picture shows.
+TAP/ADL, Fig. 1, 3, 4 and I; AFAT, Fig. 1 and 3. Each figure explains its colours, and a cosine below a map is computed
+from the map as shown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ QUERY = Setting(
 
 
 def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
-    """A few images' attention, clean and under the first cell.
+    """Attention of a few images, clean and under the first cell.
 
     Arrays, each with the images first: ``images/<state>``; ``mean/<state>/<layer>`` (M, M), heads averaged;
     ``heads/<state>`` (heads, M, M) of the last layer; ``query/<state>/<layer>`` (rows, columns), where attention is
@@ -114,7 +114,7 @@ def _keep_queries(
 def mean_maps(results: Results, *, image: int = 0, layer: int = -1) -> "Figure":
     """One image, clean above and corrupted below, beside the models' maps, heads averaged (TAP/ADL, Fig. 1 and 3).
 
-    A row is a query, a column the token it attends to: vertical lines are tokens that everybody looks at.
+    A row is a query, a column the token it attends to: vertical lines are tokens that all queries attend to.
     """
     check_image(check_some(results, "maps result")[0], image)
     figure = new_figure(CELL * (1 + len(results)) * 1.25 + 0.9, CELL * 2 * 1.3)
@@ -161,7 +161,7 @@ def layer_grid(result: AnalysisResult, *, image: int = 0) -> "Figure":
 
 
 def _column(axes: np.ndarray, maps: Sequence[np.ndarray]) -> tuple[Any, float]:
-    """A clean map above a corrupted one in the same colours, with their own cosine below; and what the colour 1 is."""
+    """Draw a clean map above a corrupted one on one scale, with their cosine; returns the value of colour 1, too."""
     top = max(float(np.percentile(np.stack(maps), BRIGHT)), 1e-9)
     for axis, attention in zip(axes, maps, strict=True):
         shown = picture(axis, attention / top, cmap=MAP_COLOURS, vmin=0, vmax=1)
@@ -180,7 +180,7 @@ def _finish_grid(figure: "Figure", axes: np.ndarray, result: AnalysisResult, sho
 
 
 def query_overlays(results: Results, *, image: int = 0, layers: Sequence[int] | None = None) -> "Figure":
-    """Where one query looks, clean and corrupted, layer by layer, for several models (AFAT, Fig. 1 and 3).
+    """Attention of one query, clean and corrupted, layer by layer, for several models (AFAT, Fig. 1 and 3).
 
     The query's patch has a cyan frame; brightness is relative to the most attended token of each picture. Layers
     default to five, evenly spaced.
@@ -235,7 +235,7 @@ def _overlay(
 
 
 def cosine(first: np.ndarray, second: np.ndarray) -> float:
-    """Of two pictures, as vectors."""
+    """Cosine similarity of two maps as vectors."""
     a, b = first.ravel().astype(float), second.ravel().astype(float)
     return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-300))
 
@@ -253,17 +253,17 @@ def _layers(result: AnalysisResult) -> list[dict[str, Any]]:
 
 
 def _kind(layer: dict[str, Any]) -> str:
-    """Maps of windows and of channels are never shown as if they were maps of all tokens."""
+    """A suffix that marks maps of windows and of channels, so that they are not taken for maps of all tokens."""
     return {"window": " (one window)", "channel": " (channels)"}.get(layer["kind"], "")
 
 
 def has_queries(result: AnalysisResult) -> bool:
-    """Whether every layer attends between places of the image."""
+    """Whether every layer attends between positions of the image."""
     return all(f"query/clean/{number}" in result.arrays for number in range(len(_layers(result))))
 
 
 def pages(results: Results) -> Iterator[Page]:
-    """Every image's maps and overlays; of one model its heads and layers."""
+    """Maps and overlays of each image; for one model also its heads and layers."""
     for image in range(min(len(result.arrays["images/clean"]) for result in results)):
         yield f"maps-{image + 1}", partial(mean_maps, results, image=image)
         if asking := [result for result in results if has_queries(result)]:
@@ -274,7 +274,7 @@ def pages(results: Results) -> Iterator[Page]:
 
 
 def shown_figure(results: Results) -> "Figure":
-    """For a report: where the query looks; of models whose channels attend, their last layer's map."""
+    """Figure for a report: the query's attention; for channel attention the last layer's map."""
     asking = [result for result in results if has_queries(result)]
     return query_overlays(asking) if asking else mean_maps(results)
 

@@ -1,9 +1,9 @@
-"""Attention stability: the cosine between the attention of an image and of the same image gone bad.
+"""Attention stability: the cosine between the attention of an image and of its corrupted version.
 
 Per head, without averaging heads. AFAT, Fig. 3, 4 and 8, has one score per image, the mean over layers; TAP/ADL (Guo
-et al., ICCV 2023), Fig. 1, pools the cosines of all layers and heads of all images. Both are drawn, and both come from
-what is stored. The papers do not say whether a map is one vector or a list of rows: ``flattened`` takes it as one
-vector and is what we report; ``row_wise`` is the mean of its rows' cosines. Severity 3 is ours.
+et al., ICCV 2023), Fig. 1, pools the cosines of all layers and heads of all images. Both are drawn from the stored
+cosines. The papers do not state whether a map is one vector or a list of rows: ``flattened``, which we report, treats
+it as one vector; ``row_wise`` is the mean of its rows' cosines. Severity 3 is ours.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class HeadCosines:
-    """One layer's cosines, each (B, h)."""
+    """Cosines of one layer, each (B, h)."""
 
     flattened: "Tensor"
     row_wise: "Tensor"
 
 
 def head_cosines(clean: "AttentionHandle", corrupted: "AttentionHandle", *, values: int = VALUES) -> HeadCosines:
-    """The cosine of every head's clean and corrupted map, read a few rows at a time.
+    """The cosine of each head's clean and corrupted map, read a few rows at a time.
 
     Windows of one image are parts of one vector.
     """
@@ -63,7 +63,7 @@ def layer_cosines(
     """`head_cosines` of every layer."""
     if len(clean) != len(corrupted) or not clean:
         raise HoldfastError(
-            f"clean and corrupted must be the same layers twice, got {len(clean)} and {len(corrupted)} of them"
+            f"clean and corrupted must be the same layers, got {len(clean)} and {len(corrupted)} of them"
         )
     return [head_cosines(a, b, values=values) for a, b in zip(clean, corrupted, strict=True)]
 
@@ -76,7 +76,7 @@ def image_scores(cosines: "Sequence[Tensor]") -> "Tensor":
 
 
 def check_same_maps(clean: "AttentionHandle", corrupted: "AttentionHandle") -> None:
-    """Refuse maps of different token grids: a cosine between them has no meaning."""
+    """Raise an error for maps of different token grids, whose cosine is meaningless."""
     if clean.q.shape != corrupted.q.shape or clean.k.shape != corrupted.k.shape or clean.grid != corrupted.grid:
         raise HoldfastError(
             "clean and corrupted attention must be of the same images, heads and token grid, got "
@@ -85,7 +85,7 @@ def check_same_maps(clean: "AttentionHandle", corrupted: "AttentionHandle") -> N
 
 
 def _cosine(products: "Tensor") -> "Tensor":
-    """From a·b, a·a and b·b in the first axis."""
+    """Cosine from a·b, a·a and b·b along the first axis."""
     import torch
 
     return products[0] / (products[1] * products[2]).sqrt().clamp_min(torch.finfo(products.dtype).tiny)
@@ -100,7 +100,7 @@ def _describe_handle(handle: "AttentionHandle") -> str:
 
 
 def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
-    """Cosines of every image, cell, layer and head, and whether the answers are right.
+    """Cosines of every image, cell, layer and head, and whether predictions are right.
 
     Arrays: ``flattened`` and ``row_wise`` (cells, images, layers, heads), NaN beyond a layer's heads; ``right``
     (1 + cells, images), the clean images first.
@@ -125,7 +125,7 @@ def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
 
 
 def headline(result: AnalysisResult) -> Numbers:
-    """The mean of every cell."""
+    """The mean cosine of each cell."""
     return {f"stability{aside(result)}, {cell}": float(scores(result, cell).mean()) for cell in result.header["cells"]}
 
 
@@ -158,13 +158,13 @@ def cosines_of(result: AnalysisResult, cell: str, *, rows: bool = False) -> np.n
 
 
 def histogram(results: Results, cell: str, *, rows: bool = False) -> "Figure":
-    """How the images' scores are distributed, one score per image (AFAT, Fig. 4)."""
+    """Histogram of the images' scores, one score per image (AFAT, Fig. 4)."""
     each = [scores(result, cell, rows=rows) for result in check_some(results, "stability result")]
     return _histogram(results, each, cell, of="images", says="one score per image: the mean over layers and heads")
 
 
 def pooled_histogram(results: Results, cell: str, *, rows: bool = False) -> "Figure":
-    """How the cosines of single maps are distributed, all layers and heads together (TAP/ADL, Fig. 1)."""
+    """Histogram of the cosines of single maps, all layers and heads together (TAP/ADL, Fig. 1)."""
     each = [pooled_cosines(result, cell, rows=rows) for result in check_some(results, "stability result")]
     return _histogram(results, each, cell, of="maps", says="every head of every layer of every image counts")
 
@@ -180,7 +180,7 @@ def _histogram(results: Results, values: Sequence[np.ndarray], cell: str, *, of:
 
 
 def boxes(results: Results, *, rows: bool = False) -> "Figure":
-    """The images' scores under every cell as boxes."""
+    """Box plot of the images' scores under each cell."""
     cells = check_some(results, "stability result")[0].header["cells"]
     each = {cell: [scores(result, cell, rows=rows) for result in results] for cell in cells}
     figure = new_figure(max(4.2, 1.2 + 0.42 * (len(results) + 1) * len(cells)), 3.4)
@@ -193,7 +193,7 @@ def boxes(results: Results, *, rows: bool = False) -> "Figure":
 
 
 def layers_figure(results: Results, cell: str, *, rows: bool = False) -> "Figure":
-    """Where in the network attention changes: mean and quartiles over images per layer, heads averaged."""
+    """Cosine by layer: mean and quartiles over images, heads averaged."""
     figure = new_figure(5.6, 3.4)
     axis = figure.subplots()
     for number, result in enumerate(check_some(results, "stability result")):
@@ -226,7 +226,7 @@ def heads_figure(result: AnalysisResult, cell: str, *, rows: bool = False) -> "F
 
 
 def retention_cost(results: Results) -> "Figure":
-    """Retention against GMACs (FAN, Fig. 1), of results whose answers count."""
+    """Retention against GMACs (FAN, Fig. 1), for results with an accuracy."""
     figure = new_figure(4.6, 3.2)
     axis = figure.subplots()
     for number, result in enumerate(results):
@@ -241,7 +241,7 @@ def retention_cost(results: Results) -> "Figure":
 
 
 def has_counts(result: AnalysisResult) -> bool:
-    """Whether a result's answers mean something, so that there is a retention."""
+    """Whether a result has an accuracy, and thus a retention."""
     return bool(result.header.get("answers") and result.header.get("cost") and result.arrays["right"][0].any())
 
 
@@ -251,14 +251,14 @@ def retention(result: AnalysisResult) -> "Interval":
 
     right = result.arrays["right"].T.astype(np.float64)  # images, 1 + cells
 
-    def kept(means: np.ndarray) -> float:
+    def retained_percent(means: np.ndarray) -> float:
         return 100 * float(means[1:].mean() / means[0]) if means[0] > 0 else float("nan")
 
-    return jackknife_interval(right, statistic=kept, scale="ratio")
+    return jackknife_interval(right, statistic=retained_percent, scale="ratio")
 
 
 def pages(results: Results) -> Iterator[Page]:
-    """Both distributions, layers, boxes; of one model its heads, of several their retention."""
+    """Histograms, layers, box plots; for one model its heads, for several their retention."""
     cells = results[0].header["cells"]
     yield "stability-histogram", lambda: histogram(results, cells[0])
     yield "stability-pooled", lambda: pooled_histogram(results, cells[0])

@@ -1,6 +1,6 @@
-"""What an analysis is: one object says how it is run, told in numbers, drawn, reported and used in studies.
+"""`Analysis`: the definition of an analysis, with its run function, headline numbers, figures and study columns.
 
-Everything here and in the analyses' own files can be imported without torch; what needs it is imported when it is run.
+Everything here and in the analyses' own files can be imported without torch, which is imported when an analysis runs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from holdfast.analysis.probe import Probe
 
 Arrays = Mapping[str, np.ndarray]
-Found = tuple[dict[str, Any], Arrays]  # what the header gets, and the arrays
-Tick = Callable[[int], None]  # called with a number of images (or images × passes) when they are done
+Found = tuple[dict[str, Any], Arrays]  # header fields and arrays
+Tick = Callable[[int], None]  # progress callback: images (or images × passes) done
 Results = Sequence[AnalysisResult]
 Numbers = dict[str, float]
-Page = tuple[str, "Callable[[], Figure]"]  # a file name without ending, and what draws it
+Page = tuple[str, "Callable[[], Figure]"]  # a file name without suffix, and the function that draws it
 
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """How a report shows an analysis.
+    """The figure of an analysis in a report.
 
     Attributes:
-        title: the figure's.
-        caption: how to read it.
-        draw: makes the figure of results that are alike.
-        pixels: made of images and maps.
-        each: one figure per model instead of one of all models together.
-        panels: of several axes side by side, which need the page's width.
+        title: the figure's title.
+        caption: explanation for the reader.
+        draw: draws the figure from comparable results.
+        pixels: whether it consists of images and maps.
+        each: one figure per model instead of one for all models.
+        panels: whether it has several axes side by side, which need the page's width.
     """
 
     title: str
@@ -48,14 +48,14 @@ class FigureSpec:
 
 @dataclass(frozen=True)
 class StudyColumn:
-    """What a study keeps of an analysis: one value per image, and a column of their means.
+    """A study's column of an analysis: one value per image, and their mean.
 
     Attributes:
         name: the column's name in study files.
-        title: its heading.
-        per_image: the values, (images,), from a result.
+        title: the column's heading.
+        per_image: function from a result to the values, (images,).
         better: ``higher`` or ``lower``.
-        says: one line for the reader.
+        says: one-line description.
     """
 
     name: str
@@ -83,21 +83,21 @@ def _no_pages(results: Results) -> Iterator[Page]:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis.
+    """The definition of one analysis.
 
     Attributes:
-        name: on the command line, in files and in reports.
-        line: what it finds, for ``--help``.
-        run: measures; imports torch itself.
-        settings: what it depends on.
-        ticks: how many steps of progress so many images are.
-        headline: the few numbers that a result comes down to.
-        pages: the figures of one model's result, or of several that are alike.
-        compares: whether figures show several models together; else each is drawn on its own.
-        shown: how a report shows it.
-        columns: what a study keeps of it.
-        alike: what of a result, beside images and settings, must be the same in one figure.
-        definition: raised when the same settings begin to mean other numbers; stored ones are then computed again.
+        name: its name on the command line, in files and in reports.
+        line: one-line description for ``--help``.
+        run: computes the result; imports torch itself.
+        settings: the settings that it depends on.
+        ticks: number of progress steps for a number of images.
+        headline: the headline numbers of a result.
+        pages: the figures of one model's result, or of several comparable ones.
+        compares: whether figures show several models together; otherwise each has its own.
+        shown: its figure in a report.
+        columns: its columns in studies.
+        alike: part of a result that, beside images and settings, must be equal in one figure.
+        definition: version, raised when the same settings give other numbers; stored results are then recomputed.
     """
 
     name: str
@@ -113,11 +113,11 @@ class Analysis:
     alike: Callable[[AnalysisResult], Any] = _nothing_more
     definition: int = 1
 
-    def chosen(self, settings: Settings) -> dict[str, Any]:
-        """The settings that concern it, as plain data."""
+    def relevant_settings(self, settings: Settings) -> dict[str, Any]:
+        """The settings that the analysis depends on, as plain data."""
         return {each.name: plain(getattr(settings, each.name)) for each in self.settings}
 
 
 def plain(value: Any) -> Any:
-    """A setting's value as JSON has it."""
+    """A setting's value as JSON represents it."""
     return list(value) if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""What a corruption model occludes, and the confidence that it costs (AFAT, Fig. 5)."""
+"""Analysis ``patches``: the patches that a corruption model occludes, and the loss of confidence (AFAT, Fig. 5)."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ PATCH_COLOUR = "#ff3030"
 
 
 def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
-    """What a corruption model occludes, and what it costs (AFAT, Fig. 5).
+    """The occluded patches and the confidence in the true class (AFAT, Fig. 5).
 
     Arrays: ``images``, ``occluded``; ``kept`` (images, rows, columns); ``confidence`` and ``right`` (images, 2): the
     true class's probability, clean and occluded.
@@ -38,7 +38,7 @@ def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
             "the model's classes are not those of the data, so there is no confidence in the true class"
         )
     if subject.corruptor is None:
-        raise NotApplicable("there is no corruption model: only AFAT runs have one; give another with --corruptor FILE")
+        raise NotApplicable("there is no corruption model: only AFAT runs have one; give one with --corruptor FILE")
     parts: Parts = {}
     names = []
     corruptor = subject.corruptor.to(subject.device).eval()
@@ -61,7 +61,7 @@ def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
 
 
 def headline(result: AnalysisResult) -> Numbers:
-    """The mean loss."""
+    """The mean loss of confidence."""
     clean, occluded = result.arrays["confidence"].mean(axis=0)
     return {"confidence lost to chosen patches": float(clean - occluded)}
 
@@ -73,7 +73,7 @@ def patches_figure(results: Results, *, images: int = 6) -> "Figure":
     """
     first = check_some(results, "patches result")[0].arrays
     if any(not np.array_equal(result.arrays["occluded"], first["occluded"]) for result in results[1:]):
-        raise HoldfastError("models side by side must be shown the same occluded images; give all the same --corruptor")
+        raise HoldfastError("models in one figure must get the same occluded images: give all the same --corruptor")
     count = min(images, len(first["images"]))
     figure = new_figure(CELL * count + 0.9, CELL * 2 + 1.2 + 0.18 * len(results))
     grid = figure.add_gridspec(3, count, height_ratios=[1, 1, 0.55])
@@ -128,12 +128,12 @@ def _bar_legend(figure: "Figure", results: Results) -> None:
 
 
 def occlusions(result: AnalysisResult) -> bytes:
-    """What all models of a figure must have been shown."""
+    """The occluded images, which must be equal for all models of a figure."""
     return np.ascontiguousarray(result.arrays["occluded"]).tobytes()
 
 
 def pages(results: Results) -> Iterator[Page]:
-    """One figure."""
+    """One figure of all results."""
     yield "patches", lambda: patches_figure(results)
 
 

@@ -1,4 +1,4 @@
-"""Which results may stand in one figure, and the figures of an album: one model, or several side by side."""
+"""Grouping of comparable results into figures of one model, or of several side by side."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from holdfast.analysis.results import AnalysisResult
 
 
 def figure_pages(results: Results) -> Iterator[Page]:
-    """The figures of some results: of one model all there are, of several those that compare.
+    """The figures of some results: all for one model, the comparing ones for several.
 
     Results of other images, seeds or settings are never in one figure; the second group's figures end in ``-b``.
     """
@@ -26,7 +26,7 @@ def figure_pages(results: Results) -> Iterator[Page]:
 
 
 def group_alike(analysis: Analysis, results: Sequence[AnalysisResult]) -> list[list[AnalysisResult]]:
-    """The results that may stand in one figure: of the same images, drawn and measured in the same way."""
+    """Groups of results that may share a figure: of the same images, settings and definition."""
     groups: dict[tuple[Any, ...], list[AnalysisResult]] = {}
     for result in results:
         groups.setdefault((_images(result), _settings_label(analysis, result), analysis.alike(result)), []).append(
@@ -36,13 +36,13 @@ def group_alike(analysis: Analysis, results: Sequence[AnalysisResult]) -> list[l
 
 
 def chosen_settings(analysis: Analysis, result: AnalysisResult) -> dict[str, Any]:
-    """The settings of a result; those that it is too old to know have their defaults."""
+    """The settings of a result; defaults for those that did not exist yet when it was stored."""
     stored = result.header.get("settings") or {}
     return {each.name: stored.get(each.name, plain(each.default)) for each in analysis.settings}
 
 
 def in_words(analysis: Analysis, result: AnalysisResult) -> str:
-    """The settings of a result for a reader."""
+    """The settings of a result as readable text."""
     chosen = chosen_settings(analysis, result).items()
     written = {name: ", ".join(map(str, value)) if isinstance(value, list) else value for name, value in chosen}
     return "; ".join(f"{name.replace('_', ' ')} {value}" for name, value in written.items() if value not in (None, ""))

@@ -1,4 +1,4 @@
-"""Head diversity: whether the heads of a layer look at different things.
+"""Head diversity: the mean cosine between the attention maps of a layer's heads.
 
 TAP/ADL, Sec. 4.1.2 and Fig. 4: the mean cosine between the maps of two different heads, reported as 0.63 for
 FAN-B-Hybrid and 0.27 with TAP and ADL. The paper's details are not published; here: maps flattened,
@@ -39,7 +39,7 @@ def head_similarity(handle: "AttentionHandle", *, values: int = VALUES) -> "Tens
 
 
 def mean_pairwise(similarity: "Tensor") -> "Tensor":
-    """The mean over all pairs of different heads, (B, h, h) → (B,); NaN where there is one head only."""
+    """The mean over all pairs of different heads, (B, h, h) → (B,); NaN for a single head."""
     heads = similarity.shape[-1]
     pairs = similarity.triu(diagonal=1).sum(dim=(1, 2))
     return pairs / (heads * (heads - 1) / 2) if heads > 1 else pairs * float("nan")
@@ -91,7 +91,7 @@ def layers_figure(results: Results) -> "Figure":
 
 
 def pages(results: Results) -> Iterator[Page]:
-    """One figure."""
+    """One figure of all results."""
     yield "diversity-layers", lambda: layers_figure(results)
 
 

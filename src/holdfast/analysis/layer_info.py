@@ -1,4 +1,4 @@
-"""What the layers of a result are: plain data for the header, and the words for it."""
+"""Layers of an analysis result: plain data for the header, and labels for figures."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def describe_layers(handles: "list[AttentionHandle]") -> list[dict[str, Any]]:
-    """What the layers of a result are, as plain data."""
+    """The layers of a result as plain data."""
     return [
         {
             "name": handle.name,
@@ -30,7 +30,7 @@ def describe_layers(handles: "list[AttentionHandle]") -> list[dict[str, Any]]:
 
 
 def pad_heads(layers: "list[Tensor]") -> np.ndarray:
-    """(B, h) per layer → (B, layers, most heads), NaN where a layer has fewer."""
+    """(B, h) per layer → (B, layers, most heads), NaN for missing heads."""
     heads = max(layer.shape[1] for layer in layers)
     stacked = np.full((layers[0].shape[0], len(layers), heads), np.nan, dtype=np.float32)
     for number, layer in enumerate(layers):
@@ -39,28 +39,28 @@ def pad_heads(layers: "list[Tensor]") -> np.ndarray:
 
 
 def kinds(result: AnalysisResult) -> set[str]:
-    """The kinds of attention in a result; empty where it does not say."""
+    """The kinds of attention in a result; empty if unknown."""
     return {str(layer.get("kind")) for layer in result.header.get("layers") or ()}
 
 
 def aside(result: AnalysisResult) -> str:
-    """What a name needs beside it, so that channels and windows are never taken for all tokens."""
+    """A suffix for names, so that channels and windows are not taken for all tokens."""
     found = kinds(result)
     return " (channels)" if "channel" in found else " (windows)" if "window" in found else ""
 
 
 def label_of(result: AnalysisResult) -> str:
-    """The model's name in a figure, with what it attends to unless that is all tokens."""
+    """The model's name in a figure, with the kind of its attention unless it is over all tokens."""
     return result.label + aside(result)
 
 
 def unit(result: AnalysisResult) -> str:
-    """What is attended to: tokens or channels."""
+    """The unit of attention: tokens or channels."""
     return "channels" if "channel" in kinds(result) else "tokens"
 
 
 def layer_name(number: int) -> str:
-    """Layers are counted from 1, in every figure."""
+    """The name of a layer, counted from 1, in figures."""
     return f"layer {number + 1}"
 
 

@@ -61,7 +61,7 @@ def relative_norm(features: "Tensor", reference: "Tensor") -> "Tensor":
 
 
 def significant_eigenvalues(tokens: "Tensor", *, epsilon: float) -> "Tensor":
-    """How many eigenvalues of Z Zᵀ exceed ε · the largest, (B, N, C) → (B,).
+    """The number of eigenvalues of Z Zᵀ above ε · the largest, (B, N, C) → (B,).
 
     The eigenvalues of Z Zᵀ that are not zero are those of Zᵀ Z: the smaller of the two is decomposed.
     """
@@ -109,7 +109,7 @@ def _norm_of_noise(clean: "Tensor", noisy: "Tensor") -> "Tensor":
 
 
 def headline(result: AnalysisResult) -> Numbers:
-    """The last block's means."""
+    """The means of the last block."""
     alone = " alone" if result.header.get("noise") == "alone" else ""
     return {
         f"noise{alone} left, last block": float(result.arrays["change"][:, -1].mean()),
@@ -121,7 +121,7 @@ def headline(result: AnalysisResult) -> Numbers:
 
 
 def depth_figure(results: Results) -> "Figure":
-    """What is left of noise, and the significant eigenvalues, over relative depth (FAN, Fig. 3)."""
+    """Remaining noise and significant eigenvalues over relative depth (FAN, Fig. 3)."""
     header = check_some(results, "noise decay result")[0].header
     figure = new_figure(8.4, 3.6)
     left, right = grid_of(figure, 1, 2)[0]
@@ -168,7 +168,7 @@ def _noise(header: Any) -> str:
 
 
 def pages(results: Results) -> Iterator[Page]:
-    """All models over depth; one model in the paper's way."""
+    """All models over depth; a single model also as in the paper."""
     yield "noise-decay", lambda: depth_figure(results)
     if len(results) == 1:
         yield "noise-decay-eigenvalues", lambda: decay_and_eigenvalues(results[0])

@@ -1,4 +1,4 @@
-"""Many random occlusions: how much the answer and the attention depend on which patches are hit.
+"""Occlusion sensitivity: predictions and attention under many random occlusions of patches.
 
 AFAT, Fig. 1 (100 masks), 3 and 8 (1000 masks): a random tenth of the patches, covered with noise.
 """
@@ -30,10 +30,10 @@ PATCH_SIZE = Setting(
 
 
 def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
-    """Every image under many random masks: one stability score and one answer per mask.
+    """Each image under many random masks: one stability score and one prediction per mask.
 
-    Arrays: ``scores`` and ``right`` (images, masks), ``right_clean`` (images,). Without attention that we can read,
-    scores are NaN and the accuracies still tell.
+    Arrays: ``scores`` and ``right`` (images, masks), ``right_clean`` (images,). Without readable attention scores are
+    NaN, and only the accuracies are measured.
     """
     from holdfast.attacks.occlusion import Occlusion, occlude_images
 
@@ -59,14 +59,14 @@ def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
 
 
 def default_patch(subject: "Probe") -> int:
-    """The model's token where it has one, else what fits the image."""
+    """The model's token size if it has one, else a size that fits the image."""
     from holdfast.attacks.patch_selection import fitting_patch
 
     return subject.token_size or fitting_patch(subject.steps.size)
 
 
 def headline(result: AnalysisResult) -> Numbers:
-    """Attention and accuracy under occlusion; the accuracy of the worst mask, too."""
+    """Attention and accuracy under occlusion, and the accuracy of the worst mask."""
     of_masks = 100 * result.arrays["right"].mean(axis=0, dtype=np.float64)
     known = {f"stability{aside(result)}, occluded": float(result.arrays["scores"].mean())}
     if result.header.get("answers", True):
@@ -101,13 +101,13 @@ def spread_figure(results: Results) -> "Figure":
 
 
 def percent_right(result: AnalysisResult, name: str) -> np.ndarray:
-    """Accuracy over the images; NaN where the model's classes are not those of the data."""
+    """Accuracy over the images; NaN if the model's classes are not those of the data."""
     share = 100 * result.arrays[name].mean(axis=0, dtype=np.float64)
     return share if result.header.get("answers", True) else share * np.nan
 
 
 def pages(results: Results) -> Iterator[Page]:
-    """One figure."""
+    """One figure of all results."""
     yield "occlusion-spread", lambda: spread_figure(results)
 
 

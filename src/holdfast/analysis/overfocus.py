@@ -38,7 +38,7 @@ TOP = Setting("top", 5, "tokens that count as the most attended", int, at_least(
 
 @dataclass(frozen=True, eq=False)
 class Overfocus:
-    """One layer's numbers, each (B, h); means over an image's windows where attention is by window."""
+    """Measures of one layer, each (B, h); means over an image's windows for window attention."""
 
     effective_tokens: "Tensor"
     top_share: "Tensor"
@@ -46,7 +46,7 @@ class Overfocus:
 
 
 def overfocus(handle: "AttentionHandle", *, top: int = 5, values: int = VALUES) -> Overfocus:
-    """All three measures from one reading of the maps. All tokens count, class tokens too."""
+    """All three measures from one pass over the maps, of all tokens including class tokens."""
     import torch
 
     if top < 1:
@@ -68,7 +68,7 @@ def overfocus(handle: "AttentionHandle", *, top: int = 5, values: int = VALUES) 
 
 
 def effective_number(weights: "Tensor") -> "Tensor":
-    """exp(entropy) of weights that sum to one along the last axis: how many of them count."""
+    """exp(entropy) of weights that sum to one along the last axis: their effective number."""
     import torch
 
     return torch.special.entr(weights).sum(dim=-1).exp()
@@ -80,7 +80,7 @@ def top_share(received: "Tensor", top: int) -> "Tensor":
 
 
 def concentration(received: "Tensor") -> "Tensor":
-    """The normalised Herfindahl index along the last axis: 0 even, 1 all in one place."""
+    """The normalised Herfindahl index along the last axis: 0 if even, 1 if one entry has everything."""
     even = 1 / received.shape[-1]
     if even == 1:
         return received[..., 0] * 0 + 1
@@ -102,7 +102,7 @@ def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
 
 
 def headline(result: AnalysisResult) -> Numbers:
-    """The last layer's means."""
+    """The means of the last layer."""
     last = {name: float(np.nanmean(result.arrays[name][:, -1])) for name in result.arrays}
     return {
         f"effective {unit(result)}, last layer": last["effective_tokens"],
@@ -118,7 +118,7 @@ def top_share_per_image(result: AnalysisResult) -> np.ndarray:
 
 
 def layers_figure(results: Results) -> "Figure":
-    """Effective tokens, share of the top tokens and column concentration by layer; of channels where they attend."""
+    """Effective tokens, share of the top tokens and column concentration by layer (channels for channel attention)."""
     first = check_some(results, "overfocusing result")[0]
     panels = {
         "effective_tokens": f"effective {unit(first)} per query",
@@ -138,7 +138,7 @@ def layers_figure(results: Results) -> "Figure":
 
 
 def pages(results: Results) -> Iterator[Page]:
-    """One figure."""
+    """One figure of all results."""
     yield "overfocus-layers", lambda: layers_figure(results)
 
 

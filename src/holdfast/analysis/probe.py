@@ -1,4 +1,4 @@
-"""What is analysed: a model of [0,1] images, and the images it is looked at with, clean and corrupted."""
+"""`Probe`: the model of [0,1] images under analysis, with its clean and corrupted images."""
 
 import logging
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from holdfast.analysis.token_features import (
     TokenLayout,
     check_reached,
     default_modules,
+    known_layouts,
     layouts,
     outputs_of,
-    told_layouts,
 )
 from holdfast.attacks.pixel_model import PixelModel, backbone
 from holdfast.attention import AttentionHandle, Seen, can_watch, watch, why_not
@@ -36,23 +36,23 @@ from holdfast.tasks import task_of
 
 logger = logging.getLogger(__name__)
 
-MOST_PIXELS = 2**21  # of one forward pass: 32 images of 256 × 256, or two of 1024 × 1024
+MOST_PIXELS = 2**21  # per forward pass: 32 images of 256 × 256, or two of 1024 × 1024
 
 
 class NotApplicable(HoldfastError):
-    """An analysis that this model or these data do not allow; the others still run."""
+    """Raised by an analysis that does not apply to this model or data; the others still run."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeBatch:
-    """Some images before they are corrupted (uint8, H×W×3), their ids and classes."""
+    """A batch of images before corruption (uint8, H×W×3), with ids and classes."""
 
     ids: list[str]
     targets: Tensor
     images: list[np.ndarray]
 
     def right(self, logits: Tensor) -> np.ndarray:
-        """Whether each answer is right; of label maps never, since an image has no single class."""
+        """Whether each prediction is right; False for label maps, since such an image has no single class."""
         if logits.ndim != 2:
             return np.zeros(len(self.ids), dtype=bool)
         return (logits.argmax(dim=1) == self.targets).cpu().numpy()
@@ -63,12 +63,12 @@ class Probe:
     """A model in evaluation mode, and its images.
 
     Attributes:
-        model: of [0,1] images.
+        model: a model of [0,1] images.
         source: the images.
-        steps: from a picture to what the model sees.
-        seed: of corruptions, masks and noise.
-        batch_size: images per forward pass; of large images fewer.
-        answers: whether the model's classes are those of the data, so that accuracies mean something.
+        steps: the preprocessing from an image to the model's input.
+        seed: seed of corruptions, masks and noise.
+        batch_size: images per forward pass, fewer for large images.
+        answers: whether the model's classes are those of the data, so that there is an accuracy.
         corruptor: AFAT's corruption model, if there is one.
     """
 
@@ -82,18 +82,18 @@ class Probe:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device that the model is on."""
         return self.model.mean.device
 
     @cached_property
     def inner(self) -> nn.Module:
-        """The network itself: inside the normalisation, and inside TORA's adapters."""
+        """The network without the normalisation and without TORA's adapters."""
         model = backbone(self.model)
         return model.backbone if isinstance(model, ToraViT) else model
 
     @cached_property
     def has_attention(self) -> bool:
-        """Whether there is attention that we can read."""
+        """Whether `watch` supports the model."""
         return can_watch(self.inner)
 
     @cached_property
@@ -103,19 +103,19 @@ class Probe:
 
     @cached_property
     def token_blocks(self) -> list[str]:
-        """The blocks whose outputs are tokens or maps that we can read: a home-made network may have others."""
+        """The blocks whose outputs are known to be tokens or maps; a user's network may have others."""
         names = self.blocks
         with outputs_of(self.inner, names) as seen:
             self.model(self._one_image())
         reached = {name: seen[name] for name in names if name in seen}
-        found = list(told_layouts(self.inner, reached, [], self.steps.size))
+        found = list(known_layouts(self.inner, reached, [], self.steps.size))
         if not found:
             raise NotApplicable(f"{type(self.inner).__name__} has no blocks whose outputs are tokens or maps")
         return found
 
     @cached_property
     def token_size(self) -> int | None:
-        """The side in pixels of the first layer's tokens; None without attention that we can read."""
+        """The side in pixels of the first layer's tokens; None without readable attention."""
         if not self.has_attention:
             return None
         _, handles = self.look(self._one_image())
@@ -125,7 +125,7 @@ class Probe:
         return height // grid[0]
 
     def layouts(self, names: list[str]) -> dict[str, TokenLayout]:
-        """How the outputs of modules are to be read, learnt from one image."""
+        """The token layouts of the outputs of modules, inferred from one image."""
         with outputs_of(self.inner, names) as seen:
             if self.has_attention:
                 _, handles = self.look(self._one_image())
@@ -139,7 +139,7 @@ class Probe:
         return self.clean(next(self.batches(self.some(1))))
 
     def batches(self, source: Source | None = None) -> Iterator[ProbeBatch]:
-        """The readable images in order; ``source`` is a part of the subject's images."""
+        """The readable images in order; ``source`` is a subset of the images."""
         images = self.source if source is None else source
         height, width = self.steps.size
         step = max(1, min(self.batch_size, MOST_PIXELS // (height * width)))
@@ -152,34 +152,34 @@ class Probe:
 
     def _image(self, images: Source, number: int) -> np.ndarray | None:
         try:
-            return self.steps.before(images.image(number))
+            return self.steps.to_protocol(images.image(number))
         except UnreadableImage as error:
             logger.warning("%s; it is left out", error)
             return None
 
     def some(self, count: int) -> Source:
-        """A few images for pictures, spread over the classes."""
+        """A few images for figures, spread over the classes."""
         ids = [self.source.id(number) for number in range(len(self.source))]
         return Subset(self.source, limit_rows(ids, task_of(self.source).strata(self.source), min(count, len(ids))))
 
     def clean(self, batch: ProbeBatch) -> Tensor:
-        """The images as the model sees them, in [0,1], (B, 3, H, W)."""
-        return self._pixels([self.steps.after(image, corrupted=False) for image in batch.images])
+        """The preprocessed images in [0,1], (B, 3, H, W)."""
+        return self._pixels([self.steps.to_model(image, corrupted=False) for image in batch.images])
 
     def corrupted(self, batch: ProbeBatch, cell: str) -> Tensor:
         """The same images under a corruption cell such as ``fog/3``."""
         kind, severity = parse_cell(cell)
         options: dict[str, Any] = {"severity": severity, "preset": self.steps.preset, "seed": self.seed}
         images = corrupt_batch(batch.images, kind, ids=batch.ids, **options)
-        return self._pixels([self.steps.after(image, corrupted=True) for image in images])
+        return self._pixels([self.steps.to_model(image, corrupted=True) for image in images])
 
     def _pixels(self, images: list[np.ndarray]) -> Tensor:
         stacked = torch.from_numpy(np.stack(images)).to(self.device)
         return stacked.permute(0, 3, 1, 2).float() / 255
 
     @contextmanager
-    def watched(self) -> Iterator[Seen]:
-        """`watch` on the network itself; a sentence if there is nothing to see."""
+    def watch_inner(self) -> Iterator[Seen]:
+        """`watch` on the network itself; raises `NotApplicable` if it is not supported."""
         if not self.has_attention:
             raise NotApplicable(why_not(self.inner))
         with watch(self.inner) as seen:
@@ -187,19 +187,19 @@ class Probe:
 
     def look(self, pixels: Tensor) -> tuple[Tensor, list[AttentionHandle]]:
         """Logits and the attention of every block."""
-        with self.watched() as seen:
+        with self.watch_inner() as seen:
             logits = self.model(pixels)
         return logits, seen.attention
 
 
 def _classes(images: Source, numbers: list[int]) -> list[int]:
-    """The class of every image; −1 where images have none, but label maps or objects."""
+    """The class of each image; −1 for images with label maps or objects instead."""
     known = task_of(images).name == CLASSIFICATION
     return [int(images.targets[number]) if known else -1 for number in numbers]
 
 
 def parse_cell(cell: str) -> tuple[str, int]:
-    """``fog/3`` → ("fog", 3)."""
+    """Split a cell such as ``fog/3`` into kind and severity."""
     kind, _, severity = str(cell).partition("/")
     kind_of(kind)
     if not severity.isdigit():
@@ -208,7 +208,7 @@ def parse_cell(cell: str) -> tuple[str, int]:
 
 
 def as_bytes(pixels: Tensor) -> np.ndarray:
-    """[0,1] images as uint8 pictures, (B, H, W, 3)."""
+    """[0,1] images as uint8, (B, H, W, 3)."""
     return (pixels.clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
 
 

@@ -1,4 +1,4 @@
-"""One query's attention and what every token receives as maps over the image; whole maps small enough to see."""
+"""Attention of one query and attention received by each token as maps over the image; downsampled N × N maps."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ MOST_CELLS = 256  # rows and columns of a stored N × N map; longer sequences ar
 
 @dataclass(frozen=True)
 class Place:
-    """Where a query stands: its row and column in the grid of all queries of the image, and that grid."""
+    """Position of a query: its row and column in the grid of all queries of the image, and that grid."""
 
     row: int
     column: int
@@ -23,7 +23,7 @@ class Place:
 
 
 def place_of(handle: AttentionHandle, query: tuple[float, float]) -> Place:
-    """The query at a place given in shares of the image's height and width; (0.5, 0.5) is the centre patch."""
+    """The query at relative coordinates (row, column) of the image; (0.5, 0.5) is the centre patch."""
     grid = query_grid(handle)
     row, column = (min(int(share * side), side - 1) for share, side in zip(query, grid, strict=True))
     return Place(row, column, grid)
@@ -38,7 +38,7 @@ def image_grid(handle: AttentionHandle) -> tuple[int, int]:
 
 
 def query_grid(handle: AttentionHandle) -> tuple[int, int]:
-    """Rows and columns of all queries of the image: fewer than tokens where a block pools them."""
+    """Rows and columns of all queries of the image; fewer than tokens if a block pools them."""
     height, width = image_grid(handle)
     if handle.query_grid is None or handle.grid is None:
         return height, width
@@ -58,7 +58,7 @@ def query_map(handle: AttentionHandle, place: Place, *, head: int | None = None)
 
 
 def received_map(handle: AttentionHandle, *, head: int | None = None) -> Tensor:
-    """The attention that every token of the image receives, averaged over the queries (of its window), likewise."""
+    """The attention each token receives, averaged over the queries (of its window), (B, rows, columns)."""
     grid, total = image_grid(handle), None
     for rows in map_rows(handle):
         some = rows.sum(dim=-2)  # B windows h keys
@@ -77,14 +77,14 @@ def received_map(handle: AttentionHandle, *, head: int | None = None) -> Tensor:
 
 
 def _one_or_mean(heads: Tensor, head: int | None) -> Tensor:
-    """(B, h, …) → (B, …)."""
+    """One head or the mean of all: (B, h, …) → (B, …)."""
     return heads.mean(dim=1) if head is None else heads[:, head]
 
 
 def small_map(handle: AttentionHandle, *, window: int = 0, average: bool = True, most: int = MOST_CELLS) -> Tensor:
-    """The whole map as a picture: (B, M, M), heads averaged, or (B, h, M, M); M is at most ``most``.
+    """The downsampled N × N map: (B, M, M), heads averaged, or (B, h, M, M); M is at most ``most``.
 
-    Of window attention, the map of one window.
+    For window attention, the map of one window.
     """
     chunks = []
     for rows in map_rows(handle):
@@ -104,7 +104,7 @@ def middle_window(handle: AttentionHandle) -> int:
 
 
 def _down(maps: Tensor, most: int) -> Tensor:
-    """The last axis averaged down to at most ``most`` values."""
+    """Average the last axis down to at most ``most`` values."""
     if maps.shape[-1] <= most:
         return maps
     return F.adaptive_avg_pool1d(maps.flatten(0, 2), most).unflatten(0, maps.shape[:3])

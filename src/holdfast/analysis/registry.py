@@ -1,4 +1,4 @@
-"""Every analysis, one row each; a new one is a file and a row here, or ``ANALYSES["mine"] = Analysis(…)``."""
+"""Registry of the analyses; a new one is a file and an entry here, or ``ANALYSES["mine"] = Analysis(…)``."""
 
 from collections.abc import Sequence
 

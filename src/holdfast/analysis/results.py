@@ -1,4 +1,4 @@
-"""What an analysis found: arrays and a header in one file, from which every figure is drawn again without a model.
+"""Analysis results: arrays and a header in one file, from which all figures can be drawn without the model.
 
 ``RUN/analysis/<data>-<fingerprint>/<analysis>.safetensors``, renamed into place; the header is JSON in the file's
 metadata. This module needs no torch.
@@ -31,7 +31,7 @@ class AnalysisResult:
         kind: the analysis, such as ``stability``.
         header: plain data: ``label`` (the model's name in figures), model, data, their fingerprints, ``settings``,
             versions, and what the analysis adds (``layers``, ``cells`` …).
-        arrays: what was measured; each analysis says what it keeps.
+        arrays: the measured values; each analysis documents its own.
     """
 
     kind: str
@@ -45,42 +45,42 @@ class AnalysisResult:
 
 
 def result_folder(out: Path, data: str, fingerprint: str) -> Path:
-    """Where the results of one data set are kept below a run's folder."""
+    """The folder of the results on one data set, within a run folder."""
     short = hashlib.blake2b(fingerprint.encode(), digest_size=4).hexdigest()
     plain = file_name(data, allowed="-_")
     return out / FOLDER / f"{plain.strip('-')[-60:] or 'data'}-{short}"
 
 
 def save_result(folder: Path, result: AnalysisResult) -> Path:
-    """Write one result in one move, in the place of an earlier one."""
+    """Write one result atomically; replaces an earlier one."""
     path = folder / f"{result.kind}{ENDING}"
     arrays = {name: np.ascontiguousarray(array) for name, array in result.arrays.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with atomic.replace_file(path) as temporary:
-            told = json.dumps({"kind": result.kind, "header": dict(result.header)}, sort_keys=True)
-            # a single entry: safetensors writes several in any order, and equal results should be equal files
-            temporary.write_bytes(save(arrays, metadata={"result": told}))
+            metadata = json.dumps({"kind": result.kind, "header": dict(result.header)}, sort_keys=True)
+            # a single entry: safetensors writes several in arbitrary order, and equal results should give equal files
+            temporary.write_bytes(save(arrays, metadata={"result": metadata}))
     except OSError as error:
         raise HoldfastError(f"out must be a folder we can write to, got {str(folder)!r} ({error.strerror})") from error
     return path
 
 
 def load_result(path: Path) -> AnalysisResult:
-    """Read one result."""
+    """Read one result from its file."""
     try:
         with safe_open(path, framework="numpy") as file:
-            told = json.loads((file.metadata() or {})["result"])
+            metadata = json.loads((file.metadata() or {})["result"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        header = dict(told["header"])
+        header = dict(metadata["header"])
         _check_shape(header)
-        return AnalysisResult(str(told["kind"]), header, arrays)
+        return AnalysisResult(str(metadata["kind"]), header, arrays)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise HoldfastError(f"{str(path)!r} must be a result of holdfast analyze; it cannot be read as one") from error
+        raise HoldfastError(f"{str(path)!r} cannot be read as a result of holdfast analyze: delete it") from error
 
 
 def _check_shape(header: dict[str, Any]) -> None:
-    """Refuse a header whose parts are not what everybody who reads it takes them for."""
+    """Raise an error for a header whose fields have the wrong types."""
     for part in ("settings", "cost", "preprocessing", "versions"):
         if not isinstance(header.get(part), dict | None):
             raise TypeError(f"{part} must be a mapping")
@@ -96,7 +96,7 @@ def load_results(folder: Path | str) -> list[AnalysisResult]:
     root = Path(folder).expanduser()
     inner = root / FOLDER if (root / FOLDER).is_dir() else root
     if not inner.is_dir():
-        raise HoldfastError(f"results must be in a folder, but {str(root)!r} is not there")
+        raise HoldfastError(f"results must be in a folder, but {str(root)!r} does not exist")
     paths = [path for path in sorted(inner.rglob(f"*{ENDING}")) if not path.name.startswith(".")]
     return [load_result(path) for path in paths if path.stem in ANALYSES]
 

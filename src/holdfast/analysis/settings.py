@@ -1,4 +1,4 @@
-"""What can be chosen about an analysis: each analysis declares its settings, and some share one."""
+"""Settings of analyses: each analysis declares its own, and some are shared."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.errors import HoldfastError, nearest
 from holdfast.io.validation import comma_list
 
-Check = Callable[[str, Any], None]  # refuses a value of that name
+Check = Callable[[str, Any], None]  # (name, value), raises an error for a bad value
 
 
 def _accept_anything(name: str, value: Any) -> None:
@@ -20,16 +20,16 @@ def _as_it_is(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Setting:
-    """One thing that can be chosen.
+    """One setting of an analysis.
 
     Attributes:
-        name: in Python and in stored results.
-        default: its value unless chosen.
-        line: for ``--help``.
-        kind: ``int``, ``float`` or ``str`` on the command line.
-        check: refuses values without meaning in one sentence.
-        option: on the command line, if it is not the name.
-        read: from what the command line gives to the value.
+        name: its name in Python and in stored results.
+        default: its default value.
+        line: one-line description for ``--help``.
+        kind: its type on the command line, ``int``, ``float`` or ``str``.
+        check: raises an error for invalid values.
+        option: the command-line option, if it differs from the name.
+        read: converts the command-line value.
     """
 
     name: str
@@ -42,20 +42,20 @@ class Setting:
 
     @property
     def flag(self) -> str:
-        """The command line's option."""
+        """The option on the command line."""
         return self.option or "--" + self.name.replace("_", "-")
 
     @property
     def written(self) -> Any:
-        """The default as one would type it."""
+        """The default as typed on the command line."""
         return ",".join(map(str, self.default)) if isinstance(self.default, tuple) else self.default
 
 
 class Settings:
-    """Chosen settings of all analyses; each takes what concerns it, and has its defaults for the rest.
+    """Settings of all analyses; each uses those that it declares, with defaults for the rest.
 
-    ``Settings(cells=("fog/3",), masks=1000)``. `holdfast.analysis.registry.all_settings` tells the names, and so does
-    ``holdfast analyze --help``.
+    ``Settings(cells=("fog/3",), masks=1000)``. `holdfast.analysis.registry.all_settings` and
+    ``holdfast analyze --help`` list the names.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -80,7 +80,7 @@ class Settings:
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in self._chosen.items())})"
 
     def changed(self, **values: Any) -> "Settings":
-        """The same, but for some values."""
+        """A copy with some values changed."""
         return Settings(**{**self._chosen, **values})
 
 
@@ -94,7 +94,7 @@ def _known_settings() -> Mapping[str, Setting]:
 
 
 def at_least(least: int) -> Check:
-    """Refuses smaller numbers."""
+    """A check that raises an error for smaller numbers."""
 
     def check(name: str, value: Any) -> None:
         if value < least:
@@ -104,13 +104,13 @@ def at_least(least: int) -> Check:
 
 
 def share(name: str, value: Any) -> None:
-    """Refuses what is not in [0, 1]."""
+    """Raise an error for values outside [0, 1]."""
     if not 0 <= value <= 1:
         raise HoldfastError(f"{name} must lie in [0, 1], got {value}")
 
 
 def one_of(*choices: str) -> Check:
-    """Refuses other words."""
+    """A check that raises an error for any other word."""
 
     def check(name: str, value: Any) -> None:
         if value not in choices:

@@ -1,4 +1,4 @@
-"""How wide every token looks, in models with token-aware pooling (TAP)."""
+"""Analysis of TAP: the mean dilation of each token in models with token-aware pooling."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -32,7 +32,7 @@ def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
     for batch in subject.batches(subject.some(settings.pictures)):
         pixels = subject.clean(batch)
         add(parts, "images", as_bytes(pixels))
-        with subject.watched() as seen:
+        with subject.watch_inner() as seen:
             subject.model(pixels)
         pools = seen.tap_weights()
         for block, weight in enumerate(pools):
@@ -52,7 +52,7 @@ def mean_dilation(weights: "Tensor") -> "Tensor":
 
 
 def dilation_figure(result: AnalysisResult, *, image: int = 0) -> "Figure":
-    """How wide every token looks in every block with TAP: the mean dilation, 0 = itself alone."""
+    """The mean dilation of each token in every block with TAP; 0 is the token alone."""
     title = f"{result.label}: mean dilation per token (TAP)"
     widest = result.header["branches"] - 1
     scale = "mean dilation; 0 is the token alone"
@@ -60,7 +60,7 @@ def dilation_figure(result: AnalysisResult, *, image: int = 0) -> "Figure":
 
 
 def pages(results: Results) -> Iterator[Page]:
-    """Every image."""
+    """One figure for each image."""
     for image in range(len(results[0].arrays["images"])):
         yield f"dilation-{image + 1}", partial(dilation_figure, results[0], image=image)
 

@@ -1,4 +1,4 @@
-"""A model's block outputs, as tokens on a grid: which axis are channels, what stands in front, where tokens belong."""
+"""Block outputs as tokens on a grid: infers the channel axis, the prefix tokens and the order of tokens."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,13 +17,13 @@ Grid = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class TokenLayout:
-    """How a module's output is to be read.
+    """Layout of a module's output.
 
     Attributes:
-        channels_last: of a map of 4 axes, whether it is (B, H, W, C).
-        prefix: class and register tokens in front of a sequence (B, N, C).
-        grid: rows and columns of the tokens; None if they are not known.
-        order: the place, row by row, of every token of a sequence, where they stand otherwise.
+        channels_last: whether a map of 4 axes is (B, H, W, C).
+        prefix: number of class and register tokens at the start of a sequence (B, N, C).
+        grid: rows and columns of the tokens; None if unknown.
+        order: position, row by row, of each token of a sequence if the order differs.
     """
 
     channels_last: bool = False
@@ -42,15 +42,15 @@ class TokenLayout:
 def layouts(
     model: nn.Module, outputs: Mapping[str, Tensor], handles: Sequence[AttentionHandle], size: Grid
 ) -> dict[str, TokenLayout]:
-    """The layout of every named output, learnt from the model, its attention and the shapes of one pass.
+    """The layout of each named output, inferred from the model, its attention and the shapes of one pass.
 
     Args:
-        model: what was run.
-        outputs: by the names of its modules.
-        handles: its attention in the same pass; none if it cannot be watched.
+        model: the model.
+        outputs: outputs by module name.
+        handles: attention handles of the same pass; empty if `watch` does not support the model.
         size: height and width of the images.
     """
-    found = told_layouts(model, outputs, handles, size)
+    found = known_layouts(model, outputs, handles, size)
     for name, output in outputs.items():
         if output.ndim not in (3, 4):
             raise HoldfastError(
@@ -58,16 +58,16 @@ def layouts(
             )
         if name not in found:
             raise HoldfastError(
-                f"{type(model).__name__} does not tell which axis of {name}'s output are channels; look at images of "
-                "another size (--size), or choose other modules"
+                f"the channel axis of {name}'s output in {type(model).__name__} is ambiguous; use images of another "
+                "size (--size), or choose other modules"
             )
     return found
 
 
-def told_layouts(
+def known_layouts(
     model: nn.Module, outputs: Mapping[str, Tensor], handles: Sequence[AttentionHandle], size: Grid
 ) -> dict[str, TokenLayout]:
-    """The same, without the outputs whose axes cannot be told apart."""
+    """The layouts of the outputs whose axes are not ambiguous."""
     blocks = {handle.name.rpartition(".")[0]: handle for handle in handles}
     last = {name: _channels_last(output, size) for name, output in outputs.items() if output.ndim == 4}
     found = {}
@@ -85,7 +85,7 @@ def _of_map(output: Tensor, channels_last: bool) -> TokenLayout:
 
 
 def _channels_last(output: Tensor, size: Grid) -> bool | None:
-    """Which two neighbouring axes have the image's proportions, exactly or after rounding; None if both or none."""
+    """Whether the axes with the image's aspect ratio, exactly or after rounding, come first; None if ambiguous."""
     for rounding in (0, max(size) // 2, max(size)):
         first, last = (_proportions(output.shape[at : at + 2], size, rounding) for at in (2, 1))
         if first != last:
@@ -99,7 +99,7 @@ def _proportions(grid: Sequence[int], size: Grid, rounding: int) -> bool:
 
 
 def _like_others(model: nn.Module, name: str, last: Mapping[str, bool | None]) -> bool | None:
-    """What an output's shape tells, else what those of modules of the same class tell."""
+    """The layout from an output's own shape, else from those of modules of the same class."""
     if last[name] is not None:
         return last[name]
     kind = type(model.get_submodule(name))
@@ -108,7 +108,7 @@ def _like_others(model: nn.Module, name: str, last: Mapping[str, bool | None]) -
 
 
 def _of_sequence(model: nn.Module, name: str, count: int, handle: AttentionHandle | None, size: Grid) -> TokenLayout:
-    """From the block's own attention, else from what the model says stands in front of its patches."""
+    """The layout of a sequence from the block's attention, else from the model's number of prefix tokens."""
     if handle is not None and (known := _of_attention(handle, count)) is not None:
         return known
     prefix = _prefix(model, name)
@@ -118,7 +118,7 @@ def _of_sequence(model: nn.Module, name: str, count: int, handle: AttentionHandl
 
 def _of_attention(handle: AttentionHandle, count: int) -> TokenLayout | None:
     grid = handle.image_grid or handle.grid
-    if grid is not None and handle.query_grid is not None and handle.grid is not None:  # queries are what comes out
+    if grid is not None and handle.query_grid is not None and handle.grid is not None:  # one output per query
         grid = tuple(a * b // c for a, b, c in zip(grid, handle.query_grid, handle.grid, strict=True))  # type: ignore[assignment]
     if grid is None or handle.prefix + grid[0] * grid[1] != count:
         return None
@@ -126,7 +126,7 @@ def _of_attention(handle: AttentionHandle, count: int) -> TokenLayout | None:
 
 
 def _prefix(model: nn.Module, name: str) -> int:
-    """How many tokens stand in front, as the nearest module around says; 0 if none says anything."""
+    """The number of prefix tokens of the nearest enclosing module that has any; 0 by default."""
     while name:
         name = name.rpartition(".")[0]
         around = model.get_submodule(name)
@@ -138,7 +138,7 @@ def _prefix(model: nn.Module, name: str) -> int:
 
 
 def find_grid(count: int, size: Grid) -> Grid | None:
-    """Rows and columns of so many tokens with the image's proportions; None if there are none."""
+    """Rows and columns of a number of tokens with the image's aspect ratio; None if there are none."""
     rows = round((count * size[0] / size[1]) ** 0.5) if count > 0 else 0
     columns = rows * size[1] // size[0]
     return (rows, columns) if rows and rows * columns == count and rows * size[1] == columns * size[0] else None
@@ -149,7 +149,7 @@ def find_grid(count: int, size: Grid) -> Grid | None:
 
 @contextmanager
 def outputs_of(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
-    """Keep the outputs of named modules of every forward pass inside the ``with``; the last pass is kept."""
+    """Record the outputs of named modules in forward passes inside the ``with``; the last pass is kept."""
     modules = dict(unwrap_model(model).named_modules())
     check_names(modules, names)
     kept: dict[str, Tensor] = {}
@@ -169,14 +169,14 @@ def outputs_of(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Ten
 
 
 def check_names(modules: Mapping[str, nn.Module], names: Sequence[str]) -> None:
-    """Refuse names that are no modules of the model."""
+    """Raise an error for names that are not modules of the model."""
     for name in names:
         if not name or name not in modules:
             raise HoldfastError(f"modules must name parts of the model, got {name!r}{nearest(name, modules)}")
 
 
 def check_reached(seen: Mapping[str, Tensor], names: Sequence[str]) -> None:
-    """Refuse modules that the forward pass does not call."""
+    """Raise an error for modules that the forward pass does not call."""
     for name in names:
         if name not in seen:
             raise HoldfastError(f"modules must take part in the forward pass, but {name!r} is never called")
@@ -202,7 +202,7 @@ def default_modules(model: nn.Module) -> list[str]:
 
 
 def _residual_blocks(model: nn.Module) -> list[str]:
-    """What timm calls the stages' blocks: the direct children of layer1…, stages.0.blocks, blocks.0…"""
+    """The blocks of timm's stages: the direct children of layer1…, stages.0.blocks, blocks.0…"""
     info = [entry["module"] for entry in getattr(model, "feature_info", []) if isinstance(entry, dict)]
     blocks = []
     for stage in info:
@@ -215,5 +215,5 @@ def _residual_blocks(model: nn.Module) -> list[str]:
 
 
 def unit_mean(matrix: Tensor) -> Tensor:
-    """A matrix of mean 1: a solver's accuracy depends on scale."""
+    """Scale a matrix to mean 1, because a solver's accuracy depends on the scale."""
     return matrix / matrix.mean().clamp_min(torch.finfo(matrix.dtype).tiny)

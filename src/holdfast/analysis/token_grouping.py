@@ -1,4 +1,4 @@
-"""Visual grouping: which tokens of a block belong together.
+"""Visual grouping: spectral clustering of a block's tokens.
 
 FAN (Zhou et al., ICML 2022), Fig. 1, 4, 9 and App. A.6: tokens through a softmax, their self-correlation as affinity,
 spectral clustering. "Self-correlation" is read as P Pᵀ, not centred: as S = Z Zᵀ in Sec. 2.2. The number of groups is
@@ -56,12 +56,12 @@ def group_tokens(tokens: "Tensor", *, clusters: int) -> np.ndarray:
     matrix = unit_mean(affinity(tokens)).cpu().numpy()
     method = SpectralClustering(clusters, affinity="precomputed", assign_labels="cluster_qr", random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # an unconnected graph is a clear grouping, not a mistake
+        warnings.simplefilter("ignore", UserWarning)  # an unconnected graph is a clear grouping, not an error
         return by_size(method.fit_predict(matrix))
 
 
 def sample_grid(grid: tuple[int, int]) -> tuple[int, np.ndarray]:
-    """Every so-many-th row and column of a grid, so that at most `MOST_TOKENS` are left: the step, and their places.
+    """A regular subsample of a grid with at most `MOST_TOKENS` tokens: the step, and their positions.
 
     Ours: FAN groups 28×28 tokens; a street scene of 1024×2048 pixels has 8,192, of which every second row and column
     is taken.
@@ -149,12 +149,12 @@ def groups_figure(result: AnalysisResult, *, image: int = 0, blocks: Sequence[in
 
 
 def ordinal(number: int) -> str:
-    """2nd, 3rd, 4th …"""
+    """An ordinal number: 2nd, 3rd, 4th …"""
     return str(number) + {2: "nd", 3: "rd"}.get(number, "th")
 
 
 def same_names(groups: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """The same groups, named so that as many tokens as possible have the name they have in ``reference``."""
+    """The groups, renumbered to agree with ``reference`` on as many tokens as possible."""
     from scipy.optimize import linear_sum_assignment
 
     count = int(max(groups.max(), reference.max())) + 1
@@ -172,7 +172,7 @@ def _groups_over(axis: "Axes", photograph: np.ndarray, groups: np.ndarray, colou
 
 
 def pages(results: Results) -> Iterator[Page]:
-    """Every image."""
+    """One figure for each image."""
     for image in range(len(results[0].arrays["images/clean"])):
         yield f"groups-{image + 1}", partial(groups_figure, results[0], image=image)
 

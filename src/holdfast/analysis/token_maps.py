@@ -1,4 +1,4 @@
-"""What pictures of single images share: states, sizes, scales in words."""
+"""Helpers of figures of single images: states, sizes and colour scales."""
 
 from typing import TYPE_CHECKING
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Parts = dict[str, list[np.ndarray]]
-CELL = 1.45  # inches of one small picture
+CELL = 1.45  # inches per panel
 STATES = ("clean", "corrupted")
 
 
 def add(parts: Parts, name: str, array: np.ndarray) -> None:
-    """One batch more of an array."""
+    """Append a batch to an array's parts."""
     parts.setdefault(name, []).append(array)
 
 
 def join_batches(parts: Parts) -> dict[str, np.ndarray]:
-    """The batches of every array together."""
+    """Concatenate the batches of each array."""
     return {name: np.concatenate(rows) for name, rows in parts.items()}
 
 
@@ -33,7 +33,7 @@ def state_name(result: AnalysisResult, state: str) -> str:
 
 
 def check_image(result: AnalysisResult, image: int) -> None:
-    """Refuse a number that no image of the result has."""
+    """Raise an error for an image index out of range."""
     key = "images" if "images" in result.arrays else "images/clean"
     count = len(result.arrays[key])
     if not 0 <= image < count:
@@ -41,14 +41,14 @@ def check_image(result: AnalysisResult, image: int) -> None:
 
 
 def spaced_indices(count: int, wanted: int) -> list[int]:
-    """``wanted`` whole numbers from 0 to count − 1, first and last among them."""
+    """``wanted`` evenly spaced integers from 0 to count − 1, ends included."""
     return sorted({round(place) for place in np.linspace(0, count - 1, min(wanted, count))})
 
 
 def token_maps(
     result: AnalysisResult, name: str, *, image: int, low: float, high: float, title: str, cmap: str, scale: str
 ) -> "Figure":
-    """One image, then one map per layer, all in the same colours."""
+    """One image and one map per layer, all on the same colour scale."""
     check_image(result, image)
     count = sum(key.startswith(f"{name}/") for key in result.arrays)
     columns = min(1 + count, 8)

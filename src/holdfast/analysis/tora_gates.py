@@ -1,6 +1,6 @@
-"""Where the class token's gate looks in TORA's two adapters, as in the slides: the class query alone, heads averaged.
+"""Analysis of TORA's gates: the class token's weights of the two adapters, heads averaged, as in the slides.
 
-Of ``adapter-fusion``, every token's own choice. Shown is the share of each adapter at every place; the two sum to 1.
+For ``adapter-fusion``, each token's own weights. Figures show the share of each adapter per patch; the two sum to 1.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
     """Arrays: ``images``; ``gates/<block>`` (images, rows, columns): the robustness adapter's share, 0 to 1 (TORA).
 
-    The accuracy adapter's share is what is missing to 1.
+    The accuracy adapter has the rest.
     """
     from holdfast.analysis.probe import NotApplicable, as_bytes
     from holdfast.attacks.pixel_model import backbone
@@ -45,12 +45,12 @@ def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
 
 
 def whose(result: AnalysisResult) -> str:
-    """Whose gate it is."""
+    """The owner of the gate, for titles."""
     return "every token's" if result.header.get("method") == "adapter-fusion" else "the class token's"
 
 
 def gates_figure(result: AnalysisResult, *, image: int = 0, adapter: str = "robustness") -> "Figure":
-    """The share of one adapter in what the class token's gate takes from every place, layer by layer: 0.5 is even."""
+    """The share of one adapter in the class token's gate for each patch, layer by layer; 0.5 is even."""
     title = f"{result.label}: the {adapter} adapter's share in {whose(result)} gate (TORA)"
     shown = result if adapter == "robustness" else _other(result)
     scale = f"share of the {adapter} adapter; 0.5 is even"
@@ -63,7 +63,7 @@ def _other(result: AnalysisResult) -> AnalysisResult:
 
 
 def pages(results: Results) -> Iterator[Page]:
-    """Every image, both adapters."""
+    """One figure for each image and adapter."""
     for image in range(len(results[0].arrays["images"])):
         yield f"gates-{image + 1}", partial(gates_figure, results[0], image=image)
         yield f"gates-{image + 1}-accuracy", partial(gates_figure, results[0], image=image, adapter="accuracy")

@@ -1,4 +1,4 @@
-"""Who makes it wrong: attacks on models of [0,1] images, for evaluation and inside a training step."""
+"""Adversarial attacks on models of [0,1] images, for evaluation and for adversarial training."""
 
 from holdfast._deprecated import renamed
 from holdfast.attacks.autoattack import AutoAttack

@@ -1,7 +1,8 @@
-"""AutoAttack (Croce and Hein 2020) through `pyautoattack`: its members, our order of events.
+"""AutoAttack (Croce and Hein 2020): the member attacks of `pyautoattack`, run by a loop that can be resumed.
 
-The members run one after another on the images that still stand. The package's own driver cannot continue from the
-state it saves, so the driver here is ours: after every batch it writes a file from which a killed run goes on.
+The members run one after another on the images that are still classified correctly. The package's own loop cannot
+resume from the state it saves, so this one replaces it: it writes a state file after every batch, and an interrupted
+run resumes from it.
 """
 
 import importlib
@@ -24,8 +25,9 @@ from holdfast.errors import HoldfastError, nearest
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 _PACKAGE_NORMS = {"linf": "Linf", "l2": "L2"}
-_LOGGER = {"logger": logging.getLogger(__name__)}  # takes APGD's warnings of vanishing gradients
-_FEWEST_CLASSES = {"apgd-dlr": 3, "apgd-t": 4}  # the logits that their loss compares
+_LOGGER = {"logger": logging.getLogger(__name__)}  # receives APGD's warnings of vanishing gradients
+# the DLR loss divides by z₁ − z₃ of the sorted logits, its targeted form by z₁ − (z₃ + z₄)/2
+_FEWEST_CLASSES = {"apgd-dlr": 3, "apgd-t": 4}
 
 Member = Callable[[Tensor, Tensor], Tensor]
 
@@ -39,10 +41,11 @@ class AutoAttack:
         norm: ``linf`` or ``l2``.
         members: the attacks, in order: ``apgd-ce``, ``apgd-dlr``, ``apgd-t``, ``fab``, ``fab-t``, ``square``.
         iterations: steps of APGD and FAB.
-        restarts: of APGD and FAB.
-        targets: classes that targeted members try, at most all but one.
-        queries: of the Square attack.
-        batch_size: images attacked at once. The members draw per batch, so results depend on it a little.
+        restarts: random restarts of APGD and FAB.
+        targets: target classes that targeted members try, at most all but one.
+        queries: query budget of the Square attack.
+        batch_size: images attacked at once. The members draw random numbers per batch, so results depend on it
+            slightly.
     """
 
     eps: float
@@ -72,19 +75,19 @@ class AutoAttack:
     def __call__(
         self, model: nn.Module, images: Tensor, labels: Tensor, *, seed: int = 0, state: str | Path | None = None
     ) -> AttackResult:
-        """Attack and score again on the images that come back.
+        """Attack the images and predict the adversarial images that result.
 
-        ``state`` is a file that is written after every batch; a run that finds it there goes on from it.
+        ``state`` is a file that is written after every batch; if it exists, the run resumes from it.
         """
         check_images(images)
-        with attack_mode(model) as quiet, torch.no_grad(), torch.random.fork_rng():
+        with attack_mode(model) as victim, torch.no_grad(), torch.random.fork_rng():
             images, labels = own_copies(images, labels)
-            progress = _begin(self, quiet, images, labels, seed, Path(state) if state is not None else None)
-            members = {name: MEMBERS[name](_Settings(self, quiet, seed, progress.classes)) for name in self.members}
+            progress = _begin(self, victim, images, labels, seed, Path(state) if state is not None else None)
+            members = {name: MEMBERS[name](_Settings(self, victim, seed, progress.classes)) for name in self.members}
             for place in range(progress.member, len(self.members)):
-                _run_member(self, members[self.members[place]], quiet, images, labels, progress, place)
-            adversarial = progress.images_after(images)
-            predictions = _predict(self, quiet, adversarial, labels)
+                _run_member(self, members[self.members[place]], victim, images, labels, progress, place)
+            adversarial = progress.adversarial_images(images)
+            predictions = _predict(self, victim, adversarial, labels)
         record = {"attack": "autoattack", **asdict(self), "seed": seed, "pyautoattack": _version()}
         record["accuracy_after"] = dict(progress.accuracy)
         return AttackResult(adversarial, predictions, predictions != labels, record)
@@ -100,21 +103,22 @@ def _begin(attack: AutoAttack, model: nn.Module, images: Tensor, labels: Tensor,
     key = fingerprint(asdict(attack), seed, model, images, labels)
     if path is not None and path.exists():
         return State.read(path, key=key, classes=classes)
-    standing = _predict(attack, model, images, labels) == labels
-    return State.new(standing, key=key, path=path, classes=classes)
+    robust = _predict(attack, model, images, labels) == labels
+    return State.new(robust, key=key, path=path, classes=classes)
 
 
 def _run_member(
     attack: AutoAttack, member: Member, model: nn.Module, images: Tensor, labels: Tensor, state: State, place: int
 ) -> None:
-    """One member on all images that stood when it began, batch by batch."""
-    batches = state.standing.nonzero().squeeze(1).split(attack.batch_size)
+    """Run one member, batch by batch, on all images that were still classified correctly when it began."""
+    batches = state.robust.nonzero().squeeze(1).split(attack.batch_size)
     for number, rows in enumerate(batches):
         if number < state.batch or not len(rows):
             continue
         found = member(images[rows].clone(), labels[rows].clone())
-        fell = predict(model, found, labels[rows]) != labels[rows]
-        state.note(rows[fell], found[fell], batch=number + 1)
+        # the members' own bookkeeping is not trusted: a success is what a fresh forward pass misclassifies
+        fooled = predict(model, found, labels[rows]) != labels[rows]
+        state.record(rows[fooled], found[fooled], batch=number + 1)
     state.finish(attack.members[place])
 
 

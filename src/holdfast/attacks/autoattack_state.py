@@ -1,4 +1,4 @@
-"""Where an AutoAttack run is, in a file that a killed run continues from."""
+"""State file of an AutoAttack run, from which an interrupted run resumes."""
 
 import hashlib
 import json
@@ -19,62 +19,62 @@ from holdfast.models.fingerprint import weights_fingerprint
 
 @dataclass(eq=False)
 class State:
-    """Progress of a run: the member and batch to do next, and what has fallen so far.
+    """Progress of a run: the next member and batch, and the adversarial images found so far.
 
-    ``standing`` is as of the current member's beginning, since that is what its batches are cut from.
+    ``robust`` marks the images classified correctly when the current member began, since its batches are cut from them.
     """
 
     key: str
     classes: int
     path: Path | None
-    standing: Tensor  # N
-    fallen: dict[int, Tensor] = field(default_factory=dict)
+    robust: Tensor  # N
+    found: dict[int, Tensor] = field(default_factory=dict)
     member: int = 0
     batch: int = 0
     accuracy: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, standing: Tensor, *, key: str, path: Path | None, classes: int) -> "State":
-        """A run that is about to begin."""
-        return cls(key, classes, path, standing, accuracy={"clean": _share(standing)})
+    def new(cls, robust: Tensor, *, key: str, path: Path | None, classes: int) -> "State":
+        """The state at the start of a run."""
+        return cls(key, classes, path, robust, accuracy={"clean": _fraction(robust)})
 
     @classmethod
     def read(cls, path: Path, *, key: str, classes: int) -> "State":
-        """A run to be continued; refuses the state of another one."""
+        """Load the state to resume from; raises an error if it belongs to another run."""
         try:
             with safe_open(path, framework="pt") as file:
                 progress = json.loads(file.metadata()["progress"])
-                rows, images, standing = (file.get_tensor(name) for name in ("rows", "images", "standing"))
+                rows, images, robust = (file.get_tensor(name) for name in ("rows", "images", "standing"))
         except Exception as error:
-            raise HoldfastError(f"state {path} must be a file that AutoAttack wrote, and it cannot be read") from error
+            raise HoldfastError(f"state {path} cannot be read as an AutoAttack state file: delete it") from error
         if progress["key"] != key:
             raise HoldfastError(
-                f"state {path} belongs to another run: expected one with this model, these images and settings; "
+                f"state {path} belongs to another run, with another model, other images or settings: "
                 "name another file or delete it"
             )
-        fallen = dict(zip(rows.tolist(), images, strict=True))
-        return cls(key, classes, path, standing, fallen, progress["member"], progress["batch"], progress["accuracy"])
+        found = dict(zip(rows.tolist(), images, strict=True))
+        return cls(key, classes, path, robust, found, progress["member"], progress["batch"], progress["accuracy"])
 
-    def note(self, rows: Tensor, images: Tensor, *, batch: int) -> None:
-        """Remember what a batch brought down."""
-        self.fallen.update(zip(rows.tolist(), images.detach().cpu(), strict=True))
+    def record(self, rows: Tensor, images: Tensor, *, batch: int) -> None:
+        """Store the adversarial images that a batch found."""
+        self.found.update(zip(rows.tolist(), images.detach().cpu(), strict=True))
         self.batch = batch
         self._write()
 
     def finish(self, member: str) -> None:
-        """A member is through."""
-        self.standing = self.standing.clone()
-        self.standing[list(self.fallen)] = False
+        """Mark a member as finished and compute the robust accuracy after it."""
+        self.robust = self.robust.clone()
+        self.robust[list(self.found)] = False
         self.member, self.batch = self.member + 1, 0
-        self.accuracy[member] = _share(self.standing)
+        self.accuracy[member] = _fraction(self.robust)
         self._write()
 
-    def images_after(self, images: Tensor) -> Tensor:
-        """The images, those that fell replaced by what brought them down."""
-        after = images.clone()
-        for row, image in self.fallen.items():
-            after[row] = image.to(after)
-        return after
+    def adversarial_images(self, images: Tensor) -> Tensor:
+        """The images, replaced by their adversarial versions where one was found."""
+        adversarial = images.clone()
+        for row, image in self.found.items():
+            adversarial[row] = image.to(adversarial)
+        return adversarial
 
     def _write(self) -> None:
         if self.path is None:
@@ -82,9 +82,9 @@ class State:
         names = ("key", "member", "batch", "accuracy")
         progress = json.dumps({name: getattr(self, name) for name in names})
         tensors = {
-            "rows": torch.tensor(list(self.fallen), dtype=torch.int64),
-            "images": torch.stack(list(self.fallen.values())) if self.fallen else torch.empty(0),
-            "standing": self.standing.cpu(),
+            "rows": torch.tensor(list(self.found), dtype=torch.int64),
+            "images": torch.stack(list(self.found.values())) if self.found else torch.empty(0),
+            "standing": self.robust.cpu(),
         }
         unfinished = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
         save_file(tensors, unfinished, metadata={"progress": progress})
@@ -92,12 +92,12 @@ class State:
 
 
 def fingerprint(settings: Mapping[str, Any], seed: int, model: nn.Module, images: Tensor, labels: Tensor) -> str:
-    """A digest of everything that the result depends on."""
+    """A hash of everything that the result depends on."""
     tensors = {"images": images, "labels": labels}
-    told = [dict(settings), seed, {name: [str(value.dtype), list(value.shape)] for name, value in tensors.items()}]
+    described = [dict(settings), seed, {name: [str(value.dtype), list(value.shape)] for name, value in tensors.items()}]
     weights = weights_fingerprint(model.state_dict(), tensors)
-    return hashlib.blake2b(json.dumps([told, weights], sort_keys=True).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(json.dumps([described, weights], sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def _share(standing: Tensor) -> float:
-    return float(standing.double().mean())
+def _fraction(robust: Tensor) -> float:
+    return float(robust.double().mean())

@@ -1,4 +1,4 @@
-"""What an attack hands back."""
+"""`AttackResult`: the adversarial images of an attack, the predictions for them, and its record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from holdfast.errors import HoldfastError
 
 @dataclass(frozen=True, eq=False)
 class AttackResult:
-    """Adversarial images and what the model makes of them.
+    """Adversarial images and the model's predictions for them.
 
     Attributes:
         images: the adversarial images, (B, C, H, W), in [0,1].
-        predictions: the classes the model sees in them, (B,).
-        success: where the attack reached its goal, (B,): a wrong class, or the target of a targeted attack. An image
-            that was wrong before counts as a success unless the attack turned it right.
-        record: what was run, as plain data: the attack's name, its settings, the seed, and what it had to leave out.
+        predictions: the predicted classes, (B,).
+        success: where the attack succeeded, (B,): a wrong class, or the target class of a targeted attack. An image
+            that was misclassified before the attack counts as a success unless the attack corrected it.
+        record: the attack's name, settings and seed, and anything it had to leave out, as plain data.
     """
 
     images: Tensor
@@ -27,12 +27,12 @@ class AttackResult:
     record: Mapping[str, Any] = field(default_factory=dict)
 
     def accuracy(self, labels: Tensor) -> float:
-        """The share of all images that the model still gets right."""
+        """Robust accuracy: the fraction of all images that are still classified correctly."""
         return accuracy(self.predictions, labels)
 
 
 def accuracy(predictions: Tensor, labels: Tensor) -> float:
-    """The share of predictions that equal their labels."""
+    """The fraction of predictions that equal their labels."""
     if predictions.shape != labels.shape:
         raise HoldfastError(f"labels must have shape {tuple(predictions.shape)}, got {tuple(labels.shape)}")
     return float((predictions == labels).double().mean())

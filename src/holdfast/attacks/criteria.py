@@ -1,6 +1,6 @@
-"""What an attack works against: the loss it climbs, and when an answer counts as wrong. Every task has its own.
+"""Attack criteria: the loss that an attack maximises and the test for a misclassification, one criterion per task.
 
-One class per image is the default goal; its losses and checks are below.
+`Misclassification` (one class per image) is the default; its losses and checks are below.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,25 +15,25 @@ Loss = Callable[[Any, Any], Tensor]
 
 
 class Criterion(Protocol):
-    """What an attack works against.
+    """The loss an attack maximises, and the test of whether a prediction is still right.
 
     Attributes:
-        losses: by the names that attacks choose from; each takes the model's output and the targets and gives one value
-            per image, (B,).
+        losses: the losses by the names that attacks choose from; each takes the model's output and the targets and
+            returns one value per image, (B,).
     """
 
     losses: Mapping[str, Loss]
 
     def check(self, output: Any, targets: Any) -> None:
-        """Refuse an output that no attack can climb, and targets that do not fit it."""
+        """Raise an error for an output without a usable loss, and for targets that do not fit it."""
         ...
 
     def predicted(self, output: Any) -> Any:
-        """The answer that an output stands for."""
+        """The prediction that an output encodes."""
         ...
 
     def right(self, output: Any, targets: Any) -> Tensor:
-        """Whether every image's answer is right, (B,)."""
+        """Whether the prediction for each image is right, (B,)."""
         ...
 
 
@@ -43,19 +43,19 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def margin(logits: Tensor, labels: Tensor) -> Tensor:
-    """The best wrong class's logit minus the right one's (Carlini and Wagner 2017), per image."""
+    """The highest wrong logit minus the right one (Carlini and Wagner 2017), per image."""
     hard = classes(labels).unsqueeze(1)
     right = logits.gather(1, hard).squeeze(1)
     return logits.scatter(1, hard, float("-inf")).amax(dim=1) - right
 
 
 def classes(labels: Tensor) -> Tensor:
-    """Class numbers of hard labels or of soft ones."""
+    """Class indices of hard or soft labels."""
     return labels.argmax(dim=1) if labels.is_floating_point() else labels
 
 
 def check_targets(targets: Tensor, *, count: int, classes: int) -> None:
-    """Refuse targets that are neither class numbers in range nor rows of class probabilities."""
+    """Raise an error for targets that are neither class indices in range nor rows of class probabilities."""
     if targets.is_floating_point():
         if targets.shape != (count, classes):
             raise HoldfastError(
@@ -72,7 +72,7 @@ def check_targets(targets: Tensor, *, count: int, classes: int) -> None:
 
 
 def check_logits(logits: Tensor, targets: Tensor) -> None:
-    """Refuse logits that no attack can climb, and targets that do not fit them."""
+    """Raise an error for logits of the wrong shape or not finite, and for targets that do not fit them."""
     if not isinstance(logits, Tensor) or logits.ndim != 2:
         came = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise HoldfastError(f"the model must return logits of shape (images, classes), got {came}")
@@ -85,12 +85,12 @@ def check_logits(logits: Tensor, targets: Tensor) -> None:
 
 
 class Misclassification:
-    """One class per image: wrong is another class."""
+    """One class per image; any other class is a misclassification."""
 
     losses: Mapping[str, Loss] = {"cross_entropy": cross_entropy, "margin": margin}
 
     def check(self, output: Tensor, targets: Tensor) -> None:
-        """Logits (B, classes) and labels that fit them."""
+        """Check for finite logits (B, classes) and labels that fit them."""
         check_logits(output, targets)
 
     def predicted(self, output: Tensor) -> Tensor:
@@ -103,4 +103,4 @@ class Misclassification:
 
 
 MISCLASSIFICATION = Misclassification()
-LOSSES = set(Misclassification.losses)  # names that some goal knows; a task with others adds them
+LOSSES = set(Misclassification.losses)  # loss names that any criterion has; a task with others adds them

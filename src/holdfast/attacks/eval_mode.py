@@ -1,4 +1,4 @@
-"""Attack a model without leaving a trace in it."""
+"""`attack_mode`: a context manager that puts a model into eval mode with gradients on and restores it afterwards."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,11 +17,11 @@ MODES = ("eval", "keep")
 
 @contextmanager
 def attack_mode(model: nn.Module, *, mode: Mode = "eval") -> Iterator[nn.Module]:
-    """Yield the model ready for an attack: no data-parallel wrappers, throw-away buffers, gradients enabled.
+    """Yield the model ready for an attack: without data-parallel wrappers, with copied buffers and gradients enabled.
 
-    ``mode="eval"`` attacks the network that will be deployed; ``"keep"`` attacks it as it stands, for instance in
-    training mode, where dropout goes on drawing from torch's generator. Afterwards modes and buffers (BatchNorm's
-    statistics) are the very objects they were. Parameters are never touched: attacks ask autograd for the gradient of
+    ``mode="eval"`` attacks the network that will be deployed; ``"keep"`` attacks it in its current mode, for instance
+    in training mode, where dropout keeps drawing from torch's generator. Afterwards the modes and the buffer objects
+    (BatchNorm's statistics) are restored. Parameters are never touched: attacks compute the gradient with respect to
     the images alone.
     """
     if mode not in MODES:
@@ -41,31 +41,33 @@ def attack_mode(model: nn.Module, *, mode: Mode = "eval") -> Iterator[nn.Module]
 
 
 def own_copies(images: Tensor, labels: Any) -> tuple[Tensor, Any]:
-    """Copies without history: a tensor made in inference mode cannot be differentiated."""
+    """Detached copies: autograd cannot differentiate a tensor that was made in inference mode."""
     return images.detach().clone(), labels.detach().clone() if isinstance(labels, Tensor) else labels
 
 
 def predict(model: nn.Module, images: Tensor, targets: Any) -> Tensor:
-    """The classes the model sees, (B,); refuses logits that are not finite."""
+    """The predicted classes, (B,); raises an error if logits are not finite."""
     return MISCLASSIFICATION.predicted(score(model, images, targets))
 
 
 @torch.no_grad()
 def score(model: nn.Module, images: Tensor, targets: Any, *, goal: Criterion = MISCLASSIFICATION) -> Any:
-    """The model's output, checked, without a graph and in single precision at least."""
+    """The model's output, checked by the criterion, without a graph and in float32 or wider."""
     output = single_or_double(forward_without_cached_casts(model, images))
     goal.check(output, targets)
     return output
 
 
 def single_or_double(output: Any) -> Any:
-    """Half-precision logits of an autocast pass as float32: losses are not computed in half precision."""
+    """Cast the half-precision logits of an autocast pass to float32; wider ones are returned as they are."""
+    # in half precision the softmax of confident logits saturates, the cross-entropy becomes 0 and its gradient with
+    # it: the attack would stop at exactly the images that it should work on hardest
     half = isinstance(output, Tensor) and output.dtype in (torch.float16, torch.bfloat16)
     return output.float() if half else output
 
 
 def forward_without_cached_casts(model: nn.Module, images: Tensor) -> Tensor:
-    """A pass without gradients beside one with them, in the same autocast region."""
+    """Run the model without gradients, safely inside an autocast region that also runs passes with gradients."""
     # some versions of torch keep the half-precision weights that autocast makes in this pass; made without gradients,
     # they would cut the gradient of a training pass in the same autocast region
     device = images.device.type

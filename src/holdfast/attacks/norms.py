@@ -1,4 +1,4 @@
-"""How to measure a perturbation: steepest step, projection and random start of each norm."""
+"""Threat models: steepest-ascent step, projection and random start in the L∞ and L2 norms."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,15 +12,15 @@ from holdfast.attacks import rng
 
 
 class Start(Protocol):
-    """Where an attack begins."""
+    """Random start of an attack."""
 
     def __call__(self, images: Tensor, eps: float, *, seed: int, ids: Sequence[int | str], purpose: str) -> Tensor:
-        """A random point of the ball for every image, from the image's own stream."""
+        """A random perturbation in the ε-ball for each image, from the image's own random stream."""
 
 
 @dataclass(frozen=True)
 class Norm:
-    """One geometry. ``step`` and ``project`` are pure functions of (B, …) tensors."""
+    """The three operations of one norm; ``step`` and ``project`` are pure functions of (B, …) tensors."""
 
     step: Callable[[Tensor], Tensor]
     project: Callable[[Tensor, float], Tensor]
@@ -28,29 +28,32 @@ class Norm:
 
 
 def linf_project(delta: Tensor, eps: float) -> Tensor:
-    """The nearest perturbation with no entry above ε."""
+    """The nearest perturbation of L∞ norm ≤ ε."""
     return delta.clamp(-eps, eps)
 
 
 def linf_start(images: Tensor, eps: float, *, seed: int, ids: Sequence[int | str], purpose: str) -> Tensor:
-    """U(−ε, ε) per value."""
+    """U(−ε, ε) for each value of the images."""
     return (2 * rng.uniform(images, seed=seed, ids=ids, purpose=purpose) - 1) * eps
 
 
 def l2_step(gradient: Tensor) -> Tensor:
-    """The gradient at length 1; a zero gradient stays zero, however small ones (whose squares underflow) count."""
+    """The gradient scaled to L2 norm 1; a zero gradient stays zero."""
+    # dividing by the largest entry first: the squares of a gradient below about 1e-19 underflow in float32, and a
+    # confident model, whose gradients are that small, would look as if it could not be attacked
     tiny = torch.finfo(gradient.dtype).tiny
     scaled = gradient / gradient.abs().amax(dim=(1, 2, 3), keepdim=True).clamp_min(tiny)
     return scaled / _length(scaled).clamp_min(tiny)
 
 
 def l2_project(delta: Tensor, eps: float) -> Tensor:
-    """The nearest perturbation of length ε or less."""
+    """The nearest perturbation of L2 norm ≤ ε."""
     return delta * (eps / _length(delta).clamp_min(torch.finfo(delta.dtype).tiny)).clamp_max(1)
 
 
 def l2_start(images: Tensor, eps: float, *, seed: int, ids: Sequence[int | str], purpose: str) -> Tensor:
-    """Uniform in the ball: a normal direction, and a radius whose d-th power is uniform."""
+    """A perturbation uniform in the ball: a normal direction, and a radius r with rᵈ uniform."""
+    # the volume within radius r grows with rᵈ: a uniform radius would crowd the starts around the image
     direction = l2_step(rng.normal(images, seed=seed, ids=ids, purpose=purpose))
     radius = rng.uniform(images[:, 0, 0, 0], seed=seed, ids=ids, purpose=f"{purpose}/radius")
     return direction * (eps * radius ** (1 / math.prod(images.shape[1:]))).view(-1, 1, 1, 1)

@@ -1,6 +1,6 @@
-"""Patch occlusion: replace a share of the patches by noise, at random or where a corruption model says.
+"""Patch occlusion: replace a fraction of the patches by noise, at random or as a corruption model chooses.
 
-AFAT's Table 3 reports both. The noise of the published code is U[0,1) in *normalised* space: a band of greys in pixels.
+AFAT's Table 3 reports both. The noise of the released code is U[0,1) in *normalised* space, a band of greys in pixels.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,12 +25,12 @@ FILLS = ("normalised", "pixels", "mean")
 
 @dataclass(frozen=True, eq=False)
 class OcclusionResult:
-    """What a model makes of the same images under several masks.
+    """Predictions for the same images under several masks.
 
     Attributes:
         images: the images under the last mask, (B, C, H, W), in [0,1].
-        predictions: the classes the model sees, (masks, B).
-        record: what was run, as plain data.
+        predictions: the predicted classes, (masks, B).
+        record: the attack's settings and seed, as plain data.
     """
 
     images: Tensor
@@ -38,11 +38,11 @@ class OcclusionResult:
     record: Mapping[str, Any]
 
     def accuracy(self, labels: Tensor) -> float:
-        """The share of right answers over all images and masks."""
+        """Accuracy over all images and masks."""
         return float(self._right(labels).mean())
 
     def spread(self, labels: Tensor) -> dict[str, float]:
-        """How the accuracy varies from mask to mask: number of masks, mean, standard deviation, lowest, highest."""
+        """Statistics of the accuracy over masks: number of masks, mean, standard deviation, minimum, maximum."""
         each = self._right(labels).mean(dim=1)
         deviation = float(each.std()) if len(each) > 1 else 0.0
         return {
@@ -54,7 +54,7 @@ class OcclusionResult:
         }
 
     def right_per_image(self, labels: Tensor) -> Tensor:
-        """The share of masks under which each image is still right, (B,)."""
+        """The fraction of masks under which each image is classified correctly, (B,)."""
         return self._right(labels).mean(dim=0)
 
     def _right(self, labels: Tensor) -> Tensor:
@@ -68,11 +68,11 @@ class Occlusion:
     """Occlusion's settings; the defaults are those of AFAT's Table 3.
 
     Attributes:
-        ratio: share of the patches that are occluded; how many that is, `select_lowest` says.
-        patch_size: side of a patch in pixels; a given corruption model brings its own.
-        masks: how often to draw: other patches and noise, or other noise alone if a corruption model chooses.
-        fill: what covers a patch: U[0,1) in ``normalised`` space (as released), U[0,1) ``pixels``, or the data set's
-            ``mean`` colour.
+        ratio: fraction of the patches to occlude; `select_lowest` defines the rounding.
+        patch_size: side of a patch in pixels; a corruption model has its own.
+        masks: number of draws: of patches and noise, or of noise alone if a corruption model chooses the patches.
+        fill: content of an occluded patch: U[0,1) in ``normalised`` space (as released), U[0,1) ``pixels``, or the
+            data set's ``mean`` colour.
     """
 
     ratio: float = 0.1
@@ -99,13 +99,13 @@ class Occlusion:
         seed: int = 0,
         ids: rng.Ids | None = None,
     ) -> OcclusionResult:
-        """Occlude every image ``masks`` times and score the model; without a corruption model, at random."""
+        """Occlude each image ``masks`` times and predict it; without a corruption model, at random patches."""
         check_images(images)
         names = rng.image_ids(ids, len(images))
         predictions = []
-        with attack_mode(model) as quiet, torch.no_grad():
-            for covered in occlude_images(self, quiet, images, seed=seed, names=names, corruptor=corruptor):
-                predictions.append(predict(quiet, covered, labels))
+        with attack_mode(model) as victim, torch.no_grad():
+            for covered in occlude_images(self, victim, images, seed=seed, names=names, corruptor=corruptor):
+                predictions.append(predict(victim, covered, labels))
         by = "random" if corruptor is None else "corruptor"
         record = {"attack": "occlusion", "patches_by": by, **asdict(self), "seed": seed}
         if corruptor is not None:
@@ -122,7 +122,7 @@ def occlude_images(
     names: list[int | str],
     corruptor: Corruptor | None = None,
 ) -> Iterator[Tensor]:
-    """The images under one mask after the other: at random places, or where a corruption model wants it."""
+    """Yield the images under one mask after another, at random or as a corruption model chooses."""
     chosen = None if corruptor is None else corruptor.keep(pixel_model(model).normalise(images), attack.ratio).detach()
     for mask in range(attack.masks):
         keep = random_keep(attack, images, seed=seed, names=names, mask=mask) if chosen is None else chosen
@@ -131,13 +131,13 @@ def occlude_images(
 
 
 def cover_patches(images: Tensor, keep: Tensor, cover: Tensor) -> Tensor:
-    """Images in [0, 1] whose patches that are not kept are covered; ``keep`` is (B, 1, rows, columns)."""
+    """Cover the patches of [0, 1] images that are not kept; ``keep`` is (B, 1, rows, columns)."""
     mask = in_pixels(keep, images)
     return (images * mask + cover * (1 - mask)).clamp(0, 1)
 
 
 def random_keep(attack: Occlusion, images: Tensor, *, seed: int, names: list[int | str], mask: int) -> Tensor:
-    """A random mask of kept patches of every image's own, (B, 1, rows, columns), of the size a corruptor's has."""
+    """A random mask of kept patches for each image, (B, 1, rows, columns), with as many as a corruption model keeps."""
     grid = check_grid(images, attack.patch_size)
     scores = images.new_empty(len(images), grid[0] * grid[1])
     scores = rng.uniform(scores, seed=seed, ids=names, purpose=f"mask/{mask}")
@@ -147,34 +147,35 @@ def random_keep(attack: Occlusion, images: Tensor, *, seed: int, names: list[int
 def cover_of(
     fill: Fill, model: nn.Module, images: Tensor, *, seed: int, names: list[int | str], purpose: str
 ) -> Tensor:
-    """What covers an occluded patch, (B, C, H, W), in [0,1] pixels."""
+    """Content of occluded patches, (B, C, H, W), in [0,1] pixels."""
     if fill == "mean":
         return pixel_model(model).mean.expand_as(images)
     noise = rng.uniform(images, seed=seed, ids=names, purpose=purpose)
     if fill == "pixels":
         return noise
     statistics = pixel_model(model)
+    # δ of AFAT Eq. 1 as released: uniform after normalisation, hence mean + std · U[0,1) in pixels (R: 0.485–0.714)
     return statistics.mean + statistics.std * noise
 
 
 def pixel_model(model: nn.Module) -> PixelModel:
-    """The model, if it knows how its images are normalised."""
+    """The model as a `PixelModel`; raises an error if its normalisation is unknown."""
     model = unwrap_model(model)
     if not isinstance(model, PixelModel):
         raise HoldfastError(
-            f"occlusion needs a model that normalises inside (from_pixels), got {type(model).__name__}; "
-            "only fill='pixels' at random patches does without"
+            f"occlusion needs a model that normalises its images, got {type(model).__name__}: "
+            "wrap it with from_pixels, or use fill='pixels' at random patches"
         )
     return model
 
 
 @dataclass(frozen=True)
 class AttentionOcclusion:
-    """Its settings. Patches are the model's tokens.
+    """Settings of the occlusion of the most attended patches; patches are the model's tokens.
 
     Attributes:
-        ratio: share of the patches that are covered; how many that is, `select_lowest` says.
-        fill: what covers a patch; see `Occlusion`.
+        ratio: fraction of the patches to occlude; `select_lowest` defines the rounding.
+        fill: content of an occluded patch; see `Occlusion`.
     """
 
     ratio: float = 0.1
@@ -189,14 +190,14 @@ class AttentionOcclusion:
     def __call__(
         self, model: nn.Module, images: Tensor, labels: Tensor, *, seed: int = 0, ids: rng.Ids | None = None
     ) -> AttackResult:
-        """Cover the patches of every image and score the model."""
+        """Occlude the most attended patches of each image and predict it."""
         check_images(images)
         names = rng.image_ids(ids, len(images))
-        with attack_mode(model) as quiet, torch.no_grad():
-            keep = without_most_attended(quiet, images, self.ratio)
+        with attack_mode(model) as victim, torch.no_grad():
+            keep = without_most_attended(victim, images, self.ratio)
             covered = cover_patches(
-                images, keep, cover_of(self.fill, quiet, images, seed=seed, names=names, purpose="cover/0")
+                images, keep, cover_of(self.fill, victim, images, seed=seed, names=names, purpose="cover/0")
             )
-            predictions = predict(quiet, covered, labels)
+            predictions = predict(victim, covered, labels)
         record = {"attack": "occlusion", "patches_by": "attention", **asdict(self), "seed": seed}
         return AttackResult(covered, predictions, predictions != labels, record)

@@ -1,6 +1,6 @@
-"""``occlusion-learned``: fit AFAT's corruption model against a frozen classifier.
+"""Learned occlusion (``occlusion-learned``): fit AFAT's corruption model to a frozen classifier.
 
-AFAT trains the corruption model together with the network; its Table 3 attacks the plain network with one, too.
+AFAT trains the corruption model together with the network; its Table 3 also attacks a plain network with one.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,16 +24,16 @@ Batches = Iterable[tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class LearnedOcclusion:
-    """How a corruption model is fitted to a classifier.
+    """Settings for fitting a corruption model to a classifier.
 
     Attributes:
-        ratio: share of the patches that are occluded.
+        ratio: fraction of the patches to occlude.
         patch_size: side of a patch in pixels.
-        objective: what the corruption model raises: the ``cross-entropy``, which needs nothing but logits (AFAT's
-            Table 6 compares the two), or the ``alignment`` loss (AFAT, Eq. 2), as AFAT's own corruption model does.
+        objective: the loss that the corruption model maximises: the ``cross-entropy``, which needs only logits (AFAT's
+            Table 6 compares the two), or the ``alignment`` loss (AFAT, Eq. 2), as in AFAT's training.
         epochs: passes over the images.
-        lr: Adam's rate.
-        fill: what covers a patch; see `Occlusion`.
+        lr: learning rate of Adam.
+        fill: content of an occluded patch; see `Occlusion`.
     """
 
     ratio: float = 0.1
@@ -53,7 +53,7 @@ class LearnedOcclusion:
 
 @dataclass(frozen=True, eq=False)
 class FittedCorruptor:
-    """A corruption model, the objective's mean in every epoch, and what was run."""
+    """A fitted corruption model, the mean objective of each epoch, and the record of the fit."""
 
     corruptor: Corruptor
     objective: list[float]
@@ -61,14 +61,14 @@ class FittedCorruptor:
 
 
 def fit_corruptor(attack: LearnedOcclusion, model: nn.Module, batches: Batches, *, seed: int = 0) -> FittedCorruptor:
-    """Fit a corruption model that raises the objective of a frozen classifier; the classifier is left as it was.
+    """Fit a corruption model that maximises the objective of a frozen classifier, which is left unchanged.
 
-    AFAT, Eq. 3, without its minimisation. ``batches`` yields (images in [0,1], labels) and is read once per epoch.
-    Deviation: Adam, since the published rate of 1e-4 for SGD is meant for hundreds of epochs beside the network's.
+    AFAT, Eq. 3, without the minimisation. ``batches`` yields (images in [0,1], labels) and is read once per epoch.
+    Deviation: Adam, because the published SGD rate of 1e-4 is meant for hundreds of epochs of joint training.
     """
     corruptor: Corruptor | None = None
     history: list[float] = []
-    with attack_mode(model) as quiet:
+    with attack_mode(model) as victim:
         for epoch in range(attack.epochs):
             values = []
             for number, batch in enumerate(batches):
@@ -78,8 +78,8 @@ def fit_corruptor(attack: LearnedOcclusion, model: nn.Module, batches: Batches, 
                     corruptor = _new_corruptor(attack, images, seed)
                     optimiser = torch.optim.Adam(corruptor.parameters(), lr=attack.lr, maximize=True)
                 names: list[int | str] = [f"{epoch}/{number}/{place}" for place in range(len(images))]
-                covered = _cover(attack, quiet, corruptor, images, seed=seed, names=names)
-                values.append(_ascend(OBJECTIVES[attack.objective](quiet, covered, images, labels), optimiser))
+                covered = _cover(attack, victim, corruptor, images, seed=seed, names=names)
+                values.append(_ascend(OBJECTIVES[attack.objective](victim, covered, images, labels), optimiser))
             history.append(sum(values) / max(len(values), 1))
     if corruptor is None:
         raise HoldfastError("batches must yield at least one batch of (images, labels) in every epoch, got none")
@@ -95,14 +95,14 @@ def raised_cross_entropy(model: nn.Module, covered: Tensor, images: Tensor, labe
 
 
 def raised_alignment(model: nn.Module, covered: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-    """How far occlusion moves the features of the blocks (AFAT, Eq. 2)."""
+    """The alignment loss between the blocks' features of occluded and clean images (AFAT, Eq. 2)."""
     with watch(backbone(model)) as seen:
         with torch.no_grad():
             check_logits(model(images), labels)
         clean = list(seen.features)
         check_logits(model(covered), labels)
     errors = [nn.functional.mse_loss(a, b) for a, b in zip(seen.features, clean, strict=True)]
-    return torch.stack(errors).sum() / (len(errors) + 1e-4)  # the released denominator
+    return torch.stack(errors).sum() / (len(errors) + 1e-4)  # L + 1e-4 as in the released code
 
 
 Objective = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]

@@ -1,7 +1,7 @@
-"""Patch-Fool: replace one patch so that the class changes and attention turns to it.
+"""Patch-Fool (Fu et al., ICLR 2022): an adversarial patch that changes the class and attracts attention.
 
-Fu et al., ICLR 2022. The patch that the most attention is paid to is replaced by random pixels, which Adam then moves
-up the cross-entropy and up the attention that the early blocks pay to the patch.
+The patch that receives the most attention is replaced by random pixels; Adam then maximises the cross-entropy and the
+attention that the early blocks pay to the patch.
 """
 
 from dataclasses import asdict, dataclass
@@ -22,9 +22,9 @@ from holdfast.errors import HoldfastError
 
 
 class PatchMask:
-    """The pixels that may change: all of the region, or the best so many of it.
+    """The pixels that may change: the whole region, or its ``count`` highest-scored pixels.
 
-    Patch-Fool's sparse variant; the scores are learned straight through the choice of the highest.
+    Patch-Fool's sparse variant; scores are learned with a straight-through gradient of the top-k selection.
     """
 
     def __init__(self, region: Tensor, *, count: int | None, lr: float, seed: int, names: list[int | str]) -> None:
@@ -40,7 +40,7 @@ class PatchMask:
         self._binarise()
 
     def ascend(self, gain: Tensor) -> None:
-        """``gain``, (B, 1, H, W): the gradient of the objective by the mask, which multiplies the content."""
+        """Update the scores; ``gain``, (B, 1, H, W), is the gradient of the objective with respect to the mask."""
         self.scores.grad = -gain
         self.optimiser.step()
         self._binarise()
@@ -53,7 +53,7 @@ class PatchMask:
 
 Surgery = Literal["as-coded", "orthogonal"]
 Units = Literal["normalised", "pixels"]
-SELECT_BLOCK = 4  # whose attention chooses the patch in the published attack
+SELECT_BLOCK = 4  # block whose attention selects the patch in the published attack
 
 
 @dataclass(frozen=True)
@@ -61,20 +61,20 @@ class PatchFool:
     """Patch-Fool's settings; the defaults are the single-patch attack of the paper and of AFAT's Table 3.
 
     Attributes:
-        steps: Adam's steps; 0 leaves random pixels, the baseline that the attack has to beat.
-        lr: Adam's step length in ``units``, multiplied by ``decay`` every ``decay_every`` steps.
-        units: where Adam and the surgery work: in ``normalised`` values, as published (a step of 0.22 is about 0.05 in
-            pixels for the deviations of ImageNet), or in [0,1] ``pixels``.
+        steps: steps of Adam; 0 leaves random pixels, the baseline of the attack.
+        lr: learning rate of Adam in ``units``, multiplied by ``decay`` every ``decay_every`` steps.
+        units: space of Adam and of the gradient surgery: ``normalised`` values, as published (a step of 0.22 is about
+            0.05 in pixels for ImageNet's std), or [0,1] ``pixels``.
         attention_weight: weight of the attention terms; 0 is the cross-entropy-only form.
-        surgery: what to do with the part of an attention gradient that opposes the cross-entropy's: see `pcgrad`.
-        select: choose patches by ``attention``, by the ``gradient`` of the loss, or at ``random``.
-        select_block: the block whose attention chooses; None: block 4 as published, or the last of a shallower model.
-        patches: how many patches to replace; the attention terms look at the first.
-        patch_size: side of a patch in pixels; from the model's token grid unless given, 16 without one.
-        pixels: the sparse variant: change only so many pixels of the patches (250 in the paper), chosen by a mask that
-            is learned at rate ``mask_lr`` and frozen at step ``mask_steps``, before the last of its updates.
-        bound: the mild variant: the norm in which the patch stays within ``eps`` of the image, ``linf``, or ``l2``,
-            which holds for each channel: three may go √3·``eps`` in all.
+        surgery: treatment of attention gradients that oppose the gradient of the cross-entropy: see `pcgrad`.
+        select: select patches by ``attention``, by the ``gradient`` of the loss, or at ``random``.
+        select_block: block whose attention selects; None: block 4 as published, or the last of a shallower model.
+        patches: number of patches to replace; the attention terms use the first.
+        patch_size: side of a patch in pixels; by default from the model's token grid, or 16 without one.
+        pixels: sparse variant: number of pixels of the patches to change (250 in the paper), selected by a mask that is
+            learned at rate ``mask_lr`` and frozen at step ``mask_steps``, before the last of its updates.
+        bound: mild variant: the norm in which the patch stays within ``eps`` of the image, ``linf``, or ``l2`` for each
+            channel, so that three channels together reach √3·``eps``.
         eps: radius of the mild variant, in units of [0,1] pixels.
     """
 
@@ -116,22 +116,21 @@ class PatchFool:
     def __call__(
         self, model: nn.Module, images: Tensor, labels: Tensor, *, seed: int = 0, ids: rng.Ids | None = None
     ) -> AttackResult:
-        """Replace the chosen patches, optimise them, and score the last iterate.
+        """Replace the selected patches, optimise them, and predict the last iterate.
 
-        Patch-Fool; as released: block 0's attention is left out, and gradients meet per block. The normalisation is
-        that of the `PixelModel`; another model's values are its pixels. Deviations:
-        losses are taken per image (the released code averages the batch, whose size then enters its surgery), and a
-        model without token attention is attacked through the cross-entropy alone, at the patch where its gradient is
-        largest. The record says which form was run, through which blocks, and which patches (row, column) were chosen
-        by what.
+        As released, block 0's attention is left out and the surgery is applied per block. The normalisation is that of
+        the `PixelModel`; other models work in pixels. Deviations: losses are computed per image (the released code
+        averages over the batch, whose size then affects the surgery), and a model without token attention is attacked
+        with the cross-entropy alone, at the patch where its gradient is largest. The record names the form that was
+        run, the blocks, and the selected patches (row, column) with the selection rule.
         """
         check_images(images)
         names = rng.image_ids(ids, len(images))
-        with attack_mode(model) as quiet:
+        with attack_mode(model) as victim:
             images, labels = own_copies(images, labels)
-            plan = _plan(self, quiet, images, labels, seed=seed, names=names)
-            adversarial = _optimise(self, quiet, images, labels, plan, seed=seed, names=names)
-            predictions = predict(quiet, adversarial, labels)
+            plan = _plan(self, victim, images, labels, seed=seed, names=names)
+            adversarial = _optimise(self, victim, images, labels, plan, seed=seed, names=names)
+            predictions = predict(victim, adversarial, labels)
         record = {"attack": "patch-fool", **asdict(self), **plan.record(), "seed": seed}
         return AttackResult(adversarial, predictions, predictions != classes(labels), record)
 
@@ -144,7 +143,7 @@ _CHOICES = {
 
 
 def pcgrad(gradient: Tensor, anchor: Tensor, *, surgery: Surgery = "as-coded") -> Tensor:
-    """Remove from an image's gradient g what opposes the anchor a, where their cosine is negative.
+    """Remove the component of an image's gradient g that opposes the anchor a, where their cosine is negative.
 
     Patch-Fool, after PCGrad (Yu et al. 2020). ``orthogonal`` subtracts the projection, (⟨g,a⟩ / ‖a‖²)·a; ``as-coded``
     divides by ‖a‖ instead, as the released code does.
@@ -155,18 +154,20 @@ def pcgrad(gradient: Tensor, anchor: Tensor, *, surgery: Surgery = "as-coded") -
 
 
 def attention_term(handle: AttentionHandle, patch: Tensor) -> Tensor:
-    """Mean over queries of the logarithm of the head-averaged attention to a patch, (B,).
+    """Mean over queries of the log of the head-averaged attention to a patch, (B,).
 
-    Patch-Fool's attention-aware loss; ``patch`` numbers the patches row by row, without class or register tokens.
+    Patch-Fool's attention-aware loss; ``patch`` is an index into the patches, row by row, without class or register
+    tokens.
     """
     maps = handle.maps().float().mean(dim=1)  # B queries keys
     column = (patch + handle.prefix).view(-1, 1, 1).expand(-1, maps.shape[1], 1)
+    # softmax may underflow to 0, and log 0 = −∞ has no gradient: the smallest normal number stands in
     return maps.gather(2, column).squeeze(2).clamp_min(torch.finfo(maps.dtype).tiny).log().mean(dim=1)
 
 
 @dataclass(frozen=True, eq=False)
 class _Values:
-    """What Adam moves: normalised values, or the pixels themselves."""
+    """The space that Adam works in: normalised values, or pixels."""
 
     mean: Tensor | float = 0.0
     std: Tensor | float = 1.0
@@ -184,7 +185,7 @@ class _Values:
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """Where to attack, through which blocks, and in which values."""
+    """The patches to attack, the blocks whose attention is used, and the space of the optimisation."""
 
     chosen: Tensor  # B patches
     grid: tuple[int, int]
@@ -228,6 +229,7 @@ def _plan(
         seed=seed,
         names=names,
     )
+    # as released: the attention terms read the first half of the blocks, without block 0
     blocks = tuple(range(1, len(seen) // 2)) if attack.attention_weight else ()
     return _Plan(chosen, grid, blocks, select, bool(seen), values)
 
@@ -260,6 +262,7 @@ def _optimise(
         points = torch.where(mask.pixels, values.to_pixels(content.detach()), images).requires_grad_()
         gradients = _gradients(model, points, labels, plan)
         content.grad = -_combine_gradients(attack, [gradient * mask.pixels for gradient in gradients])
+        # as released: mask_steps − 1 updates, then the remaining steps optimise the content under a fixed mask
         if attack.pixels is not None and step < attack.mask_steps - 1:
             gains = [(gradient * content.detach() * region).sum(dim=1, keepdim=True) for gradient in gradients]
             mask.ascend(_combine_gradients(attack, gains))
@@ -270,7 +273,7 @@ def _optimise(
 
 
 def _start(attack: PatchFool, images: Tensor, *, seed: int, names: list[int | str]) -> Tensor:
-    """Random pixels, also where an L2 bound waits after the first step; within an L∞ bound from the start."""
+    """Random pixels, within the L∞ bound if there is one; an L2 bound applies from the first projection on."""
     if attack.bound != "linf" or attack.eps is None:
         return rng.uniform(images, seed=seed, ids=names, purpose="patch content")
     delta = NORMS["linf"].start(images, attack.eps, seed=seed, ids=names, purpose="patch content")
@@ -278,7 +281,7 @@ def _start(attack: PatchFool, images: Tensor, *, seed: int, names: list[int | st
 
 
 def _into_bounds(attack: PatchFool, content: Tensor, images: Tensor, region: Tensor) -> Tensor:
-    """Pixels within the bound, which for L2 holds channel by channel, and within [0,1]."""
+    """Project pixels onto the bound (for L2, channel by channel) and clamp them to [0,1]."""
     if attack.bound is not None and attack.eps is not None:
         delta = ((content - images) * region).flatten(0, 1)  # (B·3) H W
         content = images + NORMS[attack.bound].project(delta, attack.eps).view_as(images)
@@ -286,7 +289,7 @@ def _into_bounds(attack: PatchFool, content: Tensor, images: Tensor, region: Ten
 
 
 def _gradients(model: nn.Module, points: Tensor, labels: Tensor, plan: _Plan) -> list[Tensor]:
-    """Per image and value, the gradient of the cross-entropy, then that of every block's attention term."""
+    """The gradients of the cross-entropy and of each block's attention term, in the optimisation's space."""
     std = plan.values.std
     if not plan.blocks:
         return [_ascent(model(points), points, labels, retain=False) * std]
@@ -300,11 +303,11 @@ def _gradients(model: nn.Module, points: Tensor, labels: Tensor, plan: _Plan) ->
 
 
 def _combine_gradients(attack: PatchFool, gradients: list[Tensor]) -> Tensor:
-    """The cross-entropy's gradient, which comes first, plus the attention terms' after surgery."""
-    climb, *pulls = gradients
-    total = climb.clone()
-    for pull in pulls:
-        total += attack.attention_weight * pcgrad(pull, climb, surgery=attack.surgery)
+    """The gradient of the cross-entropy, which comes first, plus the attention gradients after surgery."""
+    classification, *attention = gradients
+    total = classification.clone()
+    for gradient in attention:
+        total += attack.attention_weight * pcgrad(gradient, classification, surgery=attack.surgery)
     return total
 
 

@@ -1,4 +1,4 @@
-"""Which patches of an image to attack, and where they are."""
+"""Patch selection: by attention, by gradient or at random, and the pixels of the selected patches."""
 
 from math import gcd
 from typing import Literal
@@ -17,7 +17,7 @@ from holdfast.models.corruption_model import select_lowest
 
 @torch.no_grad()
 def token_handles(model: nn.Module, images: Tensor) -> list[AttentionHandle]:
-    """The attention of every block over all tokens of an image; none if the model has no such attention."""
+    """Attention handles of all blocks over all tokens of an image; empty if the model has no token attention."""
     inner = backbone(model)
     if not can_watch(inner):
         return []
@@ -27,34 +27,34 @@ def token_handles(model: nn.Module, images: Tensor) -> list[AttentionHandle]:
 
 
 def attention_received(handle: AttentionHandle) -> Tensor:
-    """The attention every patch receives, averaged over heads and queries, (B, N); other tokens are no patches."""
+    """The attention each patch receives, averaged over heads and queries, (B, N), without class or register tokens."""
     return handle.maps().mean(dim=(1, 2))[:, handle.prefix :]
 
 
 @torch.no_grad()
 def attention_received_by_patches(model: nn.Module, images: Tensor) -> Tensor:
-    """The attention that every patch receives, mean over queries, heads and blocks: (B, 1, rows, columns).
+    """The attention each patch receives, averaged over queries, heads and blocks: (B, 1, rows, columns).
 
-    In a pass of its own, in evaluation mode. What is attended to is what features depend on.
+    Takes a separate forward pass in evaluation mode.
     """
     handles: list[AttentionHandle] = []
-    with attack_mode(model) as still, torch.no_grad():
-        inner = backbone(still)
+    with attack_mode(model) as victim, torch.no_grad():
+        inner = backbone(victim)
         if can_watch(inner):
             with watch(inner) as seen:
-                forward_without_cached_casts(still, images)
+                forward_without_cached_casts(victim, images)
             handles = [handle for handle in seen.attention if handle.kind == "token"]
     grid = handles[0].grid if handles else None
     if grid is None or any(handle.grid != grid for handle in handles):
         raise HoldfastError(
-            "which patches receive the most attention is known only where blocks attend to all patches of one grid "
-            f"(ViT, DeiT, FAN), not of {type(inner).__name__}"
+            "attention received by patches needs blocks that attend to all patches of one grid (ViT, DeiT, FAN), "
+            f"got {type(inner).__name__}: select patches at random instead"
         )
     return torch.stack([attention_received(handle) for handle in handles]).mean(0).unflatten(1, (1, *grid))
 
 
 def without_most_attended(model: nn.Module, images: Tensor, ratio: float) -> Tensor:
-    """1 where a patch is kept, 0 at the share ``ratio`` that receives the most attention: (B, 1, rows, columns)."""
+    """Mask of kept patches, 0 at the fraction ``ratio`` that receives the most attention: (B, 1, rows, columns)."""
     received = attention_received_by_patches(model, images)
     return select_lowest(-received.flatten(1), ratio).view_as(received)
 
@@ -72,21 +72,21 @@ def choose_patches(
     seed: int,
     names: list[int | str],
 ) -> Tensor:
-    """The ``count`` patches to attack, first things first, (B, count), numbered row by row.
+    """Indices of the ``count`` patches to attack, best first, (B, count), row by row.
 
-    ``weights`` of the channels turn the gradient by pixels into that by other values.
+    ``weights``, one per channel, convert the gradient from pixels to another space (std for normalised values).
     """
     if select == "attention" and handle is not None:
-        worth = attention_received(handle)
+        scores = attention_received(handle)
     elif select == "gradient":
-        worth = _gradient_size(model, images, labels, grid=grid, weights=weights)
+        scores = _gradient_size(model, images, labels, grid=grid, weights=weights)
     else:
-        worth = rng.uniform(images.new_empty(len(images), grid[0] * grid[1]), seed=seed, ids=names, purpose="patch")
-    return worth.topk(count, dim=1).indices
+        scores = rng.uniform(images.new_empty(len(images), grid[0] * grid[1]), seed=seed, ids=names, purpose="patch")
+    return scores.topk(count, dim=1).indices
 
 
 def fitting_patch(size: tuple[int, int]) -> int:
-    """The patch of an occlusion: 16 px where that gives a fine grid, else an eighth of a small image, so 4 of 32."""
+    """Default patch size of occlusions: 16 px for images of 112 px or more, about an eighth of smaller ones."""
     common = gcd(*size)
     if common % 16 == 0 and common >= 112:
         return 16
@@ -95,7 +95,7 @@ def fitting_patch(size: tuple[int, int]) -> int:
 
 
 def check_grid(images: Tensor, patch_size: int) -> tuple[int, int]:
-    """Rows and columns of patches, which have to cover the image."""
+    """Rows and columns of patches; raises an error if they do not cover the image exactly."""
     height, width = images.shape[-2:]
     if height % patch_size or width % patch_size:
         raise HoldfastError(f"patch_size must divide the image, got {patch_size} for {height}×{width}")
@@ -103,7 +103,7 @@ def check_grid(images: Tensor, patch_size: int) -> tuple[int, int]:
 
 
 def patch_region(chosen: Tensor, grid: tuple[int, int], images: Tensor) -> Tensor:
-    """True on the pixels of the chosen patches, (B, 1, H, W)."""
+    """Mask of the pixels of the chosen patches, (B, 1, H, W)."""
     region = torch.zeros(len(chosen), grid[0] * grid[1], dtype=torch.bool, device=images.device)
     region = region.scatter(1, chosen, True).unflatten(1, (1, *grid))
     height, width = images.shape[-2:]
@@ -113,7 +113,7 @@ def patch_region(chosen: Tensor, grid: tuple[int, int], images: Tensor) -> Tenso
 def _gradient_size(
     model: nn.Module, images: Tensor, labels: Tensor, *, grid: tuple[int, int], weights: Tensor | float
 ) -> Tensor:
-    """Σ|g| over the channels and pixels of every patch, up to a factor; Patch-Fool's "Saliency"."""
+    """Σ|g| over the channels and pixels of each patch, up to a factor; Patch-Fool's "Saliency"."""
     points = images.detach().requires_grad_()
     logits = model(points)
     check_logits(logits, labels)

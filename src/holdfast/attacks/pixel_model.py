@@ -1,4 +1,4 @@
-"""Models of [0,1] images: normalisation is part of the model, so that ε means what it says."""
+"""`PixelModel`: a classifier of [0,1] images with the normalisation inside, so that ε is in pixel units."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,9 +15,9 @@ TOLERANCE = 1e-6  # image + (1 − image) may round to a little above 1
 
 
 class PixelModel(nn.Module):
-    """A classifier of images in [0,1]; it normalises them itself and refuses others.
+    """A classifier of images in [0,1] that normalises them itself and raises an error for values out of range.
 
-    An attack on a model that is fed normalised images would measure ε in units of the data set's deviation.
+    For a model of normalised images, ε would be in units of the data set's standard deviation.
     """
 
     mean: Tensor
@@ -38,7 +38,7 @@ class PixelModel(nn.Module):
         return logits_of(self.model(self.normalise(images)))
 
     def normalise(self, images: Tensor) -> Tensor:
-        """[0,1] to the values the inner model was trained on."""
+        """Normalise [0,1] images with the wrapped model's mean and std."""
         return (images - self.mean) / self.std
 
 
@@ -52,7 +52,7 @@ def from_pixels(model: nn.Module, **overrides: Any) -> PixelModel:
 
 
 def check_images(images: Tensor) -> None:
-    """Refuse what is not a batch of floating-point images in [0,1]."""
+    """Raise an error for anything but a batch of floating-point images in [0,1]."""
     if images.ndim != 4 or not images.is_floating_point():
         raise HoldfastError(
             f"images must be floating-point, of shape (batch, channels, height, width), "
@@ -64,12 +64,12 @@ def check_images(images: Tensor) -> None:
     if not (low >= -TOLERANCE and high <= 1 + TOLERANCE):  # also true of NaN
         raise HoldfastError(
             f"images must lie in [0, 1], got values from {low:.4g} to {high:.4g}: "
-            "give attacks the images before normalisation, and the model through from_pixels"
+            "pass images before normalisation, and wrap the model with from_pixels"
         )
 
 
 def check_differentiable(output: Tensor) -> None:
-    """Refuse a model that cuts the graph between its images and its logits."""
+    """Raise an error for a model without a gradient from its logits to its images."""
     if not output.requires_grad:
         raise HoldfastError(
             "the model must be differentiable with respect to its images, got logits without a gradient "
@@ -78,9 +78,9 @@ def check_differentiable(output: Tensor) -> None:
 
 
 def local(model: nn.Module) -> nn.Module:
-    """The same model without data-parallel wrappers around it or right inside a `PixelModel`.
+    """The model without data-parallel wrappers, around it or inside a `PixelModel`.
 
-    An attack is one process's own affair: its passes must neither broadcast buffers nor arm gradient buckets.
+    Each process attacks its own batch: the forward passes must neither broadcast buffers nor prepare gradient buckets.
     """
     model = unwrap_model(model)
     if isinstance(model, PixelModel) and model.model is not unwrap_model(model.model):
@@ -90,7 +90,7 @@ def local(model: nn.Module) -> nn.Module:
 
 
 def backbone(model: nn.Module) -> nn.Module:
-    """The model that sees normalised images."""
+    """The wrapped model, which takes normalised images."""
     model = unwrap_model(model)
     return unwrap_model(model.model) if isinstance(model, PixelModel) else model
 

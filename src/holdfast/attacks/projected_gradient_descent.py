@@ -1,6 +1,6 @@
-"""Attacks that climb a loss: one composition of loss, step and projection.
+"""Projected gradient descent: FGSM and PGD as one composition of loss, step and projection.
 
-FGSM (Goodfellow et al. 2015) is one step of it, PGD (Madry et al. 2018) several from a random start.
+FGSM (Goodfellow et al. 2015) is one step, PGD (Madry et al. 2018) several from a random start.
 """
 
 from dataclasses import asdict, dataclass
@@ -20,17 +20,17 @@ from holdfast.errors import HoldfastError, nearest
 
 @dataclass(frozen=True)
 class GradientAttack:
-    """A gradient attack's settings.
+    """Settings of FGSM and PGD.
 
     Attributes:
         eps: radius of the ball around the image, in units of [0,1] pixels.
-        alpha: length of a step, in the same units.
+        alpha: step size, in the same units.
         steps: number of steps.
         norm: ``linf`` or ``l2``.
-        random_start: begin at a random point of the ball, keyed per image, instead of at the image.
-        restarts: independent starts; an image keeps the first that succeeds, else the one with the highest loss.
-        targeted: labels are the classes to reach rather than those to leave.
-        loss: one of the goal's losses; of one class per image `cross_entropy` or `margin`.
+        random_start: start at a random point of the ball, keyed per image, instead of at the image.
+        restarts: independent starts; each image keeps the first that succeeds, else the one with the highest loss.
+        targeted: labels are target classes instead of true classes.
+        loss: one of the criterion's losses; `cross_entropy` or `margin` for one class per image.
     """
 
     eps: float
@@ -67,13 +67,13 @@ class GradientAttack:
         ids: rng.Ids | None = None,
         goal: Criterion = MISCLASSIFICATION,
     ) -> AttackResult:
-        """Attack a batch and score it: `perturb`, plus one forward pass."""
+        """Attack a batch and predict it: `perturb`, plus one forward pass."""
         adversarial = perturb(self, model, images, labels, seed=seed, ids=ids, goal=goal)
-        with attack_mode(model) as quiet:
-            output = score(quiet, adversarial, labels, goal=goal)
-        hit = goal.right(output, labels)
+        with attack_mode(model) as victim:
+            output = score(victim, adversarial, labels, goal=goal)
+        right = goal.right(output, labels)
         record = {"attack": "gradient", **asdict(self), "seed": seed}
-        return AttackResult(adversarial, goal.predicted(output), hit if self.targeted else ~hit, record)
+        return AttackResult(adversarial, goal.predicted(output), right if self.targeted else ~right, record)
 
 
 def perturb(
@@ -88,33 +88,33 @@ def perturb(
     mode: Mode = "eval",
     goal: Criterion = MISCLASSIFICATION,
 ) -> Tensor:
-    """Adversarial images, (B, C, H, W), detached: for a training step or to be scored.
+    """Adversarial images, (B, C, H, W), detached, for a training step or for evaluation.
 
     Args:
         attack: the settings.
-        model: takes images in [0,1] (`from_pixels`) and returns logits; left exactly as it was.
+        model: takes images in [0,1] (`from_pixels`) and returns logits; it is left unchanged.
         images: in [0,1].
-        labels: class numbers, or class probabilities as mixup makes them.
-        seed: of the random starts.
-        ids: the images' names, which key their random starts; without them, their places in the batch.
-        start: the perturbation to begin with, instead of a random one.
+        labels: class indices, or class probabilities from mixup.
+        seed: seed of the random starts.
+        ids: image ids, which key the random starts; by default the positions in the batch.
+        start: the initial perturbation, instead of a random one.
         mode: ``eval`` attacks the model in evaluation mode, ``keep`` in the mode it is in.
-        goal: what is climbed, and what counts as wrong; a task's, one class per image unless given.
+        goal: the task's criterion (loss, and test for success); by default one class per image.
     """
     check_images(images)
     names = rng.image_ids(ids, len(images))
-    with attack_mode(model, mode=mode) as quiet:
+    with attack_mode(model, mode=mode) as victim:
         images, labels = own_copies(images, labels)
-        hill = _LossSurface(attack, quiet, goal)
-        best = _ascend(hill, images, labels, _start(attack, images, start, seed, names, 0))
+        loss_fn = _AttackLoss(attack, victim, goal)
+        best = _ascend(loss_fn, images, labels, _start(attack, images, start, seed, names, 0))
         if attack.restarts > 1:
-            best = _restart(hill, images, labels, best, seed=seed, names=names)
+            best = _restart(loss_fn, images, labels, best, seed=seed, names=names)
     return best
 
 
 @dataclass(frozen=True)
-class _LossSurface:
-    """What is climbed: an attack's loss of a model under a goal."""
+class _AttackLoss:
+    """The loss that an attack maximises: one of the criterion's losses of a model's output."""
 
     attack: GradientAttack
     model: nn.Module
@@ -140,6 +140,7 @@ def fgsm(
 
     Goodfellow et al. 2015; RVT's protocol is ε = 1/255, no random start.
     """
+    # with ε = 0 the projection undoes the step, but a step size must be positive
     attack = GradientAttack(eps=eps, alpha=eps or 1.0, steps=1, random_start=False, targeted=targeted)
     return perturb(attack, model, images, labels, mode=mode)
 
@@ -162,7 +163,7 @@ def pgd(
     start: Tensor | None = None,
     mode: Mode = "eval",
 ) -> Tensor:
-    """Projected gradient ascent from a random start; the last iterate is returned.
+    """Projected gradient ascent from a random start; returns the last iterate.
 
     Madry et al. 2018; the defaults are RVT's protocol (ε = 1/255, α = 0.5/255, 5 steps). For the other arguments see
     `GradientAttack` and `perturb`.
@@ -183,34 +184,37 @@ def _start(
     return NORMS[attack.norm].start(images, attack.eps, seed=seed, ids=names, purpose=f"start/{restart}")
 
 
-def _ascend(hill: _LossSurface, images: Tensor, labels: Any, delta: Tensor) -> Tensor:
-    attack = hill.attack
+def _ascend(loss_fn: _AttackLoss, images: Tensor, labels: Any, delta: Tensor) -> Tensor:
+    attack = loss_fn.attack
     norm = NORMS[attack.norm]
-    length = -attack.alpha if attack.targeted else attack.alpha
+    step_size = -attack.alpha if attack.targeted else attack.alpha
     adversarial = _project(attack, images, images + delta)
     for _ in range(attack.steps):
-        direction = norm.step(_gradient(hill, adversarial, labels))
-        adversarial = _project(attack, images, adversarial.add_(direction, alpha=length))
+        direction = norm.step(_gradient(loss_fn, adversarial, labels))
+        adversarial = _project(attack, images, adversarial.add_(direction, alpha=step_size))
     return adversarial
 
 
 def _project(attack: GradientAttack, images: Tensor, adversarial: Tensor) -> Tensor:
-    """First the ball, then [0,1]: the image is in both, so clamping never leads out of the ball again."""
+    """Project onto the ε-ball, then clamp to [0,1]."""
+    # in this order: clamping moves every value towards the image, which lies in [0,1], so the result is still in the
+    # ball; projecting last could leave [0,1]
     return NORMS[attack.norm].project(adversarial.sub_(images), attack.eps).add_(images).clamp_(0, 1)
 
 
-def _gradient(hill: _LossSurface, adversarial: Tensor, labels: Any) -> Tensor:
+def _gradient(loss_fn: _AttackLoss, adversarial: Tensor, labels: Any) -> Tensor:
     points = adversarial.detach().requires_grad_()
-    output = hill.model(points)
-    hill.goal.check(output, labels)
-    height = hill.loss(single_or_double(output), labels).sum()
-    check_differentiable(height)
-    (gradient,) = torch.autograd.grad(height, points)
+    output = loss_fn.model(points)
+    loss_fn.goal.check(output, labels)
+    # the sum, not the mean: an image's gradient must not depend on how many others are in its batch
+    loss = loss_fn.loss(single_or_double(output), labels).sum()
+    check_differentiable(loss)
+    (gradient,) = torch.autograd.grad(loss, points)
     return gradient
 
 
 def _restart(
-    hill: _LossSurface,
+    loss_fn: _AttackLoss,
     images: Tensor,
     labels: Any,
     best: Tensor,
@@ -218,23 +222,23 @@ def _restart(
     seed: int,
     names: list[int | str],
 ) -> Tensor:
-    """Attack again what still stands."""
-    height, fooled = _judge(hill, best, labels)
-    for restart in range(1, hill.attack.restarts):
+    """Attack the images that are not fooled yet again, from new random starts."""
+    loss, fooled = _evaluate(loss_fn, best, labels)
+    for restart in range(1, loss_fn.attack.restarts):
         left = (~fooled).nonzero().squeeze(1)
         if not len(left):
             break
-        delta = _start(hill.attack, images[left], None, seed, [names[i] for i in left.tolist()], restart)
-        again = _ascend(hill, images[left], labels[left], delta)
-        again_height, again_fooled = _judge(hill, again, labels[left])
-        better = again_fooled | (again_height > height[left])
-        best[left[better]], height[left[better]] = again[better], again_height[better]
-        fooled[left] = again_fooled
+        delta = _start(loss_fn.attack, images[left], None, seed, [names[i] for i in left.tolist()], restart)
+        retried = _ascend(loss_fn, images[left], labels[left], delta)
+        new_loss, new_fooled = _evaluate(loss_fn, retried, labels[left])
+        better = new_fooled | (new_loss > loss[left])
+        best[left[better]], loss[left[better]] = retried[better], new_loss[better]
+        fooled[left] = new_fooled
     return best
 
 
-def _judge(hill: _LossSurface, adversarial: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
-    """How high the loss is (low counts as high for a target), and whether the goal is reached; per image."""
-    output = score(hill.model, adversarial, labels, goal=hill.goal)
-    loss, hit = hill.loss(output, labels), hill.goal.right(output, labels)
-    return (-loss, hit) if hill.attack.targeted else (loss, ~hit)
+def _evaluate(loss_fn: _AttackLoss, adversarial: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
+    """The loss (negated for targeted attacks) and whether the attack succeeded, per image."""
+    output = score(loss_fn.model, adversarial, labels, goal=loss_fn.goal)
+    loss, right = loss_fn.loss(output, labels), loss_fn.goal.right(output, labels)
+    return (-loss, right) if loss_fn.attack.targeted else (loss, ~right)

@@ -1,6 +1,6 @@
-"""Random starts that belong to an image, not to a batch.
+"""Random numbers of attacks, keyed by image rather than by batch.
 
-Every draw is keyed by (seed, image id, what it is for), so it is the same for any batch size, order, worker or process.
+Every draw is keyed by (seed, image id, purpose), so it is the same for any batch size, order, worker or process.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ Ids = Sequence[int | str] | Tensor
 
 
 def image_ids(ids: Ids | None, count: int) -> list[int | str]:
-    """The images' names; without any, their places in the batch."""
+    """The images' ids; without any, their positions in the batch."""
     if ids is None:
         return list(range(count))
     names = ids.tolist() if isinstance(ids, Tensor) else list(ids)
@@ -35,7 +35,7 @@ def generator(seed: int, image_id: int | str, purpose: str) -> np.random.Generat
 
 
 def uniform(like: Tensor, *, seed: int, ids: Sequence[int | str], purpose: str) -> Tensor:
-    """U[0,1) of the shape of ``like`` (images first), each image from its own stream."""
+    """U[0,1) values of the shape of ``like`` (batch first), each image from its own stream."""
     rows = [generator(seed, name, purpose).random(like.shape[1:], dtype=np.float32) for name in ids]
     return _stack(rows, like)
 

@@ -1,8 +1,8 @@
-"""Attacks on every pixel: what they climb, and SegPGD (Gu et al., ECCV 2022).
+"""SegPGD (Gu et al., ECCV 2022) and the criterion of attacks on segmentation models.
 
-With the goal below, FGSM and PGD climb the pixel-wise cross-entropy. SegPGD weighs the pixels that are still right by
-1 − λ_t and the others by λ_t = (t − 1) / 2T, so early steps turn pixels and later ones keep them turned. ε and steps
-are part of every record: published ones vary.
+With this criterion, FGSM and PGD maximise the pixel-wise cross-entropy. SegPGD weights pixels that are still classified
+correctly by 1 − λ_t and the others by λ_t = (t − 1) / 2T: early steps misclassify pixels, later ones keep them
+misclassified. Every record includes ε and steps, because published values vary.
 """
 
 from collections.abc import Mapping
@@ -25,11 +25,11 @@ IGNORED = 255
 
 
 class PixelMisclassification:
-    """A class per pixel: an attack has won an image when no labelled pixel is right any more.
+    """One class per pixel: an attack on an image succeeds when no labelled pixel is classified correctly.
 
     Args:
-        wrong_weight: what pixels weigh that are wrong already; those that are right weigh 1 minus it. None weighs all
-            alike.
+        wrong_weight: weight of pixels that are already misclassified; the others weigh 1 minus it. None weights all
+            pixels equally.
     """
 
     losses: Mapping[str, Loss]
@@ -38,7 +38,7 @@ class PixelMisclassification:
         self.losses = {"cross_entropy": partial(pixel_attack_loss, wrong_weight=wrong_weight)}
 
     def check(self, output: Any, targets: Any) -> None:
-        """Finite logits (B, classes, H, W) and label maps (B, H, W) that fit them."""
+        """Check for finite logits (B, classes, H, W) and label maps (B, H, W) that fit them."""
         if not isinstance(output, Tensor) or output.ndim != 4:
             came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise HoldfastError(f"the model must return logits (images, classes, height, width), got {came}")
@@ -53,20 +53,21 @@ class PixelMisclassification:
             raise HoldfastError("the model must return finite logits, got NaN or infinity")
 
     def predicted(self, output: Tensor) -> Tensor:
-        """The class of every pixel, (B, H, W)."""
+        """The predicted class of each pixel, (B, H, W)."""
         return output.argmax(dim=1)
 
     def right(self, output: Tensor, targets: Tensor) -> Tensor:
-        """Whether some labelled pixel is still right, (B,)."""
+        """Whether any labelled pixel is still classified correctly, (B,)."""
         return (output.argmax(dim=1) == targets).flatten(1).any(dim=1)
 
 
 def pixel_attack_loss(logits: Tensor, labels: Tensor, *, wrong_weight: float | None = None) -> Tensor:
-    """Mean weighted cross-entropy of every image's labelled pixels, (B,); SegPGD, Eq. 4."""
+    """Mean weighted cross-entropy of each image's labelled pixels, (B,); SegPGD, Eq. 4."""
     each = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="none")  # B H W
     if wrong_weight is not None:
         right = logits.detach().argmax(dim=1) == labels
         each = torch.where(right, 1 - wrong_weight, wrong_weight) * each
+    # an image without labelled pixels has the loss 0, not NaN, which would spoil the gradient of the whole batch
     return each.flatten(1).sum(dim=1) / (labels != IGNORED).flatten(1).sum(dim=1).clamp_min(1)
 
 
@@ -75,14 +76,14 @@ PIXEL_MISCLASSIFICATION = PixelMisclassification()
 
 @dataclass(frozen=True)
 class SegPGD:
-    """SegPGD's settings: as many single PGD steps, each with its own weighting of right and wrong pixels.
+    """SegPGD's settings: PGD steps, each with its own weighting of right and wrong pixels.
 
     Attributes:
         eps: radius of the ball around the image, in units of [0,1] pixels.
-        alpha: length of a step, in the same units.
+        alpha: step size, in the same units.
         steps: number of steps.
         norm: ``linf`` or ``l2``.
-        random_start: begin at a random point of the ball, keyed per image, instead of at the image.
+        random_start: start at a random point of the ball, keyed per image, instead of at the image.
     """
 
     eps: float
@@ -97,12 +98,13 @@ class SegPGD:
             raise HoldfastError(f"steps must be at least 1, got {self.steps}")
 
     def single(self, step: int) -> GradientAttack:
-        """One step, counted from 1."""
+        """The settings of one PGD step, counted from 1."""
+        # only step 1 starts at random; each later one continues from the perturbation of the step before
         start = self.random_start and step == 1
         return GradientAttack(self.eps, self.alpha, 1, self.norm, random_start=start)
 
     def goal_at(self, step: int) -> PixelMisclassification:
-        """λ_t = (t − 1) / 2T for pixels that are wrong already."""
+        """The criterion of step t, with λ_t = (t − 1) / 2T for misclassified pixels."""
         return PixelMisclassification(wrong_weight=(step - 1) / (2 * self.steps))
 
     def __call__(
@@ -115,12 +117,12 @@ class SegPGD:
         ids: rng.Ids | None = None,
         goal: Criterion = PIXEL_MISCLASSIFICATION,
     ) -> AttackResult:
-        """Attack a batch and score it; success is the map of labelled pixels that are wrong."""
+        """Attack a batch and predict it; ``success`` is the map of misclassified labelled pixels."""
         if not isinstance(goal, PixelMisclassification):
-            raise HoldfastError("SegPGD needs a class per pixel: it attacks segmentation models")
+            raise HoldfastError("SegPGD needs a class per pixel: use a PGD preset such as pgd5 for other tasks")
         adversarial = perturb_pixels(self, model, images, labels, seed=seed, ids=ids)
-        with attack_mode(model) as quiet:
-            predictions = goal.predicted(score(quiet, adversarial, labels, goal=goal))
+        with attack_mode(model) as victim:
+            predictions = goal.predicted(score(victim, adversarial, labels, goal=goal))
         record = {"attack": "segpgd", **asdict(self), "seed": seed}
         return AttackResult(adversarial, predictions, (predictions != labels) & (labels != IGNORED), record)
 
@@ -135,7 +137,7 @@ def perturb_pixels(
     ids: rng.Ids | None = None,
     mode: Mode = "eval",
 ) -> Tensor:
-    """Adversarial images of SegPGD, (B, C, H, W), detached; arguments as of :func:`holdfast.attacks.perturb`."""
+    """Adversarial images of SegPGD, (B, C, H, W), detached; arguments as in :func:`holdfast.attacks.perturb`."""
     start: Tensor | None = None
     for step in range(1, attack.steps + 1):
         adversarial = perturb(
@@ -153,7 +155,7 @@ def perturb_pixels(
     return adversarial
 
 
-# the house's radius (RVT's PGD of classifiers), and ε = 8/255 in 20 steps, which SegPGD's authors start from
+# ε = 1/255 is RVT's radius for classifiers; ε = 8/255 in 20 steps is the base setting of SegPGD's authors
 PIXEL_PRESETS: dict[str, GradientAttack | SegPGD] = {
     "segpgd5": SegPGD(eps=1 / 255, alpha=0.5 / 255, steps=5),
     "pgd20": GradientAttack(eps=8 / 255, alpha=0.01, steps=20),

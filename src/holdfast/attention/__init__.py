@@ -1,8 +1,8 @@
-"""Look inside any model: ``with watch(model) as seen: model(x)``.
+"""Attention maps and block features of a forward pass: ``with watch(model) as seen: model(x)``.
 
-Watching changes nothing in the model. It listens to the projections that make queries and keys, and computes attention
-maps from them only if somebody asks; the model itself goes on using its fused attention. A model is read right or
-refused in one sentence; each model family has a reader in a file of its own, and `registry` lists them.
+Watching does not change the model. Hooks record the queries and keys, and attention maps are computed from them only on
+demand; the model keeps its fused attention. An unsupported model raises a one-line error; each model family has a
+reader in its own file, and `registry` lists them.
 """
 
 from holdfast.attention.attention_map import AttentionHandle, Kind

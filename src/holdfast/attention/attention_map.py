@@ -1,4 +1,4 @@
-"""One block's attention, as the ingredients of its maps."""
+"""`AttentionHandle`: queries, keys and biases of one block, from which its attention maps are computed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,25 +13,25 @@ Kind = Literal["token", "window", "channel", "class"]
 
 @dataclass(frozen=True, eq=False)
 class AttentionHandle:
-    """One block's attention, as the ingredients of its maps.
+    """One block's attention: everything its maps are computed from.
 
     Attributes:
         name: the attention module's path in the model.
         kind: ``token`` (all tokens of an image), ``window`` (tokens of a window; windows are in the batch axis),
             ``channel`` (channels attend to channels, XCiT) or ``class`` (the class token reads the others).
-        q: queries, (B, h, N, d); of a channel kind (B, h, d, N), normalised.
+        q: queries, (B, h, N, d); for kind ``channel`` (B, h, d, N), normalised.
         k: keys, likewise.
-        scale: what multiplies q·kᵀ.
+        scale: factor of q·kᵀ.
         grid: rows and columns of the keys (of one window for ``window``), prefix tokens not counted; always row by row.
         prefix: class and register tokens in front of the grid.
         windows: windows per column and row of the image, for ``window``.
-        query_grid: rows and columns of the queries where they are fewer than the keys (Hiera pools them), else None.
+        query_grid: rows and columns of the queries if they are fewer than the keys (Hiera pools them), else None.
         image_grid: rows and columns of all tokens of the image, for ``window``; padding not counted.
-        shift: how far the block rolls the image before it cuts windows (Swin).
-        mixing: how the heads' scaled scores are mixed before all else, (h, h) (CaiT's talking heads).
-        multiplier: what the scaled scores are multiplied by before the softmax (RVT's PAAS), broadcastable.
-        bias: what is then added (relative positions, shift masks), broadcastable.
-        unrolled: which place, row by row, each token of the block's output has, where they stand otherwise (Hiera).
+        shift: cyclic shift of the image before it is partitioned into windows (Swin).
+        mixing: (h, h) matrix that mixes the heads' scaled scores first (CaiT's talking heads).
+        multiplier: factor of the scaled scores before the softmax (RVT's PAAS), broadcastable.
+        bias: term added after that (relative positions, shift masks), broadcastable.
+        unrolled: position, row by row, of each token of the block's output if the order differs (Hiera).
     """
 
     name: str
@@ -55,7 +55,7 @@ class AttentionHandle:
         return self.rows_of(slice(None))
 
     def rows(self, chunk: int = 256) -> Iterator[Tensor]:
-        """The maps of ``chunk`` queries at a time, in order: for sequences whose whole map is too large."""
+        """The maps of ``chunk`` queries at a time, in order, for sequences whose whole map is too large."""
         if chunk < 1:
             raise HoldfastError(f"chunk must be at least 1, got {chunk}")
         for start in range(0, self.q.shape[-2], chunk):
@@ -74,5 +74,5 @@ class AttentionHandle:
 
 
 def _rows(tensor: Tensor, rows: slice) -> Tensor:
-    """Some rows of a tensor that may have one row for all queries."""
+    """Some rows of a tensor, which may have a single row for all queries."""
     return tensor if tensor.shape[-2] == 1 else tensor[..., rows, :]

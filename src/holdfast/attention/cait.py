@@ -1,4 +1,4 @@
-"""CaiT's talking heads, and the class attention that CaiT, XCiT and FAN end with."""
+"""Readers of CaiT's talking heads and of the class attention of CaiT, XCiT and FAN."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from holdfast.attention.reader import Call, Reader
 
 
 def read_talking_heads(call: Call) -> dict[str, Any]:
-    """Heads whose scores are mixed before the softmax; the mixing's bias is one for a whole row, so it changes nothing.
+    """Heads whose scores are mixed before the softmax; the mixing's bias is constant over a row, so it has no effect.
 
-    Mixed again after the softmax, the maps are what multiplies the values; but then rows sum to one no more.
+    CaiT mixes the maps again after the softmax; that is left out here, since rows would no longer sum to one.
     """
     q, k, _ = call.split("qkv", 3)
     mixing = call.module.proj_l.weight
@@ -18,7 +18,7 @@ def read_talking_heads(call: Call) -> dict[str, Any]:
 
 
 def read_class_attention(call: Call) -> dict[str, Any]:
-    """One query, the class token; keys are itself and all others."""
+    """Class attention: the class token is the only query; keys are all tokens, itself included."""
     q = call.parts["q"].unflatten(-1, (call.module.num_heads, 1, -1))  # B h 1 d
     return {"kind": "class", "q": q, "k": call.split("k", 1)[0], "scale": call.module.scale, "prefix": 1}
 

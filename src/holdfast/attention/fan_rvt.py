@@ -1,4 +1,4 @@
-"""FAN's and RVT's token attention."""
+"""Readers of FAN's and RVT's token attention."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def read_fan(call: Call) -> dict[str, Any]:
 
 
 def read_rvt(call: Call) -> dict[str, Any]:
-    """RVT: the same, with PAAS's mask on the scores."""
+    """Queries and keys of RVT's attention, with PAAS's mask as a multiplier of the scores."""
     q, k, _ = call.split("patch_reasoning" if call.module.conv_qkv else "qkv", 3)
     grid = tuple(call.block_inputs[1:3])
     multiplier = call.module.multiplier(grid)

@@ -1,7 +1,7 @@
-"""Hiera: attention in mask units, later over all tokens; queries are pooled where a stage begins.
+"""Reader of Hiera: attention in mask units, later over all tokens; queries are pooled at the start of a stage.
 
-Hiera keeps its tokens unrolled, so that pooling is a maximum over the first axis (its class ``Unroll``). Handles have
-them row by row, as all others do.
+Hiera keeps its tokens unrolled, so that pooling is a maximum over the first axis (its class ``Unroll``). Handles hold
+them row by row, as for all other models.
 """
 
 import math
@@ -19,7 +19,7 @@ Strides = list[tuple[int, int]]
 
 
 def read_hiera(call: Call) -> dict[str, Any]:
-    """Queries and keys row by row, in windows where the block attends in mask units."""
+    """Queries and keys row by row, in windows if the block attends in mask units."""
     module, projected = call.module, call.parts["qkv"]
     grid, strides = _stage(call, projected.shape[1])
     pooled = module.q_stride > 1
@@ -45,7 +45,7 @@ def read_hiera(call: Call) -> dict[str, Any]:
 
 
 def unrolled_places(grid: Grid, strides: Strides) -> Tensor:
-    """The place, row by row, of every token in Hiera's order, (N,)."""
+    """The position, row by row, of each token in Hiera's order, (N,)."""
     places = torch.arange(math.prod(grid)).view(1, *grid)
     for down, across in strides:
         parts = places.unflatten(2, (-1, across)).unflatten(1, (-1, down))  # · H down W across
@@ -54,14 +54,14 @@ def unrolled_places(grid: Grid, strides: Strides) -> Tensor:
 
 
 def _stage(call: Call, tokens: int) -> tuple[Grid, Strides]:
-    """The grid of so many tokens, and the strides that are still unrolled."""
+    """The grid of this number of tokens, and the strides that are still unrolled."""
     height, width = call.owner.tokens_spatial_shape
     grid, strides = (height, width), [tuple(stride) for stride in call.owner.unroll.schedule]
     while math.prod(grid) > tokens and strides:
         grid = _halve_grid(grid, strides.pop(0))
     if math.prod(grid) != tokens:
         raise HoldfastError(
-            f"cannot watch {call.model}: it attends to {tokens} tokens, which are no grid of the image's patches; "
+            f"cannot watch {call.model}: it attends to {tokens} tokens, which are not a grid of the image's patches; "
             "watch it without masks"
         )
     return grid, strides
@@ -71,7 +71,7 @@ def _by_window(x: Tensor, places: Tensor, count: int) -> Tensor:
     """(B, h, N, d) in Hiera's order → (B · windows, h, tokens, d), windows and tokens row by row."""
     order = places.view(-1, count).T  # windows tokens
     order = order[order.amin(dim=1).argsort()].sort(dim=1).values
-    numbers = places.argsort()[order].to(x.device)  # where the token of a place stands
+    numbers = places.argsort()[order].to(x.device)  # index of the token at each position
     return x[:, :, numbers].movedim(2, 1).flatten(0, 1)
 
 

@@ -1,4 +1,4 @@
-"""The hooks behind ``watch``, and what they have seen."""
+"""``watch``: forward hooks that record the attention and features of a model's blocks."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -21,11 +21,11 @@ from holdfast.runtime.device import unwrap_model
 
 
 class Seen:
-    """What the last forward pass showed, in the order of the blocks."""
+    """Attention and features of the last forward pass, in the order of the blocks."""
 
     def __init__(self) -> None:
         self.features: list[Tensor] = []
-        """The blocks' outputs, as the blocks return them."""
+        """The outputs of the blocks, in the blocks' own layout."""
         self._unread: list[Callable[[], AttentionHandle]] = []
         self._handles: list[AttentionHandle] = []
         self._channel_calls: list[tuple[EfficientChannelAttention, Tensor]] = []
@@ -33,7 +33,7 @@ class Seen:
 
     @property
     def attention(self) -> list[AttentionHandle]:
-        """One handle per block."""
+        """One attention handle per block."""
         return [handle for handle in self._read() if handle.kind != "class"]
 
     @property
@@ -42,15 +42,16 @@ class Seen:
         return [handle for handle in self._read() if handle.kind == "class"]
 
     def channel_gates(self) -> list[Tensor]:
-        """FAN's channel gates, (B, C) per block: gates, not attention over tokens."""
+        """FAN's channel gates, (B, C) per block; they are gates, not attention over tokens."""
         return [channel.gate(x) for channel, x in self._channel_calls]
 
     def tap_weights(self) -> list[Tensor]:
-        """How much every token takes from every dilation, (B, branches, H, W) per block with TAP."""
+        """The weights of TAP's dilations for each token, (B, branches, H, W) per block with TAP."""
         return [pool.weights(*inputs) for pool, inputs in self._pool_calls]
 
     def _read(self) -> list[AttentionHandle]:
-        # not while the model runs: gradient checkpointing allows no arithmetic of ours inside a block
+        # not during the forward pass: under gradient checkpointing a block may not run operations that its
+        # recomputation lacks
         while self._unread:
             self._handles.append(self._unread.pop(0)())
         return self._handles
@@ -62,10 +63,10 @@ class Seen:
 
 @contextmanager
 def watch(model: nn.Module) -> Iterator[Seen]:
-    """Record attention and block outputs of every forward pass inside the ``with``; the last pass is kept.
+    """Record attention and block outputs of each forward pass inside the ``with``; the last pass is kept.
 
     For Holdfast's models and timm's ViT, DeiT, BEiT, EVA-02, DINOv3, CaiT, Swin, SwinV2, Hiera and XCiT, also wrapped
-    for data-parallel training and under gradient checkpointing; others are refused. The hooks are gone when the
+    for data-parallel training and under gradient checkpointing; others raise an error. The hooks are removed when the
     ``with`` ends, also after an exception.
     """
     model = unwrap_model(model)
@@ -82,7 +83,7 @@ def watch(model: nn.Module) -> Iterator[Seen]:
 
 
 class _Recorder:
-    """Owns the hooks and fills ``seen``."""
+    """Registers the hooks and fills ``seen``."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -111,7 +112,7 @@ class _Recorder:
         def begin(block: nn.Module, args: tuple[Any, ...]) -> None:
             if _in_backward():
                 return
-            if name in self._block_inputs:  # the block runs again: a new forward pass has begun
+            if name in self._block_inputs:  # the block runs again, so a new forward pass has started
                 self._block_inputs.clear()
                 self.seen._forget()
             self._block_inputs[name] = args
@@ -171,7 +172,7 @@ class _Recorder:
 
 
 def _precision(args: tuple[Any, ...]) -> Callable[[], Any]:
-    """The gradient mode and the autocasting of this moment, to be entered again when a handle is read."""
+    """The current gradient mode and autocast state, restored when a handle is read."""
     device = args[0].device.type
     enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
     with_gradients = torch.is_grad_enabled()
@@ -197,5 +198,5 @@ def _keep_output(parts: dict[str, Tensor], part: str) -> Callable[..., None]:
 
 
 def _in_backward() -> bool:
-    """True while gradient checkpointing runs a block a second time: that pass was recorded already."""
+    """True while gradient checkpointing recomputes a block: that pass has been recorded already."""
     return torch._C._current_graph_task_id() != -1

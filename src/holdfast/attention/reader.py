@@ -1,4 +1,4 @@
-"""What a reader gets to know of one call of an attention module, and what it may ask."""
+"""`Call` and `Reader`: one recorded call of an attention module, and the function that reads it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError
 
 @dataclass(frozen=True)
 class Embedded:
-    """What was seen when a model's images became patches: how many images, their grid, and whether gradients flow."""
+    """The last call of a patch embedding: number of images, their grid, and whether gradients are enabled."""
 
     images: int
     grid: tuple[int, int] | None
@@ -20,17 +20,17 @@ class Embedded:
 
 @dataclass(frozen=True)
 class Call:
-    """What is known when an attention module has run.
+    """One call of an attention module.
 
     Attributes:
-        model: the watched model's name, for sentences.
-        module: the attention.
-        block: what it is part of.
-        owner: the nearest module around it that embeds patches, if any.
-        inputs: what the attention was given, by name.
-        block_inputs: what its block was given.
-        parts: the outputs of the parts that its reader listens to.
-        embedded: what the owner's patch embedding was given in this pass.
+        model: the watched model's name, for error messages.
+        module: the attention module.
+        block: the block that contains it.
+        owner: the nearest enclosing module with a patch embedding, if any.
+        inputs: the arguments of the attention, by name.
+        block_inputs: the arguments of its block.
+        parts: the outputs of the submodules that its reader needs.
+        embedded: the last call of the owner's patch embedding.
     """
 
     model: str
@@ -47,12 +47,12 @@ class Call:
         return self.apart(self.parts[part], count)
 
     def apart(self, projected: Tensor, count: int = 1) -> tuple[Tensor, ...]:
-        """(B, N, count · h · d) as ``count`` tensors (B, h, N, d)."""
+        """Split heads: (B, N, count · h · d) → ``count`` tensors (B, h, N, d)."""
         heads = self.module.num_heads
         return projected.unflatten(-1, (count, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
 
     def patches(self, q: Tensor, *, prefix: int) -> dict[str, Any]:
-        """The grid of the image's patches and the tokens in front of it, if they are what the queries are."""
+        """The grid of patches and the number of prefix tokens; raises an error if the queries do not match them."""
         if self.embedded is None or self.embedded.grid is None:
             raise HoldfastError(
                 f"cannot watch {self.model}: its blocks ran without its patch embedding, so the tokens' grid is unknown"
@@ -67,28 +67,28 @@ class Call:
 
 
 def embeds_patches(module: nn.Module) -> bool:
-    """Whether a module's tokens are the patches of a timm embedding, with so many others in front."""
+    """Whether a module's tokens are prefix tokens and the patches of a timm embedding."""
     return hasattr(module, "num_prefix_tokens") and has_patch_grid(module)
 
 
 def has_patch_grid(module: nn.Module) -> bool:
-    """Whether a module's patch embedding says how many rows and columns of patches an image has."""
+    """Whether a module's patch embedding has a grid size."""
     return hasattr(getattr(module, "patch_embed", None), "dynamic_feat_size")
 
 
 def anywhere(module: nn.Module | None) -> bool:
-    """For attention that tells its own grid, wherever it stands."""
+    """True for any owner: for attention that knows its own grid."""
     return True
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How one kind of attention module is read.
+    """Reader of one kind of attention module.
 
     Attributes:
-        read: what `AttentionHandle` is made of, from a call.
-        parts: the parts of the module to listen to.
-        inside: whether a module that embeds patches is one whose tokens are known; other owners are refused.
+        read: function from a call to the fields of an `AttentionHandle`.
+        parts: the submodules whose outputs are recorded.
+        inside: whether the reader knows the tokens of an owner; other owners raise an error.
     """
 
     read: Callable[[Call], dict[str, Any]]

@@ -1,4 +1,4 @@
-"""Which attention can be read, and where in a model it stands."""
+"""Registry of attention readers, and the search for attention modules in a model."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ FAMILIES = (
 
 
 def attention_names(model: nn.Module) -> list[str]:
-    """The attention modules of a model's blocks, first to last, class attention left out; none if it is refused."""
+    """Paths of the attention modules of a model's blocks, without class attention; none if it is not supported."""
     model = unwrap_model(model)
     if why_not(model):
         return []
@@ -30,12 +30,12 @@ def attention_names(model: nn.Module) -> list[str]:
 
 
 def can_watch(model: nn.Module) -> bool:
-    """Whether `watch` reads the attention of such a model."""
+    """Whether `watch` supports a model."""
     return bool(attention_names(model))
 
 
 def check_watchable(model: nn.Module) -> None:
-    """Refuse in one sentence what would not be read right."""
+    """Raise an error for a model that `watch` does not support."""
     if any(_is_compiled(module) for module in model.modules()):
         raise HoldfastError("cannot watch a compiled model: watch the model that was given to torch.compile instead")
     if sentence := why_not(model):
@@ -43,21 +43,21 @@ def check_watchable(model: nn.Module) -> None:
 
 
 def why_not(model: nn.Module) -> str:
-    """Why a model is refused, with its name; empty if it is not."""
+    """The reason why a model is not supported, with its name; empty if it is."""
     name = type(model).__name__
     known = [(path, module) for path, module in model.named_modules() if type(module) in READERS]
     if not known:
-        return f"{name} has no attention that we can read"
+        return f"{name} has no attention that Holdfast can read"
     for path, module in known:
         if not READERS[type(module)].inside(owner_of(model, path)) or _is_branch(model, path):
-            return f"{name} has attention ({path}) whose tokens we do not know"
+            return f"{name} has attention ({path}) whose tokens are unknown"
     if all(isinstance(module, ClassAttn) for _, module in known):
-        return f"{name} has no attention that we can read, but for its class token's"
+        return f"{name} has no attention that Holdfast can read, except that of its class token"
     return ""
 
 
 def owner_of(model: nn.Module, path: str) -> Any:
-    """The nearest module around an attention that embeds patches; None if there is none."""
+    """The nearest module around an attention with a patch embedding; None if there is none."""
     while path:
         path = path.rpartition(".")[0]
         module = model.get_submodule(path)
@@ -67,7 +67,7 @@ def owner_of(model: nn.Module, path: str) -> Any:
 
 
 def _is_branch(model: nn.Module, path: str) -> bool:
-    """Whether several attentions stand side by side in a block, whose output is then not that of one of them."""
+    """Whether a block has several parallel attentions, so that its output is not that of one of them."""
     return isinstance(model.get_submodule(path.rpartition(".")[0]), nn.Sequential)
 
 

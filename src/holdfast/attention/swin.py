@@ -1,4 +1,4 @@
-"""Attention in shifted windows: Swin, FAN-Swin and SwinV2."""
+"""Readers of shifted-window attention: Swin, FAN-Swin and SwinV2."""
 
 import math
 from typing import Any
@@ -13,16 +13,16 @@ from holdfast.attention.reader import Call, Reader
 
 
 def read_swin(call: Call) -> dict[str, Any]:
-    """Swin: a learned bias for every relative position."""
+    """Queries, keys and the learned relative position bias of Swin."""
     q, k, _ = call.split("qkv", 3)
     bias = _with_mask(call, call.module._get_rel_pos_bias(), len(q))  # 1 h N N
     return {"q": q, "k": k, "scale": call.module.scale, "bias": bias, **_windows(call)}
 
 
 def read_swin_v2(call: Call) -> dict[str, Any]:
-    """SwinV2: cosines of queries and keys with a scale per head, and a bias from a small network of log distances.
+    """Queries and keys of SwinV2: cosine attention with a scale per head and a continuous position bias.
 
-    Its projection is a function call that cannot be heard, so q and k are computed from its input and weights.
+    Its projection is a function call without a hook, so q and k are computed from its input and weights.
     """
     module, x = call.module, call.inputs["x"]
     width = len(module.qkv.weight) // 3
@@ -41,7 +41,7 @@ def _continuous_bias(module: Any) -> Tensor:
 
 
 def _with_mask(call: Call, bias: Tensor, count: int) -> Tensor:
-    """The bias, and the mask of a shifted block: windows N N, repeated for every image."""
+    """The bias plus the mask of a shifted block, (windows, N, N), repeated for each image."""
     if (mask := call.inputs.get("mask")) is None:
         return bias
     return (bias + mask.unsqueeze(1)).repeat(count // len(mask), 1, 1, 1)

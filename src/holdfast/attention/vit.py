@@ -1,6 +1,4 @@
-"""Attention over all tokens of an image: ViT and DeiT, BEiT with its relative positions, EVA-02 and DINOv3 with rotary
-codes.
-"""
+"""Readers of attention over all tokens: ViT, DeiT, BEiT (relative positions), EVA-02 and DINOv3 (rotary)."""
 
 from typing import Any
 
@@ -14,12 +12,12 @@ from holdfast.attention.reader import Call, Reader, embeds_patches
 
 
 def read_vit(call: Call) -> dict[str, Any]:
-    """Queries and keys after their norms, which are there even where they do nothing."""
+    """Queries and keys of ViT, after their norms (which may be identities)."""
     return _tokens(call, call.parts["q_norm"], call.parts["k_norm"], bias=_additive_mask(call, call.parts["q_norm"]))
 
 
 def read_rotary(call: Call) -> dict[str, Any]:
-    """The same, turned by the rotary code of every patch (RoPE); class and register tokens are not turned."""
+    """Queries and keys with rotary position embedding (RoPE), which class and register tokens do not get."""
     q, k = call.parts["q_norm"], call.parts["k_norm"]
     if (rope := call.inputs.get("rope")) is not None:
         q, k = (_apply_rope(each, rope, call.module) for each in (q, k))
@@ -28,7 +26,7 @@ def read_rotary(call: Call) -> dict[str, Any]:
 
 
 def read_beit(call: Call) -> dict[str, Any]:
-    """BEiT calls no projection that could be heard: q and k from its input and weights, and its own position bias."""
+    """Queries, keys and position bias of BEiT, computed from its input and weights: its projection has no hook."""
     module, x = call.module, call.inputs["x"]
     weight, bias = module.qkv.weight, module.q_bias
     width = len(weight) // 3

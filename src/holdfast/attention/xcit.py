@@ -1,4 +1,4 @@
-"""XCiT: channels attend to channels (cross-covariance attention), never to be taken for attention of tokens."""
+"""Reader of XCiT: cross-covariance attention of channels to channels, which is not attention of tokens."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from holdfast.attention.reader import Call, Reader
 
 
 def read_xcit(call: Call) -> dict[str, Any]:
-    """Channels over all tokens as vectors of length one, with a temperature per head."""
+    """Channels as unit vectors over all tokens, with a temperature per head."""
     q, k, _ = (part.transpose(-2, -1).float() for part in call.split("qkv", 3))  # B h d N
     q = nn.functional.normalize(q, dim=-1) * call.module.temperature
     k = nn.functional.normalize(k, dim=-1)

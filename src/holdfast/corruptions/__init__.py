@@ -1,11 +1,11 @@
-"""What goes wrong with images: the 19 corruptions of ImageNet-C and the sequences of ImageNet-P.
+"""Image corruptions: the 19 kinds of ImageNet-C and the perturbation sequences of ImageNet-P.
 
-Exact, seedable by image, quick, and useful alone: NumPy, SciPy, OpenCV and Pillow, no torch.
+Exact, seeded per image and fast. The package works on its own: it needs NumPy, SciPy, OpenCV and Pillow, not torch.
 
     from holdfast.corruptions import corrupt, corrupt_batch
     foggy = corrupt(image, "fog", severity=3, rng=0)
 
-One's own corruption stands beside them after `register`.
+`register` adds a corruption of your own.
 """
 
 from holdfast.corruptions.apply import FUNCTIONS, corrupt, corrupt_batch, prepare

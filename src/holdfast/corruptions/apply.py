@@ -55,9 +55,9 @@ def corrupt(
 ) -> Image:
     """Corrupt one uint8 image (H×W×3, RGB; grey is expanded) and return a new one.
 
-    ImageNet-C and relatives, see `holdfast.corruptions.severities`. ``rng`` is a seed, a NumPy generator or a source of
-    draws such as `keyed(seed, image_id, kind, severity)`; None draws fresh entropy. A seed alone gives every image the
-    same draws: use `corrupt_batch` or `keyed` for many images. ``textures`` names the folder of the frost photographs.
+    For the kinds and severities see `holdfast.corruptions.severities`. ``rng`` is a seed, a NumPy generator or a source
+    of draws such as `keyed(seed, image_id, kind, severity)`; None uses fresh entropy. A seed alone gives every image
+    the same draws: use `corrupt_batch` or `keyed` for many images. ``textures`` is the folder of the frost photographs.
     """
     entry = _bind_parameters(kind, severity, preset, textures)
     return entry(check_image(image, preset)[None], [source_of_draws(rng, kind, check_severity(severity))])[0]
@@ -73,9 +73,9 @@ def corrupt_batch(
     seed: int = 0,
     textures: str | None = None,
 ) -> list[Image]:
-    """Corrupt many images, each with draws keyed by (seed, its id, kind, severity).
+    """Corrupt many images, each with draws keyed by (seed, image id, kind, severity).
 
-    So an image's result does not depend on the batch it is in, on order, workers or processes.
+    The result for an image does not depend on its batch, or on the order, workers or processes.
     """
     if len(images) != len(ids):
         raise HoldfastError(f"ids: expected one per image, {len(images)} in all, got {len(ids)}")
@@ -83,7 +83,7 @@ def corrupt_batch(
     ready = [check_image(image, preset) for image in images]
     named = [str(name) for name in ids] if kind_of(kind).random else [""]
     sources: list[Draws] = [keyed(seed, name, kind, severity) for name in named]
-    sources *= len(ready) // len(sources) if sources else 0  # kinds that draw nothing share one source
+    sources *= len(ready) // len(sources) if sources else 0  # kinds without randomness share one source
     results: list[Image] = []
     for part in _stacks(ready):
         results.extend(entry(stack_arrays(ready[part]), sources[part]))
@@ -91,7 +91,7 @@ def corrupt_batch(
 
 
 def _stacks(images: list[Image]) -> Iterator[slice]:
-    """Runs of images of one size, as many as stay in cache together; large images go one by one."""
+    """Runs of images of one size, as many as fit into the cache together; large images one by one."""
     start = 0
     while start < len(images):
         stop, limit = start + 1, start + max(1, STRIP_VALUES // images[start].size)
@@ -102,7 +102,7 @@ def _stacks(images: list[Image]) -> Iterator[slice]:
 
 
 def check_image(image: NDArray[Any], preset: str = "any") -> Image:
-    """The image as contiguous H×W×3 uint8, or one sentence about why it cannot be corrupted."""
+    """The image as contiguous H×W×3 uint8; raises an error if it cannot be corrupted."""
     if not isinstance(image, np.ndarray):
         raise HoldfastError(f"image: expected a NumPy array of uint8, H×W×3, got {type(image).__name__}")
     if image.dtype != np.uint8:
@@ -120,7 +120,7 @@ def _check_size(height: int, width: int, preset: Preset) -> None:
     if preset.side is not None and (height, width) != (preset.side, preset.side):
         raise HoldfastError(
             f"image: preset {preset.name!r} is defined for {preset.side}×{preset.side}, got {height}×{width}; "
-            "preset 'any' takes all sizes"
+            "use preset 'any' for other sizes"
         )
     if min(height, width) < MIN_SIDE:
         raise ImageSizeError(f"image: expected at least {MIN_SIDE} pixels on each side, got {height}×{width}")
@@ -144,15 +144,15 @@ def _bind_parameters(
 
 
 def _same_form(result: Any, images: Images, *, kind: str) -> Images:
-    """What somebody's own corruption returned, if it is images like those that it got."""
+    """The result of a registered corruption; raises an error unless it has the images' shape and type."""
     if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or result.shape != images.shape:
         got = f"{result.dtype} {result.shape}" if isinstance(result, np.ndarray) else type(result).__name__
-        raise HoldfastError(f"{kind} must return uint8 images of the shape that it got, {images.shape}, got {got}")
+        raise HoldfastError(f"{kind} must return uint8 images of the input's shape {images.shape}, got {got}")
     return result
 
 
 def source_of_draws(rng: Rng, kind: str, severity: int) -> Draws:
-    """What a user may pass as ``rng``, as a source of draws."""
+    """The argument ``rng`` as a source of draws."""
     if rng is None:
         return StreamDraws(np.random.default_rng())
     if isinstance(rng, np.random.Generator):
@@ -165,12 +165,12 @@ def source_of_draws(rng: Rng, kind: str, severity: int) -> Draws:
 
 
 def prepare(picture: Pillow.Image, preset: str = "any") -> Image:
-    """The picture as RGB bytes, brought to the preset's size.
+    """The image as RGB bytes, resized and cropped to the preset's size.
 
-    ImageNet-C: short side to 256, centre 224. Inception: centre 87.5 % to 299. Tiny: all of it to 64, as ImageNet-64-C.
-    Bilinear. ``cifar`` and ``any`` leave the size alone, and so does every preset if the size is already right.
+    ImageNet-C: short side to 256, centre crop 224. Inception: centre 87.5 % to 299. Tiny: the whole image to 64, as in
+    ImageNet-64-C. Bilinear. ``cifar`` and ``any`` keep the size, and so does every preset if it is already right.
     """
-    if picture.mode in ("I", "F") or picture.mode.startswith("I;"):  # a decoder's business, see holdfast.io.images
+    if picture.mode in ("I", "F") or picture.mode.startswith("I;"):  # decoders convert these, see holdfast.io.images
         raise HoldfastError(f"image: expected 8 bits per channel, got mode {picture.mode!r}")
     side, rgb = preset_of(preset).side, picture if picture.mode == "RGB" else picture.convert("RGB")
     if side is None or preset == "cifar" or rgb.size == (side, side):

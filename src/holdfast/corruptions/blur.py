@@ -13,16 +13,16 @@ from holdfast.corruptions.filters import (
     Field,
     Image,
     Images,
-    apart,
     each,
     motion,
-    side_by_side,
     smooth_bytes,
     stack_arrays,
+    stack_channels,
     stretch,
     strips,
     swap_rows_and_columns,
     to_bytes,
+    unstack_channels,
     zoom_map,
     zoom_window,
 )
@@ -34,14 +34,14 @@ def gaussian_blur(images: Images, _draws: Sequence[Draws], *, sigma: float, trun
 
     ImageNet-C, extra kind.
     """
-    return apart(smooth_bytes(side_by_side(images), sigma, truncate=truncate), len(images))
+    return unstack_channels(smooth_bytes(stack_channels(images), sigma, truncate=truncate), len(images))
 
 
 @each
 def defocus_blur(image: Image, _draws: Draws, *, radius: float, alias_sigma: float) -> Image:
-    """Correlation with a softened disk, borders mirrored without repeating the edge.
+    """Correlation with an anti-aliased disk, border reflect-101.
 
-    ImageNet-C; the softened disk is not normalised again: radii 8 and 10 brighten by 1.3 % and 1.1 %.
+    ImageNet-C; the disk is not normalised after anti-aliasing: radii 8 and 10 brighten the image by 1.3 % and 1.1 %.
     """
     kernel, nudge = _disk(radius, alias_sigma)
     return to_bytes(cv2.filter2D(image, cv2.CV_32F, kernel, delta=nudge))
@@ -49,25 +49,27 @@ def defocus_blur(image: Image, _draws: Draws, *, radius: float, alias_sigma: flo
 
 @lru_cache(maxsize=32)
 def _disk(radius: float, alias_sigma: float) -> tuple[Field, float]:
-    """The kernel, and a nudge above float32's error towards where its sum leaves flat areas before truncation."""
+    """The kernel, and an offset larger than float32's error, towards the reference's result for flat areas."""
+    # as published: a grid of 17×17 up to radius 8. The disk of radius 8 fills it, so the anti-aliasing blur reflects
+    # weight at its border, and the kernel sums to 1.01298 instead of 1
     reach, side = (8, 3) if radius <= 8 else (int(radius), 5)
     line = np.arange(-reach, reach + 1)
     disk = (line[:, None] ** 2 + line[None] ** 2 <= radius**2).astype(np.float32)
     disk /= disk.sum()
     kernel = cv2.GaussianBlur(disk, (side, side), alias_sigma)
-    frame = int(np.argmax(kernel.any(axis=0)))  # zero rows and columns around small disks
+    frame = int(np.argmax(kernel.any(axis=0)))  # zero border of small disks, cut off for speed
     nudge = 1e-4 if kernel.sum(dtype=np.float64) >= 1 else -1e-4
     return np.ascontiguousarray(kernel[frame : len(kernel) - frame, frame : len(kernel) - frame]), nudge
 
 
 def glass_blur(images: Images, draws: Sequence[Draws], *, sigma: float, delta: int, passes: int) -> Images:
-    """Smooth, copy each pixel from a random neighbour, smooth again.
+    """Gaussian blur, copy each pixel from a random neighbour, Gaussian blur again.
 
     ImageNet-C; the published "swap" acts on views and copies one way only. Pixels are visited from the last to the
     first, so a copy may take what an earlier copy left.
     """
     count, height, width = images.shape[:3]
-    smoothed = apart(smooth_bytes(side_by_side(images), sigma), count)
+    smoothed = unstack_channels(smooth_bytes(stack_channels(images), sigma), count)
     inner = (passes, height - 2 * delta, width - 2 * delta)
     offsets = stack_arrays([_offsets(source, inner, delta, width) for source in draws])  # N passes h w
     source = _copies((count, height, width), delta, offsets[:, 0])
@@ -76,15 +78,15 @@ def glass_blur(images: Images, draws: Sequence[Draws], *, sigma: float, delta: i
     pixels = cv2.cvtColor(smoothed.reshape(-1, width, 3), cv2.COLOR_RGB2RGBA).view(np.uint32).ravel()
     shuffled = pixels.take(source, mode="clip").view(np.uint8).reshape(-1, width, 4)
     shuffled = cv2.cvtColor(shuffled, cv2.COLOR_RGBA2RGB).reshape(images.shape)
-    return apart(smooth_bytes(side_by_side(shuffled), sigma), count)
+    return unstack_channels(smooth_bytes(stack_channels(shuffled), sigma), count)
 
 
 def _copies(shape: tuple[int, int, int], delta: int, offset: NDArray[np.int32]) -> NDArray[Any]:
-    """For one pass of copies, which pixel of the images before the pass each pixel ends up with.
+    """For one pass of copies, the index of the pixel before the pass that each pixel is copied from in the end.
 
-    A copy from a pixel that was itself overwritten earlier in the pass continues there. Such chains end quickly, and
-    pointer jumping follows all of them at once. The first half of the pointers are pixels after the pass, the second
-    half, which point to themselves, pixels before it.
+    A copy from a pixel that was itself overwritten earlier in the pass continues from its source. Such chains are
+    short, and pointer jumping follows all of them at once. The first half of the pointers are pixels after the pass;
+    the second half, which point to themselves, are pixels before it.
     """
     _, height, width = shape
     inside = (slice(None), slice(delta + 1, height - delta + 1), slice(delta + 1, width - delta + 1))
@@ -109,7 +111,8 @@ def _copies(shape: tuple[int, int, int], delta: int, offset: NDArray[np.int32]) 
 
 
 def _offsets(draws: Draws, shape: tuple[int, ...], delta: int, width: int) -> NDArray[np.int32]:
-    """How far from each pixel its copy is taken, in the flat image; drawn from the last pixel to the first."""
+    """Offset of each pixel's source in the flattened image; drawn from the last pixel to the first."""
+    # as published, the upper end is excluded (−δ … δ − 1), so that content drifts down and to the right
     if draws.literal:
         steps = draws.integers(-delta, delta, (*shape, 2))[:, ::-1, ::-1]
         return (steps[..., 1] * width + steps[..., 0]).astype(np.int32)
@@ -119,7 +122,7 @@ def _offsets(draws: Draws, shape: tuple[int, ...], delta: int, width: int) -> ND
 
 @each
 def motion_blur(image: Image, draws: Draws, *, radius: int, sigma: float) -> Image:
-    """A one-sided Gaussian trail at a random angle within ±45°.
+    """Motion blur: a one-sided Gaussian kernel along a random angle within ±45°.
 
     ImageNet-C used ImageMagick, whose PNG floors; imagecorruptions truncates, too.
     """
@@ -127,29 +130,29 @@ def motion_blur(image: Image, draws: Draws, *, radius: int, sigma: float) -> Ima
 
 
 def motion_at(image: Image, angle: float, *, radius: int, sigma: float) -> Image:
-    """The motion blur at a given angle, in degrees."""
+    """Motion blur at a given angle in degrees."""
     return to_bytes(motion(image, radius, sigma, angle, base=FLAT_STAYS))
 
 
 def zoom_blur(images: Images, _draws: Sequence[Draws], *, step: float, count: int) -> Images:
     """Mean of the image and of its zooms by 1, 1 + step, ….
 
-    ImageNet-C; the factors come from a floating ``arange``, so their count is part of the data, and the unzoomed image
-    counts twice.
+    ImageNet-C; the factors come from a floating-point ``arange``, whose length depends on rounding, so their count is
+    part of the severities. The unzoomed image counts twice.
     """
     factors = np.arange(1, 1 + step * (count + 1), step)[:count].tolist()
-    image = side_by_side(images).astype(np.float32)
+    image = stack_channels(images).astype(np.float32)
     layers = image * np.float32(2)
     zoom = Zoomer(image)
     for factor in factors[1:]:
         zoom.add_to(layers, factor)
     layers *= np.float32(1 / (count + 1))
-    layers += np.float32(1e-4)  # more than the rounding of a float32 sum, so that flat areas stay
-    return apart(to_bytes(layers), len(images))
+    layers += np.float32(1e-4)  # larger than the rounding of a float32 sum, so that truncation keeps flat areas
+    return unstack_channels(to_bytes(layers), len(images))
 
 
 class Zoomer:
-    """Adds zooms of one image to a sum of layers; keeps the image turned, and room to work in."""
+    """Adds zooms of one image to a sum of layers; holds the transposed image and scratch memory."""
 
     def __init__(self, image: Field) -> None:
         self.sideways = swap_rows_and_columns(image)
@@ -158,7 +161,7 @@ class Zoomer:
         self.scratch = np.empty((2, longest * max(image[0].size, self.sideways[0].size)), np.float32)
 
     def add_to(self, layers: Field, factor: float) -> None:
-        """Add the image's centre, zoomed back to its size: bilinear, corners on corners."""
+        """Add the image's centre, zoomed to the full size: bilinear, align_corners as in scipy.ndimage.zoom."""
         height, width = layers.shape[:2]
         (top, rows), (left, columns) = zoom_window(height, factor), zoom_window(width, factor)
         window, wide = self.sideways[left : left + columns, top : top + rows], self.wide[:rows]

@@ -1,7 +1,7 @@
-"""Corrupt a folder of images: parallel, resumable, every file renamed into place.
+"""Corrupt a folder of images: parallel and resumable, each file written atomically.
 
-The target mirrors the source as ``<kind>/<severity>/<path>``. An image's id is its relative path, so its corruption
-depends on no other file. What already exists is not done again.
+The target mirrors the source as ``<kind>/<severity>/<path>``. The id of an image is its relative path, so its
+corruption depends on no other file. Existing files are not made again.
 """
 
 import json
@@ -46,7 +46,7 @@ _HERE = re.sub(r"\W", "_", platform.node())
 
 @dataclass(frozen=True)
 class KindAtSeverity:
-    """One kind at one severity."""
+    """One corruption kind at one severity."""
 
     kind: str
     severity: int
@@ -54,7 +54,7 @@ class KindAtSeverity:
 
 @dataclass(frozen=True)
 class FolderSettings:
-    """What decides the bytes of a corrupted folder. ``quality`` None: PNG, else JPEG."""
+    """Settings that determine the bytes of a corrupted folder. ``quality`` None: PNG, else JPEG."""
 
     seed: int = 0
     preset: str = "any"
@@ -64,37 +64,37 @@ class FolderSettings:
 
     @property
     def suffix(self) -> str:
-        """The suffix of the files that are written."""
+        """File suffix of the corrupted images."""
         return ".png" if self.quality is None else ".jpg"
 
     def name(self, relative: str) -> str:
-        """The path of a corrupted file below its severity; a suffix that already says the format stays."""
+        """The path of a corrupted file within its severity's folder; a suffix of the right format stays."""
         path = Path(relative)
         same = (".png",) if self.quality is None else (".jpg", ".jpeg")
         return relative if path.suffix.lower() in same else path.with_suffix(self.suffix).as_posix()
 
     def place(self, cell: KindAtSeverity) -> Path:
-        """The folder of a cell below the target."""
+        """The folder of a cell within the target."""
         return Path(recorded_name(cell.kind, self.textures), str(cell.severity))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one image: how many files were written, how many were there, and what went wrong."""
+    """Result for one image: the number of files written, the number that existed, and any error."""
 
     relative: str
     written: int = 0
     found: int = 0
     error: str | None = None
-    turned: bool = False  # its EXIF data ask to rotate it
+    turned: bool = False  # whether its EXIF data specify a rotation
 
 
 class CannotWrite(HoldfastError):
-    """The target takes no more files, so that no image can be done."""
+    """The target folder cannot be written, so the run must stop."""
 
 
 def find_images(source: Path) -> list[str]:
-    """Relative POSIX paths of all images below a folder, sorted."""
+    """Relative POSIX paths of all images in a folder and its subfolders, sorted."""
     if not source.is_dir():
         raise HoldfastError(f"source: expected a folder of images, got {str(source)!r}")
     found = sorted(name for name in index_folder(source, SUFFIXES, links=False).names if not _is_hidden(name))
@@ -119,7 +119,8 @@ def corrupt_folder(
 ) -> list[Outcome]:
     """Corrupt all images of a folder; images that cannot be read are reported, not fatal.
 
-    ``run`` does it elsewhere: it gets source, target, images, cells and settings, and yields what became of each image.
+    ``run`` replaces the local workers: it gets source, target, images, cells and settings, and yields an `Outcome` for
+    each image.
     """
     images = check_folder(source, target, settings)
     with _write_errors(target):
@@ -138,7 +139,7 @@ def corrupt_folder(
 
 
 def check_folder(source: Path, target: Path, settings: FolderSettings) -> list[str]:
-    """The images of a folder; what is wrong with a task is said here, before anything is made."""
+    """The images of a folder; raises an error for a bad source or target before anything is written."""
     if target.resolve().is_relative_to(source.resolve()):
         raise HoldfastError(f"target: expected a folder outside of {str(source)!r}, got {str(target)!r}")
     images = find_images(source)
@@ -151,7 +152,7 @@ def check_folder(source: Path, target: Path, settings: FolderSettings) -> list[s
 def corrupt_file(
     source: Path, target: Path, relative: str, cells: Sequence[KindAtSeverity], settings: FolderSettings
 ) -> Outcome:
-    """Decode one image once and write all its cells that are not there yet."""
+    """Decode one image once and write all its cells that do not exist yet."""
     missing = {cell: target / settings.place(cell) / settings.name(relative) for cell in cells}
     missing = {cell: path for cell, path in missing.items() if not is_complete(path, settings)}
     turned = False
@@ -168,18 +169,18 @@ def corrupt_file(
     except HoldfastError as error:
         return Outcome(relative, error=str(error).splitlines()[0])
     except MemoryError:
-        return Outcome(relative, error="there is not enough memory for this image")
+        return Outcome(relative, error="not enough memory for this image")
     return Outcome(relative, written=len(missing), found=len(cells) - len(missing), turned=turned)
 
 
 def is_complete(path: Path, settings: FolderSettings) -> bool:
-    """Whether a file is there to its last byte: after a power cut, a file that was renamed in time may be cut short."""
+    """Whether a file exists and is complete: after a power failure, a file renamed into place may be truncated."""
     ending = _ENDINGS[settings.suffix]
     try:
         with path.open("rb") as file:
             file.seek(-len(ending), os.SEEK_END)
             return file.read() == ending
-    except OSError:  # not there, or shorter than that
+    except OSError:  # missing, or shorter than that
         return False
 
 
@@ -190,7 +191,7 @@ def _write_errors(target: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or error
         raise CannotWrite(
-            f"target: {str(target)!r} cannot be written ({reason}); the same command goes on from there"
+            f"target: {str(target)!r} cannot be written ({reason}); solve that and rerun to resume"
         ) from error
 
 
@@ -217,7 +218,7 @@ def _write(image: Image, path: Path, settings: FolderSettings) -> None:
 
 @contextmanager
 def replace_image(path: Path) -> Iterator[Path]:
-    """A name to write a file under, that takes its place when it is complete."""
+    """A temporary path to write a file to, renamed into place when it is complete."""
     part = _part_of(path)
     try:
         yield part
@@ -251,14 +252,14 @@ def _run_workers(
             yield from (future.result() for future in waiting)
         except BrokenProcessPool:
             raise HoldfastError(
-                "workers: one of them died, perhaps for lack of memory; the same command continues, try fewer --workers"
+                "workers: one of them died, perhaps out of memory; rerun to resume, with fewer --workers"
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def _begin_worker(own: Sequence[Registered]) -> None:
-    cv2.setNumThreads(1)  # the workers are the parallelism
+    cv2.setNumThreads(1)  # the worker processes already use all cores
     exit_with_parent()
     know(own)
 
@@ -268,7 +269,9 @@ def _check_names(images: list[str], settings: FolderSettings) -> None:
     for relative in images:
         other = first.setdefault(settings.name(relative), relative)
         if other != relative:
-            raise HoldfastError(f"source: {other!r} and {relative!r} would both become {settings.name(relative)!r}")
+            raise HoldfastError(
+                f"source: {other!r} and {relative!r} would both be written as {settings.name(relative)!r}: rename one"
+            )
 
 
 def _versions() -> dict[str, str]:
@@ -277,12 +280,12 @@ def _versions() -> dict[str, str]:
 
 
 def _first_manifest(target: Path, cells: Sequence[KindAtSeverity], settings: FolderSettings) -> dict[str, Any]:
-    """What the folder will hold; refuses one that holds something made in another way."""
+    """The manifest of the folder; raises an error for a folder that was made with other settings."""
     path = target / MANIFEST
     ours = asdict(settings)
     if settings.exif == "ignore":
         del ours["exif"]
-    ours.pop("textures")  # where the photographs are does not matter, only whether they are the published ones
+    ours.pop("textures")  # only whether the photographs are the published ones matters, not where they are
     if any(cell.kind == "frost" for cell in cells):
         ours["frost"] = recorded_name("frost", settings.textures)
     for kind in sorted({cell.kind for cell in cells} & {*own_kinds()}):
@@ -290,12 +293,12 @@ def _first_manifest(target: Path, cells: Sequence[KindAtSeverity], settings: Fol
     names = sorted({f"{recorded_name(cell.kind, settings.textures)}/{cell.severity}" for cell in cells})
     if path.exists():
         before = read_manifest(target)
-        asked = {"exif": "ignore", **ours}
-        wrong = {name: before[name] for name in asked if name in before and before[name] != asked[name]}
+        requested = {"exif": "ignore", **ours}
+        wrong = {name: before[name] for name in requested if name in before and before[name] != requested[name]}
         if wrong:
             name, value = next(iter(wrong.items()))
             raise HoldfastError(
-                f"target: {str(target)!r} was made with {name} {value}, not {asked[name]}; name another folder"
+                f"target: {str(target)!r} was made with {name} {value}, not {requested[name]}; name another folder"
             )
         names = sorted({*before.get("cells", []), *names})
         ours = {**before, **ours}
@@ -303,13 +306,13 @@ def _first_manifest(target: Path, cells: Sequence[KindAtSeverity], settings: Fol
 
 
 def read_manifest(target: Path) -> dict[str, Any]:
-    """What a folder made by ``holdfast corrupt`` says about itself."""
+    """The manifest of a folder made by ``holdfast corrupt``."""
     path = target / MANIFEST
     try:
         content = json.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
     except (OSError, ValueError, RecursionError) as error:
         raise HoldfastError(
-            f"target: {str(path)!r} is damaged; delete it if the folder's settings are known"
+            f"target: {str(path)!r} is damaged; delete it if you know the folder's settings, or name another folder"
         ) from error
     if not isinstance(content, dict) or not isinstance(content.get("cells", []), list):
         raise HoldfastError(f"target: {str(path)!r} is not the manifest of a corrupted folder; name another folder")
@@ -324,16 +327,16 @@ def _summarise_outcomes(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 def _save_manifest(path: Path, content: dict[str, Any]) -> None:
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     with replace_image(path) as part:
-        part.write_bytes(text.encode("utf-8", "surrogateescape"))  # names of files need not be UTF-8
+        part.write_bytes(text.encode("utf-8", "surrogateescape"))  # file names need not be UTF-8
 
 
 def _part_of(path: Path) -> Path:
-    """Where a file is written before it takes its name; tells who writes it."""
+    """The temporary path of a file that is being written; it contains the host and process id."""
     return path.with_name(f".{path.name}.{_HERE}-{os.getpid()}.part")
 
 
 def _remove_stale_parts(target: Path) -> None:
-    """Unfinished files of a killed run: of a process of this machine that is gone, or old ones of any machine."""
+    """Delete temporary files of interrupted runs: of dead processes on this machine, or old ones of any machine."""
     for part in target.rglob(".*.part"):
         if _is_abandoned(part.name) or time.time() - part.stat().st_mtime > _STALE_SECONDS:
             part.unlink(missing_ok=True)

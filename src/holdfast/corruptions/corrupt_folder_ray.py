@@ -1,4 +1,4 @@
-"""Some images of a folder each as tasks of a Ray cluster: a worker calls ``corrupt_file``, as a local process does."""
+"""Corrupting a folder on a Ray cluster: each task calls ``corrupt_file`` for some images, as a local process does."""
 
 import platform
 import tempfile
@@ -20,18 +20,18 @@ from holdfast.errors import HoldfastError
 from holdfast.runtime.ray import Cluster, tasks_on
 
 TASKS_PER_SLOT = 8
-MOST_FILES = 2000  # of one task, which come home together where nodes share no folder
+MOST_FILES = 2000  # files per task; with --gather a task returns all of them at once
 
 Cells = Sequence[KindAtSeverity]
-Files = dict[str, bytes]  # by their path below the target
+Files = dict[str, bytes]  # contents by path within the target
 
 
 def run_on_ray(
     source: Path, target: Path, images: list[str], cells: Cells, settings: FolderSettings, *, cluster: Cluster
 ) -> Iterator[Outcome]:
-    """Corrupt the images on a cluster; what became of each comes in the order of finishing."""
+    """Corrupt the images on a cluster and yield their outcomes as they finish."""
     shared = None if cluster.gather else target.absolute()
-    if cluster.gather:  # nodes do not see what is here already
+    if cluster.gather:  # the nodes do not see existing files
         there, images = _finished_images(target, images, cells, settings)
         yield from there
     with tasks_on(cluster) as tasks:
@@ -48,13 +48,13 @@ def run_on_ray(
 def corrupt_files(
     source: Path, target: Path | None, images: Sequence[str], cells: Cells, settings: FolderSettings
 ) -> tuple[list[Outcome], Files]:
-    """In a worker: all cells of some images, into the shared folder or, without one, as bytes."""
+    """Corrupt some images at all cells in a worker, into the shared folder or, without one, as bytes."""
     cv2.setNumThreads(1)
     for folder in (source, target):
         if folder is not None and not folder.is_dir():
             raise HoldfastError(
-                f"{str(folder)!r} is not there on {platform.node()}: all nodes must see the images, "
-                "and the target unless --gather brings the results home"
+                f"{str(folder)!r} does not exist on {platform.node()}: all nodes must see the images, "
+                "and the target unless --gather is given"
             )
     if target is not None:
         return [corrupt_file(source, target, relative, cells, settings) for relative in images], {}

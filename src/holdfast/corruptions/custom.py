@@ -1,4 +1,4 @@
-"""A corruption of one's own: one call, and ``holdfast corrupt``, evaluations, training and the report know it.
+"""User-defined corruptions: `register` adds one to ``holdfast corrupt``, evaluation, training and the report.
 
 def stripes(images, draws, *, width):
     result = images.copy()  # every other band of rows turns black
@@ -37,7 +37,7 @@ Severities = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Registered:
-    """All that another process must be told of one registered corruption."""
+    """One registered corruption, in a form that can be sent to worker processes."""
 
     kind: Kind
     function: Callable[..., Images]
@@ -53,17 +53,17 @@ def register(
     random: bool = True,
     name: str = "",
 ) -> Kind:
-    """Make a corruption known under its function's name, or under ``name``.
+    """Register a corruption under its function's name, or under ``name``.
 
     Args:
-        function: ``function(images, draws, **parameters)`` with images uint8 (N, H, W, 3) and as many sources of draws,
-            one per image (see `holdfast.corruptions.rng.Draws`), returns such images; at the top of a module, where
-            worker processes find it.
-        severities: the parameters of the five severities; or such five for each preset that it is defined for.
-        group: the heading in tables; not one of the published groups, whose members are fixed.
-        short: a heading of at most four letters.
-        random: whether it draws.
-        name: instead of the function's own.
+        function: ``function(images, draws, **parameters)`` takes uint8 images (N, H, W, 3) and one source of draws per
+            image (see `holdfast.corruptions.rng.Draws`) and returns such images; it must be defined at the top level of
+            a module, where worker processes can import it.
+        severities: the parameters of the five severities, or such a list for each preset.
+        group: the group in tables; not one of the published groups, whose members are fixed.
+        short: a column heading of at most four letters.
+        random: whether it uses random draws.
+        name: the name to register, instead of the function's.
     """
     name = name or getattr(function, "__name__", "")
     _check_names(name, group, short)
@@ -78,12 +78,12 @@ def register(
 
 
 def registered() -> tuple[Registered, ...]:
-    """What was registered here, to be told to a worker process."""
+    """All corruptions registered in this process, for its worker processes."""
     return tuple(Registered(KINDS[name], FUNCTIONS[name], severities_of(name)) for name in own_kinds())
 
 
 def know(corruptions: Sequence[Registered]) -> None:
-    """In a worker process: enter what its parent had registered and this process has not."""
+    """Register the parent process's corruptions in a worker process, unless it has them already."""
     for each in corruptions:
         if each.kind.name not in KINDS:
             FUNCTIONS[each.kind.name] = each.function
@@ -92,11 +92,11 @@ def know(corruptions: Sequence[Registered]) -> None:
 
 def _check_names(name: str, group: str, short: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise HoldfastError(f"name must be small letters, digits and _, because folders are called so, got {name!r}")
+        raise HoldfastError(f"name must be lower-case letters, digits and _, since it names folders, got {name!r}")
     if name in KINDS:
-        raise HoldfastError(f"corruption {name!r} is registered already; choose another name")
+        raise HoldfastError(f"corruption {name!r} is already registered; choose another name")
     if group in GROUPS or group == "extra":
-        raise HoldfastError(f"group must be none of the published {', '.join([*GROUPS, 'extra'])}, got {group!r}")
+        raise HoldfastError(f"group must not be a published one ({', '.join([*GROUPS, 'extra'])}), got {group!r}")
     if len(short) > 4:
         raise HoldfastError(f"short must have at most four letters, got {short!r}")
 
@@ -107,7 +107,7 @@ def _parameter_names(
     for preset, five in severities.items():
         preset_of(preset)
         if len(five) != len(SEVERITIES):
-            raise HoldfastError(f"severities must be five, each the parameters of {name}, got {len(five)}")
+            raise HoldfastError(f"severities must be five sets of parameters of {name}, got {len(five)}")
         for values in five:
             try:
                 inspect.signature(function).bind([], [], **values)
@@ -125,5 +125,5 @@ def _check_findable(function: Callable[..., Images]) -> None:
         pickle.dumps(function)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise HoldfastError(
-            f"function must stand at the top of a module, where worker processes find it ({error})"
+            f"function must be defined at the top level of a module, where worker processes can import it ({error})"
         ) from error

@@ -1,4 +1,4 @@
-"""Digital: contrast, elastic transform, pixelate, JPEG and saturate."""
+"""Digital corruptions: contrast, elastic transform, pixelate, JPEG compression and saturate."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,14 +10,24 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 from scipy.ndimage import gaussian_filter1d
 
-from holdfast.corruptions.filters import Field, Image, Images, each, gaussian_taps, stack_arrays, strips, tall, to_bytes
+from holdfast.corruptions.filters import (
+    Field,
+    Image,
+    Images,
+    each,
+    gaussian_taps,
+    stack_arrays,
+    stack_rows,
+    strips,
+    to_bytes,
+)
 from holdfast.corruptions.rng import Draws
 
-LARGEST_MATRIX = 2048  # rows
+LARGEST_MATRIX = 2048  # rows of a smoothing matrix
 
 
 def contrast(images: Images, _draws: Sequence[Draws], *, gain: float) -> Images:
-    """(u − μ)·gain + μ with μ the mean of each channel.
+    """Reduced contrast: (u − μ)·gain + μ with μ the mean of each channel.
 
     ImageNet-C.
     """
@@ -29,7 +39,7 @@ def contrast(images: Images, _draws: Sequence[Draws], *, gain: float) -> Images:
 
 @each
 def pixelate(image: Image, _draws: Draws, *, scale: float) -> Image:
-    """Box down to int(side·scale), then repeat pixels.
+    """Downsample with a box filter to int(side·scale), then repeat pixels.
 
     ImageNet-C enlarges with a box filter, which gives the same bytes.
     """
@@ -40,7 +50,7 @@ def pixelate(image: Image, _draws: Draws, *, scale: float) -> Image:
 
 @each
 def jpeg_compression(image: Image, _draws: Draws, *, quality: int) -> Image:
-    """Encode and decode, chroma at half resolution.
+    """Encode and decode as JPEG, chroma at half resolution (4:2:0).
 
     ImageNet-C used Pillow; OpenCV's encoder gives the same bytes and is quicker on small images.
     """
@@ -54,7 +64,7 @@ def saturate(images: Images, _draws: Sequence[Draws], *, factor: float, shift: f
     ImageNet-C, extra kind; grey pixels have hue 0, so they turn reddish where the shift is positive.
     """
     ratio, lowest = _saturation_tables(factor, shift)
-    pixels, result = tall(images), np.empty_like(tall(images))
+    pixels, result = stack_rows(images), np.empty_like(stack_rows(images))
     for rows in strips(pixels.shape):
         part = pixels[rows]
         red, green, blue = cv2.split(part)
@@ -74,7 +84,7 @@ def saturate(images: Images, _draws: Sequence[Draws], *, factor: float, shift: f
 
 @lru_cache(maxsize=16)
 def _saturation_tables(factor: float, shift: float) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-    """At 256·V + minimum: S'/S, which moves the middle channel, and what the smallest channel becomes."""
+    """Tables at 256·V + minimum: S'/S, which scales the middle channel's distance from V, and the new minimum."""
     value, least = np.arange(256)[:, None] / 255.0, np.arange(256)[None] / 255.0
     before = np.divide(value - least, value, out=np.zeros((256, 256)), where=value > 0)
     after = np.clip(before * factor + shift, 0, 1)
@@ -86,13 +96,13 @@ def _saturation_tables(factor: float, shift: float) -> tuple[NDArray[np.float64]
 def elastic_transform(
     images: Images, draws: Sequence[Draws], *, alpha: float, sigma: float | None = None, affine: float | None = None
 ) -> Images:
-    """Move pixels along a smoothed random field.
+    """Displace pixels along a smoothed random field.
 
-    ImageNet-C jitters three points first and knows σ in pixels; imagecorruptions (σ and affine None) does neither: its
-    σ is 1 % of each side and its noise ±0.5 % of the height for both axes. They are different corruptions.
+    ImageNet-C applies a random affine map first and has σ in pixels. imagecorruptions (σ and affine None) has no affine
+    map, a σ of 1 % of each side and noise of ±0.5 % of the height on both axes. They are different corruptions.
     """
     shape = images.shape[1:3]
-    if sigma is None or affine is None:
+    if sigma is None or affine is None:  # imagecorruptions uses the height for both axes, also of wide images
         reach, sigmas, values = 0.005 * shape[0], (0.01 * shape[0], 0.01 * shape[1]), images
     else:
         pairs = zip(images, draws, strict=True)
@@ -108,7 +118,8 @@ def elastic_transform(
 
 
 def _jitter_affine(image: Image, reach: float, draws: Draws) -> Field:
-    """An affine map that takes three points around the centre to random places near them, axes ordered as published."""
+    """Warp by the affine map that moves three points around the centre by random offsets, axes ordered as published."""
+    # the published code takes (rows, columns) for OpenCV's (x, y): kept, it matters for images that are not square
     size = np.array(image.shape[:2], np.float32)
     centre, third = size // 2, min(image.shape[:2]) // 3
     points = np.array([centre + third, [centre[0] + third, centre[1] - third], centre - third], np.float32)
@@ -119,10 +130,10 @@ def _jitter_affine(image: Image, reach: float, draws: Draws) -> Field:
 
 
 def _smooth_fields(fields: Field, sigmas: tuple[float, float]) -> Field:
-    """Gaussian smoothing of H W C cut at 3 σ, borders mirrored with the edge repeated."""
+    """Gaussian smoothing of H W C, truncated at 3 σ, border reflect (scipy's, which repeats the edge)."""
     if max(sigmas) == 0:
         return fields
-    if 6 * max(sigmas) > min(fields.shape[:2]):  # the mirror folds many taps onto few pixels: a matrix is quicker
+    if 6 * max(sigmas) > min(fields.shape[:2]):  # reflection folds many taps onto few pixels: a matrix is faster
         if max(fields.shape[:2]) > LARGEST_MATRIX:
             return _smoothed_by_taps(fields, sigmas)
         rows, columns = _smoother(fields.shape[0], sigmas[0]), _smoother(fields.shape[1], sigmas[1])
@@ -137,16 +148,16 @@ def _smoother(side: int, sigma: float) -> Field:
 
 
 def _smoothed_by_taps(fields: Field, sigmas: tuple[float, float]) -> Field:
-    """The same of a very long image, whose matrix would take gigabytes."""
+    """The same smoothing for very long images, whose matrix would take gigabytes."""
     for axis, sigma in enumerate(sigmas):
         fields = gaussian_filter1d(fields, sigma, axis=axis, mode="reflect", truncate=3.0)
     return fields
 
 
 def _displace_pixels(values: NDArray[Any], fields: Field) -> Field:
-    """Bilinear samples of N H W 3 at (column + field 2n, row + field 2n + 1), borders mirrored with the edge repeated.
+    """Bilinear samples of N H W 3 at (column + field 2n, row + field 2n + 1), border reflect (repeats the edge).
 
-    Four nearest look-ups and our own weights, because OpenCV before 5 interpolates on a grid of 1/32 pixel.
+    Four nearest-neighbour look-ups with explicit weights, because OpenCV before 5 interpolates on a 1/32-pixel grid.
     """
     result = np.empty(values.shape, np.float32)
     columns = np.arange(values.shape[2], dtype=np.float32)

@@ -1,4 +1,4 @@
-"""What corrupting a folder would do and how long it would take: some of its images, done elsewhere."""
+"""Dry run of corrupting a folder: estimates files, time and disk space from a few of its images."""
 
 import os
 import tempfile
@@ -9,14 +9,14 @@ from pathlib import Path
 from holdfast.corruptions.corrupt_folder import FolderSettings, KindAtSeverity, check_folder, corrupt_file
 from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, spent, time_work
 
-SECONDS, MOST = 5.0, 64  # that may be spent on measuring, and images that are tried
-COUNTED = 100_000  # files that are looked for one by one; of more, only a sample
+SECONDS, MOST = 5.0, 64  # limits of the measurement: time and images
+COUNTED = 100_000  # up to this number of files each is checked, above it only a sample
 
 
 def dry_run_report(
     source: Path, target: Path, *, cells: Sequence[KindAtSeverity], settings: FolderSettings, workers: int
 ) -> DryRunReport:
-    """Corrupt a few images into a temporary folder, and say what all of them would take."""
+    """Corrupt a few images into a temporary folder and extrapolate to all of them."""
     begin = time.perf_counter()
     images = check_folder(source, target, settings)
     start = Seconds(spent(), time.perf_counter() - begin)
@@ -41,7 +41,7 @@ def dry_run_report(
 def _time_images(
     source: Path, folder: Path, images: Sequence[str], cells: Sequence[KindAtSeverity], settings: FolderSettings
 ) -> tuple[Seconds, float]:
-    """What an image takes in time and bytes; the first one warms up, and counts only where it is slow."""
+    """Time and bytes per image; the first image is a warm-up and counts only if it is slow."""
     done, total, deadline = 0, NOTHING, time.perf_counter() + SECONDS
     for number, relative in enumerate(images):
         took, _ = time_work(corrupt_file, source, folder, relative, cells, settings)
@@ -58,7 +58,7 @@ def _time_images(
 def _share_there(
     target: Path, images: Sequence[str], cells: Sequence[KindAtSeverity], settings: FolderSettings
 ) -> float:
-    """Which share of the files needs not be made."""
+    """The fraction of the files that exist already."""
     if not target.is_dir():
         return 0.0
     sample = _spread_sample(images, max(1, COUNTED // len(cells)))
@@ -68,5 +68,5 @@ def _share_there(
 
 
 def _spread_sample(images: Sequence[str], count: int) -> Sequence[str]:
-    """So many of them, far apart."""
+    """``count`` images, evenly spread."""
     return images if len(images) <= count else [images[i * len(images) // count] for i in range(count)]

@@ -1,4 +1,4 @@
-"""What several corruptions are made of: bytes, strips, Gaussian smoothing, one-sided motion trails, clipped zoom."""
+"""Filters shared by corruptions: byte conversion, strips, Gaussian smoothing, motion kernels, clipped zoom."""
 
 import functools
 import math
@@ -17,12 +17,12 @@ Image = NDArray[np.uint8]  # H W 3
 Images = NDArray[np.uint8]  # N H W 3, all of one size
 Field = NDArray[np.float32]
 
-STRIP_VALUES = 1 << 16  # values on which several passes stay in a core's own cache
-FLAT_STAYS = 1e-4  # more than the rounding of a float32 sum that is truncated next
+STRIP_VALUES = 1 << 16  # values per strip, so that several passes stay in a core's own cache
+FLAT_STAYS = 1e-4  # larger than the rounding of a float32 sum, so that truncation keeps flat areas
 
 
 def each(function: Callable[..., Image]) -> Callable[..., Images]:
-    """A corruption of one image and its draws, made one of several images and their draws."""
+    """Turn a corruption of one image into a corruption of a batch of images."""
 
     @functools.wraps(function)
     def batched(images: Images, draws: Sequence[Draws], **parameters: Any) -> Images:
@@ -34,24 +34,24 @@ def each(function: Callable[..., Image]) -> Callable[..., Images]:
 
 
 def stack_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Arrays of one shape along a new first axis; a single one is not copied."""
+    """Stack arrays of one shape along a new first axis; a single one is not copied."""
     return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
 
 
-def tall(images: NDArray[Any]) -> NDArray[Any]:
-    """Images below one another, N·H W …, for work that looks at single pixels."""
+def stack_rows(images: NDArray[Any]) -> NDArray[Any]:
+    """Stack images on top of each other, N·H W …, for pixel-wise operations."""
     return images.reshape(-1, *images.shape[2:])
 
 
-def side_by_side(images: NDArray[Any]) -> NDArray[Any]:
-    """Images as channels of one image, H W (N·C), so that one filter call serves all."""
+def stack_channels(images: NDArray[Any]) -> NDArray[Any]:
+    """Stack images as channels of one image, H W (N·C), so that one filter call serves all."""
     if len(images) == 1:
         return images[0]
     return np.ascontiguousarray(images.transpose(1, 2, 0, 3)).reshape(*images.shape[1:3], -1)
 
 
-def apart(channels: NDArray[Any], count: int) -> NDArray[Any]:
-    """Undo `side_by_side`."""
+def unstack_channels(channels: NDArray[Any], count: int) -> NDArray[Any]:
+    """Split the channels of `stack_channels` into images again."""
     if count == 1:
         return channels[None]
     split = channels.reshape(*channels.shape[:2], count, -1)
@@ -59,27 +59,28 @@ def apart(channels: NDArray[Any], count: int) -> NDArray[Any]:
 
 
 def swap_rows_and_columns(values: NDArray[Any]) -> NDArray[Any]:
-    """Rows and columns exchanged."""
+    """Exchange rows and columns."""
     if values.ndim == 2 or values.shape[2] <= 4:
         return cv2.transpose(values)
     return np.ascontiguousarray(values.swapaxes(0, 1))
 
 
 def to_bytes(values: Field) -> NDArray[np.uint8]:
-    """Clamp to 0..255 in place and truncate, as all published generators do."""
+    """Clamp to 0..255 in place and cast to uint8."""
+    # the cast truncates, as in all published generators: rounding would brighten every result by half a level
     np.clip(values, 0, 255, out=values)
     return values.astype(np.uint8)
 
 
 def strips(shape: tuple[int, ...]) -> Iterator[slice]:
-    """Slices of rows small enough that several passes over them stay in cache."""
+    """Slices of rows, small enough that several passes over them stay in the cache."""
     rows = max(1, STRIP_VALUES // math.prod(shape[1:]))
     return (slice(start, min(start + rows, shape[0])) for start in range(0, shape[0], rows))
 
 
 @lru_cache(maxsize=64)
 def gaussian_taps(sigma: float, truncate: float = 4.0) -> NDArray[np.float64]:
-    """Taps of the sampled Gaussian of radius int(truncate·σ + ½), normalised."""
+    """Normalised taps of the sampled Gaussian of radius int(truncate·σ + ½), as in SciPy."""
     radius = int(truncate * sigma + 0.5)
     offsets = np.arange(-radius, radius + 1)
     taps = np.exp(-0.5 * (offsets / sigma) ** 2) if radius else np.ones(1)
@@ -99,7 +100,9 @@ def smooth_bytes(image: NDArray[np.uint8], sigma: float, *, truncate: float = 4.
 
 @lru_cache(maxsize=64)
 def _white_nudge(sigma: float, truncate: float) -> float:
-    """A nudge above float32's error, towards where the reference's float64 rounding leaves flat white: 255 or 254."""
+    """An offset larger than float32's error, towards the reference's result for flat white: 255 or 254."""
+    # the reference sums its taps in float64: for some σ they add up to a little less than 1, and truncation turns
+    # flat white into 254
     white = np.ones(1)
     for _ in range(2):
         white = gaussian_filter1d(white, sigma, truncate=truncate, mode="nearest")
@@ -107,9 +110,9 @@ def _white_nudge(sigma: float, truncate: float) -> float:
 
 
 def trail(radius: int, sigma: float, angle: float, shape: tuple[int, ...]) -> list[tuple[int, int, float]]:
-    """The motion kernel as (row, column, weight): half a Gaussian that starts at the pixel and runs along the angle.
+    """The motion kernel as (row, column, weight): half a Gaussian that starts at the pixel and follows the angle.
 
-    ImageMagick's motion blur. Offsets that reach the image's size end the trail and the weights are not renormalised,
+    ImageMagick's motion blur. Offsets beyond the image's size end the kernel and the weights are not renormalised,
     which darkens tiny images, as in imagecorruptions.
     """
     down, across = math.sin(math.radians(angle)), math.cos(math.radians(angle))
@@ -129,7 +132,7 @@ def _trail_weights(radius: int, sigma: float) -> tuple[float, ...]:
 
 
 def motion(values: NDArray[Any], radius: int, sigma: float, angle: float, *, base: float = 0.0) -> Field:
-    """``base`` plus the sum of shifted copies along the trail, replicated border, float32."""
+    """Motion blur in float32, plus ``base``: the weighted sum of shifted copies, border replicated."""
     taps = trail(radius, sigma, angle, values.shape)
     rows, columns = [tap[0] for tap in taps], [tap[1] for tap in taps]
     top, left = max(0, -min(rows)), max(0, -min(columns))
@@ -146,16 +149,16 @@ def motion(values: NDArray[Any], radius: int, sigma: float, angle: float, *, bas
 
 
 def zoom_window(side: int, factor: float) -> tuple[int, int]:
-    """First index and length of the centre part of an axis that a zoom by ``factor`` shows."""
+    """First index and length of the centre part of an axis that a zoom by ``factor`` enlarges."""
     length = math.ceil(side / factor)
     return (side - length) // 2, length
 
 
 @lru_cache(maxsize=256)
 def zoom_map(side: int, factor: float, *, trimmed: bool = True) -> tuple[NDArray[np.intp], Field]:
-    """For each output index the lower source index within the window and the weight of its upper neighbour.
+    """For each output index, the lower source index within the window and the weight of its upper neighbour.
 
-    scipy.ndimage.zoom, order 1: corners map to corners. Trimmed: what is longer than the axis is cut from both ends.
+    scipy.ndimage.zoom of order 1, which aligns corners. Trimmed: a result longer than the axis is cut at both ends.
     """
     length = zoom_window(side, factor)[1]
     zoomed = round(length * factor)

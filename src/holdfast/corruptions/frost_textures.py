@@ -1,7 +1,7 @@
-"""Frost textures: the published photographs if they are there, else a procedural stand-in that says so.
+"""Frost textures: the published photographs if available, else a procedural substitute that is named as such.
 
-The photographs come without a licence, so they are never bundled: they are read from a folder the user names
-(``HOLDFAST_FROST`` or `use_textures`), or from an installed imagecorruptions wheel, and recognised by their md5.
+The photographs come without a licence, so they are never bundled: they are read from a folder that the user names
+(``HOLDFAST_FROST`` or `use_textures`) or from an installed imagecorruptions wheel, and identified by their md5.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from holdfast.io.images import check_buffer
 
 ENVIRONMENT = "HOLDFAST_FROST"
 
-# a sixth photograph circulates with these, but no published generator ever draws it
+# a sixth photograph is distributed with these, but all published generators draw the index from five
 TEXTURES = {
     "frost1.png": "6ead634ace1f366d77e87078b465863c",
     "frost2.png": "98f0d2b1d74a048d3bc9c7ecfd886939",
@@ -30,7 +30,7 @@ TEXTURES = {
     "frost5.jpg": "50984ae2c871b7df2c28f1d71ca460a0",
 }
 PROCEDURAL = "procedural"
-LARGEST_KEPT = 2**23  # pixels of an enlarged texture that is kept for the next image
+LARGEST_KEPT = 2**23  # pixels of an enlarged texture that is cached for the next image
 
 
 def texture(number: int, shape: tuple[int, int], scale: float | None, folder: str | None = None) -> Image:
@@ -57,7 +57,7 @@ def texture_source(folder: str | None = None) -> str:
 
 
 def recorded_name(kind: str, folder: str | None = None) -> str:
-    """The name under which results of a kind are kept: ``frost(procedural)`` if the photographs are not at hand."""
+    """The name of a kind in records: ``frost(procedural)`` if the photographs are not available."""
     return f"frost({PROCEDURAL})" if kind == "frost" and texture_source(folder) == PROCEDURAL else kind
 
 
@@ -75,7 +75,8 @@ def _check(folder: Path) -> None:
     wrong = _wrong_files(folder)
     if wrong:
         raise HoldfastError(
-            f"frost textures: expected the published {', '.join(wrong)} in {folder}, found none or other files"
+            f"frost textures: expected the published {', '.join(wrong)} in {folder}, found none or other files: "
+            "name another folder, or none for the procedural textures"
         )
 
 
@@ -118,7 +119,7 @@ def _reduce_texture(source: str, number: int, scale: float) -> Image:
 
 
 def procedural(number: int) -> Image:
-    """A stand-in of ours, 600×900: layers of crystal needles on a clouded pane. Not the published corruption."""
+    """Our procedural texture, 600×900: layers of crystal needles on clouded glass. Not the published corruption."""
     shape = (600, 900)
     generator = np.random.Generator(np.random.Philox(key=[2019, number]))
     light, spread = _STAND_INS[number]
@@ -130,11 +131,11 @@ def procedural(number: int) -> Image:
     return np.clip(pane[..., None] * tint, 0, 255).astype(np.uint8)
 
 
-_STAND_INS = ((130, 32), (190, 24), (205, 22), (150, 28), (115, 36))  # mean light and contrast, as wide as real frost
+_STAND_INS = ((130, 32), (190, 24), (205, 22), (150, 28), (115, 36))  # brightness and contrast, as varied as real frost
 
 
 def _needles(generator: np.random.Generator, shape: tuple[int, int], length: int) -> NDArray[np.float64]:
-    """Thin triangles in stars around random points, each star in its own light."""
+    """Thin triangles in stars around random points, each star of its own brightness."""
     canvas = np.full(shape, 128, np.uint8)
     stars = shape[0] * shape[1] * 2 // length**2
     centre = generator.uniform((0, 0), shape[::-1], (stars, 2))[:, None]
@@ -151,7 +152,7 @@ def _needles(generator: np.random.Generator, shape: tuple[int, int], length: int
 
 
 def _clouds(generator: np.random.Generator, shape: tuple[int, int], slope: float) -> NDArray[np.float32]:
-    """Noise with spectrum 1/f^slope, mean 0, deviation 1, seamless."""
+    """Periodic noise with spectrum 1/f^slope, mean 0, standard deviation 1."""
     frequency = np.hypot(np.fft.fftfreq(shape[0])[:, None], np.fft.rfftfreq(shape[1])[None])
     frequency[0, 0] = 1
     spectrum = np.fft.rfft2(generator.standard_normal(shape)) / frequency**slope

@@ -1,8 +1,8 @@
-"""Geometric perturbations of ImageNet-P: translate, rotate, shear, scale, tilt. What comes in from outside is black.
+"""Geometric perturbations of ImageNet-P: translate, rotate, shear, scale, tilt; filled with black.
 
-The published films were made by a torchvision of unknown version. Rotation, scaling and shear are about the picture's
-centre here, as in later versions; 0.2.1 took a centre half a pixel further right and down, and its shear also scaled
-rows by 1/cos.
+The published sequences were made with an unknown version of torchvision. Rotation, scaling and shear are about the
+image's centre here, as in later versions; 0.2.1 used a centre half a pixel further right and down, and its shear also
+scaled rows by 1/cos.
 """
 
 import math
@@ -16,7 +16,7 @@ from holdfast.corruptions.filters import Image
 
 
 def translate(image: Image, pixels: int) -> Image:
-    """Columns moved to the right by whole pixels: column x shows what was at x − pixels."""
+    """Shift the image to the right by whole pixels: column x becomes column x − pixels of the input."""
     width, result = image.shape[1], np.zeros_like(image)
     kept = slice(max(0, pixels), min(width, width + pixels))
     result[:, kept] = image[:, kept.start - pixels : kept.stop - pixels]
@@ -24,22 +24,22 @@ def translate(image: Image, pixels: int) -> Image:
 
 
 def rotate(image: Image, degrees: float) -> Image:
-    """Turned about the centre, clockwise, bilinear."""
+    """Rotate about the centre, clockwise, bilinear."""
     return np.array(Pillow.fromarray(image).rotate(-degrees, Pillow.Resampling.BILINEAR))
 
 
 def shear(image: Image, degrees: float) -> Image:
-    """Rows shifted in proportion to their distance from the centre, bilinear."""
+    """Shift rows in proportion to their distance from the centre, bilinear."""
     return _about_centre(image, (1.0, math.tan(math.radians(degrees)), 1.0))
 
 
 def scale_image(image: Image, factor: float) -> Image:
-    """Larger or smaller about the centre, size of the picture kept, bilinear."""
+    """Scale about the centre within the same frame, bilinear."""
     return _about_centre(image, (1 / factor, 0.0, 1 / factor))
 
 
 def _about_centre(image: Image, inverse: tuple[float, float, float]) -> Image:
-    """Apply x ← a·x + b·y, y ← e·y with the origin in the picture's centre."""
+    """Apply x ← a·x + b·y, y ← e·y with the origin at the image's centre."""
     height, width = image.shape[:2]
     a, b, e = inverse
     matrix = (a, b, width / 2 * (1 - a) - height / 2 * b, 0.0, e, height / 2 * (1 - e))
@@ -50,15 +50,15 @@ def _about_centre(image: Image, inverse: tuple[float, float, float]) -> Image:
 
 
 def tilt(image: Image, degrees: float) -> Image:
-    """Seen by a camera tilted by the same angle about both axes, bilinear."""
+    """Perspective of a camera tilted by the same angle about both axes, bilinear."""
     height, width = image.shape[:2]
     return cv2.warpPerspective(image, tilt_matrix(height, width, degrees), (width, height))
 
 
 def tilt_matrix(height: int, width: int, degrees: float) -> NDArray[np.float64]:
-    """P2·T·Rx·Ry·P1: lift the picture to 3-D, turn it, push it away by the focal length √(w²+h²), and project it.
+    """P2·T·Rx·Ry·P1: lift the image to 3-D, rotate it, move it away by the focal length √(w²+h²), and project it.
 
-    As published, the lift puts the picture at depth 1, not 0: it is a little smaller even where it is not turned.
+    As published, the lift puts the image at depth 1, not 0: it is slightly smaller even at angle 0.
     """
     focal, angle = math.hypot(width, height), math.radians(degrees)
     cos, sin = math.cos(angle), math.sin(angle)

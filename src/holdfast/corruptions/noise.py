@@ -1,6 +1,7 @@
-"""Noise: gaussian, shot, impulse and speckle, each independent per pixel and channel.
+"""Noise corruptions: gaussian, shot, impulse and speckle, each independent per pixel and channel.
 
-On bytes the sum ``trunc(255·(u + n))`` is ``X + floor(255·n)``, so each noise is a law of whole numbers (see `laws`).
+On bytes ``trunc(255·(u + n))`` equals ``X + floor(255·n)``, so each noise is a discrete distribution that a
+`LookupTable` samples exactly.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,7 @@ class LookupTable:
     first: int
     guide_bits: int
     guide: NDArray[np.int16]  # rows · 2^guide_bits, outcome or UNDECIDED
-    keys: NDArray[np.float64]  # row + cumulative, one sorted list, so that one search serves all rows
+    keys: NDArray[np.float64]  # row + cumulative in one sorted array, so that one search serves all rows
 
     def sample(
         self,
@@ -37,8 +38,8 @@ class LookupTable:
     ) -> NDArray[np.int16]:
         """One outcome per 16-bit word, all arrays flat.
 
-        ``rows`` says which row of the law each follows (None: there is but one); ``refine`` is asked for uniform values
-        in [0, 1) for the sorted places that 16 bits leave undecided.
+        ``rows`` is the row of the table for each value (None: there is only one); ``refine`` returns uniform values in
+        [0, 1) for the sorted positions that 16 bits leave undecided.
         """
         index = (words >> np.uint16(16 - self.guide_bits)).astype(np.intp)
         if rows is not None:
@@ -57,7 +58,7 @@ class LookupTable:
 
 
 def lookup_table(cumulative: NDArray[np.float64], *, first: int, guide_bits: int) -> LookupTable:
-    """Build the guide table: a bin of draws that lies wholly within one outcome is answered by it."""
+    """Build the guide table: a bin of draws that lies within one outcome maps to it directly."""
     size = 1 << guide_bits
     edges = np.arange(size + 1) / size
     guide = np.empty((len(cumulative), size), np.int16)
@@ -74,7 +75,7 @@ _LEVELS = np.arange(256)
 
 
 def gaussian_noise(images: Images, draws: Sequence[Draws], *, sigma: float) -> Images:
-    """clip(u + σ·N(0,1)).
+    """Gaussian noise: clip(u + σ·N(0,1)).
 
     ImageNet-C, Hendrycks & Dietterich 2019; the cast truncates.
     """
@@ -84,24 +85,25 @@ def gaussian_noise(images: Images, draws: Sequence[Draws], *, sigma: float) -> I
 
 
 def impulse_noise(images: Images, draws: Sequence[Draws], *, amount: float) -> Images:
-    """A share of all values turns black or white, half each; channels on their own, so specks are coloured.
+    """Salt-and-pepper noise: a fraction of all values becomes 0 or 255, half each, independently per channel.
 
-    ImageNet-C, after scikit-image's salt and pepper.
+    ImageNet-C, after scikit-image's salt and pepper, which draws per array element: specks are coloured.
     """
     if draws[0].literal:
         return np.stack([_salt_and_pepper(image, source, amount) for image, source in zip(images, draws, strict=True)])
     result = images.copy()
     for part, target in _parts(images, result):
         words = stack_arrays([source.words(part.shape[1]) for source in draws])
+        # salt from the low end of the words and pepper from the high end: one word decides both
         for words_from_end, level in ((words, 255), (~words, 0)):
             np.putmask(target, _below(amount / 2, words_from_end, draws), np.uint8(level))
     return result
 
 
 def shot_noise(images: Images, draws: Sequence[Draws], *, photons: float) -> Images:
-    """Poisson(u·c)/c, the noise of c photons at full brightness.
+    """Shot noise: Poisson(u·c)/c, for c photons at full brightness.
 
-    ImageNet-C; only 256 rates exist, so a table of 256 laws is exact.
+    ImageNet-C; there are only 256 rates, so a table of 256 distributions is exact.
     """
     if draws[0].literal:
         return _cast([source.poisson(unit * photons) / float(photons) for unit, source in _units(images, draws)])
@@ -109,7 +111,7 @@ def shot_noise(images: Images, draws: Sequence[Draws], *, photons: float) -> Ima
 
 
 def speckle_noise(images: Images, draws: Sequence[Draws], *, sigma: float) -> Images:
-    """clip(u + u·σ·N(0,1)): noise in proportion to brightness.
+    """Speckle noise, proportional to brightness: clip(u + u·σ·N(0,1)).
 
     ImageNet-C, extra kind.
     """
@@ -120,7 +122,7 @@ def speckle_noise(images: Images, draws: Sequence[Draws], *, sigma: float) -> Im
 
 @lru_cache(maxsize=16)
 def gaussian_law(sigma: float) -> LookupTable:
-    """P(floor(255·σ·n) ≤ k): saturation merges what lies beyond ±255."""
+    """P(floor(255·σ·n) ≤ k); values beyond ±255 are merged, since the sum saturates there."""
     steps = ndtr((_SHIFTS + 1) / (255 * sigma))
     steps[-1] = 1.0
     return lookup_table(steps[None], first=-255, guide_bits=16)
@@ -128,7 +130,7 @@ def gaussian_law(sigma: float) -> LookupTable:
 
 @lru_cache(maxsize=10)
 def shot_law(photons: float) -> LookupTable:
-    """P(result ≤ v | level): the largest count whose truncated level is v, looked up in the Poisson distribution."""
+    """P(result ≤ v | level): the Poisson distribution at the largest count whose truncated level is v."""
     counts = np.arange(int(photons) + 2)
     results = (np.clip(counts / float(photons), 0, 1) * 255).astype(np.uint8)
     largest = np.searchsorted(results, _LEVELS, side="right") - 1.0
@@ -164,7 +166,7 @@ def _by_level(images: Images, draws: Sequence[Draws], levels: LookupTable) -> Im
 
 
 def _parts(images: Images, result: Images) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.uint8]]]:
-    """Images and result as N × values, in parts that stay in cache; several images always are one part."""
+    """Images and result as N × values, in parts that fit into the cache; several small images are always one part."""
     flat, target = images.reshape(len(images), -1), result.reshape(len(images), -1)
     for start in range(0, flat.shape[1], STRIP_VALUES):
         columns = slice(start, start + STRIP_VALUES)
@@ -180,7 +182,7 @@ def _refiner(draws: Sequence[Draws], size: int) -> Callable[[NDArray[np.intp]], 
 
 
 def _below(share: float, words: NDArray[np.uint16], draws: Sequence[Draws]) -> NDArray[np.bool_]:
-    """True for a share of all words; the one word value that the share splits is decided with 53 further bits."""
+    """Bernoulli draws from 16-bit words; the one word value that the probability splits gets 53 further bits."""
     limit, rest = divmod(share * 65536, 1)
     chosen = words < np.uint16(limit)
     undecided = np.flatnonzero(words == np.uint16(limit))

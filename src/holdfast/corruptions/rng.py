@@ -1,7 +1,7 @@
-"""Where randomness comes from: a stream keyed by what is corrupted, or a literal replay of somebody else's stream.
+"""Random draws of corruptions: streams keyed by image, or a literal replay of NumPy's legacy stream.
 
-Every random kind takes its source of draws as an argument. A keyed source depends on nothing but
-(seed, image id, kind, severity), so results never depend on order, batch size, workers or processes.
+Every random kind takes its source of draws as an argument. A keyed source depends only on (seed, image id, kind,
+severity), so results never depend on order, batch size, workers or processes.
 """
 
 import hashlib
@@ -18,35 +18,35 @@ Shape = tuple[int, ...]
 
 @runtime_checkable
 class Draws(Protocol):
-    """The draws a corruption may ask for.
+    """A source of random draws for corruptions.
 
-    A ``literal`` source is drawn exactly as the reference implementations draw, number by number; from any other source
-    a kind may draw less, or through tables, as long as the law of the result is the same.
+    Kinds draw from a ``literal`` source exactly as the reference implementations do, number by number; from any other
+    source they may draw fewer numbers, or through tables, as long as the distribution of the result is the same.
     """
 
     literal: bool
 
     def normal(self, shape: Shape) -> NDArray[Any]:
-        """Standard normal values."""
+        """Standard normal values of this shape."""
 
     def uniform(self, low: float, high: float, shape: Shape = ()) -> NDArray[Any]:
         """Uniform values in [low, high)."""
 
     def integers(self, low: int, high: int, shape: Shape = ()) -> NDArray[Any]:
-        """Uniform whole numbers in [low, high)."""
+        """Uniform integers in [low, high)."""
 
     def poisson(self, rate: NDArray[Any]) -> NDArray[Any]:
-        """Poisson counts for an array of rates; asked of literal sources only."""
+        """Poisson counts for an array of rates; for literal sources only."""
 
     def words(self, count: int) -> NDArray[np.uint16]:
-        """Independent 16-bit words; never asked of literal sources."""
+        """Independent 16-bit words; not for literal sources."""
 
     def fractions(self, count: int) -> NDArray[np.float64]:
-        """Uniform values in [0, 1) with 53 bits; never asked of literal sources."""
+        """Uniform values in [0, 1) with 53 bits; not for literal sources."""
 
 
 class StreamDraws:
-    """Draws from a NumPy generator, by law. Fields of normal and uniform values have 16 bits each."""
+    """Draws from a NumPy generator, right in distribution. Arrays of normal and uniform values have 16 bits each."""
 
     literal = False
 
@@ -62,11 +62,11 @@ class StreamDraws:
         return self.generator.random(count)
 
     def normal(self, shape: Shape) -> NDArray[Any]:
-        """Standard normal float32: the midpoints of 65536 equally likely bins, which end at ±4.3 σ."""
+        """Standard normal float32 values: the midpoints of 65536 equally likely bins, which end at ±4.3 σ."""
         return _normal_bins().take(self.words(math.prod(shape)), mode="clip").reshape(shape)
 
     def uniform(self, low: float, high: float, shape: Shape = ()) -> NDArray[Any]:
-        """Uniform values: 53 bits for one, float32 midpoints of 65536 bins for a field."""
+        """Uniform values: 53 bits for a scalar, float32 midpoints of 65536 bins for an array."""
         if not shape:
             return np.asarray(self.generator.uniform(low, high))
         step = (high - low) / 65536
@@ -76,7 +76,7 @@ class StreamDraws:
         return field
 
     def integers(self, low: int, high: int, shape: Shape = ()) -> NDArray[Any]:
-        """Uniform whole numbers in [low, high), for a field at most 256 different ones, as uint8 if low is 0."""
+        """Uniform integers in [low, high); for an array at most 256 different ones, as uint8 if low is 0."""
         span, count = high - low, math.prod(shape)
         if not shape:
             return np.asarray(self.generator.integers(low, high))
@@ -91,13 +91,13 @@ class StreamDraws:
         return self.generator.poisson(rate)
 
     def _raw(self, count: int) -> NDArray[np.uint64]:
-        if isinstance(self.generator.bit_generator, np.random.MT19937):  # the one generator with raw words of 32 bits
+        if isinstance(self.generator.bit_generator, np.random.MT19937):  # the only generator with 32-bit raw words
             return self.generator.integers(0, 2**64, count, dtype=np.uint64).astype("<u8", copy=False)
         return self.generator.bit_generator.random_raw(count).astype("<u8", copy=False)
 
 
 class LegacyDraws:
-    """A literal replay of NumPy's legacy stream, the one the published generators draw from."""
+    """A literal replay of NumPy's legacy stream, which the published generators use."""
 
     literal = True
 
@@ -105,7 +105,7 @@ class LegacyDraws:
         self.state = np.random.RandomState(seed)
 
     def normal(self, shape: Shape) -> NDArray[Any]:
-        """Standard normal float64."""
+        """Standard normal float64 values of this shape."""
         return self.state.standard_normal(shape)
 
     def uniform(self, low: float, high: float, shape: Shape = ()) -> NDArray[Any]:
@@ -113,7 +113,7 @@ class LegacyDraws:
         return np.asarray(self.state.uniform(low, high, shape or None))
 
     def integers(self, low: int, high: int, shape: Shape = ()) -> NDArray[Any]:
-        """Uniform whole numbers in [low, high)."""
+        """Uniform integers in [low, high)."""
         return np.asarray(self.state.randint(low, high, shape or None))
 
     def poisson(self, rate: NDArray[Any]) -> NDArray[Any]:
@@ -121,16 +121,16 @@ class LegacyDraws:
         return self.state.poisson(rate)
 
     def words(self, count: int) -> NDArray[np.uint16]:
-        """Refused: a literal source is drawn as the reference draws."""
+        """Not available: kinds draw from a literal source as the reference does."""
         raise NotImplementedError("a literal source has no words")
 
     def fractions(self, count: int) -> NDArray[np.float64]:
-        """Refused: a literal source is drawn as the reference draws."""
+        """Not available: kinds draw from a literal source as the reference does."""
         raise NotImplementedError("a literal source has no fractions")
 
 
 class _Key(np.random.bit_generator.ISeedSequence):
-    """Hands Philox its key as it is; NumPy would ask the operating system for entropy first, which costs time."""
+    """Passes a key to Philox unchanged; NumPy would first ask the operating system for entropy, which costs time."""
 
     def __init__(self, digest: bytes) -> None:
         self.words = np.frombuffer(digest, "<u8").astype(np.uint64)
@@ -140,7 +140,7 @@ class _Key(np.random.bit_generator.ISeedSequence):
 
 
 def keyed(seed: int, image_id: str, kind: str, severity: int) -> StreamDraws:
-    """Philox draws that depend on nothing but these four (Salmon et al. 2011; the key is a BLAKE2b digest of them)."""
+    """Philox draws that depend only on these four values (Salmon et al. 2011; the key is their BLAKE2b hash)."""
     text = f"{seed}\0{image_id}\0{kind}\0{severity}".encode("utf-8", "surrogateescape")
     key = _Key(hashlib.blake2b(text, digest_size=16).digest())
     return StreamDraws(np.random.Generator(np.random.Philox(key)))  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""Perturbation sequences, ImageNet-P, Tiny-ImageNet-P and CIFAR-P: short films in which a stable model keeps its mind.
+"""Perturbation sequences of ImageNet-P, Tiny-ImageNet-P and CIFAR-P, for measuring the stability of predictions.
 
 Hendrycks & Dietterich 2019. Ten kinds are the test set; snow is among them and spatter is not, although the authors'
-CIFAR-P script averages spatter in its place. The released ImageNet-P films are lossy video; these frames are not.
-Rotation, scaling and shear are torchvision's, whose versions differ; see :mod:`holdfast.corruptions.geometry`.
+CIFAR-P script averages spatter in its place. The released ImageNet-P sequences are lossy videos; these frames are not.
+Rotation, scaling and shear follow torchvision, whose versions differ; see :mod:`holdfast.corruptions.geometry`.
 """
 
 from collections.abc import Callable
@@ -38,13 +38,17 @@ TEST_SEQUENCES = (
 )
 EXTRA_SEQUENCES = ("speckle_noise", "gaussian_blur", "spatter", "shear")
 SEQUENCES = TEST_SEQUENCES + EXTRA_SEQUENCES
-NOISE_SEQUENCES = ("gaussian_noise", "shot_noise", "speckle_noise")  # judged against frame 0; they have three levels
+NOISE_SEQUENCES = (
+    "gaussian_noise",
+    "shot_noise",
+    "speckle_noise",
+)  # compared with frame 0; three levels
 GEOMETRIC_SEQUENCES = ("translate", "rotate", "tilt", "scale", "shear")
 
 
 @dataclass(frozen=True)
 class SequencePreset:
-    """One data set: the side of its frames, the short side of the image before the crop (None: no crop), its rows."""
+    """One benchmark: the side of its frames, the short side of the image before the crop (None: no crop), its rows."""
 
     name: str
     side: int
@@ -113,10 +117,10 @@ SEQUENCE_PRESETS = {
 def perturb(image: Image, kind: str, *, preset: str = "imagenet", level: int = 1, rng: Rng = None) -> Frames:
     """The frames of one sequence, F×H×W×3.
 
-    ImageNet-P takes an image whose short side is 256 and gives frames of 224: geometric kinds move it and crop then, so
-    that real borders come in; all others crop first. Tiny and CIFAR take and give 64 and 32, except that Tiny's motion
-    blur takes a larger image and is scaled down after it. ``level`` 1 to 3 is for noise; of the other kinds, harder
-    levels are frames further apart.
+    ImageNet-P takes an image with a short side of 256 and returns frames of 224: geometric kinds transform it and then
+    crop, so that real content enters at the borders; all others crop first. Tiny and CIFAR take and return 64 and 32,
+    except that Tiny's motion blur takes a larger image and downsamples it afterwards. ``level`` 1 to 3 is for noise;
+    harder levels of the other kinds are frames further apart.
     """
     row, chosen = _row(kind, preset, level), SEQUENCE_PRESETS[preset]
     picture = check_image(image)
@@ -132,7 +136,7 @@ def perturb(image: Image, kind: str, *, preset: str = "imagenet", level: int = 1
 
 
 def frame_count(kind: str, *, preset: str = "imagenet") -> int:
-    """How many frames a sequence has."""
+    """The number of frames of a sequence."""
     return int(_row(kind, preset, 1)["frames"])
 
 
@@ -186,7 +190,7 @@ def _motion_blur(
 
 
 def _zoom_blur(image: Image, _draws: Draws, *, frames: int, step: float, level: int) -> Frames:
-    """Means of more and more scalings; not ImageNet-C's zoom, which crops and maps corners to corners."""
+    """Means of more and more scalings; unlike ImageNet-C's zoom blur, which crops and aligns corners."""
     layers, result = image.astype(np.uint16), [image]
     for number in range(1, frames):
         layers += scale_image(image, 1 + step * number)
@@ -210,7 +214,7 @@ def _snow(
     result = []
     for number in range(frames):
         angle = 4.0 * number - 150
-        flakes = weather.driven(layer, angle, threshold=0.5, radius=radius, sigma=sigma, eight_bit=True)
+        flakes = weather.snowflakes(layer, angle, threshold=0.5, radius=radius, sigma=sigma, eight_bit=True)
         both = cv2.add(flakes, cv2.rotate(flakes, cv2.ROTATE_180), dtype=cv2.CV_32F)
         result.append(weather.add_snow(image, both, mix=0.85))
     return np.stack(result)
@@ -249,7 +253,7 @@ def _spatter(
 
 
 def _convolve_columns(layer: NDArray[np.float32], flow: tuple[float, ...]) -> NDArray[np.float32]:
-    """Each column convolved with the filter, as long as before: water runs down by one or two pixels a frame."""
+    """Convolve each column with the filter at the same length: water runs down by one or two pixels per frame."""
     columns = [np.convolve(column, flow, mode="same") for column in layer.T]
     return np.ascontiguousarray(np.stack(columns, axis=1), dtype=np.float32)
 

@@ -1,4 +1,4 @@
-"""The catalogue: which corruptions exist, in which order and groups, and what each severity means in each preset.
+"""Catalogue of the corruptions: their order and groups, and the parameters of each severity in each preset.
 
 ImageNet-C, Tiny-ImageNet-C and CIFAR-C, Hendrycks & Dietterich 2019; preset ``any`` follows imagecorruptions,
 Michaelis et al. 2019.
@@ -17,9 +17,9 @@ OWN = "own"
 
 @dataclass(frozen=True)
 class Kind:
-    """One corruption: its group, whether it is of the standard 15, whether it draws, its parameters' names.
+    """One corruption: its group, whether it is one of the standard 15, whether it is random, its parameters' names.
 
-    ``short`` is a heading of at most four letters for narrow tables; without one the name is cut.
+    ``short`` is a heading of at most four letters for narrow tables; by default the name is cut.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Preset:
-    """One published way to corrupt: the side it is defined for (None: any), and what differs beside the severities."""
+    """One published generator: the image side it is defined for (None: any), and its rules beside the severities."""
 
     name: str
     side: int | None
@@ -82,7 +82,7 @@ def _elastic(unit: float, *rows: tuple[float, float, float]) -> Row:
     return tuple(tuple(unit * value for value in row) for row in rows)
 
 
-def _elastic_imagenet(unit: float) -> Row:  # the published 244 is a slip for 224 that the images were made with
+def _elastic_imagenet(unit: float) -> Row:  # 244 is a typo for 224 in the released code that made the images
     return _elastic(unit, (2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02))
 
 
@@ -93,6 +93,7 @@ _IMAGENET: dict[str, Row] = {
     "defocus_blur": ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
     "glass_blur": ((0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
     "motion_blur": ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15)),
+    # severity 1 has 12 factors and not 11: the published floating-point arange(1, 1.11, 0.01) includes its end
     "zoom_blur": ((0.01, 12), (0.01, 16), (0.02, 11), (0.02, 13), (0.03, 11)),
     "snow": (
         (0.1, 0.3, 3, 0.5, 10, 4, 0.8),
@@ -120,6 +121,8 @@ _IMAGENET: dict[str, Row] = {
     "saturate": ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
 }
 
+# imagecorruptions uses ImageNet-C's constants in pixels at every image size: on large images the same severity is
+# milder. Only its elastic transform is another algorithm, with constants of its own
 _ANY = _IMAGENET | {"elastic_transform": ((12.5,), (16.25,), (21.25,), (25.0,), (30.0,))}
 
 _INCEPTION = _IMAGENET | {
@@ -246,7 +249,7 @@ PRESETS = {
 
 
 def kind_of(name: str) -> Kind:
-    """The catalogue's entry of a corruption."""
+    """The catalogue entry of a corruption."""
     if name not in KINDS:
         raise HoldfastError(
             f"kind: unknown corruption {name!r}{nearest(name, KINDS) or '; expected one of ' + ', '.join(KINDS)}"
@@ -255,64 +258,64 @@ def kind_of(name: str) -> Kind:
 
 
 def preset_of(name: str) -> Preset:
-    """The catalogue's entry of a preset."""
+    """The catalogue entry of a preset."""
     if name not in PRESETS:
         raise HoldfastError(f"preset: expected one of {', '.join(PRESETS)}, got {name!r}{nearest(name, PRESETS)}")
     return PRESETS[name]
 
 
 def check_severity(severity: int) -> int:
-    """The severity as an int, or one sentence about why it is none."""
+    """The severity as an int; raises an error unless it is 1 to 5."""
     if isinstance(severity, bool) or severity not in SEVERITIES:
         raise HoldfastError(f"severity: expected a whole number from 1 to 5, got {severity!r}")
     return int(severity)
 
 
 def own_kinds() -> tuple[str, ...]:
-    """The corruptions that were registered beside the published ones, in the order of their registration."""
+    """The registered corruptions that are not published ones, in the order of registration."""
     return tuple(name for name in KINDS if name not in ALL)
 
 
 def short_heading(name: str) -> str:
-    """At most four letters that name a corruption, or anything else, in a narrow table."""
+    """A heading of at most four letters for a corruption, or any other name, in narrow tables."""
     kind = KINDS.get(name)
     return (kind.short if kind is not None else "") or name[:4].capitalize()
 
 
 def table_group(name: str) -> str:
-    """The heading that a corruption stands under in tables; one that nobody knows here is somebody's own."""
+    """The group of a corruption in tables; unknown ones count as user-defined."""
     if name in EXTRA:
         return "extra"
     return KINDS[name].group if name in KINDS else OWN
 
 
 def add_kind(kind: Kind, severities: Mapping[str, Row]) -> None:
-    """Enter a corruption with what each severity means in each preset; see `holdfast.corruptions.register`."""
+    """Add a corruption and its severities in each preset; see `holdfast.corruptions.register`."""
     KINDS[kind.name] = kind
     for preset, row in severities.items():
         _TABLES[preset][kind.name] = row
 
 
 def severities_of(kind: str) -> dict[str, Row]:
-    """What each severity of a corruption means, by preset."""
+    """The parameters of each severity of a corruption, by preset."""
     return {preset: table[kind] for preset, table in _TABLES.items() if kind in table}
 
 
 def parameters(kind: str, severity: int, *, preset: str = "any") -> dict[str, Any]:
-    """What the kind's function is called with at this severity: the published constants and the preset's own rules."""
+    """The arguments of a kind's function at this severity: the published constants and the preset's rules."""
     entry, rules = kind_of(kind), preset_of(preset).rules
     if kind not in _TABLES[preset]:
         known = ", ".join(severities_of(kind))
-        raise HoldfastError(f"preset must be one that {kind} has severities for ({known}), got {preset!r}")
+        raise HoldfastError(f"preset must be one that defines severities of {kind} ({known}), got {preset!r}")
     row = _TABLES[preset][kind][check_severity(severity) - 1]
     values = row if isinstance(row, tuple) else (row,)
     return dict(zip(entry.parameters, values, strict=False)) | rules.get(kind, {})
 
 
 def select(kinds: str) -> tuple[str, ...]:
-    """The kinds a user means by ``all``, ``standard``, ``extra``, a group, or a comma list of these and of names.
+    """The kinds named by ``all``, ``standard``, ``extra``, a group, or a comma-separated list of these and of kinds.
 
-    Registered corruptions are part of ``all``, of their groups, and together they are ``own``.
+    Registered corruptions belong to ``all`` and to their groups, and together they are ``own``.
     """
     sets = {"all": ALL + own_kinds(), "standard": STANDARD, "extra": EXTRA, **GROUPS, **_own_groups()}
     chosen: list[str] = []

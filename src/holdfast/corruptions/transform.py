@@ -1,4 +1,4 @@
-"""`RandomCorruption`: a corruption of random kind and severity as a step of a training pipeline."""
+"""`RandomCorruption`: a training transform that applies a corruption of random kind and severity."""
 
 import random
 from collections.abc import Sequence
@@ -14,10 +14,11 @@ from holdfast.errors import HoldfastError
 
 
 class RandomCorruption:
-    """Corrupt an image with probability p by a kind and a severity drawn for each call.
+    """Corrupt an image with probability p, with a kind and severity drawn at each call.
 
-    Takes and gives a PIL image or a uint8 array, so it goes before ``ToTensor`` in a torchvision or timm ``Compose``.
-    Training on the test corruptions makes their scores meaningless: leave out what you evaluate on, or use the extras.
+    Takes and returns a PIL image or a uint8 array, so it belongs before ``ToTensor`` in a torchvision or timm
+    ``Compose``. Training on the test corruptions makes their scores meaningless: exclude the kinds that you evaluate
+    on, or use the extra kinds.
 
     Without a generator it draws its seed from Python's ``random``, as timm's augmentations do, which torch's data
     loader seeds in each worker: a pipeline that seeds ``random`` per sample is reproducible. With a generator, or with
@@ -44,7 +45,7 @@ class RandomCorruption:
         self.generator = generator
 
     def __call__(self, image: Any, *, seed: int | None = None) -> Any:
-        """The image, corrupted with probability p; PIL images of other modes come back as RGB."""
+        """The image, corrupted with probability p; PIL images of other modes are converted to RGB."""
         draws = self._generator(seed)
         if draws.random() >= self.p:
             return image

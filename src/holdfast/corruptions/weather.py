@@ -1,4 +1,4 @@
-"""Weather: snow, frost, fog, brightness and spatter."""
+"""Weather corruptions: snow, frost, fog, brightness and spatter."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,10 +16,10 @@ from holdfast.corruptions.filters import (
     motion,
     smooth,
     stack_arrays,
+    stack_rows,
     stretch,
     strips,
     swap_rows_and_columns,
-    tall,
     to_bytes,
     zoom_map,
     zoom_window,
@@ -47,25 +47,25 @@ def snow(
     mix: float,
     eight_bit: bool = False,
 ) -> Images:
-    """Whitened image plus a layer of driven flakes and the same layer turned by 180°.
+    """Whitened image plus a motion-blurred layer of flakes and the same layer rotated by 180°.
 
-    ImageNet-C; draws the layer, then the angle. ``eight_bit``: the layer is truncated to bytes before the motion blur
-    and after it, as in the generators that used ImageMagick; otherwise it is rounded, and what the zoom left too long
-    is cut, after it, as in imagecorruptions.
+    ImageNet-C; draws the layer, then the angle. ``eight_bit``: the layer is truncated to bytes before and after the
+    motion blur, as in the generators that used ImageMagick; otherwise it is rounded after the blur and then cropped to
+    the image's size, as in imagecorruptions.
     """
     height, width = images.shape[1:3]
     flakes = []
     for source in draws:
         layer = snow_layer((height, width), source, loc=loc, scale=scale, zoom=zoom, trimmed=eight_bit)
         angle = float(source.uniform(-135, -45))
-        snowflakes = driven(layer, angle, threshold=threshold, radius=radius, sigma=sigma, eight_bit=eight_bit)
-        seen = snowflakes[:height, :width]
+        blurred = snowflakes(layer, angle, threshold=threshold, radius=radius, sigma=sigma, eight_bit=eight_bit)
+        seen = blurred[:height, :width]
         flakes.append(cv2.add(seen, cv2.rotate(seen, cv2.ROTATE_180), dtype=cv2.CV_32F))
-    return add_snow(tall(images), np.concatenate(flakes), mix=mix).reshape(images.shape)
+    return add_snow(stack_rows(images), np.concatenate(flakes), mix=mix).reshape(images.shape)
 
 
 def snow_layer(shape: tuple[int, ...], draws: Draws, *, loc: float, scale: float, zoom: float, trimmed: bool) -> Field:
-    """Normal values, zoomed. Only the centre is seen, so only a literal source draws the rest."""
+    """Normal values, zoomed. Only the centre is visible, so only literal sources draw the rest."""
     (top, rows), (left, columns) = zoom_window(shape[0], zoom), zoom_window(shape[1], zoom)
     seen = (slice(top, top + rows), slice(left, left + columns))
     layer = draws.normal(shape)[seen] if draws.literal else draws.normal((rows, columns))
@@ -76,7 +76,7 @@ def snow_layer(shape: tuple[int, ...], draws: Draws, *, loc: float, scale: float
     return stretch(swap_rows_and_columns(wide), *zoom_map(shape[0], zoom, trimmed=trimmed))
 
 
-def driven(layer: Field, angle: float, *, threshold: float, radius: int, sigma: float, eight_bit: bool) -> Image:
+def snowflakes(layer: Field, angle: float, *, threshold: float, radius: int, sigma: float, eight_bit: bool) -> Image:
     """Flakes above the threshold, blurred along the angle, as bytes."""
     flakes = np.where(layer < threshold, np.float32(0), np.minimum(layer, np.float32(1)))
     flakes *= np.float32(255)
@@ -87,7 +87,7 @@ def driven(layer: Field, angle: float, *, threshold: float, radius: int, sigma: 
 
 
 def add_snow(image: Image, flakes: Field, *, mix: float) -> Image:
-    """mix·x + (1−mix)·max(x, 1.5·grey + 0.5), plus flakes."""
+    """Whitened image plus flakes: mix·x + (1−mix)·max(x, 1.5·grey + 0.5) + flakes."""
     result = np.empty_like(image)
     for rows in strips(image.shape):
         part = image[rows].astype(np.float32)
@@ -110,9 +110,9 @@ def frost(
     texture_scale: float | None = None,
     textures: str | None = None,
 ) -> Image:
-    """a·X + b·F, F a random window of one of five photographs of frost.
+    """Frost: a·X + b·F with F a random crop of one of five photographs of frost.
 
-    ImageNet-C; a sixth texture exists but was never drawn. Draws the texture, then row and column of the window.
+    ImageNet-C; a sixth texture exists but is never drawn. Draws the texture, then the row and column of the crop.
     ``texture_scale``: 1 for ImageNet, 0.3 for Tiny, 0.2 for CIFAR; None: enlarged 1.1 times or more (imagecorruptions).
     """
     height, width = image.shape[:2]
@@ -122,7 +122,7 @@ def frost(
     window = ice[row : row + height, column : column + width]
     levels = np.arange(256.0)
     result = np.empty_like(image)
-    for rows in strips(image.shape):  # float64, because a·X + b·F often falls on whole numbers
+    for rows in strips(image.shape):  # float64: a·X + b·F is often an integer, and float32 may fall just below it
         total = cv2.LUT(image[rows], image_weight * levels)
         total += cv2.LUT(window[rows], frost_weight * levels)
         result[rows] = np.minimum(total, 255, out=total).astype(np.uint8)
@@ -130,9 +130,9 @@ def frost(
 
 
 def fog(images: Images, draws: Sequence[Draws], *, amount: float, decay: float, map_side: int | None = None) -> Images:
-    """(u + c·M)·m/(m + c) with a plasma M in [0, 1] and m the image's maximum.
+    """Fog: (u + c·M)·m/(m + c) with a plasma fractal M in [0, 1] and m the image's maximum.
 
-    ImageNet-C; the plasma is normalised over its whole map, of which the image gets the top left part.
+    ImageNet-C; the plasma is normalised over its whole map, of which the top left part is used.
     """
     height, width = images.shape[1:3]
     side = map_side or _power_of_two(max(height, width))
@@ -143,9 +143,9 @@ def fog(images: Images, draws: Sequence[Draws], *, amount: float, decay: float, 
     for image, cloud, foggy in zip(images, clouds, result, strict=True):
         low, high = float(cloud.min()), float(cloud.max())
         brightest = float(image.max()) / 255
-        share = brightest / (brightest + amount)
-        slope = np.float32(255 * amount * share / (high - low))
-        base = levels * np.float32(share)
+        factor = brightest / (brightest + amount)
+        slope = np.float32(255 * amount * factor / (high - low))
+        base = levels * np.float32(factor)
         for rows in strips(image.shape):
             mist = (cloud[rows, :width] - np.float32(low)) * slope
             foggy[rows] = to_bytes(cv2.add(cv2.LUT(image[rows], base), cv2.merge([mist] * 3)))
@@ -153,14 +153,14 @@ def fog(images: Images, draws: Sequence[Draws], *, amount: float, decay: float, 
 
 
 def plasma(side: int, decay: float, draws: Sequence[Draws]) -> Field:
-    """Diamond-square noise on a torus, one map per source of draws.
+    """Plasma fractal: diamond-square noise on a torus, one map per source of draws.
 
-    ImageNet-C; the published code scales uniform values of ±a by a once more, so amplitudes fall with decay².
+    ImageNet-C; the released code multiplies uniform values of ±a by a once more, so amplitudes fall with decay².
     Draws per level all centres, then all points right of a corner, then all points below one.
     """
     unit = stack_arrays([source.uniform(-1, 1, (side * side - 1,)) for source in draws]).astype(np.float32, copy=False)
     grid = np.zeros((len(draws), 1, 1), np.float32)
-    amplitude, used = 1e4, 0
+    amplitude, used = 1e4, 0  # a² for the released start of a = 100; the map is normalised afterwards
     while grid.shape[1] < side:
         cells = grid.shape[1]
         jitter = unit[:, used : used + 3 * cells**2].reshape(-1, 3, cells, cells)
@@ -215,12 +215,12 @@ def _power_of_two(side: int) -> int:
 
 
 def brightness(images: Images, _draws: Sequence[Draws], *, shift: float) -> Images:
-    """Add to the value channel of HSV.
+    """Brightness: add to the value channel of HSV.
 
-    ImageNet-C; hue and saturation stay, so each channel is scaled by V'/V: a table of (V, channel).
+    ImageNet-C; hue and saturation are unchanged, so each channel is scaled by V'/V: a table of (V, channel).
     """
     table = _brightness_table(shift)
-    pixels, result = tall(images), np.empty_like(tall(images))
+    pixels, result = stack_rows(images), np.empty_like(stack_rows(images))
     for rows in strips(pixels.shape):
         part = pixels[rows]
         red, green, blue = cv2.split(part)
@@ -234,7 +234,8 @@ def brightness(images: Images, _draws: Sequence[Draws], *, shift: float) -> Imag
 
 @lru_cache(maxsize=64)
 def _brightness_table(shift: float) -> NDArray[np.uint8]:
-    """Entry 256·V + x: what channel x of a pixel with maximum V becomes, computed as on a trip to HSV and back."""
+    """Entry 256·V + x: the new value of channel x of a pixel with maximum V, computed as via HSV and back."""
+    # not u·V'/V, which is the same but rounds differently: 1–6 % of the truncated bytes would differ by one level
     value, channel = np.arange(256)[:, None] / 255.0, np.arange(256)[None] / 255.0
     saturation = np.divide(value - channel, value, out=np.zeros((256, 256)), where=value > 0)
     brighter = np.clip(value + shift, 0, 1)
@@ -253,23 +254,23 @@ def spatter(
     gain: float,
     mud: int,
 ) -> Image:
-    """Splashes of water (severities 1 to 3) or mud (4 and 5).
+    """Spatter: splashes of water (severities 1 to 3) or mud (4 and 5).
 
-    ImageNet-C, extra kind. If nothing passes the threshold the image stays; the published code divides by zero there.
+    ImageNet-C, extra kind. If nothing passes the threshold the image is unchanged; the released code divides by zero.
     """
     layer = drops(image.shape[:2], draws, loc=loc, scale=scale, sigma=sigma, threshold=threshold)
     return add_mud(image, layer, threshold=threshold, sigma=gain) if mud else add_water(image, layer, gain=gain)
 
 
 def drops(shape: tuple[int, ...], draws: Draws, *, loc: float, scale: float, sigma: float, threshold: float) -> Field:
-    """Smoothed normal values, zero below the threshold."""
+    """Smoothed normal values, set to zero below the threshold."""
     layer = smooth((loc + scale * draws.normal(shape)).astype(np.float32, copy=False), sigma)
     layer[layer < threshold] = 0
     return layer
 
 
 def add_water(image: Image, layer: Field, *, gain: float) -> Image:
-    """Water: an embossed distance from the edges of the drops, added in pale turquoise."""
+    """Add water: the embossed distance to the edges of the drops, in pale turquoise."""
     liquid = (np.minimum(layer, 1) * 255).astype(np.uint8)
     distance = cv2.distanceTransform(255 - cv2.Canny(liquid, 50, 150), cv2.DIST_L2, 5)
     _, distance = cv2.threshold(distance, 20, 20, cv2.THRESH_TRUNC)
@@ -283,7 +284,7 @@ def add_water(image: Image, layer: Field, *, gain: float) -> Image:
 
 
 def add_mud(image: Image, layer: Field, *, threshold: float, sigma: float) -> Image:
-    """Mud: what is clearly inside the softened mask turns brown."""
+    """Add mud: pixels well inside the smoothed mask turn brown."""
     mask = smooth((layer > threshold).astype(np.float32), sigma)
     mask[mask < 0.8] = 0
     cover = cv2.merge([mask] * 3)

@@ -1,1 +1,1 @@
-"""Parts of models: each file holds one concept under its paper's name."""
+"""Layers of the models, one concept per file under its paper's name."""

@@ -1,4 +1,4 @@
-"""FAN's channel processing: what stands where a plain transformer has its MLP.
+"""FAN's channel attention, which replaces the MLP of a transformer block.
 
 Three designs over the same value path (FAN Table 6): ``eca`` (the published models), ``se`` and ``ca``.
 """
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 def token_prototype_gate(query: Tensor, tokens: Tensor, *, heads: int, temperature: Tensor) -> Tensor:
-    """One gate per channel from how its query agrees with the token prototype of its head: (B, N, C) → (B, C).
+    """One gate per channel, from the agreement of its query with its head's token prototype: (B, N, C) → (B, C).
 
     FAN Eq. 7, as released: query and tokens are softmaxed over the tokens *before* the prototype is averaged, there is
     no 1/√n, and the temperature multiplies after the sigmoid. So a gate lies in (0.5, 0.731] times the temperature.
@@ -23,10 +23,10 @@ def token_prototype_gate(query: Tensor, tokens: Tensor, *, heads: int, temperatu
 
 
 class ChannelMlp(nn.Module):
-    """The value path: widen, mix neighbours by two depthwise convolutions, narrow.
+    """The value path: expand, mix neighbours by two depthwise convolutions, project back.
 
-    FAN, as released: no activation on the main path, the only GELU lives between the depthwise convolutions.
-    FAN-Swin leaves out the residual around them (``residual=False``).
+    FAN, as released: no activation on the main path, the only GELU is between the depthwise convolutions. FAN-Swin has
+    no residual around them (``residual=False``).
     """
 
     def __init__(self, dim: int, hidden: int, *, residual: bool = True) -> None:
@@ -34,7 +34,7 @@ class ChannelMlp(nn.Module):
         self.residual = residual
         self.fc1 = nn.Linear(dim, hidden)
         self.dwconv = LPI(hidden)
-        self.gamma = nn.Parameter(torch.ones(hidden))
+        self.gamma = nn.Parameter(torch.ones(hidden))  # 1 as released: the branch is fully active from the first step
         self.fc2 = nn.Linear(hidden, dim)
 
     def forward(self, x: Tensor, height: int, width: int) -> Tensor:
@@ -50,13 +50,15 @@ class EfficientChannelAttention(nn.Module):
     def __init__(self, dim: int, heads: int, *, mlp_ratio: float = 4.0, residual: bool = True) -> None:
         super().__init__()
         self.heads = heads
+        # multiplies after the sigmoid, whose argument lies in [0, 1]: only the temperature can take a gate out of
+        # (0.5, 0.731]
         self.temperature = nn.Parameter(torch.ones(heads, 1, 1))
         self.q = nn.Linear(dim, dim)
         self.mlp_v = ChannelMlp(dim, int(dim * mlp_ratio), residual=residual)
-        self.norm_v = nn.LayerNorm(dim)
+        self.norm_v = nn.LayerNorm(dim)  # eps 1e-5 as released, while the block's own norms have 1e-6
 
     def gate(self, x: Tensor) -> Tensor:
-        """The gates (B, C) that the channels of ``x`` get."""
+        """The gates of the channels of ``x``, (B, C)."""
         return token_prototype_gate(self.q(x), x, heads=self.heads, temperature=self.temperature)
 
     def forward(self, x: Tensor, height: int, width: int) -> Tensor:
@@ -85,9 +87,9 @@ class ChannelSelfAttention(nn.Module):
 
 
 class SqueezeExciteMlp(nn.Module):
-    """Squeeze-and-excitation behind the value path (FAN Table 6, ``se``): gates from channel means, blind to space.
+    """Squeeze-and-excitation after the value path (FAN Table 6, ``se``): gates from channel means over all tokens.
 
-    The released model cannot be called (its loop forgets the grid); the arithmetic here is what it would compute.
+    The released model cannot run (its loop does not pass the grid); this is what it would compute.
     """
 
     def __init__(self, dim: int, heads: int, *, mlp_ratio: float = 4.0, residual: bool = True) -> None:

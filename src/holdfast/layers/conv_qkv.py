@@ -1,13 +1,13 @@
-"""Queries, keys and values by convolution: the attention of AFAT's ``*_afat`` training commands.
+"""Convolutional queries, keys and values: the attention of AFAT's ``*_afat`` training commands.
 
-Its evaluation commands use plain projections, and so do we; these exist so that such weights can be read.
+AFAT's evaluation commands use plain projections, and so do we; these layers exist to load such weights.
 """
 
 from torch import Tensor, nn
 
 
 class OverMap(nn.Sequential):
-    """Layers for maps, applied to tokens."""
+    """Layers of feature maps, applied to tokens."""
 
     def forward(self, x: Tensor, height: int, width: int) -> Tensor:  # type: ignore[override]
         """Tokens (B, N, C) of a height × width grid → (B, N, C')."""

@@ -1,4 +1,4 @@
-"""Fourier positional code: sines of the row and the column, projected to the token width."""
+"""Fourier positional encoding: sines of the row and the column, projected to the token width."""
 
 import math
 
@@ -9,10 +9,10 @@ from torch import Tensor, nn
 def fourier_code(
     height: int, width: int, *, hidden: int = 32, floor: bool = True, device: torch.device | None = None
 ) -> Tensor:
-    """Sines and cosines of every grid position, shape (height, width, 2 · hidden), rows first.
+    """Sines and cosines of each grid position, shape (height, width, 2 · hidden), rows first.
 
-    XCiT's code, as FAN's classifiers use it. ``floor=False`` leaves out the rounding of i/2 in the frequencies, as
-    FAN's released segmentation and detection backbones do: their weights need it.
+    XCiT's encoding, as in FAN's classifiers. ``floor=False`` omits the rounding of i/2 in the frequencies, as in FAN's
+    released segmentation and detection backbones, whose weights need it.
     """
     index = torch.arange(hidden, dtype=torch.float32, device=device)
     half = torch.div(index, 2, rounding_mode="floor") if floor else index / 2
@@ -29,7 +29,7 @@ def fourier_code(
 
 
 class FourierPosition(nn.Module):
-    """Adds a learned projection of the Fourier code to the tokens; any grid, square or not."""
+    """Adds a learned projection of the Fourier encoding to the tokens of any grid."""
 
     def __init__(self, dim: int, *, hidden: int = 32, floor: bool = True) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class FourierPosition(nn.Module):
         self.token_projection = nn.Conv2d(2 * hidden, dim, kernel_size=1)
 
     def forward(self, tokens: Tensor, height: int, width: int) -> Tensor:
-        """Tokens (B, N, C) of a height × width grid, plus their positions."""
+        """Tokens (B, N, C) of a height × width grid, plus their positional encoding."""
         weight = self.token_projection.weight
         code = fourier_code(height, width, hidden=self.hidden, floor=self.floor, device=weight.device).flatten(0, 1)
         position = nn.functional.linear(code.to(weight.dtype), weight.flatten(1), self.token_projection.bias)  # N C

@@ -1,6 +1,6 @@
-"""Token-aware average pooling (TAP) and the local poolings it was compared with (Guo et al., ICCV 2023, Table 1).
+"""Token-aware average pooling (TAP) and the local poolings of its comparison (Guo et al., ICCV 2023, Table 1).
 
-Each takes the tokens of a grid and returns as many; it stands in front of a block's attention.
+Each maps the tokens of a grid to as many tokens; it is applied before a block's attention.
 """
 
 import math
@@ -14,9 +14,10 @@ from holdfast.errors import HoldfastError, nearest
 
 
 def dilated_mean(x: Tensor, dilation: int) -> Tensor:
-    """Mean of the nine taps of a dilated 3×3 window around every place of a map (B, C, H, W); 0 is the identity.
+    """Mean of the nine taps of a dilated 3×3 window around each position of a map (B, C, H, W); 0 is the identity.
 
-    Taps beyond the border count as zeros, and the divisor is always nine. One depthwise convolution: nothing is copied.
+    Taps beyond the border count as zeros, and the divisor is always nine, as released (count_include_pad). Computed as
+    one depthwise convolution instead of the released unfold, which copies the map nine times.
     """
     if dilation == 0:
         return x
@@ -26,15 +27,15 @@ def dilated_mean(x: Tensor, dilation: int) -> Tensor:
 
 
 def window_mean(x: Tensor, kernel: int) -> Tensor:
-    """Mean over a plain kernel × kernel window around every place, zeros beyond the border counted."""
+    """Mean over a kernel × kernel window around each position, with zeros beyond the border."""
     return F.avg_pool2d(x, kernel, stride=1, padding=kernel // 2)
 
 
 class TokenAwarePooling(nn.Module):
-    """Every token chooses how wide to look: a mix of means over windows of growing dilation (TAP).
+    """TAP: each token predicts the weights of a sum of average poolings with increasing dilation.
 
-    As released: the predictor is convolution, BatchNorm, convolution, softmax, without an activation or biases, and one
-    set of weights per token serves all channels. ``multi_kernel`` grows the window instead of the dilation.
+    As released: the predictor is convolution, BatchNorm, convolution, softmax, without activation or biases, and all
+    channels of a token share its weights. ``multi_kernel`` increases the window instead of the dilation.
     """
 
     def __init__(self, dim: int, branches: int = 4, *, multi_kernel: bool = False) -> None:
@@ -47,7 +48,7 @@ class TokenAwarePooling(nn.Module):
         )
 
     def weights(self, tokens: Tensor, height: int, width: int) -> Tensor:
-        """How much every token takes from every branch, (B, branches, H, W), summing to one."""
+        """The weight of each branch for each token, (B, branches, H, W), summing to one."""
         return self.proj(_as_map(tokens, height, width)).softmax(dim=1)
 
     def forward(self, tokens: Tensor, height: int, width: int) -> Tensor:
@@ -62,10 +63,11 @@ class TokenAwarePooling(nn.Module):
 
 
 def near_identity(pooling: TokenAwarePooling, share: float = 0.98) -> TokenAwarePooling:
-    """Start TAP so that every token takes at least ``share`` of itself: for weights that were trained without it.
+    """Initialise TAP so that each token keeps a weight of at least ``share``: for weights trained without TAP.
 
-    Ours: the predictor's norm begins at weight 0 with a bias that favours the identity, and its last convolution hands
-    that bias on unchanged, also at the border. The norm's weight learns first, and everything behind it thereafter.
+    Ours: the predictor's norm starts with weight 0 and a bias that favours the identity, and its last convolution
+    passes that bias on unchanged, also at the border. The norm's weight gets a gradient first, the layers before it
+    afterwards.
     """
     if pooling.branches == 1:
         return pooling
@@ -79,7 +81,7 @@ def near_identity(pooling: TokenAwarePooling, share: float = 0.98) -> TokenAware
 
 
 class AveragePooling(nn.Module):
-    """The same plain window for every token."""
+    """Average pooling with the same window for all tokens."""
 
     def __init__(self, kernel: int) -> None:
         super().__init__()

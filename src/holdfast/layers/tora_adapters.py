@@ -1,7 +1,7 @@
-"""Adapters, and the gates that fuse an accuracy and a robustness adapter (TORA-ViT, Li and Xu, CVPR 2023).
+"""Adapters and the gates that fuse an accuracy and a robustness adapter (TORA-ViT, Li and Xu, CVPR 2023).
 
-The authors published slides and no code: they fix adapters after each block's MLP, queries from the block and keys and
-values from the adapters, and a softmax over the adapters. The rest (docs/tora.md says what) is our derivation.
+The authors published slides and no code. The slides specify adapters after each block's MLP, queries from the block,
+keys and values from the adapters, and a softmax over the adapters. The rest (see docs/tora.md) is our derivation.
 """
 
 import torch
@@ -12,7 +12,7 @@ from holdfast.errors import HoldfastError
 
 
 class Adapter(nn.Module):
-    """ψ(x) = x + W_up · GELU(W_down · LayerNorm(x)), the identity at the start (W_up = 0)."""
+    """Bottleneck adapter ψ(x) = x + W_up · GELU(W_down · LayerNorm(x)), initially the identity (W_up = 0)."""
 
     def __init__(self, dim: int, width: int) -> None:
         super().__init__()
@@ -26,9 +26,9 @@ class Adapter(nn.Module):
 
 
 class Fusion(nn.Module):
-    """Queries from the block, keys and values from both adapters; values are zero at the start.
+    """Base class of gates: queries from the block, keys and values from both adapters; values are initially zero.
 
-    A bias of the keys would cancel in every softmax below, so there is none.
+    Keys have no bias, since it would cancel in every softmax below.
     """
 
     def __init__(self, dim: int, heads: int) -> None:
@@ -41,37 +41,37 @@ class Fusion(nn.Module):
         self.v = _zeros(nn.Linear(dim, dim))
 
     def split(self, x: Tensor) -> Tensor:
-        """(B, N, D) → one part per head, (B, h, N, d)."""
+        """Split heads: (B, N, D) → (B, h, N, d)."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def merge(self, x: Tensor) -> Tensor:
-        """(B, h, N, d) → (B, N, D)."""
+        """Merge heads: (B, h, N, d) → (B, N, D)."""
         return x.transpose(1, 2).flatten(2)
 
     def forward(self, z: Tensor, a: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-        """What the adapters' tokens a and r (B, N, D) add to the block's tokens z (B, M, D).
+        """The update of the block's tokens z (B, M, D) from the adapters' tokens a and r (B, N, D).
 
-        Returns the sum o^A + o^R, (B, M, D), and of the first token's the part o^A, (B, 1, D).
+        Returns the sum o^A + o^R, (B, M, D), and the part o^A for the first token, (B, 1, D).
         """
         raise NotImplementedError
 
     def shares(self, z: Tensor, a: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-        """How much of every token of either adapter the first query takes, mean over heads, (B, N) each."""
+        """The first query's weights of each adapter's tokens, mean over heads, (B, N) each."""
         raise NotImplementedError
 
 
 class AdapterGate(Fusion):
-    r"""TORA's gate: every query weighs the two adapters against each other at every place.
+    r"""TORA's gate: each query weighs the two adapters against each other at each token.
 
     G^m_ij = exp S^m_ij / (exp S^A_ij + exp S^R_ij),  o^m_i = 1/N Σ_j G^m_ij v^m_j
 
     Over two adapters this softmax is the sigmoid of S^A − S^R = q·W_k(a − r), and with G^R = 1 − G^A the sum of both
     outputs is 1/N Σ_j G^A_ij W_v(a_j − r_j) + W_v r̄ + b: keys and values of the difference suffice, and one map of
-    queries × tokens. The 1/N is ours: a row of G^A + G^R sums to N.
+    queries × tokens. The 1/N is ours, because a row of G^A + G^R sums to N.
     """
 
     def forward(self, z: Tensor, a: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Fusion`."""
+        """The update and its o^A part, see `Fusion.forward`."""
         difference, count = a - r, a.shape[1]
         gate = self._gate(z, difference)  # B h M N
         values = self.split(F.linear(difference, self.v.weight))  # B h N d
@@ -79,7 +79,7 @@ class AdapterGate(Fusion):
         return both, self._first(gate[:, :, 0] / count, a)
 
     def shares(self, z: Tensor, a: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Fusion`; they sum to one at every place."""
+        """The first query's weights, see `Fusion.shares`; the two sum to one at each token."""
         gate = self._gate(z[:, :1], a - r).squeeze(2).mean(dim=1)
         return gate, 1 - gate
 
@@ -88,7 +88,7 @@ class AdapterGate(Fusion):
         return scores.sigmoid()
 
     def _first(self, weights: Tensor, a: Tensor) -> Tensor:
-        """Σ_j weights_hj v^A_j of one query: pooled first and projected then, weights (B, h, N)."""
+        """Σ_j weights_hj v^A_j of one query with weights (B, h, N); pooled before it is projected."""
         pooled = weights @ a  # B h D
         weight, bias = self.v.weight.unflatten(0, (self.heads, -1)), self.v.bias.unflatten(0, (self.heads, -1))
         values = torch.einsum("bhc,hdc->bhd", pooled, weight) + weights.sum(dim=-1, keepdim=True) * bias
@@ -96,10 +96,10 @@ class AdapterGate(Fusion):
 
 
 class TokenGate(Fusion):
-    """The other softmax of the slides' comparison: over the places, for each adapter by itself."""
+    """Gate with a softmax over the tokens of each adapter separately, the other form in the slides' comparison."""
 
     def forward(self, z: Tensor, a: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Fusion`."""
+        """The update and its o^A part, see `Fusion.forward`."""
         q = self.split(self.q(z))
         acc, rob = (
             self.merge(F.scaled_dot_product_attention(q, self.split(self.k(x)), self.split(self.v(x)))) for x in (a, r)
@@ -107,23 +107,23 @@ class TokenGate(Fusion):
         return acc + rob, acc[:, :1]
 
     def shares(self, z: Tensor, a: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Fusion`; each sums to one over the places."""
+        """The first query's weights, see `Fusion.shares`; each sums to one over the tokens."""
         q = self.split(self.q(z[:, :1])) * self.scale
         acc, rob = ((q @ self.split(self.k(x)).transpose(-2, -1)).softmax(-1).squeeze(2).mean(1) for x in (a, r))
         return acc, rob
 
 
 class PlaceGate(Fusion):
-    """AdapterFusion (Pfeiffer et al., EACL 2021): a token weighs the two adapters at its own place only."""
+    """AdapterFusion (Pfeiffer et al., EACL 2021): a token weighs the two adapters' outputs for itself only."""
 
     def forward(self, z: Tensor, a: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Fusion`; as many adapter tokens as queries."""
+        """The update and its o^A part, see `Fusion.forward`; needs as many adapter tokens as queries."""
         gate = self._gate(z, a, r)  # B h N 1
         acc, rob = gate * self.split(self.v(a)), (1 - gate) * self.split(self.v(r))
         return self.merge(acc + rob), self.merge(acc[:, :, :1])
 
     def shares(self, z: Tensor, a: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-        """Every token's own choice, mean over heads, (B, N) each; they sum to one."""
+        """Each token's own weights, mean over heads, (B, N) each; the two sum to one."""
         gate = self._gate(z, a, r).squeeze(-1).mean(dim=1)
         return gate, 1 - gate
 

@@ -1,4 +1,4 @@
-"""What models are trained for. Works in anybody's loop, without the rest of Holdfast."""
+"""Training objectives. They work in any training loop, without the rest of Holdfast."""
 
 from holdfast._deprecated import renamed
 from holdfast.methods.adl import AttentionDiversification
@@ -29,7 +29,7 @@ OBJECTIVES["detection"] = lambda: detection_losses
 
 
 def methods() -> dict[str, str]:
-    """What a model can be trained for, as a recipe names it, in one line each."""
+    """One-line descriptions of all objectives and loss terms, by their names in a recipe."""
     return {
         "cross_entropy": "plain cross-entropy, hard or soft targets",
         "pixel_cross_entropy": "cross-entropy of label maps, divided by the labelled pixels or, as published, by all",

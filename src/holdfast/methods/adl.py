@@ -1,6 +1,6 @@
-"""Attention diversification loss (ADL): tokens should not all attend to the same few (Guo et al., ICCV 2023).
+"""Attention diversification loss (ADL): keeps tokens from all attending to the same few (Guo et al., ICCV 2023).
 
-A pure function of attention handles first, the term that objectives use second.
+`layer_diversification` is a pure function of an attention handle; `AttentionDiversification` is the loss term.
 """
 
 from collections.abc import Sequence
@@ -18,24 +18,25 @@ from holdfast.methods.loss_terms import Context, ForwardPass, Term, from_options
 from holdfast.methods.objective import Loss
 
 Variant = Literal["released", "paper"]
-CHUNK = 64  # rows at a time in the chunked form
-CHUNK_FROM = 1024  # tokens from which the chunked form is chosen
+CHUNK = 64  # rows computed at a time in the chunked form
+CHUNK_FROM = 1024  # tokens from which the chunked form is used: whole maps of a layer then take 4 MB per head and image
 
 
 def layer_diversification(
     handle: AttentionHandle, *, tau: float = 2.0, variant: Variant = "released", chunk: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """How alike tokens attend: mean cosine of the rows with the mean row, above τ/N; and the share of active rows.
+    """Mean cosine similarity of the attention rows with the mean row, above τ/N; and the fraction of active rows.
 
     TAP+ADL, Eq. 1–2. ``released`` thresholds the mean of the raw rows with >, as the code does, so it is zero until
-    some token collects more than τ/N on average; ``paper`` takes the mean of the thresholded rows, with ≥. Heads are
-    averaged first. Class tokens are dropped and rows renormalised, windows count as images (ours: no code was released
-    for those).
+    some token receives more than τ/N on average; ``paper`` takes the mean of the thresholded rows, with ≥. Heads are
+    averaged first. Class tokens are dropped and rows renormalised, and windows count as images (ours: no code was
+    released for those).
 
-    With ``chunk``, attention is computed for that many rows at a time and again in the backward pass: the same values
-    and gradients, with memory that grows linearly with the tokens.
+    With ``chunk``, attention is computed for that many rows at a time and recomputed in the backward pass: the values
+    and gradients are the same, and memory grows linearly with the number of tokens.
     """
     tokens = handle.q.shape[-2] - handle.prefix
+    # τ is relative to uniform attention, 1/N: the threshold keeps its meaning for any number of tokens
     rule = _Rule(tau / (handle.k.shape[-2] - handle.prefix), variant)
     if chunk and handle.mixing is None:
         ingredients = (handle.q, handle.k, handle.multiplier, handle.bias)
@@ -48,32 +49,33 @@ def layer_diversification(
 
 @dataclass(frozen=True)
 class _Rule:
-    """What counts as attention, and how alike rows of it are."""
+    """Threshold of the attention, and similarity of the thresholded rows."""
 
     threshold: float
     variant: Variant
 
     def above(self, rows: Tensor) -> Tensor:
-        """Rows without what lies below the threshold."""
+        """The rows with attention below the threshold set to 0."""
         return rows * (rows > self.threshold if self.variant == "released" else rows >= self.threshold)
 
     def column_sums(self, handle: AttentionHandle, rows: slice) -> Tensor:
-        """What every token collects from these rows, (B, N)."""
+        """The attention each token receives from these rows, (B, N)."""
         attention = _rows(handle, rows)
         return (attention if self.variant == "released" else self.above(attention)).sum(dim=1)
 
     def mean_row(self, mean: Tensor) -> Tensor:
-        """The mean row; the released form thresholds it now, the paper's form has done so row by row."""
+        """The mean row of TAP+ADL Eq. 2, thresholded; the paper's form has thresholded the rows already."""
         return self.above(mean) if self.variant == "released" else mean
 
     def cosines(self, handle: AttentionHandle, rows: slice, mean: Tensor) -> Tensor:
-        """How alike these rows and the mean row are, (B, rows)."""
+        """Cosine similarities of these rows with the mean row, (B, rows)."""
         return F.cosine_similarity(mean.unsqueeze(1), self.above(_rows(handle, rows)), dim=-1, eps=1e-8)
 
 
 def _rows(handle: AttentionHandle, rows: slice) -> Tensor:
     """Attention of some patch tokens to all patch tokens, heads averaged: (B, rows, N)."""
     maps = handle.rows_of(rows)[..., handle.prefix :]
+    # without the class token's column rows no longer sum to 1, and τ/N would cut rows that attend to it more
     if handle.prefix:
         maps = maps / maps.sum(dim=-1, keepdim=True)
     return maps.mean(dim=1)
@@ -81,13 +83,13 @@ def _rows(handle: AttentionHandle, rows: slice) -> Tensor:
 
 @dataclass(frozen=True)
 class AttentionDiversification(Term):
-    """The loss over all blocks with token or window attention, divided by their number (plus 1e-6, as released).
+    """ADL: the mean loss over all blocks with token or window attention (divided by L + 1e-6, as released).
 
     Attributes:
         weight: factor in the objective.
-        tau: attention below τ/N counts as none.
+        tau: τ; attention below τ/N is set to 0.
         variant: ``released`` or ``paper``; see ``layer_diversification``.
-        chunk: rows at a time; None chooses by the number of tokens, 0 never chunks.
+        chunk: rows computed at a time; None decides by the number of tokens, 0 never chunks.
     """
 
     weight: float = 1.0
@@ -106,20 +108,20 @@ class AttentionDiversification(Term):
 
     def loss(self, forward: ForwardPass) -> Loss:
         """The weighted loss of the clean images' attention."""
-        loss, figures = self(forward.attention)
-        return Loss(self.weight * loss, figures)
+        loss, logged = self(forward.attention)
+        return Loss(self.weight * loss, logged)
 
     def __call__(self, attention: Sequence[AttentionHandle]) -> tuple[Tensor, dict[str, Tensor]]:
-        """The unweighted loss of a forward pass, and figures for the log."""
+        """The unweighted loss of a forward pass, and values for the log."""
         handles = [handle for handle in attention if handle.kind in ("token", "window")]
         if not handles:
-            raise HoldfastError("ADL needs a model with token attention, and this one has none")
+            raise HoldfastError("ADL needs a model with token or window attention, and this one has none: omit adl")
         layers = [
             layer_diversification(handle, tau=self.tau, variant=self.variant, chunk=self._chunk(handle))
             for handle in handles
         ]
         loss = torch.stack([layer for layer, _ in layers]).sum() / (len(layers) + 1e-6)
-        active = torch.stack([share for _, share in layers]).mean()
+        active = torch.stack([fraction for _, fraction in layers]).mean()
         return loss, {"adl": loss.detach(), "adl_active_rows": active}
 
     def _chunk(self, handle: AttentionHandle) -> int | None:
@@ -129,5 +131,5 @@ class AttentionDiversification(Term):
 
 
 def adl_term(options: Any, context: Context) -> AttentionDiversification:
-    """From a recipe's option ``adl``."""
+    """Build ADL from a recipe's option ``adl``."""
     return from_options(AttentionDiversification, "adl", options)

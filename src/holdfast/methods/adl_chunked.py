@@ -1,6 +1,6 @@
-"""ADL's cosines a chunk of rows at a time, for many tokens: the equations are in adl.py, this is their memory.
+"""Chunked ADL: the cosines of adl.py for a chunk of attention rows at a time, for many tokens.
 
-Attention is computed for some rows, used, forgotten, and computed again in the backward pass.
+The attention of a chunk is computed, used and freed, and recomputed in the backward pass.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,41 +14,41 @@ from holdfast.attention import AttentionHandle
 
 
 class RowRule(Protocol):
-    """What adl.py says of some rows of attention."""
+    """The equations of adl.py for some rows of attention."""
 
     @property
     def threshold(self) -> float:
-        """What lies below counts as none."""
+        """Attention below this value is set to 0."""
         ...
 
     @property
     def variant(self) -> str:
-        """``released`` or ``paper``."""
+        """The form of the loss, ``released`` or ``paper``."""
         ...
 
     def column_sums(self, handle: AttentionHandle, rows: slice) -> Tensor:
-        """What every token collects from these rows, (B, N)."""
+        """The attention each token receives from these rows, (B, N)."""
         ...
 
     def mean_row(self, mean: Tensor) -> Tensor:
-        """The row that all are compared with, from the mean of the column sums."""
+        """The row that all rows are compared with, from the mean of the column sums."""
         ...
 
     def cosines(self, handle: AttentionHandle, rows: slice, mean: Tensor) -> Tensor:
-        """How alike these rows and the mean row are, (B, rows)."""
+        """Cosine similarities of these rows with the mean row, (B, rows)."""
         ...
 
 
 class ChunkedCosines(torch.autograd.Function):
-    """Cosines of all rows with the mean row, (B, N), a chunk of rows at a time; attention is computed again backward.
+    """Cosines of all rows with the mean row, (B, N), a chunk of rows at a time; backward recomputes the attention.
 
-    Nothing small outlives a chunk: pieces kept between large temporary maps would keep the allocator from using their
-    space again, and memory would grow with the square of the tokens after all.
+    No small tensor outlives a chunk: kept between large temporary maps, it would keep the allocator from reusing their
+    memory, which would then grow with the square of the number of tokens after all.
     """
 
     @staticmethod
     def forward(ctx: Any, scale: float, prefix: int, rule: RowRule, chunk: int, *ingredients: Any) -> Tensor:
-        """Two walks over the rows: their mean, then every one's cosine with it."""
+        """Two passes over the rows: first their mean, then the cosine of each with it."""
         handle = _handle(scale, prefix, ingredients)
         batch, tokens = handle.q.shape[0], handle.q.shape[-2] - handle.prefix
         mean, cosines = handle.q.new_zeros(batch, handle.k.shape[-2] - handle.prefix), handle.q.new_zeros(batch, tokens)
@@ -64,7 +64,7 @@ class ChunkedCosines(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """The same two walks: through the cosines, then through the mean row."""
+        """Two passes over the rows: through the cosines, then through the mean row."""
         scale, prefix, rule, chunk = ctx.call
         mean, *saved = ctx.saved_tensors
         ingredients = [None if tensor is None else tensor.detach().requires_grad_() for tensor in saved]
@@ -85,7 +85,7 @@ class ChunkedCosines(torch.autograd.Function):
                 weights = gradient[:, rows.start - prefix : rows.stop - prefix]
                 add(rule.cosines(handle, rows, mean), weights, [*leaves, mean])
             of_sums = totals[-1] / (handle.q.shape[-2] - prefix)
-            if rule.variant == "released":  # the mean row was thresholded
+            if rule.variant == "released":  # the mean row was thresholded, and the indicator has no gradient
                 of_sums = of_sums * (mean.detach() > rule.threshold)
             for rows in _chunks(handle, chunk):
                 add(rule.column_sums(handle, rows), of_sums, leaves)

@@ -1,7 +1,7 @@
-"""Knowledge distillation: a teacher's answers as further targets, its classes (hard) or its probabilities (soft).
+"""Knowledge distillation: a teacher's predictions as additional targets, hard (classes) or soft (probabilities).
 
-After DeiT (Touvron et al., ICML 2021, Sec. 3), the form behind FAN's Table 2. Ours is without a distillation token: the
-one head learns from both, so that it suits every backbone.
+After DeiT (Touvron et al., ICML 2021, Sec. 3), the form behind FAN's Table 2. Ours has no distillation token: one head
+learns from both targets, so any backbone can be a student.
 """
 
 from collections.abc import Sequence
@@ -23,12 +23,13 @@ WEIGHTS = {"hard": 0.5, "soft": 0.1}  # as published
 
 
 def hard_distillation(student: Tensor, teacher: Tensor) -> Tensor:
-    """Cross-entropy with the classes that the teacher decides for (DeiT, Eq. 3)."""
+    """Cross-entropy with the teacher's predicted classes (DeiT, Eq. 3)."""
     return F.cross_entropy(student, teacher.argmax(dim=1))
 
 
 def soft_distillation(student: Tensor, teacher: Tensor, *, temperature: float = 3.0) -> Tensor:
     """τ² · KL(teacher ‖ student) of the probabilities at temperature τ, mean over images (DeiT, Eq. 2; Hinton 2015)."""
+    # τ² undoes the 1/τ² by which the temperature shrinks the gradient, so that α means the same for every τ
     ours, theirs = (F.log_softmax(logits / temperature, dim=1) for logits in (student, teacher))
     return temperature**2 * F.kl_div(ours, theirs, reduction="none", log_target=True).sum(dim=1).mean()
 
@@ -38,12 +39,12 @@ class Distillation(Term):
     """(1 − α) · the task's loss + α · distillation.
 
     Attributes:
-        teacher: any classifier of timm's kind; it is frozen, in evaluation mode, and sees the clean images of the step
-            in its own size and normalisation.
+        teacher: any timm-style classifier; it is frozen, in evaluation mode, and gets the clean images of the step in
+            its own size and normalisation.
         kind: ``hard`` or ``soft``.
-        weight: α; None for the published one, 0.5 hard and 0.1 soft.
+        weight: α; None for the published value, 0.5 for hard and 0.1 for soft.
         temperature: τ of the soft form.
-        order: the teacher's number of each of the model's classes; None where they stand in the same order.
+        order: the teacher's index of each of the student's classes; None if the order is the same.
     """
 
     teacher: nn.Module
@@ -63,16 +64,16 @@ class Distillation(Term):
 
     @property
     def alpha(self) -> float:
-        """The weight that is used."""
+        """The weight in use, given or published."""
         return WEIGHTS[self.kind] if self.weight is None else self.weight
 
     @property
     def clean_weight(self) -> float:
-        """1 − α."""
+        """The factor 1 − α of the task's loss."""
         return 1 - self.alpha
 
     def loss(self, forward: ForwardPass) -> Loss:
-        """The weighted distillation loss, and how often student and teacher agree."""
+        """The weighted distillation loss, and the rate of agreement between student and teacher."""
         answers = self.answers(forward.images, mean=forward.setting.mean, std=forward.setting.std)
         check_classes(teacher=answers.shape[1], student=forward.outputs.shape[1])
         if self.kind == "hard":
@@ -96,13 +97,13 @@ class Distillation(Term):
 
 
 def check_classes(*, teacher: int, student: int) -> None:
-    """Refuse a teacher of other classes."""
+    """Raise an error if teacher and student have different numbers of classes."""
     if teacher != student:
-        raise HoldfastError(f"teacher of distillation must know the model's {student} classes, got one of {teacher}")
+        raise HoldfastError(f"teacher of distillation must have the model's {student} classes, got one with {teacher}")
 
 
 def distillation_term(options: Any, context: Context) -> Distillation:
-    """From a recipe's option ``distillation``; ``teacher`` is any model spec, such as ``timm:NAME`` or ``run:DIR``."""
+    """Build the term from a recipe's option ``distillation``; ``teacher`` is a model spec such as ``timm:NAME``."""
     from holdfast.models.factory import load_model
 
     teacher = options.get("teacher") if isinstance(options, dict) else None
@@ -120,7 +121,7 @@ def distillation_term(options: Any, context: Context) -> Distillation:
 
 
 def _order(theirs: Sequence[str] | None, ours: Sequence[str]) -> list[int] | None:
-    """Where our classes stand among the teacher's, if both have the same names in another order."""
+    """Indices of our classes among the teacher's, if both have the same names in another order."""
     if not theirs or len(theirs) != len(ours):
         return None
     return places_by_name(ours, theirs)

@@ -1,7 +1,7 @@
-"""Terms: what an objective adds to the task's own loss, each in a file of its own.
+"""Loss terms that an objective adds to the task's loss, each in its own file.
 
-A step: ``prepare`` (what does the model see?), one forward pass of all that is to be seen, ``loss`` (what does it
-cost?), backward, and ``update`` (what else moves?).
+A training step calls ``prepare`` (the views of the images), runs one forward pass of all views, calls ``loss``, runs
+backward, and calls ``update`` (the modules that terms own).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ Views = tuple[Tensor, ...]
 
 
 class Term(Protocol):
-    """One part of a robust objective. Whoever inherits from it need only write what is different.
+    """One term of a robust objective. Subclasses override only what differs from these defaults.
 
     Attributes:
         watches: whether it reads the features or the attention of the blocks.
@@ -32,35 +32,35 @@ class Term(Protocol):
 
     @property
     def clean_weight(self) -> float:
-        """What the task's own loss of the clean images is multiplied by while this term plays."""
+        """Factor of the task's loss on clean images while this term is active."""
         return 1.0
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
-        """What it owns and moves itself, by name; loops save, restore and share it (see ``Player``)."""
+        """Modules that the term owns and updates, by name; loops save and restore them (see ``OwnsModules``)."""
         return {}
 
     @property
     def optimizers(self) -> Mapping[str, Optimizer]:
-        """What it moves them with, by the same names."""
+        """Their optimizers, by the same names."""
         return {}
 
     def prepare(self, images: Tensor, forward: "ForwardPass") -> Views:
-        """What the model is shown: the images, changed or not, and in front of them any further views of the same."""
+        """Views for the forward pass: any additional views first, and last the images, changed or not."""
         return (images,)
 
     def loss(self, forward: "ForwardPass") -> Loss | None:
-        """What the term adds to the total, weighted, and its figures for the log; None for nothing."""
+        """The weighted loss of the term and its values for the log; None for no loss."""
         return None
 
     def update(self) -> Mapping[str, Tensor]:
-        """Move what the term owns, once per step and after backward, clear its gradients, and return figures."""
+        """Update the term's modules once per step, after backward, clear their gradients, and return values to log."""
         return {}
 
 
 @dataclass(frozen=True)
 class ImageSpace:
-    """What images and task are like: the images' normalisation, (C, 1, 1), the task's loss and its goal for attacks."""
+    """Normalisation of the images, (C, 1, 1), the task's loss, and its criterion for attacks."""
 
     mean: Tensor
     std: Tensor
@@ -69,22 +69,22 @@ class ImageSpace:
 
     @property
     def range(self) -> dict[str, Tensor]:
-        """The values of 0 and 1 in the images' space."""
+        """The normalised values of 0 and 1."""
         return {"low": -self.mean / self.std, "high": (1 - self.mean) / self.std}
 
 
 @dataclass
 class ForwardPass:
-    """A step's forward pass as its terms see it; what follows ``terms`` is there once the model has been called.
+    """A step's forward pass as its terms see it; attributes after ``terms`` are set once the model has been called.
 
     Attributes:
-        model: as the loop has wrapped it.
-        targets: of the images.
-        setting: see Setting.
-        terms: all that play, in their order.
-        images: the clean ones, as the model saw them.
-        outputs: the model's answers to the clean ones.
-        features: the outputs of all blocks, for all views (``pair`` takes them apart).
+        model: the model as the loop has wrapped it.
+        targets: targets of the images.
+        setting: see ``ImageSpace``.
+        terms: all terms, in order.
+        images: the clean images, as the model saw them.
+        outputs: the model's outputs for the clean images.
+        features: the outputs of all blocks, for all views (``pair`` separates them).
         attention: the blocks' attention for the clean images.
     """
 
@@ -102,20 +102,22 @@ class ForwardPass:
     _kept: dict[int, Any] = field(default_factory=dict)
 
     def show(self, images: Tensor) -> Tensor:
-        """The joint batch: the views that terms add, and last the clean images."""
+        """The joint batch: the views that terms add, then the clean images."""
         views, self._places = _views(images, self.terms, self)
         self.images, self._count = views[-1], len(views)
         return _stack_views(views)
 
     def show_after(self, term: Term, images: Tensor) -> Tensor:
-        """The joint batch that the terms after this one make of other images."""
+        """The joint batch that the terms after this one build from other images."""
         place = next(i for i, other in enumerate(self.terms) if other is term)
         return _stack_views(_views(images, self.terms[place + 1 :], self)[0])
 
     def look(self, outputs: Any, seen: Seen) -> None:
-        """Note what the model answered, and what was seen in it."""
+        """Record the model's outputs and the features and attention of its blocks."""
         self._joint = outputs
-        clean_alone = self._count == 1 or isinstance(outputs, Mapping)  # a detector's losses are of the clean images
+        clean_alone = self._count == 1 or isinstance(
+            outputs, Mapping
+        )  # a detector's losses are those of the clean images
         self.outputs = outputs if clean_alone else outputs.chunk(self._count)[-1]
         self.features = seen.features
         self.attention = [_last(handle, self._count) for handle in seen.attention]
@@ -125,32 +127,32 @@ class ForwardPass:
         return joint if self._count == 1 else joint.chunk(self._count)[-1]
 
     def outputs_of(self, term: Term) -> Any:
-        """The model's answers to the first view that a term added."""
+        """The model's outputs for the first view that a term added."""
         if isinstance(self._joint, Mapping):
             raise HoldfastError(
-                f"{type(term).__name__} needs the answers to changed images, and a detector in training gives losses "
-                "alone (AFAT: selection must be adversarial or random)"
+                f"{type(term).__name__} needs predictions for changed images, but a detector in training returns only "
+                "losses (for AFAT, set selection to adversarial or random)"
             )
         return self.pair(term, self._joint)[0]
 
     def pair(self, term: Term, joint: Tensor) -> tuple[Tensor, Tensor]:
         """The rows of the joint batch that belong to the first view that a term added, and to the clean images."""
         if id(term) not in self._places:
-            raise HoldfastError(f"{type(term).__name__} must add a view in prepare before it can look at one")
+            raise HoldfastError(f"{type(term).__name__} must add a view in prepare before it calls pair or outputs_of")
         views = joint.chunk(self._count)
         return views[self._places[id(term)]], views[-1]
 
     def keep(self, term: Term, value: Any) -> None:
-        """Put something by, from ``prepare`` to ``loss``."""
+        """Store a value in ``prepare`` for ``loss``."""
         self._kept[id(term)] = value
 
     def kept(self, term: Term) -> Any:
-        """What the term has put by."""
+        """The value that the term stored with ``keep``."""
         return self._kept.get(id(term))
 
 
 def _views(images: Tensor, terms: Sequence[Term], forward: ForwardPass) -> tuple[list[Tensor], dict[int, int]]:
-    """All views with the clean images last, and where each term's first one stands."""
+    """All views with the clean images last, and the position of each term's first view."""
     views: list[Tensor] = []
     places = {}
     for term in terms:
@@ -166,7 +168,7 @@ def _stack_views(views: Sequence[Tensor]) -> Tensor:
 
 
 def _last(handle: AttentionHandle, count: int) -> AttentionHandle:
-    """The attention of the clean images of a joint batch of so many views."""
+    """The attention of the clean images, the last of ``count`` views in a joint batch."""
     if count == 1:
         return handle
     start = len(handle.q) - len(handle.q) // count
@@ -176,17 +178,17 @@ def _last(handle: AttentionHandle, count: int) -> AttentionHandle:
 
 @dataclass(frozen=True)
 class Context:
-    """What only the loop knows when a recipe's terms are built: the model, and the images that it will see."""
+    """Model, image size and normalisation from the loop, for building a recipe's terms."""
 
     model: nn.Module
-    size: tuple[int, int] | None  # height and width; None where images differ
+    size: tuple[int, int] | None  # height and width; None if images differ
     mean: Sequence[float]
     std: Sequence[float]
-    classes: Sequence[str] = ()  # the names of the model's classes, if anybody knows them
+    classes: Sequence[str] = ()  # the names of the model's classes, if known
 
 
 def from_options(kind: type[Any], name: str, options: Any, **known: Any) -> Any:
-    """A term's settings from what a recipe says under its name."""
+    """A term's settings from the recipe's option of its name."""
     given = checked_options(options, kind, whose=repr(name), withheld=[*known])
     try:
         return kind(**known, **given)

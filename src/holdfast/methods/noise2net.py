@@ -1,4 +1,4 @@
-"""Noise2Net: distort images by a small network with fresh random weights, the variant of DeepAugment without weights.
+"""Noise2Net: distorts images with a small network of new random weights; DeepAugment without pretrained networks.
 
 After Hendrycks et al., *The Many Faces of Robustness*, 2021: residual multi-scale blocks, drawn anew for every batch.
 The widths inside the blocks are ours.
@@ -19,10 +19,10 @@ STRENGTH = (0.375, 0.75)
 
 
 def noise2net(images: Tensor, *, share: float = 0.5, low: Tensor | float, high: Tensor | float) -> Tensor:
-    """Normalised images, the first ``share`` of the batch distorted: x ← x + ε · block(x), four times.
+    """Distort the first ``share`` of a batch of normalised images: x ← x + ε · block(x), four times.
 
     ε is uniform in [0.375, 0.75); kernels are 1 or 3 wide, dilations 1 to 3. The result is clamped to [low, high], the
-    values of 0 and 1 in the images' space. Draws from torch's global generator.
+    normalised values of 0 and 1. Draws from torch's global generator.
     """
     count = round(share * len(images))
     distorted = images[:count]
@@ -35,7 +35,7 @@ def noise2net(images: Tensor, *, share: float = 0.5, low: Tensor | float, high: 
 
 
 def _random_block(x: Tensor) -> Tensor:
-    """A Res2Net-like block with new weights: scales in a row, each seeing the one before; (B, C, H, W) → the same."""
+    """A Res2Net-like block with new random weights, (B, C, H, W) → (B, C, H, W); each scale also gets the previous."""
     channels = x.shape[1]
     scales = F.gelu(F.conv2d(x, _weights(SCALES * WIDTH, channels, 1, x))).chunk(SCALES, dim=1)
     outputs = [scales[0]]
@@ -51,15 +51,16 @@ def _random_block(x: Tensor) -> Tensor:
 
 def _weights(out_channels: int, in_channels: int, kernel: int, like: Tensor) -> Tensor:
     weights = torch.empty(out_channels, in_channels, kernel, kernel)
+    # preserves the variance, so that ε sets the strength of the distortion for any kernel size
     return nn.init.kaiming_normal_(weights, nonlinearity="linear").to(like)
 
 
 @dataclass(frozen=True)
 class Noise2Net(Term):
-    """A share of every batch is distorted before anything else looks at it.
+    """Distorts a fraction of each batch before any other term sees it.
 
     Attributes:
-        share: of the batch, from 0 to 1.
+        share: fraction of the batch, from 0 to 1.
     """
 
     share: float = 0.5
@@ -69,10 +70,10 @@ class Noise2Net(Term):
             raise HoldfastError(f"noise2net_share must lie between 0 and 1, got {self.share}")
 
     def prepare(self, images: Tensor, forward: ForwardPass) -> Views:
-        """The images, some of them distorted."""
+        """The images, a fraction of them distorted."""
         return (noise2net(images, share=self.share, **forward.setting.range) if self.share else images,)
 
 
 def noise2net_term(share: Any, context: Context) -> Noise2Net:
-    """From a recipe's option ``noise2net_share``."""
+    """Build the term from a recipe's option ``noise2net_share``."""
     return from_options(Noise2Net, "noise2net_share", {"share": share})

@@ -1,4 +1,4 @@
-"""Patch-wise augmentation (RVT): every patch of a batch is cropped, flipped or made noisy on its own."""
+"""Patch-wise augmentation (RVT): crops, noise and flips for each patch of a batch independently."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,12 +23,12 @@ def patch_augment(
     low: Tensor | float,
     high: Tensor | float,
 ) -> Tensor:
-    """Normalised images whose patches are resized-cropped, made noisy and mirrored.
+    """Augment each patch of normalised images with a resized crop, Gaussian noise and a horizontal flip.
 
-    RVT: crops of 85–100 % of the area, Gaussian noise of 0.01, horizontal flips; clamped to the range [low, high] that
-    [0, 1] has in the images' space. Noise and flips toss a coin for every patch. ``released`` crops toss one for the
-    whole batch and have whole pixels (15 or 16 of 16); ``per-patch`` crops toss one each and have any size. Draws from
-    torch's global generator.
+    RVT: crops of 85–100 % of the area, Gaussian noise of std 0.01, horizontal flips; the result is clamped to [low,
+    high], the normalised values of 0 and 1. Noise and flips are decided for each patch. ``released`` crops are decided
+    once for the whole batch and measure whole pixels (15 or 16 of 16); ``per-patch`` crops are decided for each patch
+    and have any size. Draws from torch's global generator.
     """
     batch, channels, height, width = images.shape
     if height % patch_size or width % patch_size:
@@ -42,6 +42,7 @@ def patch_augment(
 
     if crops == "per-patch":
         patches = torch.where(coin(), _resized_crops(patches), patches)
+    # the release's library takes a crop's probability for the whole batch: all patches are cropped or none
     elif torch.rand(()) < probability:
         patches = _resized_pixel_crops(patches)
     patches = torch.where(coin(), patches + 0.01 * torch.randn_like(patches), patches)
@@ -53,14 +54,14 @@ def patch_augment(
 
 
 def _resized_crops(patches: Tensor) -> Tensor:
-    """A random square of 85–100 % of each patch's area, enlarged to the patch."""
+    """A random square of 85–100 % of each patch's area, resized to the patch."""
     side = _sides(patches)
     centre = (torch.rand(len(patches), 2, device=patches.device) * 2 - 1) * (1 - side)[:, None]
     return _sample(patches, side, centre, align_corners=False)
 
 
 def _resized_pixel_crops(patches: Tensor) -> Tensor:
-    """The same in whole pixels, from corner to corner (the release's library); a crop of all pixels changes nothing."""
+    """The same in whole pixels with aligned corners, as in the release's library; a full-size crop is the identity."""
     pixels = patches.shape[-1]
     side = (_sides(patches) * pixels).round()
     start = (torch.rand(len(patches), 2, device=patches.device) * (pixels - side + 1)[:, None]).floor()
@@ -74,7 +75,7 @@ def _sides(patches: Tensor) -> Tensor:
 
 
 def _sample(patches: Tensor, side: Tensor, centre: Tensor, *, align_corners: bool) -> Tensor:
-    """The square of relative ``side`` around ``centre`` (−1 to 1) of every patch, enlarged to the patch."""
+    """The square of relative ``side`` around ``centre`` (−1 to 1) of each patch, resized to the patch."""
     theta = torch.zeros(len(patches), 2, 3, device=patches.device, dtype=patches.dtype)
     theta[:, 0, 0] = theta[:, 1, 1] = side
     theta[:, :, 2] = centre
@@ -89,10 +90,10 @@ class PatchAugmentation(Term):
     Attributes:
         weight: factor in the objective.
         patch_size: pixels per patch side.
-        probability: of each operation, on each patch or (released crops) on all of them.
-        crops: ``released``: one coin for all patches and whole pixels, or ``per-patch``: a coin each and any size.
-        discard_gradient: as RVT and RSPC released it: the augmented pass moves BatchNorm's statistics and nothing else;
-            with AFAT it is a joint batch too.
+        probability: probability of each operation, per patch or (released crops) for all patches at once.
+        crops: ``released``: all patches or none, in whole pixels; ``per-patch``: each on its own, of any size.
+        discard_gradient: as released by RVT and RSPC: the augmented pass updates BatchNorm's statistics and nothing
+            else; with AFAT its batch is joint as well.
     """
 
     weight: float = 1.0
@@ -106,7 +107,7 @@ class PatchAugmentation(Term):
             raise HoldfastError(f"crops of patches must be 'released' or 'per-patch', got {self.crops!r}")
 
     def prepare(self, images: Tensor, forward: ForwardPass) -> Views:
-        """Show the augmented images in a pass of their own, before all others as released, and put its loss by."""
+        """Run the augmented images in a separate pass, before all others as released, and store its loss."""
         augmented = patch_augment(
             images,
             patch_size=self.patch_size,
@@ -120,7 +121,9 @@ class PatchAugmentation(Term):
     def _loss(self, augmented: Tensor, forward: ForwardPass) -> Tensor:
         if not self.discard_gradient:
             return forward.setting.task_loss(forward.model(augmented), forward.targets)
-        with torch.no_grad():  # RSPC occludes these images as well: BatchNorm sees both halves
+        # the released loops call zero_grad between the two backward passes: only BatchNorm's statistics remain of this
+        # pass. RSPC occludes these images as well, so BatchNorm sees both halves
+        with torch.no_grad():
             outputs = forward.model(forward.show_after(self, augmented))
             return forward.setting.task_loss(outputs[-len(augmented) :], forward.targets)
 
@@ -131,5 +134,5 @@ class PatchAugmentation(Term):
 
 
 def patches_term(options: Any, context: Context) -> PatchAugmentation:
-    """From a recipe's option ``patches``."""
+    """Build the term from a recipe's option ``patches``."""
     return from_options(PatchAugmentation, "patches", options)

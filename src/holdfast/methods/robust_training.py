@@ -1,4 +1,4 @@
-"""Robust objectives: the task's loss plus what the papers add, in any combination and in anybody's loop.
+"""Robust objectives: the task's loss plus the loss terms of the papers, in any combination and any training loop.
 
 objective = RobustObjective(terms=[FeatureAlignment(corruptor_for(model, (224, 224))), AttentionDiversification()])
 loss = objective(model, images, targets)
@@ -36,17 +36,17 @@ from holdfast.runtime.device import unwrap_model
 
 
 class RobustObjective:
-    """The task's loss of the clean images, and any terms: AFAT, ADL, patch-wise augmentation, … or your own.
+    """The task's loss on clean images plus any terms: AFAT, ADL, patch-wise augmentation, … or your own.
 
-    All terms look at one joint batch, the views that they add first and the clean images last; with AFAT it is
-    [corrupted ; clean]. They prepare and are added up in their order.
+    All terms share one joint batch, the views that they add first and the clean images last; with AFAT it is
+    [corrupted ; clean]. Terms prepare their views and add their losses in order.
 
     Args:
         terms: see ``holdfast.methods.loss_terms.Term``.
-        mean: that the images were normalised with.
-        std: likewise.
-        task_loss: of the model's output and targets.
-        goal: what attacks on this task work against.
+        mean: mean of the images' normalisation.
+        std: standard deviation of the images' normalisation.
+        task_loss: loss of the model's output and the targets.
+        goal: the task's criterion for attacks.
     """
 
     def __init__(
@@ -66,16 +66,16 @@ class RobustObjective:
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
-        """What the terms own and move, such as AFAT's corruption model."""
+        """The modules that terms own and update, such as AFAT's corruption model."""
         return {name: module for term in self.terms for name, module in term.modules.items()}
 
     @property
     def optimizers(self) -> Mapping[str, torch.optim.Optimizer]:
-        """The optimizers of those."""
+        """The optimizers of the terms' modules."""
         return {name: optimizer for term in self.terms for name, optimizer in term.optimizers.items()}
 
     def update(self) -> Mapping[str, Tensor]:
-        """Let the terms move what they own; call it once per step, after backward."""
+        """Update the terms' modules; call it once per step, after backward."""
         return {name: figure for term in self.terms for name, figure in term.update().items()}
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Any) -> Loss:
@@ -95,10 +95,10 @@ class RobustObjective:
 
 
 class RobustDetection(RobustObjective):
-    """The same for a detector of torchvision's kind: its own losses, and terms that look at its backbone alone.
+    """The robust objective of a torchvision-style detector: its losses, plus terms on its backbone.
 
-    No paper has done it. Terms play on the images as the backbone gets them, scaled, normalised and padded; the heads
-    see the clean images' maps only, so that views cost a pass through the backbone each.
+    Ours; no paper has it. Terms see the images as the backbone does, scaled, normalised and padded; the heads see the
+    feature maps of the clean images only, so each view costs one more pass through the backbone.
     """
 
     def __call__(self, model: nn.Module, images: Any, targets: Any) -> Loss:
@@ -123,19 +123,21 @@ class RobustDetection(RobustObjective):
 
 
 class TermEntry(NamedTuple):
-    """How a term is built from what a recipe says under its name, and what it does in one line."""
+    """The function that builds a term from a recipe's option, and a one-line description."""
 
     build: Callable[[Any, Context], Term]
     line: str
 
 
-TERMS: dict[str, TermEntry] = {  # in the order in which they prepare and are added up
+TERMS: dict[str, TermEntry] = {  # in the order in which they prepare views and add losses: augmentations come first
     "noise2net_share": TermEntry(noise2net_term, "a share of the batch distorted by random networks (DeepAugment)"),
     "patches": TermEntry(patches_term, "a second cross-entropy on patch-wise augmented images (RVT)"),
     "afat": TermEntry(afat_term, "features aligned against the patches that a corruption model picks (AFAT, RSPC)"),
     "adl": TermEntry(adl_term, "attention diversification loss against overfocusing (TAP+ADL)"),
     "adversarial": TermEntry(adversarial_term, "cross-entropy on FGSM or PGD images"),
-    "distillation": TermEntry(distillation_term, "a teacher's answers as targets, hard or soft (DeiT; FAN, Table 2)"),
+    "distillation": TermEntry(
+        distillation_term, "a teacher's predictions as targets, hard or soft (DeiT; FAN, Table 2)"
+    ),
 }
 
 
@@ -143,11 +145,11 @@ ON_DETECTORS = ("noise2net_share", "afat", "adl")
 
 
 def check_terms(names: Sequence[str]) -> None:
-    """Refuse what needs one loss of one output, which detectors do not have."""
+    """Raise an error for terms that need predictions in training, which detectors do not return."""
     if other := [name for name in names if name not in ON_DETECTORS]:
         raise HoldfastError(
-            f"objective.options of a detector must be among {', '.join(ON_DETECTORS)}, got {other[0]!r}: it needs the "
-            "answers to changed images, and a detector in training gives losses alone"
+            f"objective.options of a detector must be among {', '.join(ON_DETECTORS)}, got {other[0]!r}: it needs "
+            "predictions, and a detector in training returns only losses"
         )
 
 
@@ -163,7 +165,7 @@ def robust_objective(
     classes: Sequence[str] = (),
     **options: Any,
 ) -> RobustObjective:
-    """A robust objective from a recipe's options, one per term; null leaves a term out.
+    """A robust objective from a recipe's options, one per term; null omits a term.
 
     ``class_weights`` are for segmentation, see :func:`~holdfast.methods.segmentation_loss.pixel_cross_entropy`.
     """

@@ -1,4 +1,4 @@
-"""Cross-entropy of every pixel: what segmentation is trained for."""
+"""Pixel-wise cross-entropy, the loss of semantic segmentation."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -20,7 +20,7 @@ def pixel_cross_entropy(
     divisor: Literal["all", "labelled"] = "labelled",
     class_weights: Sequence[float] | None = None,
 ) -> Tensor:
-    """Cross-entropy of labelled pixels, summed and divided by how many pixels there are.
+    """Cross-entropy of labelled pixels, summed and divided by the number of pixels.
 
     FAN, TAP+ADL and SegFormer as released (mmsegmentation 0.13) divide by *all* pixels, so a crop that is half padding
     has half the gradient; ``labelled`` is torch's mean, with 0 instead of NaN where nothing is labelled.
@@ -29,14 +29,16 @@ def pixel_cross_entropy(
         logits: (B, classes, H, W).
         labels: int64 (B, H, W), 255 for ignored pixels.
         divisor: ``all`` or ``labelled``.
-        class_weights: of every class, where rare ones are to count more (ours; no paper has them); the sum is divided
-            by the weights of the labelled pixels then.
+        class_weights: weight of each class, to give rare ones more weight (ours; no paper has them); the sum is then
+            divided by the weights of the labelled pixels.
     """
     if divisor not in DIVISORS:
         raise HoldfastError(f"divisor must be one of {', '.join(DIVISORS)}, got {divisor!r}")
     if class_weights is not None:
         if len(class_weights) != logits.shape[1]:
-            raise HoldfastError(f"class_weights must be {logits.shape[1]}, one per class, got {len(class_weights)}")
+            raise HoldfastError(
+                f"class_weights must have {logits.shape[1]} values, one per class, got {len(class_weights)}"
+            )
         weights = logits.new_tensor(class_weights)
         total = F.cross_entropy(logits, labels, weight=weights, ignore_index=IGNORED, reduction="sum")
         of_pixels = weights[labels[labels != IGNORED]]
@@ -46,7 +48,7 @@ def pixel_cross_entropy(
 
 
 class PixelCrossEntropy:
-    """The objective of plain segmentation training."""
+    """The objective of segmentation training without additional terms."""
 
     def __init__(
         self, divisor: Literal["all", "labelled"] = "labelled", class_weights: Sequence[float] | None = None
@@ -56,6 +58,6 @@ class PixelCrossEntropy:
         self.divisor, self.class_weights = divisor, class_weights
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Loss:
-        """One forward pass; targets are label maps."""
+        """The loss of a batch with label maps as targets, from one forward pass."""
         loss = pixel_cross_entropy(model(images), targets, divisor=self.divisor, class_weights=self.class_weights)
         return Loss(loss, {"cross_entropy": loss.detach()})

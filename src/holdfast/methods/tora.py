@@ -1,7 +1,7 @@
-"""Training TORA-ViT: λ·L_ROB + (1 − λ)·L_ACC of one prediction; models/adaptation.py says who learns in which phase.
+"""TORA-ViT's objective: λ·L_ROB + (1 − λ)·L_ACC of one prediction; models/adaptation.py lists what each phase trains.
 
-Phases and losses are the authors' (Li and Xu, CVPR 2023). Which prediction each loss reads, that the attack looks at
-the same one, and that heads learn in phase 1 alone are ours: the slides do not say.
+Phases and losses are the authors' (Li and Xu, CVPR 2023). Ours, since the slides do not specify them: the prediction
+that each loss reads, the attack on that same prediction, and heads that are trained in phase 1 only.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ class TradeOff:
         weight: λ, from 0 (clean images alone) to 1 (adversarial ones alone).
         attack: the inner maximisation against the trained prediction, in units of [0, 1] pixels.
         view: the prediction that is trained and attacked.
-        mean: that the images were normalised with.
-        std: likewise.
+        mean: mean of the images' normalisation.
+        std: standard deviation of the images' normalisation.
     """
 
     def __init__(
@@ -61,12 +61,14 @@ class TradeOff:
         pixel_model = PixelModel(_Viewed(unwrap_model(model), self.view), mean=self.mean, std=self.std)
         pixel_model.to(images.device)
         pixels = (images * pixel_model.std + pixel_model.mean).clamp(0, 1)
-        seed = int(torch.randint(2**31, ()))  # the loop's own generator: another start in every step
+        seed = int(
+            torch.randint(2**31, ())
+        )  # from torch's generator, which the loop seeds: new random starts in every step
         return pixel_model.normalise(perturb(self.attack, pixel_model, pixels, targets, seed=seed))
 
 
 class _Viewed(nn.Module):
-    """One prediction of a model that has several."""
+    """Wrapper that selects one prediction of a model with several."""
 
     def __init__(self, model: nn.Module, view: str) -> None:
         super().__init__()
@@ -89,7 +91,7 @@ def tora_objective(
     norm: Literal["linf", "l2"] = "linf",
     random_start: bool = True,
 ) -> TradeOff:
-    """The objective of a phase from a recipe's options; phase and λ come from its ``train.phases``."""
+    """The objective of a phase from a recipe's options; phase and λ come from ``train.phases``."""
     weight = PHASES[phase].weight if PHASES[phase].weight is not None else trade_off
     if weight is None:
         raise HoldfastError("train.phases.weights must hold one weight between 0 and 1 for phase joint, got none")

@@ -1,4 +1,4 @@
-"""What is trained. Importing this package registers every model with timm."""
+"""Models and their heads. Importing this package registers every model with timm."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ __all__ = ["create_model", "model_names"]
 
 
 def model_names() -> list[str]:
-    """The names of Holdfast's own models, in the order in which their files list them."""
+    """The names of Holdfast's models, in the order of their files."""
     return [name for family in _FAMILIES for name in family.default_cfgs]
 
 
 def create_model(name: str, **kwargs: Any) -> nn.Module:
-    """``timm.create_model`` that answers a misspelt name with the nearest known ones."""
+    """``timm.create_model`` whose error for an unknown name suggests the nearest known ones."""
     plain = name.split(".", maxsplit=1)[0]
     if ":" not in name and not timm.is_model(plain):
         raise HoldfastError(f"unknown model {name!r}{nearest(plain, [*model_names(), *timm.list_models()])}")

@@ -1,7 +1,7 @@
-"""Ways to adapt a frozen model, by name: what is added, who learns in which phase, and how it is kept.
+"""Registry of adaptation methods of frozen models: the added modules, the training phases and the file format.
 
-An adapted model has the frozen one as its attribute ``backbone``. A row here is all that recipes, runs and model specs
-need to know.
+An adapted model has the frozen one as its attribute ``backbone``. An entry here is all that recipes, runs and model
+specs need.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from holdfast.models.tora_checkpoints import DESCRIPTION, load_added, load_tora,
 
 @dataclass(frozen=True)
 class Phase:
-    """Which prediction is trained, which adapter and head learn beside the fusion, and λ where it is fixed."""
+    """The trained prediction, the adapter and head trained beside the fusion, and λ if it is fixed."""
 
     view: str
     learns: tuple[str, ...]
@@ -36,7 +36,7 @@ TWO_PHASES = ("tora", "adapter-fusion")
 
 
 def begin_phase(model: ToraViT, phase: str) -> None:
-    """Let learn what learns in a phase and freeze the rest; without a fusion, all that was added learns at once."""
+    """Make the parameters of a phase trainable and freeze the rest; without a fusion, train all added modules."""
     if phase not in PHASES:
         raise HoldfastError(f"phase must be one of {', '.join(PHASES)}, got {phase!r}{nearest(phase, PHASES)}")
     method = model.settings.method
@@ -54,23 +54,23 @@ def begin_phase(model: ToraViT, phase: str) -> None:
             part.requires_grad_(True)
 
 
-BACKBONE = "backbone"  # the frozen model's folder in that of a run
+BACKBONE = "backbone"  # subfolder of the frozen model in a run folder
 
 
 @dataclass(frozen=True)
 class AdapterEntry:
-    """One way to adapt a frozen model.
+    """One adaptation method.
 
     Attributes:
-        line: what it is, in one line.
+        line: one-line description.
         adapt: (model, **options) → the adapted model.
-        save: (adapted model, folder, notes) writes what was added, ``marker`` last.
-        load: folder → the adapted model of a finished run, its frozen model from the sub-folder ``backbone``.
-        take_over: (adapted model, folder) loads what an earlier phase has added.
-        marker: the file by which a folder is known as one of these.
-        phases: in the order of training, each from the one before.
-        begin: (adapted model, phase) lets learn what learns in a phase.
-        weights: the last phase is trained once for each; the recipe may name others. None where it has no weight.
+        save: (adapted model, folder, notes) writes the added modules, ``marker`` last.
+        load: folder → the adapted model of a finished run, with its frozen model from the subfolder ``backbone``.
+        take_over: (adapted model, folder) loads the added modules of an earlier phase.
+        marker: the file that identifies a folder of this method.
+        phases: names of the training phases in order, each starting from the one before.
+        begin: (adapted model, phase) makes the parameters of a phase trainable and freezes the rest.
+        weights: default weights of the last phase, which is trained once for each; None if it has no weight.
     """
 
     line: str
@@ -85,15 +85,15 @@ class AdapterEntry:
 
 
 def adapter_named(name: str | None) -> AdapterEntry:
-    """The registered way of that name."""
+    """The registered adaptation method of that name."""
     if name not in ADAPTERS:
         hint = nearest(str(name), ADAPTERS) or f"; known are {', '.join(ADAPTERS)}"
-        raise HoldfastError(f"model.adapt.name must be a registered way to adapt a model, got {name!r}{hint}")
+        raise HoldfastError(f"model.adapt.name must be a registered adaptation method, got {name!r}{hint}")
     return ADAPTERS[name]
 
 
 def adapter_of(folder: Path) -> AdapterEntry | None:
-    """The way in which the model of a finished run was adapted; None for a model that was not."""
+    """The adaptation method of a finished run's model; None for a model that was not adapted."""
     return next((adapter for adapter in ADAPTERS.values() if (folder / adapter.marker).is_file()), None)
 
 

@@ -1,4 +1,4 @@
-"""What our backbones share: timm's habits, so that each model file holds only its architecture."""
+"""`Backbone`: the timm interface that our models share, so that each model file holds only its architecture."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,27 +13,27 @@ from holdfast.errors import HoldfastError
 
 
 class Wanted:
-    """The intermediate features that somebody asked for, filled in while the network runs."""
+    """The requested intermediate features, collected during a forward pass."""
 
     def __init__(self, names: Sequence[str] = (), *, stop_early: bool = False) -> None:
         self.features: dict[str, Tensor | None] = dict.fromkeys(names)
         self.stop_early = stop_early
 
     def note(self, name: str, feature: Tensor, grid: tuple[int, int] | None = None) -> None:
-        """Keep a module's output if it was asked for, as a map (B, C, H, W); ``grid`` is that of tokens (B, N, C)."""
+        """Store a module's output if requested, as a map (B, C, H, W); ``grid`` is that of tokens (B, N, C)."""
         if name in self.features:
             self.features[name] = feature if grid is None else feature.transpose(1, 2).unflatten(2, grid)
 
     @property
     def complete(self) -> bool:
-        """True if the rest of the network need not run."""
+        """Whether all features are collected and the rest of the network need not run."""
         return self.stop_early and None not in self.features.values()
 
 
 class Backbone(nn.Module):
     """A timm-style classifier. Subclasses set the attributes below, ``_forward_body`` and ``forward_head``."""
 
-    pooling: str  # what timm calls global_pool: "token" or "avg"
+    pooling: str  # timm's global_pool: "token" or "avg"
     img_size: tuple[int, int]
     in_chans: int
     num_classes: int
@@ -44,11 +44,11 @@ class Backbone(nn.Module):
     grad_checkpointing = False
 
     def _forward_body(self, x: Tensor, wanted: Wanted) -> Tensor:
-        """Images → final tokens; notes the outputs of its modules with ``wanted``."""
+        """Images → final tokens; passes the outputs of its modules to ``wanted``."""
         raise NotImplementedError
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Final tokens → logits (or the features in front of the head)."""
+        """Final tokens → logits (or the features before the head)."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
@@ -68,15 +68,15 @@ class Backbone(nn.Module):
         output_fmt: str = "NCHW",
         intermediates_only: bool = False,
     ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """timm's way to intermediate features; ``feature_info`` says what the indices mean.
+        """timm's interface for intermediate features; indices refer to ``feature_info``.
 
         Args:
             x: images (B, 3, H, W).
-            indices: which features, the last n if a number, all if None.
+            indices: indices of the features; the last n if a number, all if None.
             norm: apply the final norm to the features that have its width.
-            stop_early: do not run what lies behind the last feature asked for.
+            stop_early: stop after the last requested feature.
             output_fmt: ``NCHW``, ``NHWC`` or ``NLC``.
-            intermediates_only: leave out the final tokens.
+            intermediates_only: return the features without the final tokens.
         """
         take = take_indices(len(self.feature_info), indices)
         names = [self.feature_info[i]["module"] for i in take]
@@ -86,7 +86,7 @@ class Backbone(nn.Module):
         return features if intermediates_only else (x, features)
 
     def features_of(self, x: Tensor, modules: Sequence[str]) -> list[Tensor]:
-        """The outputs of some modules as maps (B, C, H, W), by name and without a norm: for heads of other tasks."""
+        """The outputs of modules by name, as maps (B, C, H, W) without a norm, for heads of other tasks."""
         wanted = Wanted(modules, stop_early=True)
         self._forward_body(x, wanted)
         missing = [name for name, feature in wanted.features.items() if feature is None]
@@ -107,11 +107,11 @@ class Backbone(nn.Module):
         raise HoldfastError(f"output_fmt must be 'NCHW', 'NHWC' or 'NLC', got {output_fmt!r}")
 
     def get_classifier(self) -> nn.Module:
-        """The head."""
+        """The classification head of the model."""
         return self.head
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Give the network a new head (0: none)."""
+        """Replace the head by a new one (0 classes: none)."""
         if global_pool not in (None, "", self.pooling):
             raise HoldfastError(f"global_pool must be {self.pooling!r} for {type(self).__name__}, got {global_pool!r}")
         reference = next(self.parameters())
@@ -124,10 +124,10 @@ class Backbone(nn.Module):
         return head
 
     def _init_head(self, head: nn.Module) -> None:
-        """Start weights of a fresh head; PyTorch's own unless a model has others."""
+        """Initialise a new head; PyTorch's default unless a model overrides it."""
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Recompute the blocks' activations in the backward pass instead of keeping them."""
+        """Recompute the blocks' activations in the backward pass instead of storing them."""
         self.grad_checkpointing = enable
 
     def _run(self, block: nn.Module, *inputs: Any) -> Tensor:
@@ -137,7 +137,7 @@ class Backbone(nn.Module):
 
 
 def take_indices(count: int, indices: int | Sequence[int] | None) -> list[int]:
-    """Feature indices as timm reads them: all if None, the last n if a number; negative ones count from the end."""
+    """Feature indices by timm's rules: all if None, the last n if a number; negative ones count from the end."""
     if not (indices is None or isinstance(indices, int)):
         indices = list(indices)
     return feature_take_indices(count, indices)[0]
@@ -150,7 +150,7 @@ def as_pair(size: int | Sequence[int]) -> tuple[int, int]:
 
 
 def check_image(images: Tensor, *, channels: int, stride: int) -> None:
-    """Refuse images of the wrong shape in one sentence, before a convolution does it in ten."""
+    """Raise a one-line error for images of the wrong shape, before a convolution raises a long one."""
     if images.ndim != 4:
         raise HoldfastError(f"images must have shape (batch, {channels}, height, width), got {tuple(images.shape)}")
     if images.shape[1] != channels:
@@ -161,13 +161,13 @@ def check_image(images: Tensor, *, channels: int, stride: int) -> None:
 
 
 def check_heads(dim: int, heads: int) -> None:
-    """Refuse a number of heads that does not divide the token width."""
+    """Raise an error for a number of heads that does not divide the token width."""
     if heads < 1 or dim % heads:
         raise HoldfastError(f"num_heads must divide the width {dim}, got {heads}")
 
 
 def imagenet_cfg(**overrides: Any) -> dict[str, Any]:
-    """How images are prepared for the published models, in timm's words (FAN's evaluation; others override)."""
+    """timm's data configuration of the published models (FAN's evaluation; others override it)."""
     return {
         "url": "",
         "num_classes": 1000,
@@ -183,7 +183,7 @@ def imagenet_cfg(**overrides: Any) -> dict[str, Any]:
 
 
 def nano_cfg(**overrides: Any) -> dict[str, Any]:
-    """How images are prepared for the 32-px models."""
+    """timm's data configuration of the 32-px models."""
     return imagenet_cfg(input_size=(3, 32, 32), num_classes=10, **overrides)
 
 
@@ -195,7 +195,7 @@ def build(
     *,
     features: int | tuple[int, ...],
 ) -> Any:
-    """Build a registered model; ``features`` are those that ``features_only`` returns unless asked otherwise."""
+    """Build a registered model; ``features`` are the default indices of ``features_only``."""
     architecture = dict(architecture)
     feature_cfg = {"out_indices": architecture.pop("out_indices", features), "feature_cls": "getter"}
     return build_model_with_cfg(model, variant, pretrained, feature_cfg=feature_cfg, **architecture)

@@ -15,8 +15,8 @@ State = dict[str, Tensor]
 
 
 def rename_published(state: Mapping[str, Tensor]) -> State:
-    """Published spellings → ours: mmseg's prefix, an old name of the positions, fused class attention."""
-    if any(key.startswith("backbone.") for key in state):  # an mmseg or mmdet file: the rest is its heads
+    """Published keys → ours: mmseg's prefix, an old name of the positional encoding, fused class attention."""
+    if any(key.startswith("backbone.") for key in state):  # an mmseg or mmdet file, whose other keys are heads
         state = {key.removeprefix("backbone."): value for key, value in state.items() if key.startswith("backbone.")}
     return published_names(state)
 
@@ -30,21 +30,21 @@ def head_keys(model: nn.Module) -> set[str]:
 
 
 def timm_filter(model: nn.Module) -> Callable[..., State] | None:
-    """timm's own key fix-ups for its own model, which also interpolate positions to the model's resolution."""
+    """timm's ``checkpoint_filter_fn`` of a timm model, which also interpolates position embeddings."""
     return beside(type(model).__module__, "checkpoint_filter_fn")
 
 
 def beside(module: str, name: str) -> Callable[..., Any] | None:
-    """What stands beside a model in its own file, such as timm's ``checkpoint_filter_fn``; None if nothing does.
+    """A function from a model's own module, such as timm's ``checkpoint_filter_fn``; None if there is none.
 
-    ``follow_keys(model, state)`` gives one of our models the parts that a file's keys tell of, and returns the state
-    that then fits it, and what was there before.
+    ``follow_keys(model, state)`` gives one of our models the modules that a file's keys imply, and returns the state
+    that then fits it and the modules that were replaced.
     """
     return getattr(sys.modules[module], name, None)
 
 
 def segmenter_state(state: Mapping[str, Tensor], model: Segmenter, *, file: str) -> State:
-    """Any file as a segmenter's: a released one, one of ours, or a classifier's for the encoder alone."""
+    """The state of a segmenter from any file: a released one, one of ours, or a classifier's for the encoder alone."""
     head = _rename_head({key: value for key, value in state.items() if key.startswith("decode_head.")})
     _check_positions(state, model, file=file)
     backbone = {key: value for key, value in state.items() if not key.startswith(("decode_head.", "auxiliary_head."))}
@@ -56,14 +56,14 @@ def segmenter_state(state: Mapping[str, Tensor], model: Segmenter, *, file: str)
         if not head and (filter_fn := timm_filter(encoder)):
             backbone = filter_fn(backbone, encoder)
     own = encoder.state_dict()
-    if not head:  # a classifier: what the encoder has lost stays behind
+    if not head:  # a classifier: keys that the pruned encoder lacks are dropped
         pruned = head_keys(encoder) | {key for key in backbone if key.startswith(("norm.", "fc_norm.", "head."))}
         backbone = {key: value for key, value in backbone.items() if key in own or key not in pruned}
     return {**{f"backbone.{key}": value for key, value in backbone.items()}, **head}
 
 
 def segmenter_arguments(state: Mapping[str, Tensor]) -> dict[str, Any] | None:
-    """What a file's keys say about a segmenter, as arguments of `holdfast.segmenter`; None if it is none."""
+    """Arguments of `holdfast.segmenter` that a file's keys imply; None if it holds no segmenter."""
     head = _rename_head({key: value for key, value in state.items() if key.startswith("decode_head.")})
     if "decode_head.linear_pred.weight" in head and "decode_head.linear_fuse.conv.weight" in head:
         classes, width = len(head["decode_head.linear_pred.weight"]), len(head["decode_head.linear_fuse.conv.weight"])
@@ -75,14 +75,14 @@ def segmenter_arguments(state: Mapping[str, Tensor]) -> dict[str, Any] | None:
 
 
 def fresh_head(state: Mapping[str, Tensor], model: nn.Module) -> set[str]:
-    """The head of a segmenter whose encoder starts from a classifier: it keeps its own start."""
+    """The head's keys of a segmenter whose encoder is loaded from a classifier: they keep their initial values."""
     if not isinstance(model, Segmenter) or any(key.startswith("decode_head.") for key in state):
         return set()
     return {key for key in model.state_dict() if key.startswith("decode_head.")}
 
 
 def _rename_head(state: State) -> State:
-    """Published spellings of SegFormer's head → the released one; its unused convolution goes."""
+    """Published keys of SegFormer's head → ours, without its unused convolution."""
     renamed = {re.sub(r"\.hybrid_embed_(c\d|fuse)\.", r".linear_\1.", key): value for key, value in state.items()}
     if any(".linear_fuse." in key for key in renamed):
         used = any(".linear_pred." in key for key in renamed)
@@ -98,5 +98,6 @@ def _check_positions(state: Mapping[str, Tensor], model: Segmenter, *, file: str
     released = "decode_head.conv_seg.weight" in state and "decode_head.linear_fuse.conv.weight" in state
     if released and isinstance(model.backbone, FAN) and model.backbone.pos_embed.floor:
         raise HoldfastError(
-            f"{file} was trained with positions without floor: build the segmenter with pos_floor=False, its default"
+            f"{file} was trained with the un-floored positional encoding: build the segmenter with pos_floor=False, "
+            "its default"
         )

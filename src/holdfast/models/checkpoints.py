@@ -1,6 +1,6 @@
-"""Published weights: read them safely, whatever container and spelling they come in, and convert them once for all.
+"""Published checkpoints: safe reading of all their containers and key layouts, and conversion to timm's format.
 
-FAN, RVT, AFAT/RSPC and TAP+ADL released their weights as training checkpoints of several layouts. Reading goes through
+FAN, RVT, AFAT/RSPC and TAP+ADL released their weights as training checkpoints of several layouts. They are read by
 timm's loader, which never runs code from a file.
 """
 
@@ -36,45 +36,44 @@ from holdfast.models.segmenter import Segmenter
 logger = logging.getLogger(__name__)
 
 EMA_CONTAINERS, RAW_CONTAINERS = ("state_dict_ema", "model_ema"), ("state_dict", "model")
-ARGUMENTS_FROM_KEYS = {"rvt": rvt.arguments_from_keys}  # by what the names of the models of a file have in common
-DERIVED = ("attn_mask", "relative_position_index")  # follow from the architecture, and from the image size
+ARGUMENTS_FROM_KEYS = {"rvt": rvt.arguments_from_keys}  # by prefix of the model names
+DERIVED = ("attn_mask", "relative_position_index")  # buffers that follow from the architecture and the image size
 
 
 @dataclass(frozen=True)
 class LoadedWeights:
-    """What a file brought: how many tensors were used, and which were left out and why."""
+    """Result of loading a file: the number of tensors used, and the tensors left out with reasons."""
 
     used: int
     left_out: tuple[str, ...] = ()
 
 
 def load_checkpoint(model: nn.Module, path: str | Path, *, ema: bool | None = None) -> LoadedWeights:
-    """Load a published or own checkpoint file into a model; either everything fits or nothing is changed.
+    """Load a published or own checkpoint file into a model; if it does not fit, the model is unchanged.
 
-    A head of another size is left out and the model keeps its own. An RVT gets the masks, the kind of MLP and of
-    projections that the file's keys tell of, its masks interpolated to its grid.
+    A head of another size is left out and the model keeps its own. An RVT gets the masks, MLPs and projections that the
+    file's keys imply, with masks interpolated to its grid.
 
     Args:
         model: one of ours, or any timm model.
         path: a ``.safetensors``, ``.pth`` or ``.pth.tar`` file.
-        ema: True takes the averaged weights and insists on them, False the plain ones, None what the file has, averaged
-            first.
+        ema: True requires the averaged weights, False takes the raw ones, None prefers the averaged ones.
     """
     state, file = read_weights(path, ema=ema), Path(path).name
     if ema is None and holds_ema(path, beside_raw=True):
-        logger.warning("%s: holds raw and averaged (EMA) weights; the averaged ones are loaded", file)
+        logger.warning("%s: holds raw and averaged (EMA) weights; loading the averaged ones", file)
     if isinstance(model, Detector) and not any(key.startswith("roi_heads.") for key in state):
         return _load_encoder(model.encoder, state, file=file)
     return _load(model, state, file=file)
 
 
 def fill_exactly(model: nn.Module, path: str | Path) -> None:
-    """Load a file that must hold exactly the model's weights: no tensor is left out, no weight keeps its start."""
+    """Load a file that must hold exactly the model's weights: every tensor is used and every weight is set."""
     _load(model, read_weights(path), file=Path(path).name, exactly=True)
 
 
 def _load_encoder(encoder: nn.Module, state: State, *, file: str) -> LoadedWeights:
-    """A classifier's weights into the encoder of a detector, which has neither its head nor its last norm."""
+    """Load a classifier's weights into the encoder of a detector, which has neither its head nor its last norm."""
     own = encoder.state_dict()
     lost = tuple(f"{name}." for name in ("norm", "fc_norm", "head", "cls_attn_blocks", "cls_token"))
     kept = {
@@ -109,7 +108,7 @@ def _load(model: nn.Module, state: State, *, file: str, exactly: bool = False) -
     for key, why in left_out.items():
         logger.warning("%s: left out %s, %s", file, key, why)
     if added:
-        logger.warning("%s: knows no TAP, the model's own starts as it is built", file)
+        logger.warning("%s: has no TAP weights; the model's TAP keeps its initial ones", file)
     model.load_state_dict(state, strict=False)
     return LoadedWeights(used=len(state), left_out=tuple(left_out))
 
@@ -117,7 +116,7 @@ def _load(model: nn.Module, state: State, *, file: str, exactly: bool = False) -
 def convert_checkpoint(path: str | Path, out: str | Path, *, model: str, ema: bool | None = None) -> nn.Module:
     """Write a checkpoint as a folder that ``timm.create_model("local-dir:OUT", pretrained=True)`` loads.
 
-    The number of classes, RVT's masks and kind of MLP, and convolutional projections are read off the file's keys.
+    The number of classes, RVT's masks and MLPs, and convolutional projections are inferred from the file's keys.
     """
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -126,7 +125,7 @@ def convert_checkpoint(path: str | Path, out: str | Path, *, model: str, ema: bo
     arguments = architecture_arguments(rename_published(state), model)
     built = create_model(model, **arguments)
     _load(built, state, file=Path(path).name)
-    arguments.pop("num_classes", None)  # timm's config has it anyway
+    arguments.pop("num_classes", None)  # already in timm's config
     try:
         with atomic.new_folder(out) as unfinished:
             save_for_hf(built, str(unfinished), model_args=arguments or None, safe_serialization=True)
@@ -137,38 +136,40 @@ def convert_checkpoint(path: str | Path, out: str | Path, *, model: str, ema: bo
 
 
 def read_weights(path: str | Path, *, ema: bool | None = None) -> State:
-    """The tensors of a checkpoint file by name, without ``module.`` prefixes; nothing in the file is run."""
+    """The tensors of a checkpoint file by name, without ``module.`` prefixes; no code in the file is run."""
     path = Path(path)
     if not path.is_file():
         raise HoldfastError(f"no checkpoint file at {str(path)!r}")
     try:
         if ema and not _containers(path) & {*EMA_CONTAINERS}:
-            raise HoldfastError(f"{path.name} holds no averaged (EMA) weights; leave out ema=True or --ema")
+            raise HoldfastError(f"{path.name} holds no averaged (EMA) weights; omit ema=True or --ema")
         state = load_state_dict(str(path), use_ema=ema is not False)
     except HoldfastError:
         raise
-    except Exception as error:  # a broken file can raise anything on its way through zip, pickle and torch
+    except Exception as error:  # a damaged file can raise anything in zip, pickle and torch
         if "weights_only" in str(error):
             raise HoldfastError(
-                f"{path.name} was refused: it holds Python objects beside weights, and reading those could run code"
+                f"{path.name} was refused: it holds Python objects beside weights, and loading those could run code"
             ) from error
         raise HoldfastError(
-            f"{path.name} cannot be read as a checkpoint: it is damaged or of another format"
+            f"{path.name} cannot be read as a checkpoint: it is damaged or in another format"
         ) from error
     tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
     if not tensors:
-        raise HoldfastError(f"{path.name} holds no weights under state_dict, state_dict_ema or model, nor at its top")
+        raise HoldfastError(
+            f"{path.name} holds no weights under state_dict, state_dict_ema or model, nor at its top level"
+        )
     empty = next((key for key, value in tensors.items() if value.numel() == 0), None)
-    if empty is not None:  # its shape could be anything, and a model of that shape would take any amount of memory
+    if empty is not None:  # its shape is arbitrary, and a model of that shape could take any amount of memory
         raise HoldfastError(f"{path.name} must hold weights, but {empty} is empty, {tuple(tensors[empty].shape)}")
     return tensors
 
 
 def holds_ema(path: str | Path, *, beside_raw: bool = False) -> bool:
-    """Whether a file holds averaged weights; with ``beside_raw`` only where it holds others as well."""
+    """Whether a file holds averaged weights; with ``beside_raw`` only if it holds raw ones as well."""
     try:
         there = _containers(Path(path))
-    except Exception:  # a broken file can raise anything, and read_weights says it in a sentence
+    except Exception:  # a damaged file can raise anything; read_weights reports it
         return False
     return bool(there & {*EMA_CONTAINERS}) and (not beside_raw or bool(there & {*RAW_CONTAINERS}))
 
@@ -176,16 +177,18 @@ def holds_ema(path: str | Path, *, beside_raw: bool = False) -> bool:
 def _containers(path: Path) -> set[str]:
     if path.suffix == ".safetensors":
         return set()
-    with torch.serialization.safe_globals([Namespace]):  # the arguments that timm's saver adds, as timm's loader does
+    with torch.serialization.safe_globals(
+        [Namespace]
+    ):  # training arguments that timm's saver adds; its loader allows them, too
         content = torch.load(path, map_location="meta", weights_only=True)
     return {name for name in content if content[name] is not None} if isinstance(content, dict) else set()
 
 
-# ---------------------------------------------------------------------- what the keys tell
+# ---------------------------------------------------------------------- architecture from keys
 
 
 def architecture_arguments(state: Mapping[str, Tensor], model: str) -> dict[str, Any]:
-    """What a file's keys say about the architecture, as keyword arguments of the model of that name."""
+    """Keyword arguments of the model of that name that a file's keys imply."""
     arguments: dict[str, Any] = {}
     if "head.weight" in state and state["head.weight"].ndim:
         arguments["num_classes"] = len(state["head.weight"])
@@ -201,13 +204,13 @@ def architecture_arguments(state: Mapping[str, Tensor], model: str) -> dict[str,
 
 
 def _leave_out(state: Mapping[str, Tensor], model: nn.Module) -> tuple[State, dict[str, str]]:
-    """The state without what the model need not take, and the reasons for what a user should know of."""
+    """The state without tensors that the model does not need, and the reasons that a user should know."""
     own = model.state_dict()
     left_out: dict[str, str] = {}
     head = head_keys(model)
     if any(key in own and state[key].shape != own[key].shape for key in head & state.keys()):
         left_out = {key: f"its shape is {tuple(state[key].shape)}" for key in sorted(head & state.keys())}
-    elif not head & state.keys():  # a backbone without a classifier: mmseg, features
+    elif not head & state.keys():  # a backbone without a classifier, as in mmseg files
         left_out = dict.fromkeys(
             sorted({*head, "norm.weight", "norm.bias"} & own.keys() - state.keys()), "the file has none"
         )
@@ -216,13 +219,13 @@ def _leave_out(state: Mapping[str, Tensor], model: nn.Module) -> tuple[State, di
 
 
 def _poolings_to_learn(state: Mapping[str, Tensor], model: nn.Module) -> set[str]:
-    """The keys of a model's TAP, where the file was trained without any."""
+    """The keys of a model's TAP if the file was trained without it."""
     own = {key for key in model.state_dict() if ".dilation_predictor." in key}
     return own if not own & state.keys() else set()
 
 
 def _check_fit(state: Mapping[str, Tensor], model: nn.Module, *, file: str, may_miss: Iterable[str]) -> None:
-    """Refuse a file that does not fill the model, naming the first few keys of each complaint."""
+    """Raise an error for a file that does not fit the model, with the first keys of each problem."""
     own = model.state_dict()
     needed = {key for key in own if key.rpartition(".")[-1] not in (*DERIVED, "num_batches_tracked")} - set(may_miss)
     complaints = {

@@ -1,4 +1,4 @@
-"""The two ConvNeXt stages in front of FAN-Hybrid's tokens, timm's blocks run channels-last end to end."""
+"""The two ConvNeXt stages of FAN-Hybrid's patch embedding: timm's blocks, channels-last throughout."""
 
 from functools import partial
 
@@ -14,8 +14,8 @@ TRUNK_DIMS = (128, 256)
 class SampleVarianceNorm2d(LayerNorm2d):
     """LayerNorm over channels that divides the variance by C − 1 instead of C.
 
-    As released: on a channels-last map the trunk's norm took a path with the sample variance, and everything behind the
-    stem is channels-last. So the published weights belong to it; with C = 128 it shifts features by 0.4 %.
+    As released: on channels-last maps the trunk's norm computed the sample variance, and everything after the stem is
+    channels-last. The published weights were trained with it; for C = 128 it changes features by 0.4 %.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -23,7 +23,7 @@ class SampleVarianceNorm2d(LayerNorm2d):
         return self.over_last_axis(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
     def over_last_axis(self, x: Tensor) -> Tensor:
-        """(…, C) → the same. Rescaling weight and eps turns the library's LayerNorm into this one."""
+        """Normalise (…, C) over the last axis: the library's LayerNorm with weight and eps rescaled."""
         correction = (x.shape[-1] - 1) / x.shape[-1]
         return F.layer_norm(x, self.normalized_shape, self.weight * correction**0.5, self.bias, self.eps * correction)
 
@@ -31,11 +31,12 @@ class SampleVarianceNorm2d(LayerNorm2d):
 class TrunkBlock(ConvNeXtBlock):
     """timm's block with the published 1×1-convolution weights, computed as matrix products.
 
-    On a channels-last map a 1×1 convolution *is* a linear layer over the last axis; saying so saves the layout changes
-    that the published trunk pays for at every norm.
+    On a channels-last map a 1×1 convolution is a linear layer over the last axis; computing it so saves the layout
+    changes of the published trunk at every norm.
     """
 
     def __init__(self, dim: int) -> None:
+        # layer scale 1e-6 as in ConvNeXt, while the FAN blocks above start at 1
         super().__init__(dim, conv_mlp=True, norm_layer=partial(SampleVarianceNorm2d, eps=1e-6), ls_init_value=1e-6)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -43,14 +44,14 @@ class TrunkBlock(ConvNeXtBlock):
         y = self.conv_dw(x).permute(0, 2, 3, 1)  # B H W C
         if torch.is_grad_enabled() or x.device.type != "cpu" or torch.compiler.is_compiling():
             return self._add_mlp(x, y)
-        # image by image, the widened map stays in the processor's cache: the same bits in three quarters of the time
+        # image by image, the expanded map stays in the processor's cache: the same bits in three quarters of the time
         out = torch.empty_like(x)
         for image in range(len(x)):
             self._add_mlp(x[image], y[image], out=out[image])
         return out
 
     def _add_mlp(self, x: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
-        """x (…, C, H, W) plus what the MLP makes of y (…, H, W, C)."""
+        """x (…, C, H, W) plus the MLP of y (…, H, W, C)."""
         y = self.norm.over_last_axis(y)
         y = F.gelu(F.linear(y, self.mlp.fc1.weight.flatten(1), self.mlp.fc1.bias))
         y = F.linear(y, self.mlp.fc2.weight.flatten(1), self.mlp.fc2.bias)
@@ -58,7 +59,7 @@ class TrunkBlock(ConvNeXtBlock):
 
 
 class TrunkStage(nn.Module):
-    """Blocks of one resolution, behind a norm and a strided convolution where the resolution changes."""
+    """Blocks of one resolution, after a norm and a strided convolution if the resolution changes."""
 
     def __init__(self, in_dim: int, dim: int, *, depth: int, downsample: bool) -> None:
         super().__init__()
@@ -73,7 +74,7 @@ class TrunkStage(nn.Module):
 
 
 class ConvNeXtTrunk(nn.Module):
-    """Stem and two stages, no final norm; drop-path is zero here whatever the transformer's rate (FAN, as released)."""
+    """Stem and two stages without final norm; drop-path is 0 here for any rate of the transformer (as released)."""
 
     def __init__(
         self,

@@ -1,7 +1,6 @@
-"""AFAT's patch corruption model C: it reads an image and says which patches to occlude.
+"""AFAT's patch corruption model C, which scores the patches of an image for occlusion.
 
-AFAT (Guo et al.), Sec. 3.1. Pure functions first; `Corruptor` owns the two weights. What is done with its choice, and
-how it learns, stands in methods/afat.py.
+AFAT (Guo et al.), Sec. 3.1. Pure functions first; `Corruptor` has the two weights. methods/afat.py trains it.
 """
 
 import json
@@ -19,10 +18,10 @@ from holdfast.models.backbone import check_image
 
 
 def select_lowest(scores: Tensor, ratio: float) -> Tensor:
-    """1 where a patch is kept, 0 where it is occluded: the lowest-scored share ``ratio`` of every row, (B, N).
+    """Mask of kept patches, (B, N): 0 for the fraction ``ratio`` of patches with the lowest scores of each image.
 
     AFAT, Sec. 3.1; as released: the threshold is the linearly interpolated quantile and ratios are taken modulo 1, so
-    that a ratio of 0 or 1 occludes the lowest patch alone.
+    that a ratio of 0 or 1 occludes only the patch with the lowest score.
     """
     if not 0 <= ratio <= 1:
         raise HoldfastError(f"ratio must lie in [0, 1], got {ratio}")
@@ -33,7 +32,7 @@ def select_lowest(scores: Tensor, ratio: float) -> Tensor:
 
 
 class _KeepStraightThrough(torch.autograd.Function):
-    """`select_lowest` forward; backward, the mask's gradient goes to the scores, each entry clamped to [−1, 1]."""
+    """`select_lowest` with a straight-through gradient: the mask's gradient, clamped to [−1, 1], goes to the scores."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, ratio: float) -> Tensor:
@@ -42,6 +41,8 @@ class _KeepStraightThrough(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        # a mask entry's gradient is a sum over all pixels and channels of its patch (768 at 16×16): unclamped, a few
+        # patches would dominate the update
         return gradient.clamp(-1, 1), None
 
 
@@ -54,7 +55,7 @@ def keep_straight_through(scores: Tensor, ratio: float) -> Tensor:
 
 
 def in_pixels(keep: Tensor, images: Tensor) -> Tensor:
-    """A mask of patches, (B, 1, rows, columns), enlarged to the images' size, (B, 1, H, W)."""
+    """Upsample a mask of patches, (B, 1, rows, columns), to the images' size, (B, 1, H, W)."""
     rows, columns = keep.shape[-2:]
     height, width = images.shape[-2:]
     if height % rows or width % columns:
@@ -65,7 +66,7 @@ def in_pixels(keep: Tensor, images: Tensor) -> Tensor:
 class Corruptor(nn.Module):
     """The corruption model C: scores = W · flatten(GELU(conv(x))), one score per patch.
 
-    AFAT, Sec. 3.1; 39,184 weights for 14×14 patches of 16×16, and any other grid. It reads normalised images.
+    AFAT, Sec. 3.1; 39,184 weights for 14×14 patches of 16×16, and any other grid. It takes normalised images.
     """
 
     def __init__(self, grid: tuple[int, int] = (14, 14), *, patch_size: int = 16, channels: int = 3) -> None:
@@ -80,11 +81,11 @@ class Corruptor(nn.Module):
         self.fc = nn.Linear(patches, patches, bias=False)
 
     def grid_of(self, images: Tensor) -> tuple[int, int]:
-        """How many patches images have, down and across: always the same."""
+        """The rows and columns of patches, which are fixed."""
         return self.grid
 
     def forward(self, images: Tensor) -> Tensor:
-        """One score per patch, (B, N); the lowest are to be occluded."""
+        """One score per patch, (B, N); the lowest are occluded."""
         check_image(images, channels=self.patch_embed.in_channels, stride=self.patch_size)
         maps = self.act(self.patch_embed(images))  # B 1 rows columns
         if tuple(maps.shape[-2:]) != self.grid:
@@ -101,17 +102,17 @@ class Corruptor(nn.Module):
 
 
 def save_corruptor(corruptor: nn.Module, path: str | Path) -> None:
-    """Write the weights and what they belong to as one safetensors file: a grid, or none if it takes any."""
+    """Write the weights and the patch grid (none for a corruptor of any size) as one safetensors file."""
     model: Any = corruptor
     rows, columns = getattr(model, "grid", (0, 0))
     shape = {"rows": rows, "columns": columns, "patch_size": model.patch_size}
     weights = {key: value.detach().cpu().contiguous() for key, value in corruptor.state_dict().items()}
-    # a single entry: safetensors writes several in any order, and equal weights should be equal files
+    # a single entry: safetensors writes several in arbitrary order, and equal weights should give equal files
     Path(path).write_bytes(save(weights, metadata={"corruptor": json.dumps(shape)}))
 
 
 def load_corruptor(path: str | Path) -> Corruptor:
-    """Read what `save_corruptor` wrote."""
+    """Read a file that `save_corruptor` wrote."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -122,7 +123,7 @@ def load_corruptor(path: str | Path) -> Corruptor:
             raise ValueError("it is a convolutional one, for images of any size")
         channels, patches = weights["patch_embed.weight"].shape[1], rows * columns
         held = {key: tuple(value.shape) for key, value in weights.items()}
-        # before anything is built: a file of 200 bytes could ask for any amount of memory
+        # checked before anything is built: a file of 200 bytes could request any amount of memory
         if held != {"patch_embed.weight": (1, channels, patch_size, patch_size), "fc.weight": (patches, patches)}:
             raise ValueError(f"{rows}×{columns} patches of {patch_size} pixels, but weights {held}")
         corruptor = Corruptor((rows, columns), patch_size=patch_size, channels=channels)
@@ -130,17 +131,20 @@ def load_corruptor(path: str | Path) -> Corruptor:
     except (OSError, SafetensorError, ValueError, TypeError, KeyError, IndexError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or (str(error).splitlines() or [""])[0]
         raise HoldfastError(
-            f"{str(path)!r} must be a corruptor's file (save_corruptor); it is none ({reason})"
+            f"{str(path)!r} must be a file written by save_corruptor, but it is not ({reason})"
         ) from error
     return corruptor
 
 
 WIDTH = 16
-NEIGHBOURHOOD = 7  # patches
+NEIGHBOURHOOD = 7  # patches per side that a score depends on
 
 
 class ConvCorruptor(nn.Module):
-    """scores = w · GELU(depthwise 7×7(GELU(conv(x)))), one per patch; 13 k weights for patches of 16×16."""
+    """Convolutional corruption model for any image size (ours): w · GELU(depthwise 7×7(GELU(conv(x)))) per patch.
+
+    It has 13 k weights for patches of 16×16.
+    """
 
     def __init__(self, *, patch_size: int = 16, channels: int = 3) -> None:
         super().__init__()
@@ -153,12 +157,12 @@ class ConvCorruptor(nn.Module):
         self.act = nn.GELU()
 
     def grid_of(self, images: Tensor) -> tuple[int, int]:
-        """How many patches these images have, down and across."""
+        """The rows and columns of patches of these images."""
         check_image(images, channels=self.patch_embed.in_channels, stride=self.patch_size)
         return images.shape[-2] // self.patch_size, images.shape[-1] // self.patch_size
 
     def forward(self, images: Tensor) -> Tensor:
-        """One score per patch, (B, N); the lowest are to be occluded."""
+        """One score per patch, (B, N); the lowest are occluded."""
         self.grid_of(images)
         return self.score(self.act(self.near(self.act(self.patch_embed(images))))).flatten(1)
 

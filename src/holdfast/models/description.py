@@ -1,8 +1,8 @@
-"""What a model is made of, as text that is the same in every process: values by content, own code by its source.
+"""Text description of a model that is the same in every process: values by content, the user's code by its source.
 
-Code of installed packages (torch, timm, Holdfast itself) is named; their versions stand in the records beside it. All
-other code counts by its source: a class, what it inherits, and what it names in its module or imports from elsewhere.
-Addresses, absolute paths, times and the order of sets never get into it.
+Code of installed packages (torch, timm, Holdfast itself) is described by name; records hold the versions. All other
+code is described by its source: a class, its bases, and everything it uses from its module or imports. Addresses,
+absolute paths, times and the order of sets never enter the description.
 """
 
 import ast
@@ -32,24 +32,29 @@ OWN_FOLDERS = tuple(
     os.path.realpath(place) + os.sep
     for place in (*map(sysconfig.get_path, ("stdlib", "platstdlib")), os.path.dirname(holdfast.__file__))
 )
-OF_EVERY_MODULE = {*vars(nn.Module()), "training", "pretrained_cfg", "default_cfg"}  # those describe, they do nothing
-DEEPEST = 100  # values within values
+OF_EVERY_MODULE = {
+    *vars(nn.Module()),
+    "training",
+    "pretrained_cfg",
+    "default_cfg",
+}  # attributes without effect on outputs
+DEEPEST = 100  # levels of nested values
 _PLAIN = (bool, int, float, complex, bytes, type(None))
 
 
 class Parts(dict[str, str]):
-    """Everything that tells a model from another, by name; filled by :meth:`add_model`."""
+    """The parts of a model's description by name; filled by :meth:`add_model`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._kept: dict[int, Any] = {}  # what was described, alive, so that no other thing gets its id
+        self._kept: dict[int, Any] = {}  # keeps described objects alive, so that no other object gets the same id
         self._open: set[int] = set()
-        self._numbers: dict[int, int] = {}  # of objects that were described, in their order
+        self._numbers: dict[int, int] = {}  # order in which objects were described
         self.packages: set[str] = set()
         self.own_code = False
 
     def add_model(self, model: nn.Module, name: str = "") -> None:
-        """Classes, hooks, settings, buffers and tensors of all modules, but for the parameters."""
+        """Add classes, hooks, settings, buffers and tensors of all modules, except the parameters."""
         self._kept |= {id(module): module for module in model.modules()}
         for path, module in model.named_modules(prefix=name):
             self[f"{path} class"] = type(module).__qualname__
@@ -61,7 +66,7 @@ class Parts(dict[str, str]):
                 self[f"{path} buffer {key}"] = self.text(buffer)
             self._add_settings(path, module)
         for key, value in model.state_dict().items():
-            if not isinstance(value, Tensor):  # packed weights of int8 layers, and what modules keep beside tensors
+            if not isinstance(value, Tensor):  # packed weights of int8 layers, and other state beside tensors
                 self[f"{name} state {key}"] = self.text(value)
 
     def _add_settings(self, path: str, module: nn.Module) -> None:
@@ -77,7 +82,7 @@ class Parts(dict[str, str]):
     # ------------------------------------------------------------------ values
 
     def text(self, value: Any) -> str:
-        """A value by its content; what has none that we know, by its kind."""
+        """Describe a value by its content, or by its type if the content is unknown."""
         if id(value) in self._open:
             return "itself"
         if len(self._open) > DEEPEST:
@@ -93,7 +98,7 @@ class Parts(dict[str, str]):
             return f"{type(value).__qualname__}.{value.name}"
         if isinstance(value, _PLAIN):
             return repr(value)
-        if isinstance(value, str | Path):  # where a file lies says nothing
+        if isinstance(value, str | Path):  # without the folder, which does not matter
             return repr(os.path.basename(value) if os.path.isabs(value) else str(value))
         if isinstance(value, Tensor):
             return tensor_text(value)
@@ -141,7 +146,7 @@ class Parts(dict[str, str]):
             return str(value)
         self._add_class(kind)
         if is_own(kind) or is_dataclass(kind) or isinstance(value, SimpleNamespace):
-            if id(value) in self._numbers:  # told once, however many share it
+            if id(value) in self._numbers:  # described once, even if several share it
                 return f"{kind.__qualname__} no. {self._numbers[id(value)]}"
             self._kept[id(value)], self._numbers[id(value)] = value, len(self._numbers)
             held = {key: each for key, each in getattr(value, "__dict__", {}).items() if key not in OF_EVERY_MODULE}
@@ -159,7 +164,7 @@ class Parts(dict[str, str]):
     # ------------------------------------------------------------------ code
 
     def _add_class(self, kind: type) -> None:
-        """The class with what it inherits; of packages, what somebody has put into their classes."""
+        """Add a class with its bases; for classes of packages, only the members that were replaced."""
         for each in kind.__mro__:
             if id(each) in self._kept:
                 continue
@@ -198,7 +203,7 @@ class Parts(dict[str, str]):
                 self[f"{name}.{attribute}"] = self.text(vars(value)[attribute])
 
     def _add_member(self, owner: type, name: str, member: Any) -> None:
-        """What stands in a class: methods that came from elsewhere, and values as they are now."""
+        """Add a class member: a method from elsewhere, or the current value."""
         plain = inspect.unwrap(getattr(member, "__func__", member))
         if isinstance(plain, FunctionType):
             if is_own(plain) and not plain.__qualname__.startswith(f"{owner.__qualname__}."):
@@ -207,7 +212,7 @@ class Parts(dict[str, str]):
             self[f"{owner.__qualname__}.{name}"] = self.text(plain)
 
     def _add_file(self, module: ModuleType) -> None:
-        """A whole module of one's own, and those that it imports."""
+        """Add a whole module of the user's code, and those that it imports."""
         if id(module) in self._kept or not is_own(module):
             return
         self._kept[id(module)] = module
@@ -231,7 +236,7 @@ def is_own(thing: Any) -> bool:
     plain = getattr(plain, "__func__", plain)
     name = getattr(plain, "__module__", None) or getattr(type(plain), "__module__", None)
     if name is None or (isinstance(plain, FunctionType) and name not in sys.modules):
-        return isinstance(plain, FunctionType)  # made on the way, as torch.fx does
+        return isinstance(plain, FunctionType)  # generated at run time, as by torch.fx
     module = sys.modules.get(name)
     return module is not None and _is_own_module(module)
 
@@ -239,7 +244,7 @@ def is_own(thing: Any) -> bool:
 def _is_own_module(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if file is None:
-        return module.__name__ == "__main__"  # a console
+        return module.__name__ == "__main__"  # an interactive console
     return _is_own_file(file)
 
 
@@ -250,51 +255,51 @@ def _is_own_file(file: str) -> bool:
 
 
 def _caches(value: Any) -> bool:
-    """Whether a package's module keeps tensors by device or size there, which is no setting."""
+    """Whether an attribute of a package's module is a cache of tensors by device or size, not a setting."""
     return isinstance(value, Mapping) and any(isinstance(each, Tensor) for each in value.values())
 
 
 def _is_filled(cell: Any) -> bool:
     try:
-        cell.cell_contents  # noqa: B018 - asking is the only way to know
+        cell.cell_contents  # noqa: B018 - raises if it is empty
     except ValueError:
         return False
     return True
 
 
 def tensor_text(tensor: Tensor) -> str:
-    """A tensor by its type, shape and content, wherever it lies."""
-    told = f"tensor {tensor.dtype} {tuple(tensor.shape)}"
+    """Describe a tensor by its type, shape and content, on any device."""
+    described = f"tensor {tensor.dtype} {tuple(tensor.shape)}"
     if tensor.is_meta:
-        return told
+        return described
     values = tensor.detach()
     if values.is_quantized:
-        told += f" {tensor_text(values.dequantize())}"  # which tells the scales
+        described += f" {tensor_text(values.dequantize())}"  # includes the scales
         values = values.int_repr()
     if values.layout != torch.strided:
         values = values.to_dense()
-    return f"{told} {digest(tensor_bytes(values))}"
+    return f"{described} {digest(tensor_bytes(values))}"
 
 
 def tensor_bytes(tensor: Tensor) -> bytes:
-    """The bytes of a tensor, wherever it lies."""
+    """The bytes of a tensor on any device."""
     values = tensor.detach().cpu().contiguous().resolve_conj().resolve_neg()
     return values.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def digest(content: bytes) -> str:
-    """A short digest."""
+    """A short hash of some bytes."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _source(thing: Any) -> tuple[str, set[str], set[str]]:
-    """What a class or function says without comments and layout, the names in it and the modules it imports.
+    """The source of a class or function without comments and layout, the names in it and the modules it imports.
 
-    What was compiled of it counts, too: a file may have been edited since it was imported.
+    The compiled code is included: the file may have been edited since it was imported.
     """
     codes = [thing.__code__] if isinstance(thing, FunctionType) else list(_codes(thing))
     compiled, names = "".join(map(_compiled, codes)), {name for code in codes for name in _code_names(code)}
-    if thing.__name__ == "<lambda>":  # whose lines hold more than itself
+    if thing.__name__ == "<lambda>":  # whose source lines contain other code
         return compiled, names, set()
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
@@ -313,7 +318,7 @@ def _names(tree: ast.AST) -> Iterator[str]:
 
 
 def _imported(tree: ast.AST, *, package: str) -> set[str]:
-    """The names of the modules that code imports; of ``from a import b`` both that could be one."""
+    """The names of the modules that code imports; for ``from a import b`` both a and a.b."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

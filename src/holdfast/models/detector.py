@@ -1,8 +1,8 @@
 """``holdfast.detector``: any encoder in Faster, Mask or Cascade Mask R-CNN, on torchvision's detection modules.
 
 FAN's detectors (Zhou et al., ICML 2022, Table 10) are Mask R-CNN and Cascade Mask R-CNN on FAN-Hybrid. No checkpoint of
-a detector was ever released, so only the backbone's weights can be loaded; docs/detection.md lists what paper, code and
-torchvision do differently.
+a detector was ever released, so only the backbone's weights can be loaded; docs/detection.md lists the differences
+between paper, code and torchvision.
 """
 
 from dataclasses import dataclass, field, replace
@@ -26,34 +26,34 @@ from holdfast.models.heads.rpn import RegionProposals
 Kind = Literal["faster", "mask", "cascade"]
 STAGES: dict[str, tuple[StageSettings, ...]] = {"faster": FASTER, "mask": MASK, "cascade": CASCADE}
 BOX_SIDE, MASK_POOL_SIDE = 7, 14
-PLAIN_PIXELS = imagenet_cfg(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))  # it normalises them itself
+PLAIN_PIXELS = imagenet_cfg(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))  # the detector normalises images itself
 
 
 @dataclass(frozen=True)
 class DetectorSettings:
-    """What is built on the encoder; the defaults are the published ones.
+    """Settings of a detector on an encoder; the defaults are the published ones.
 
     Attributes:
         kind: ``faster`` (boxes), ``mask`` (boxes and masks) or ``cascade`` (three stages of both).
-        num_classes: without the background; labels run from 1.
+        num_classes: number of classes without the background; labels start at 1.
         channels: width of the feature pyramid.
-        head_width: of the box head's fully connected layers.
-        head_convs: convolutions with BatchNorm in front of one such layer; none stands for two layers instead. None
-            takes the published choice: four for ``cascade``, else none.
+        head_width: width of the box head's fully connected layers.
+        head_convs: number of convolutions with BatchNorm before one such layer; 0 means two layers instead. None is the
+            published choice: four for ``cascade``, else 0.
         mask_convs: widths of the mask head's convolutions.
         top_channels: width of FAN-Hybrid's coarsest map.
-        min_size: short side of the images; several to draw from in training, the last one for testing.
-        max_size: long side at most.
-        fixed_size: height and width that every image is brought to instead, for encoders of one size.
-        mean: subtracted from [0,1] pixels.
-        std: divides them then.
-        proposals: regions kept in training and in testing; None takes the published ones.
-        anchors: that train per image.
-        border_anchors: whether anchors that cross the image's border train (not so in the published Cascade).
-        samples: boxes per image that train a stage.
-        score_threshold: from which score a detection is given.
-        overlap_threshold: IoU above which the weaker of two detections of a class is dropped.
-        detections: per image at most.
+        min_size: short side of the images; one of several is drawn in training, the last one is used in testing.
+        max_size: largest long side.
+        fixed_size: height and width that every image is resized to instead, for encoders of one size.
+        mean: per-channel mean of [0,1] pixels.
+        std: per-channel standard deviation of [0,1] pixels.
+        proposals: number of proposals kept in training and in testing; None is the published choice.
+        anchors: number of anchors sampled per image for the RPN's losses.
+        border_anchors: whether anchors that cross the image border are used in training (not in the published Cascade).
+        samples: number of boxes sampled per image and stage in training.
+        score_threshold: lowest score of a detection.
+        overlap_threshold: IoU threshold of non-maximum suppression.
+        detections: largest number of detections per image.
     """
 
     kind: Kind = "mask"
@@ -81,7 +81,7 @@ class DetectorSettings:
             hint = nearest(self.kind, STAGES)
             raise HoldfastError(f"kind must be one of {', '.join(STAGES)}, got {self.kind!r}{hint}")
         for name in ("mask_convs", "min_size", "fixed_size", "mean", "std", "proposals"):
-            if isinstance(getattr(self, name), list):  # as files give them
+            if isinstance(getattr(self, name), list):  # from YAML or JSON
                 object.__setattr__(self, name, tuple(getattr(self, name)))
         for name in ("num_classes", "channels", "head_width", "max_size", "anchors", "samples", "detections"):
             if getattr(self, name) < 1:
@@ -91,16 +91,16 @@ class DetectorSettings:
 
     @property
     def has_masks(self) -> bool:
-        """Whether masks are found as well."""
+        """Whether the detector also predicts masks."""
         return self.kind != "faster"
 
 
 class Detector(GeneralizedRCNN):
-    """torchvision's protocol: a list of images in [0,1], (3, H, W) each, of any sizes.
+    """A detector with torchvision's interface: it takes a list of images in [0,1], (3, H, W) each, of any sizes.
 
-    ``model(images)`` gives per image ``boxes`` (x1 y1 x2 y2 in its pixels), ``labels`` from 1, ``scores`` and, with
-    mask heads, ``masks`` (N, 1, H, W) of probabilities. In training ``model(images, targets)`` gives losses by name.
-    Images that are batched with larger ones are padded, and padding changes what FAN sees everywhere: evaluate images
+    ``model(images)`` returns per image ``boxes`` (x1 y1 x2 y2 in its pixels), ``labels`` from 1, ``scores`` and, with
+    mask heads, ``masks`` (N, 1, H, W) of probabilities. In training ``model(images, targets)`` returns losses by name.
+    Images that are batched with larger ones are padded, and padding changes FAN's features everywhere: evaluate images
     one at a time.
     """
 
@@ -132,11 +132,11 @@ class Detector(GeneralizedRCNN):
 
     @property
     def encoder(self) -> nn.Module:
-        """The network under the pyramid."""
+        """The network below the feature pyramid."""
         return getattr(self.backbone, "levels", self.backbone).encoder
 
     def describe(self) -> None:
-        """timm's words for a detector: it takes [0,1] pixels, and its classifiers are those of all stages."""
+        """Set timm's configuration: [0,1] pixels as input, and the classifiers of all stages."""
         side = min(self.transform.min_size)
         self.pretrained_cfg = self.default_cfg = {
             **PLAIN_PIXELS,
@@ -147,11 +147,11 @@ class Detector(GeneralizedRCNN):
         }
 
     def get_classifier(self) -> nn.Module:
-        """The last stage's layer of class logits."""
+        """The classification layer of the last stage."""
         return self.roi_heads.stages[-1].box_predictor.cls_score
 
     def reset_classifier(self, num_classes: int) -> None:
-        """New layers of class logits, boxes and masks in every stage."""
+        """Replace the class, box and mask predictors of every stage."""
         reference = next(self.parameters())
         self.settings = replace(self.settings, num_classes=num_classes)
         self.num_classes = num_classes
@@ -163,12 +163,12 @@ class Detector(GeneralizedRCNN):
         self.describe()
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Recompute the encoder's activations in the backward pass, as published, instead of keeping them."""
+        """Recompute the encoder's activations in the backward pass, as published, instead of storing them."""
         encoder: Any = self.encoder
         encoder.set_grad_checkpointing(enable)
 
     def no_weight_decay(self) -> set[str]:
-        """What the encoder names."""
+        """The encoder's parameters without weight decay."""
         own: set[str] = getattr(self.encoder, "no_weight_decay", set)()
         prefix = "backbone.levels.encoder" if hasattr(self.backbone, "levels") else "backbone.encoder"
         return {f"{prefix}.{name}" for name in own}
@@ -193,10 +193,10 @@ def detector(
     and ViT the simple pyramid of ViTDet; the last two are ours, not published.
 
     Args:
-        encoder: a name that timm knows, or a model with its weights; the detector takes it over.
+        encoder: a timm model name, or a model with its weights, which becomes part of the detector.
         kind: ``faster``, ``mask`` or ``cascade``.
-        num_classes: without the background.
-        encoder_options: for the model of that name, such as ``drop_path_rate=0.3`` (as published) or ``pretrained``.
+        num_classes: number of classes without the background.
+        encoder_options: arguments of the named encoder, such as ``drop_path_rate=0.3`` (published) or ``pretrained``.
         settings: see :class:`DetectorSettings`.
     """
     unknown = sorted(settings.keys() - DetectorSettings.__dataclass_fields__.keys())
@@ -207,7 +207,7 @@ def detector(
     if isinstance(encoder, str):
         encoder = create_encoder(encoder, **{"num_classes": 0, **(encoder_options or {})})
     elif encoder_options:
-        raise HoldfastError("encoder_options must be left out where the encoder is a model already")
+        raise HoldfastError("encoder_options are for an encoder given by name: omit them for a model")
     return Detector(encoder, chosen)
 
 
@@ -285,7 +285,7 @@ def _from_timm(encoder: str, *, in_chans: int = 3, **rest: Any) -> Detector:
 
 
 def _entry_point(pretrained: bool = False, **kwargs: Any) -> Detector:
-    """A detector for ``timm.create_model``, which loads finished runs by it; arguments as of `detector`."""
+    """Entry point of ``timm.create_model``, which loads finished runs; arguments as in `detector`."""
     model = build_model_with_cfg(_from_timm, "detector", pretrained, **kwargs)
     if not pretrained:
         model.describe()

@@ -1,4 +1,4 @@
-"""Any classifier as an encoder of maps: which of its features a dense task takes, at any image size."""
+"""Classifiers as encoders: the feature maps that dense tasks use, at any image size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from holdfast.models import create_model
 from holdfast.models.backbone import Backbone
 from holdfast.models.fan import FAN
 
-# arguments by which timm's families accept images of other sizes than they were built for
+# arguments with which timm's model families accept images of any size
 _ANY_SIZE: tuple[dict[str, Any], ...] = (
     {"strict_img_size": False, "dynamic_mask": True},  # Swin
     {"strict_img_size": False},  # Swin V2
@@ -21,12 +21,12 @@ _ANY_SIZE: tuple[dict[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class Maps:
-    """Which maps an encoder gives, fine to coarse.
+    """The feature maps of an encoder, fine to coarse.
 
     Attributes:
-        taps: numbers in timm's ``feature_info``, or names of modules of ours.
-        channels: of every map.
-        strides: image pixels per pixel of every map.
+        taps: indices of timm's ``feature_info``, or module names of our models.
+        channels: number of channels of each map.
+        strides: stride of each map in image pixels.
     """
 
     taps: tuple[int | str, ...]
@@ -38,7 +38,7 @@ class Maps:
 
 
 def create_encoder(name: str, **options: Any) -> nn.Module:
-    """A classifier by name that takes any image size its family can; ``options`` are the model's own and win."""
+    """A classifier by name, for any image size that its family supports; ``options`` override its defaults."""
     for attempt in () if "img_size" in options else _ANY_SIZE:
         try:
             return create_model(name, **{**attempt, **options})
@@ -51,10 +51,10 @@ def create_encoder(name: str, **options: Any) -> nn.Module:
 
 
 def choose_maps(model: nn.Module, indices: Sequence[int] | None = None) -> Maps:
-    """The maps that a dense head gets, four where the model has them.
+    """The feature maps for a dense head, four if the model has them.
 
-    FAN: those of the released segmentation backbones. Others: the last four stages, or four blocks evenly spread over a
-    model of one scale; ``indices`` of timm's ``feature_info`` override it.
+    FAN: those of the released segmentation backbones. Others: the last four stages, or four evenly spaced blocks of a
+    model with a single scale; ``indices`` of timm's ``feature_info`` override them.
     """
     if isinstance(model, FAN) and indices is None:
         features = model.dense_features()
@@ -62,7 +62,7 @@ def choose_maps(model: nn.Module, indices: Sequence[int] | None = None) -> Maps:
     else:
         known = _known_features(model)
         if indices is not None and not all(-len(known) <= index < len(known) for index in indices):
-            raise HoldfastError(f"maps must be numbers of the model's {len(known)} features, got {list(indices)}")
+            raise HoldfastError(f"maps must be indices of the model's {len(known)} features, got {list(indices)}")
         taps = tuple(index % len(known) for index in indices) if indices is not None else _spread_layers(known)
         features = [known[int(tap)] for tap in taps]
     strides = tuple(int(feature["reduction"]) for feature in features)
@@ -70,14 +70,14 @@ def choose_maps(model: nn.Module, indices: Sequence[int] | None = None) -> Maps:
 
 
 def forward_maps(model: Any, images: Tensor, maps: Maps) -> list[Tensor]:
-    """The maps of normalised images, each (B, C, H, W), without norms."""
+    """The feature maps of normalised images, each (B, C, H, W), without norms."""
     if isinstance(model, Backbone) and isinstance(maps.taps[0], str):
         return model.features_of(images, [str(tap) for tap in maps.taps])
     return model.forward_intermediates(images, indices=list(maps.taps), intermediates_only=True)
 
 
 def prune_encoder(model: Any, maps: Maps) -> None:
-    """Take away what the maps do not need: head, final norm and later blocks, so that every weight learns."""
+    """Remove the head, final norm and later blocks that the maps do not need, so that every weight gets a gradient."""
     if isinstance(model, FAN) and isinstance(maps.taps[0], str):
         model.norm = nn.Identity()
         model.reset_classifier(0)
@@ -86,7 +86,7 @@ def prune_encoder(model: Any, maps: Maps) -> None:
         cfg: Any = getattr(model, "pretrained_cfg", None) or {}
         classifier = cfg.get("classifier") or ""
         for name in (classifier,) if isinstance(classifier, str) else classifier:
-            if "." in name:  # a head with a norm of its own, as in ConvNeXt
+            if "." in name:  # a norm inside the head, as in ConvNeXt
                 setattr(model, name.partition(".")[0], nn.Identity())
 
 
@@ -100,7 +100,7 @@ def _known_features(model: Any) -> list[dict[str, Any]]:
 
 
 def _spread_layers(features: list[dict[str, Any]]) -> tuple[int, ...]:
-    """Of a pyramid the last of each stage, of equal blocks every quarter."""
+    """The last feature of each stage of a pyramid, or every quarter of equal blocks."""
     last_of_stage = {int(feature["reduction"]): index for index, feature in enumerate(features)}
     if len(features) <= 5:
         return tuple(range(len(features))[-4:])

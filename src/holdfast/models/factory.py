@@ -1,4 +1,4 @@
-"""Any model by a short text: ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``python:module:function``, ``onnx:FILE`` …"""
+"""Model specs: loads a model from ``run:DIR``, ``timm:NAME[@FILE]``, ``python:module:function``, ``onnx:FILE`` …"""
 
 import importlib
 import json
@@ -27,14 +27,14 @@ from holdfast.runtime.device import unwrap_model
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model and what it is called.
+    """A loaded model and its name.
 
     Attributes:
         model: the module.
-        name: how records name it.
-        folder: the run it comes from, where its records belong; None for all other models.
-        classes: what its answers mean, where its files tell.
-        given: whether a module was handed over, which stays on its device.
+        name: its name in records.
+        folder: the run folder that it comes from, where its records are stored; None for other models.
+        classes: class names, if its files have them.
+        given: whether the caller passed a module, which stays on its device.
     """
 
     model: nn.Module
@@ -45,7 +45,7 @@ class LoadedModel:
 
 
 def load_model(model: nn.Module | str | Path) -> LoadedModel:
-    """The model itself, or the one that a spec names; a bare path is a run's folder."""
+    """Load the model that a spec names; a path without prefix is a run folder, a module is returned as it is."""
     if isinstance(model, nn.Module):
         return LoadedModel(model, architecture_of(model), given=True)
     text, spec = str(model), model_spec(str(model))
@@ -61,11 +61,11 @@ def load_model(model: nn.Module | str | Path) -> LoadedModel:
 
 
 def load_torch_model(model: nn.Module | str | Path, *, what: str) -> LoadedModel:
-    """The same for whoever looks inside a model; ``what`` says who: a file of another runtime is refused."""
+    """`load_model` for code that needs a torch module; raises an error for an ONNX file, naming ``what``."""
     loaded = load_model(model)
     if not all(getattr(module, "differentiable", True) for module in loaded.model.modules()):
         raise HoldfastError(
-            f"{what} looks inside a model, which an ONNX file does not allow; give the model it was made from"
+            f"{what} needs the layers of a model, which an ONNX file does not have; give the model it was exported from"
         )
     return loaded
 
@@ -87,17 +87,19 @@ def _of_run(rest: str) -> LoadedModel:
 
 
 def _of_stopped_run(folder: Path, checkpoint: str) -> LoadedModel:
-    """The model of a run that has checkpoints and no end yet."""
-    checkpoints, on = folder / "checkpoints", f"holdfast train --out {folder} --resume goes on"
+    """The model of an unfinished run, from its checkpoints."""
+    checkpoints, on = folder / "checkpoints", f"resume it with holdfast train --out {folder} --resume"
     if not checkpoint:
-        raise HoldfastError(f"the run in {str(folder)!r} has not finished: --checkpoint last or best looks at it, {on}")
+        raise HoldfastError(
+            f"the run in {str(folder)!r} has not finished: use --checkpoint last or --checkpoint best, or {on}"
+        )
     if not (checkpoints / "config.json").is_file():
         raise HoldfastError(
-            f"the run in {str(folder)!r} has not finished and does not say how its model is built: it adapts a model, "
-            f"or was begun by an earlier Holdfast; {on}"
+            f"the run in {str(folder)!r} has not finished and its model cannot be built from it: it adapts a model, "
+            f"or was started by an earlier Holdfast; {on}"
         )
     chosen = _checkpoint_file(folder, checkpoint if checkpoint in ("best", "last") else "last")
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as temporary:  # a folder as timm reads it
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as temporary:  # a folder in timm's format
         for name, file in (("config.json", checkpoints / "config.json"), ("model.safetensors", chosen)):
             (Path(temporary) / name).symlink_to(file.resolve())
         model = _of_folder(Path(temporary), what="a run's folder")
@@ -106,17 +108,17 @@ def _of_stopped_run(folder: Path, checkpoint: str) -> LoadedModel:
     return LoadedModel(model, f"run:{folder}@{checkpoint}", folder, _class_names(checkpoints))
 
 
-def _checkpoint_file(folder: Path, asked: str) -> Path:
-    """The weights of ``best`` or ``last``, the averaged ones where the run has such; or a file."""
-    home = folder / "checkpoints" / asked
-    if asked not in ("best", "last"):
-        path = Path(asked).expanduser()
+def _checkpoint_file(folder: Path, checkpoint: str) -> Path:
+    """The weights of ``best`` or ``last``, averaged ones if the run has them; or a file."""
+    home = folder / "checkpoints" / checkpoint
+    if checkpoint not in ("best", "last"):
+        path = Path(checkpoint).expanduser()
         if not path.is_file():
-            raise HoldfastError(f"checkpoint must be best, last or a file, got {asked!r}")
+            raise HoldfastError(f"checkpoint must be best, last or a file, got {checkpoint!r}")
         return path
     found = [home / name for name in ("ema.safetensors", "model.safetensors") if (home / name).is_file()]
     if not found:
-        raise HoldfastError(f"checkpoint {asked!r} is not there: {str(home)!r} holds no weights")
+        raise HoldfastError(f"checkpoint {checkpoint!r} does not exist: {str(home)!r} holds no weights")
     return found[0]
 
 
@@ -127,7 +129,7 @@ def _of_local_dir(rest: str) -> LoadedModel:
 
 
 def _class_names(folder: Path) -> tuple[str, ...] | None:
-    """The names that training wrote beside the model; none for plain numbers, which name nothing."""
+    """The class names that training wrote beside the model; None for plain numbers."""
     try:
         names = json.loads((folder / "config.json").read_text(encoding="utf-8"))["label_names"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -152,14 +154,14 @@ def _of_timm(rest: str) -> LoadedModel:
     name, _, checkpoint = rest.partition("@")
     if checkpoint:
         path = Path(checkpoint).expanduser()
-        model = _told_model(path, name)
+        model = _model_of_checkpoint(path, name)
         loaded = load_checkpoint(model, path)
         if loaded.left_out:
             raise HoldfastError(f"{checkpoint} must hold all weights of {name}, but {loaded.left_out[0]} does not fit")
         return LoadedModel(model, f"timm:{rest}")
     hub = logging.getLogger("huggingface_hub")
     level = hub.level
-    hub.setLevel(logging.ERROR)  # it tells of every attempt; one sentence at the end is enough
+    hub.setLevel(logging.ERROR)  # it logs every attempt; one error at the end is enough
     try:
         with quick_hub():
             return LoadedModel(create_model(name, pretrained=True), f"timm:{name}")
@@ -167,21 +169,23 @@ def _of_timm(rest: str) -> LoadedModel:
         raise
     except Exception as error:  # every transport of huggingface_hub has exceptions of its own
         raise HoldfastError(
-            f"the weights of timm:{name} cannot be fetched ({_line(error)}); with a file at hand: timm:{name}@FILE"
+            f"the weights of timm:{name} cannot be downloaded ({_line(error)}); to load a file, use timm:{name}@FILE"
         ) from error
     finally:
         hub.setLevel(level)
 
 
-def _told_model(path: Path, name: str) -> nn.Module:
-    """A model as a checkpoint tells it: a segmenter if it has such a head, else the classifier."""
+def _model_of_checkpoint(path: Path, name: str) -> nn.Module:
+    """The model that a checkpoint belongs to: a segmenter if it has such a head, else a classifier."""
     state = read_weights(path)
-    told = segmenter_arguments(state)
-    return create_model(name, **_told_by(state, name)) if told is None else segmenter(name, **told)
+    arguments = segmenter_arguments(state)
+    if arguments is None:
+        return create_model(name, **_model_arguments(state, name))
+    return segmenter(name, **arguments)
 
 
-def _told_by(state: Mapping[str, Tensor], name: str) -> dict[str, Any]:
-    """What a checkpoint says about its model: the number of classes, and of ours the kinds of blocks."""
+def _model_arguments(state: Mapping[str, Tensor], name: str) -> dict[str, Any]:
+    """Model arguments that a checkpoint implies: the number of classes, and for our models the kinds of blocks."""
     if name in model_names():
         return architecture_arguments(state, name)
     config = timm.get_pretrained_cfg(name)
@@ -197,18 +201,18 @@ def _of_python(rest: str) -> LoadedModel:
     make = _import_function(module, function)
     try:
         model = make()
-    except (Exception, SystemExit) as error:  # whatever somebody else's code raises
-        raise HoldfastError(f"python:{rest} has raised {type(error).__name__} ({_line(error)})") from error
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        raise HoldfastError(f"python:{rest} raised {type(error).__name__} ({_line(error)})") from error
     if not isinstance(model, nn.Module):
         raise HoldfastError(f"python:{rest} must return a torch module, got {type(model).__name__}")
     return LoadedModel(model, f"python:{rest}")
 
 
 def _import_function(module: str, function: str) -> Callable[[], object]:
-    sys.path.insert(0, "")  # modules of the working folder count, as for python itself
+    sys.path.insert(0, "")  # modules of the working folder can be imported, as in python itself
     try:
         found = getattr(importlib.import_module(module), function, None)
-    except (Exception, SystemExit) as error:  # a missing module, or whatever it raises
+    except (Exception, SystemExit) as error:  # a missing module, or any error in it
         raise HoldfastError(f"python:{module}:{function} cannot be imported ({_line(error)})") from error
     finally:
         sys.path.remove("")
@@ -220,8 +224,8 @@ def _import_function(module: str, function: str) -> Callable[[], object]:
 def _of_onnx(rest: str) -> LoadedModel:
     from holdfast.deploy.onnx_model import load_onnx
 
-    model, told = load_onnx(Path(rest).expanduser())
-    return LoadedModel(model, f"onnx:{rest}", classes=told.classes)
+    model, metadata = load_onnx(Path(rest).expanduser())
+    return LoadedModel(model, f"onnx:{rest}", classes=metadata.classes)
 
 
 def _of_hugging_face(rest: str) -> LoadedModel:
@@ -232,7 +236,7 @@ def _of_hugging_face(rest: str) -> LoadedModel:
 
 
 def architecture_of(model: nn.Module) -> str:
-    """What timm calls the model, else the name of its class."""
+    """timm's name of the model's architecture, else the name of its class."""
     config = getattr(unwrap_model(model), "pretrained_cfg", None) or {}
     return str(config.get("architecture") or type(unwrap_model(model)).__name__)
 

@@ -38,11 +38,11 @@ LayerNorm = partial(nn.LayerNorm, eps=1e-6)
 
 
 class ConvPatchEmbed(nn.Module):
-    """Tokens from 3×3 stride-2 convolutions that halve the image until one token is left per patch (FAN-ViT)."""
+    """Convolutional patch embedding of FAN-ViT: 3×3 stride-2 convolutions down to one token per patch."""
 
     def __init__(self, dim: int, *, patch_size: int, in_chans: int) -> None:
         super().__init__()
-        # XCiT's widths; with patch 4 the first one is kept at a quarter
+        # XCiT's widths; for patch 4 the first one stays at a quarter
         widths = {16: [dim // 8, dim // 4, dim // 2, dim], 8: [dim // 4, dim // 2, dim], 4: [dim // 4, dim]}.get(
             patch_size
         )
@@ -60,7 +60,7 @@ class ConvPatchEmbed(nn.Module):
 
 
 class HybridEmbed(nn.Module):
-    """Tokens from a ConvNeXt trunk and a strided projection (FAN-Hybrid)."""
+    """Patch embedding of FAN-Hybrid: a ConvNeXt trunk and a strided projection."""
 
     def __init__(self, dim: int, *, trunk: ConvNeXtTrunk, stride: int = 2) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class TokenAttention(nn.Module):
 
 
 class TokenDownsample(nn.Module):
-    """Halves the token grid (FAN-XL-Hybrid, after block 19)."""
+    """Strided convolution that halves the token grid (FAN-XL-Hybrid, after block 19)."""
 
     def __init__(self, in_dim: int, dim: int) -> None:
         super().__init__()
@@ -138,12 +138,14 @@ class FANBlock(nn.Module):
         self.norm2 = LayerNorm(dim)
         self.mlp = CHANNEL_ATTENTION[channel_attention](dim, heads, mlp_ratio=mlp_ratio)
         self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
+        # η = 1 as released, although the paper's layer scale is CaiT's, which starts at 1e-5 or less
         self.gamma1 = nn.Parameter(eta * torch.ones(dim))
         self.gamma2 = nn.Parameter(eta * torch.ones(dim))
         self.downsample: TokenDownsample | None = None  # applied by the network, so that block outputs keep their grid
 
     def forward(self, x: Tensor, height: int, width: int) -> Tensor:
         """Tokens (B, N, C) of a height × width grid → (B, N, C)."""
+        # TAP feeds the attention branch only: the skip connection keeps the tokens that were not pooled
         pooled = x if self.dilation_predictor is None else self.dilation_predictor(x, height, width)
         x = x + self.drop_path(self.gamma1 * self.attn(self.norm1(pooled), height, width))
         return x + self.drop_path(self.gamma2 * self.mlp(self.norm2(x), height, width))
@@ -152,8 +154,8 @@ class FANBlock(nn.Module):
 class FAN(Backbone):
     """A fully attentional network; the entry points below build the published sizes.
 
-    Drop-path is one constant rate for every FAN block and zero elsewhere, as released. The class token joins after the
-    FAN blocks and reads them through class attention (CaiT), which also doubles the patch tokens.
+    Drop-path has one constant rate in all FAN blocks and is zero elsewhere, as released. The class token is added after
+    the FAN blocks and reads them through class attention (CaiT), which also doubles the patch tokens.
     """
 
     pooling = "token"
@@ -190,29 +192,29 @@ class FAN(Backbone):
 
         Args:
             img_size: nominal image size; any size divisible by the stride runs.
-            patch_size: pixels per token side.
+            patch_size: patch size in pixels.
             in_chans: image channels.
             num_classes: width of the head, 0 for none.
             embed_dim: token width.
             depth: number of FAN blocks of that width.
             num_heads: attention heads, also of the channel gates (FAN Fig. 7).
-            mlp_ratio: widening of the value path.
+            mlp_ratio: expansion ratio of the value path.
             qkv_bias: biases in the attention's projections.
-            drop_rate: dropout in front of the head.
-            drop_path_rate: stochastic depth of every FAN block.
-            eta: start value of the layer scales.
+            drop_rate: dropout before the head.
+            drop_path_rate: stochastic depth rate of every FAN block.
+            eta: initial value of the layer scales.
             cls_attn_layers: number of class-attention blocks.
             channel_attention: ``eca``, ``se`` or ``ca`` (FAN Table 6).
             pos_floor: False for weights of the released segmentation and detection backbones.
             trunk_depths: ConvNeXt blocks per stage; None for convolutional patch embedding (FAN-ViT).
             trunk_dims: the trunk's widths.
-            trunk_stride: pixels per trunk output; the projection covers the rest of the patch.
-            tail: (width, blocks, heads) of further blocks on a halved grid (FAN-XL).
+            trunk_stride: stride of the trunk's output; the projection covers the rest of the patch.
+            tail: (width, blocks, heads) of additional blocks on a halved grid (FAN-XL).
             feature_block: block whose output is the third feature map of a Hybrid; the last one if None.
-            tap: local pooling in front of every block's attention, such as ``tap``; none if None.
-            tap_branches: how many dilations TAP mixes.
-            conv_qkv: projections by convolution, only to read AFAT's ``afat_*`` weights.
-            head_init_scale: factor on the fresh head's weights.
+            tap: local pooling before every block's attention, such as ``tap``; None for none.
+            tap_branches: number of dilations in TAP.
+            conv_qkv: convolutional projections, only to load AFAT's ``afat_*`` weights.
+            head_init_scale: factor of a new head's initial weights.
         """
         super().__init__()
         check_heads(embed_dim, num_heads)
@@ -304,10 +306,10 @@ class FAN(Backbone):
         return self.norm(x)
 
     def _describe_features(self, feature_block: int) -> list[dict[str, Any]]:
-        """What ``features_only`` and ``forward_intermediates`` can return.
+        """The entries of ``feature_info`` for ``features_only`` and ``forward_intermediates``.
 
-        FAN-ViT: every block. FAN-Hybrid: strides 4, 8, 16, 16, that is both trunk stages, one FAN block and the patch
-        tokens behind class attention, without a norm (the released segmentation backbone).
+        FAN-ViT: every block. FAN-Hybrid: strides 4, 8, 16, 16, i.e. both trunk stages, one FAN block and the patch
+        tokens after class attention, without a norm (the released segmentation backbone).
         """
 
         if not isinstance(self.patch_embed, HybridEmbed):
@@ -323,10 +325,10 @@ class FAN(Backbone):
         ]
 
     def dense_features(self) -> list[dict[str, Any]]:
-        """What the released segmentation and detection backbones give to their heads, fine to coarse.
+        """The features that the released segmentation and detection backbones pass to their heads, fine to coarse.
 
-        FAN-Hybrid: all its features. FAN-ViT, as released for 12 blocks: blocks 4, 7, 11 and the patch tokens behind
-        class attention, all of one scale; other depths in proportion are ours.
+        FAN-Hybrid: all its features. FAN-ViT, as released for 12 blocks: blocks 4, 7, 11 and the patch tokens after
+        class attention, all of one scale; for other depths in proportion (ours).
         """
         if isinstance(self.patch_embed, HybridEmbed):
             return self.feature_info
@@ -348,7 +350,7 @@ class FAN(Backbone):
     def prune_intermediate_layers(
         self, indices: int | Sequence[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
-        """Drop what the features at ``indices`` do not need, and return the indices as positive numbers."""
+        """Remove layers that the features at ``indices`` do not need, and return the indices as positive numbers."""
         take = take_indices(len(self.feature_info), indices)
         module = self.feature_info[max(take)]["module"]
         if module.startswith("blocks."):
@@ -367,7 +369,7 @@ class FAN(Backbone):
         init_fan(head)
 
     def no_weight_decay(self) -> set[str]:
-        """As released: 1-D tensors and biases are timm's own rule, so only the class token needs naming."""
+        """The class token, as released; timm itself exempts 1-D tensors and biases."""
         return {"cls_token"}
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
@@ -385,7 +387,7 @@ def _check_channel_attention(name: str) -> None:
 
 
 def init_fan(module: nn.Module) -> None:
-    """Start weights as released: narrow linear layers, wide depthwise kernels."""
+    """Initialise weights as released: std 0.02 for linear layers, 0.47 for depthwise kernels."""
     if isinstance(module, nn.Linear):
         trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
@@ -435,32 +437,32 @@ default_cfgs = generate_default_cfgs({name: _cfg(name) for name in SIZES})
 
 
 def create_fan(variant: str, pretrained: bool, kwargs: dict[str, Any], **architecture: Any) -> FAN:
-    """Build the FAN of that name; ``kwargs`` come from the user and win."""
+    """Build the FAN of that name; the user's ``kwargs`` override its architecture."""
     architecture = {**SIZES[variant.removeprefix("tap_")], **architecture, **kwargs}
     return build(FAN, variant, pretrained, architecture, features=4 if "trunk_depths" in architecture else 3)
 
 
 @register_model
 def fan_tiny_12_p16_224(pretrained: bool = False, **kwargs: Any) -> FAN:
-    """FAN-T-ViT."""
+    """FAN-T-ViT: 12 blocks of width 192, 7.3 M parameters."""
     return create_fan("fan_tiny_12_p16_224", pretrained, kwargs)
 
 
 @register_model
 def fan_small_12_p16_224(pretrained: bool = False, **kwargs: Any) -> FAN:
-    """FAN-S-ViT."""
+    """FAN-S-ViT: 12 blocks of width 384, 28.3 M parameters."""
     return create_fan("fan_small_12_p16_224", pretrained, kwargs)
 
 
 @register_model
 def fan_base_18_p16_224(pretrained: bool = False, **kwargs: Any) -> FAN:
-    """FAN-B-ViT."""
+    """FAN-B-ViT: 18 blocks of width 448, 54.4 M parameters."""
     return create_fan("fan_base_18_p16_224", pretrained, kwargs)
 
 
 @register_model
 def fan_large_24_p16_224(pretrained: bool = False, **kwargs: Any) -> FAN:
-    """FAN-L-ViT."""
+    """FAN-L-ViT: 24 blocks of width 480, 80.6 M parameters."""
     return create_fan("fan_large_24_p16_224", pretrained, kwargs)
 
 
@@ -472,25 +474,25 @@ def fan_small_12_p16_224_se_attn(pretrained: bool = False, **kwargs: Any) -> FAN
 
 @register_model
 def fan_tiny_8_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
-    """FAN-T-Hybrid."""
+    """FAN-T-Hybrid: 8 blocks of width 192, 7.5 M parameters."""
     return create_fan("fan_tiny_8_p4_hybrid", pretrained, kwargs)
 
 
 @register_model
 def fan_small_12_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
-    """FAN-S-Hybrid: ten blocks, whatever its name says."""
+    """FAN-S-Hybrid: 10 blocks of width 384 (not 12, despite the name), 26.1 M parameters."""
     return create_fan("fan_small_12_p4_hybrid", pretrained, kwargs)
 
 
 @register_model
 def fan_base_16_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
-    """FAN-B-Hybrid."""
+    """FAN-B-Hybrid: 16 blocks of width 448, 50.5 M parameters."""
     return create_fan("fan_base_16_p4_hybrid", pretrained, kwargs)
 
 
 @register_model
 def fan_large_16_p4_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
-    """FAN-L-Hybrid: 22 blocks; its third feature map comes from block 18."""
+    """FAN-L-Hybrid: 22 blocks (not 16, despite the name); its third feature map is from block 18."""
     return create_fan("fan_large_16_p4_hybrid", pretrained, kwargs)
 
 
@@ -522,7 +524,7 @@ def fan_nano_hybrid(pretrained: bool = False, **kwargs: Any) -> FAN:
 
 
 def published_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Published spellings → ours: an old name of the positions, fused class attention."""
+    """Published keys → ours: an old name of the positional encoding, fused class attention."""
     renamed = {}
     for published, value in state.items():
         key = re.sub(r"^pos_embeder\.", "pos_embed.", published)

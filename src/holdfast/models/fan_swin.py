@@ -19,7 +19,7 @@ from holdfast.models.fan import init_fan
 
 
 class FANSwinBlock(SwinTransformerBlock):
-    """timm's Swin block with channel attention for its MLP, and the published state-dict entries."""
+    """timm's Swin block with channel attention instead of the MLP, and the published state-dict keys."""
 
     def __init__(self, dim: int, *, channel_attention: bool, num_heads: int, mlp_ratio: float, **swin: Any) -> None:
         super().__init__(dim, num_heads=num_heads, mlp_ratio=mlp_ratio, **swin)
@@ -31,10 +31,10 @@ class FANSwinBlock(SwinTransformerBlock):
     def _init_buffers(self) -> None:
         super()._init_buffers()
         mask: Any = self.attn_mask
-        self.register_buffer("attn_mask", mask, persistent=True)  # published files hold it
+        self.register_buffer("attn_mask", mask, persistent=True)  # in the published files
 
     def _calc_window_shift(self, target_window_size: Any, target_shift_size: Any = None) -> Any:
-        """One square window; no shift where it covers the shorter side (timm now decides per axis)."""
+        """One square window, without shift if it covers the shorter side (current timm decides per axis)."""
         window, shift = int(target_window_size), int(target_shift_size or 0)
         shortest = min(as_pair(self.input_resolution))
         if shortest <= window:
@@ -52,7 +52,7 @@ class FANSwinBlock(SwinTransformerBlock):
 
 
 class FANSwinStage(nn.Module):
-    """Blocks of one resolution, and the merging behind them."""
+    """Blocks of one resolution, and the patch merging after them."""
 
     def __init__(self, dim: int, *, blocks: Sequence[FANSwinBlock], merge: bool) -> None:
         super().__init__()
@@ -83,15 +83,15 @@ class FANSwin(Backbone):
 
         Args:
             img_size: image size, fixed when the model is built: windows and shift masks depend on it.
-            patch_size: pixels per token side of the first stage.
+            patch_size: patch size of the first stage in pixels.
             in_chans: image channels.
             num_classes: width of the head, 0 for none.
-            embed_dim: token width of the first stage, doubled by every next one.
+            embed_dim: token width of the first stage, doubled in each following one.
             depths: blocks per stage.
             num_heads: heads per stage.
             window_size: tokens per window side.
-            mlp_ratio: widening of the value path.
-            drop_rate: dropout in front of the head.
+            mlp_ratio: expansion ratio of the value path.
+            drop_rate: dropout before the head.
             drop_path_rate: stochastic depth of the last block, rising linearly from 0; 0.1 is the release's default.
         """
         super().__init__()
@@ -152,7 +152,7 @@ class FANSwin(Backbone):
                 return x
             for block in layer.blocks:
                 x = self._run(block, x)
-            wanted.note(f"layers.{stage}", x.permute(0, 3, 1, 2))  # before they are merged
+            wanted.note(f"layers.{stage}", x.permute(0, 3, 1, 2))  # before patch merging
             if layer.downsample is not None:
                 x = layer.downsample(x)
         return self.norm(x)
@@ -160,7 +160,7 @@ class FANSwin(Backbone):
     def prune_intermediate_layers(
         self, indices: int | Sequence[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
-        """Drop what the stages at ``indices`` do not need, and return the indices as positive numbers."""
+        """Remove layers that the stages at ``indices`` do not need, and return the indices as positive numbers."""
         take = take_indices(len(self.feature_info), indices)
         self.layers = self.layers[: max(take) + 1]
         self.layers[-1].downsample = None  # type: ignore[assignment]
@@ -174,7 +174,7 @@ class FANSwin(Backbone):
         init_fan(head)
 
     def no_weight_decay(self) -> set[str]:
-        """As released: nothing beyond timm's own rule (1-D tensors and biases); position tables are decayed."""
+        """None, as released: timm exempts 1-D tensors and biases, and position tables are decayed."""
         return set()
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
@@ -207,29 +207,29 @@ default_cfgs = generate_default_cfgs(
 
 
 def create_fan_swin(variant: str, pretrained: bool, kwargs: dict[str, Any]) -> FANSwin:
-    """Build the FAN-Swin of that name; ``kwargs`` come from the user and win."""
+    """Build the FAN-Swin of that name; the user's ``kwargs`` override its architecture."""
     return build(FANSwin, variant, pretrained, {**SIZES[variant], **kwargs}, features=(0, 1, 2, 3))
 
 
 @register_model
 def fan_swin_tiny_patch4_window7_224(pretrained: bool = False, **kwargs: Any) -> FANSwin:
-    """FAN-T-Swin."""
+    """FAN-T-Swin: depths 2, 2, 6, 2, 29.5 M parameters."""
     return create_fan_swin("fan_swin_tiny_patch4_window7_224", pretrained, kwargs)
 
 
 @register_model
 def fan_swin_small_patch4_window7_224(pretrained: bool = False, **kwargs: Any) -> FANSwin:
-    """FAN-S-Swin."""
+    """FAN-S-Swin: depths 2, 2, 18, 2, 53.1 M parameters."""
     return create_fan_swin("fan_swin_small_patch4_window7_224", pretrained, kwargs)
 
 
 @register_model
 def fan_swin_base_patch4_window7_224(pretrained: bool = False, **kwargs: Any) -> FANSwin:
-    """FAN-B-Swin."""
+    """FAN-B-Swin: depths 2, 2, 18, 2, 93.6 M parameters."""
     return create_fan_swin("fan_swin_base_patch4_window7_224", pretrained, kwargs)
 
 
 @register_model
 def fan_swin_large_patch4_window7_224(pretrained: bool = False, **kwargs: Any) -> FANSwin:
-    """FAN-L-Swin."""
+    """FAN-L-Swin: depths 2, 2, 18, 2, 208.9 M parameters."""
     return create_fan_swin("fan_swin_large_patch4_window7_224", pretrained, kwargs)

@@ -1,4 +1,4 @@
-"""The one hash of weights: to keep models apart in records, and to compare them across processes and runs."""
+"""Fingerprints of models: hashes of weights, settings and code that identify a model in records and across runs."""
 
 import hashlib
 import importlib.metadata
@@ -13,7 +13,7 @@ VERSIONED = ("torch", "timm", "holdfast", "builtins")  # every record names them
 
 
 def weights_fingerprint(*states: Mapping[str, Tensor]) -> str:
-    """A hash of every weight and statistic of some state dictionaries, by name."""
+    """A hash of all tensors of some state dictionaries, by name."""
     digest = hashlib.sha256()
     for state in states:
         for key, value in sorted(state.items()):
@@ -23,12 +23,12 @@ def weights_fingerprint(*states: Mapping[str, Tensor]) -> str:
 
 
 def model_fingerprint(model: nn.Module, views: Sequence[str], *, exercise: Callable[[], object]) -> str:
-    """A hash of all tensors and settings of a model, of its own code, and of the names of its predictions.
+    """A hash of a model's tensors and settings, of its user-defined code, and of the names of its predictions.
 
     Args:
-        model: registered or not, persistent or not, all its tensors count, and settings by their content.
+        model: all its tensors enter, registered and persistent or not, and settings by their content.
         views: the names of its predictions.
-        exercise: shows it some images. What that changes (kept activations, counters) is no part of what it is.
+        exercise: runs the model on some images; state that this changes (caches, counters) does not enter.
     """
     before = _parts(model)
     exercise()
@@ -36,17 +36,19 @@ def model_fingerprint(model: nn.Module, views: Sequence[str], *, exercise: Calla
     lasting = {key: text for key, text in after.items() if before.get(key) == text}
     parameters = {key: tensor_text(value) for key, value in model.named_parameters(remove_duplicate=False)}
     packages = {name: _version(name) for name in after.packages if name not in VERSIONED}
-    told = [sorted(each.items()) for each in (lasting, parameters, packages)]
-    return hashlib.blake2b(repr([told, list(views)]).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    described = [sorted(each.items()) for each in (lasting, parameters, packages)]
+    return hashlib.blake2b(
+        repr([described, list(views)]).encode("utf-8", "surrogateescape"), digest_size=16
+    ).hexdigest()
 
 
 def has_own_code(model: nn.Module) -> bool:
-    """Whether a model runs code that comes from no installed package."""
+    """Whether a model runs code that is not from an installed package."""
     return _parts(model).own_code
 
 
 def first_fingerprint(model: nn.Module, views: Sequence[str]) -> str:
-    """The hash of records from before November 2026: weights, classes and the plainest settings."""
+    """The fingerprint in records from before November 2026: a hash of weights, classes and plain settings."""
     digest = hashlib.blake2b(weights_fingerprint(model.state_dict()).encode(), digest_size=16)
     for name, module in model.named_modules():
         settings = {k: v for k, v in sorted(vars(module).items()) if _is_first_setting(k, v)}

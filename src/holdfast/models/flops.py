@@ -1,4 +1,4 @@
-"""What a model costs: parameters and multiply-accumulates of one image, counted without computing anything."""
+"""Cost of a model: parameters and multiply-accumulates for one image, counted on the meta device."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,22 +22,22 @@ class ModelCost:
 
 
 def measure_cost(name: str, **kwargs: Any) -> ModelCost:
-    """Count a model at its default image size, on the meta device: no memory, no arithmetic."""
+    """Count a model at its default image size on the meta device, without memory or computation."""
     return _count(lambda: create_model(name, **kwargs))
 
 
 def measure_tora(name: str, *, model: dict[str, Any] | None = None, **settings: Any) -> ModelCost:
-    """The same of a ViT with adapters: ``settings`` are those of `holdfast.tora`, ``model`` the ViT's arguments."""
+    """Count a ViT with adapters; ``settings`` are those of `holdfast.tora`, ``model`` the ViT's arguments."""
     return _count(lambda: tora(create_model(name, **(model or {})), **settings))
 
 
 def count_model(model: nn.Module, size: tuple[int, int] | None = None) -> ModelCost:
-    """Count a model as it stands, with one empty image on its own device, of its own size unless another is given."""
+    """Count a given model with one zero image on its device, by default of its own size."""
     described: Any = model
     height, width = size or described.default_cfg["input_size"][1:]
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    model.requires_grad_(False)  # the counter stumbles over parameters that are arguments
+    model.requires_grad_(False)  # the counter fails on parameters that are passed as arguments
     try:
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             model(torch.zeros(1, 3, height, width, device=device))

@@ -1,4 +1,4 @@
-"""The model hub without a network: known within seconds, and cached weights still load."""
+"""Offline use of the model hub: detects a missing network within seconds and loads cached weights."""
 
 import contextlib
 import socket
@@ -7,12 +7,12 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 
-PATIENCE = 3.0  # seconds
+PATIENCE = 3.0  # seconds to wait for a connection
 
 
 @contextlib.contextmanager
 def quick_hub() -> Iterator[None]:
-    """Where the hub does not answer, let huggingface_hub look into its cache alone instead of trying for a minute."""
+    """If the hub cannot be reached, let huggingface_hub use only its cache instead of retrying for a minute."""
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE
@@ -24,7 +24,7 @@ def quick_hub() -> Iterator[None]:
 
 
 def _answers(endpoint: str) -> bool:
-    """Whether the hub, or the proxy in front of it, takes a connection; names can take long to resolve, too."""
+    """Whether the hub, or its proxy, accepts a connection in time; resolving its name may take long, too."""
     kind = urllib.parse.urlsplit(endpoint).scheme or "https"
     target = urllib.parse.urlsplit(urllib.request.getproxies().get(kind, endpoint))
     taken = threading.Event()

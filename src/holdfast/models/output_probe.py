@@ -1,7 +1,7 @@
-"""A model's answers to eight fixed images: what its weights, settings and code do together, beside their fingerprint.
+"""Output probe: a model's outputs for eight fixed images, which records store beside its fingerprint.
 
-Records keep them in their header. Whoever goes on with records asks again and compares with a tolerance, because other
-threads and devices round differently; what changes answers without changing anything that we can hash is seen here.
+An evaluation that resumes records computes them again and compares with a tolerance, because other threads and devices
+round differently. The probe detects changes of the outputs that no hash of weights, settings and code shows.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,17 +12,17 @@ import torch
 from torch import Tensor, nn
 
 IMAGES = 8
-VALUES = 32  # of an answer that are kept, spread over it
-SINGLE, HALF = 1e-4, 5e-2  # how far answers may be apart, of the largest
-OBJECTS = "objects"  # lists of boxes may gain or lose one by rounding: so many images may differ
+VALUES = 32  # stored values per output, evenly spread
+SINGLE, HALF = 1e-4, 5e-2  # tolerances relative to the largest value
+OBJECTS = "objects"  # rounding may add or remove a box, so some images may differ
 MAY_DIFFER = {OBJECTS: 2}
 
 Look = Callable[[Tensor], Mapping[str, Any]]
 
 
 def probe_images(size: tuple[int, int]) -> Tensor:
-    """Eight byte images (8, 3, H, W): coloured squares, coarse to fine, with noise; the same everywhere."""
-    rng = np.random.RandomState(20261118)  # whose numbers NumPy promises never to change
+    """Eight uint8 images (8, 3, H, W): coloured squares, coarse to fine, with noise; the same on every machine."""
+    rng = np.random.RandomState(20261118)  # NumPy guarantees that its stream never changes
     rows, columns = np.arange(size[0]), np.arange(size[1])
     images = []
     for number in range(IMAGES):
@@ -36,31 +36,31 @@ def probe_images(size: tuple[int, int]) -> Tensor:
 def probe_answers(
     look: Look, size: tuple[int, int], *, device: torch.device, tolerance: float, batch_size: int = 2
 ) -> dict[str, Any]:
-    """What a model answers to the probe images, as plain data for a header.
+    """A model's outputs for the probe images, as plain data for a header.
 
     Args:
-        look: byte images (n, 3, H, W) → answers by view.
+        look: uint8 images (n, 3, H, W) → outputs by view.
         size: height and width of the images.
-        device: where the model is.
-        tolerance: a model whose two answers to one image are further apart, of the largest, is random.
-        batch_size: how many images a model gets whose answers depend on it; all others get two, whatever was asked.
+        device: the model's device.
+        tolerance: relative difference of two outputs for one image above which the model counts as random.
+        batch_size: batch size for models whose outputs depend on it; all others get two images at a time.
     """
     batches = list(_batches(probe_images(size), batch_size))
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         answers = [_predict_images(look, images)[:count] for images, count in batches]
         again = _predict_images(look, batches[0][0])[: batches[0][1]]
-    told = {view: _describe_answers([each[view] for part in answers for each in part]) for view in answers[0][0]}
-    first = {view: {**kept, "answers": kept["answers"][: len(again)]} for view, kept in told.items()}
-    second = {view: _describe_answers([each[view] for each in again]) for view in told}
-    random = any(_count_differences(first[view], second[view], tolerance=tolerance) for view in told)
-    return {"device": device.type, "random": random, "views": {} if random else told}
+    described = {view: _describe_answers([each[view] for part in answers for each in part]) for view in answers[0][0]}
+    first = {view: {**kept, "answers": kept["answers"][: len(again)]} for view, kept in described.items()}
+    second = {view: _describe_answers([each[view] for each in again]) for view in described}
+    random = any(_count_differences(first[view], second[view], tolerance=tolerance) for view in described)
+    return {"device": device.type, "random": random, "views": {} if random else described}
 
 
 def same_answers(recorded: Any, now: Mapping[str, Any], *, tolerance: float) -> bool:
-    """Whether two probes are of one model; those of random models tell nothing more than that they are random."""
+    """Whether two probes are of the same model; for random models, only whether both are random."""
     try:
         if recorded["device"] != now["device"]:
-            tolerance = HALF  # convolutions on GPUs round to ten bits
+            tolerance = HALF  # convolutions on GPUs use TF32, with ten bits of mantissa
         if recorded["random"] != now["random"] or recorded["views"].keys() != now["views"].keys():
             return False
         pairs = [(recorded["views"][view], now["views"][view]) for view in now["views"]]
@@ -74,14 +74,14 @@ def same_answers(recorded: Any, now: Mapping[str, Any], *, tolerance: float) -> 
 
 
 def tolerance_of(model: nn.Module, *, amp: str) -> float:
-    """How far two answers of a model may be apart, of the largest: less precise models round more coarsely."""
+    """The relative tolerance of a model's outputs, by its precision."""
     kinds = {value.dtype for value in (*model.parameters(), *model.buffers()) if value.is_floating_point()}
     coarse = amp != "no" or kinds & {torch.float16, torch.bfloat16} or depends_on_batch(model)
     return HALF if coarse or any(getattr(each, "coarse", False) for each in model.modules()) else SINGLE
 
 
 def depends_on_batch(model: nn.Module) -> bool:
-    """Whether a model's answers to an image depend on those beside it: int8 layers choose their scale by the batch."""
+    """Whether a model's outputs depend on the batch: dynamic int8 layers compute their scale from it."""
     return any(
         "quantized.dynamic" in type(module).__module__ or getattr(module, "scales_by_batch", False)
         for module in model.modules()
@@ -89,7 +89,7 @@ def depends_on_batch(model: nn.Module) -> bool:
 
 
 def _batches(images: Tensor, size: int) -> Iterator[tuple[Tensor, int]]:
-    """The images in batches of one size, with how many of each count: the last is filled up with the first images."""
+    """Batches of one size, with the number of images that count: the last is filled up with the first images."""
     for part in images.split(size):
         missing = size - len(part)
         filled = images.repeat(-(-missing // len(images)), 1, 1, 1)[:missing]
@@ -97,10 +97,10 @@ def _batches(images: Tensor, size: int) -> Iterator[tuple[Tensor, int]]:
 
 
 def _predict_images(look: Look, images: Tensor) -> list[dict[str, Any]]:
-    """The answers image by image; a model that takes one image at a time gets them so."""
+    """The outputs image by image; a model that fails on two images gets one at a time."""
     try:
         parts = [look(images)]
-    except Exception:  # whatever a foreign model raises when it is given two
+    except Exception:  # a user's model may raise anything when it gets two
         parts = [look(image[None]) for image in images]
     return [
         {view: answers[number] for view, answers in part.items()}
@@ -115,11 +115,11 @@ def _describe_answers(answers: Sequence[Any]) -> dict[str, Any]:
         return {"kind": "tensor", "answers": [_of_tensor(answer) for answer in answers]}
     if isinstance(first, Mapping) and {"boxes", "scores", "labels"} <= first.keys():
         return {"kind": OBJECTS, "answers": [_of_objects(answer) for answer in answers]}
-    return {"kind": "other", "answers": []}  # of a task of one's own, that we know nothing about
+    return {"kind": "other", "answers": []}  # a user-defined task, of unknown output
 
 
 def _of_tensor(answer: Tensor) -> str:
-    """The best class, how far it is ahead, the largest value, and some of all values."""
+    """The best class, its margin, the largest value, and a sample of the values."""
     values = answer.detach().float().cpu().reshape(-1).numpy()
     finite = np.abs(values[np.isfinite(values)])
     best = int(np.nanargmax(values)) if answer.ndim == 1 and not np.isnan(values).all() else -1
@@ -129,7 +129,7 @@ def _of_tensor(answer: Tensor) -> str:
 
 
 def _of_objects(answer: Mapping[str, Tensor]) -> str:
-    """Sums over the boxes by their scores: of the scores, of the corners and of the classes."""
+    """Score-weighted sums over the boxes: of scores, corners and classes."""
     scores, boxes, labels = (answer[name].detach().double().cpu() for name in ("scores", "boxes", "labels"))
     sums = [scores.sum(), *(scores @ boxes / 100 if len(scores) else torch.zeros(4)), (scores @ labels) / 10]
     values = np.array([float(value) for value in sums])
@@ -141,7 +141,7 @@ def _line(best: int, values: Sequence[float]) -> str:
 
 
 def _count_differences(one: Mapping[str, Any], other: Mapping[str, Any], *, tolerance: float) -> int:
-    """How many images were answered differently."""
+    """The number of images with different outputs."""
     pairs = zip(one["answers"], other["answers"], strict=True)
     return sum(not _alike(ours.split(), theirs.split(), tolerance=tolerance) for ours, theirs in pairs)
 

@@ -1,4 +1,4 @@
-"""What models return, as one tensor of logits: the usual containers are opened, others get the lines that help."""
+"""`logits_of`: the logits in a model's output, from the usual containers; an error with a fix for any other."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError
 
-NAMES = ("logits", "out")  # of transformers, and of torchvision's segmenters
+NAMES = ("logits", "out")  # in transformers, and in torchvision's segmenters
 
 
 def logits_of(output: Any) -> Any:
-    """The logits in what a model returned; detections of torchvision's kind stay as they are.
+    """The logits in a model's output; torchvision-style detections are returned unchanged.
 
-    Taken are a tensor, a tuple or list that begins with one, ``{"logits": …}``, ``{"out": …}`` and objects with
+    Supported are a tensor, a tuple or list that starts with one, ``{"logits": …}``, ``{"out": …}`` and objects with
     ``.logits``.
     """
     if isinstance(output, Tensor) or _is_detections(output):
@@ -31,7 +31,7 @@ def logits_of(output: Any) -> Any:
 
 
 class Logits(nn.Module):
-    """A model that returns its logits alone."""
+    """Wrapper that returns only the logits of a model."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -47,15 +47,15 @@ def _is_detections(output: Any) -> bool:
 
 
 def _refusal(output: Any) -> str:
-    """What came, and the two lines that make logits of it."""
+    """The error message: what the model returned, and two lines of code that fix it."""
     came, helps = _came(output)
-    wanted = "a tensor of logits, a tuple or list that begins with one, or logits called 'logits' or 'out'"
+    wanted = "a tensor of logits, a tuple or list that starts with one, or logits named 'logits' or 'out'"
     lines = f"    forward = model.forward\n    model.forward = lambda images: {helps}"
-    return f"the model must return {wanted}, got {came}; two lines solve it:\n{lines}"
+    return f"the model must return {wanted}, got {came}; two lines fix it:\n{lines}"
 
 
 def _came(output: Any) -> tuple[str, str]:
-    """What a model returned, and an expression that makes logits of it."""
+    """A description of a model's output, and an expression that extracts the logits."""
     if isinstance(output, Mapping):
         names = list(map(str, output)) or ["NAME"]
         return f"a dictionary of {', '.join(names)}", f'forward(images)["{names[0]}"]'

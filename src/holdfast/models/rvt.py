@@ -31,13 +31,14 @@ from holdfast.models.backbone import (
 
 LayerNorm = partial(nn.LayerNorm, eps=1e-6)
 Grid = tuple[int, int]
-MASK_STD = 0.02  # of the masks' start
+# sigmoid(mask) starts near 0.5; RVT's own release leaves the masks uninitialised, RSPC and TAP+ADL use this std
+MASK_STD = 0.02
 
 
 def resize_mask(mask: Tensor, *, old: Grid, new: Grid) -> Tensor:
-    """A PAAS mask (h, N, N) for another token grid, interpolated over the places of keys and of queries.
+    """Interpolate a PAAS mask (h, N, N) to another token grid, over the positions of keys and of queries.
 
-    Ours: the release slices masks to the first tokens, which moves every place.
+    Ours: the release slices masks to the first tokens, which assigns them to other positions.
     """
     if old == new:
         return mask
@@ -47,9 +48,9 @@ def resize_mask(mask: Tensor, *, old: Grid, new: Grid) -> Tensor:
 
 
 class Stem(nn.Module):
-    """Tokens by convolution, without an activation: a stride-2 convolution, a pool, a patch projection.
+    """Convolutional patch embedding without activation: a stride-2 convolution, a max-pool, a patch projection.
 
-    Patch 16 is the published one; patch 4 (ours, for 32-px images) leaves out the pool.
+    Patch size 16 is the published one; patch size 4 (ours, for 32-px images) has no pool.
     """
 
     def __init__(self, dim: int, *, patch_size: int, in_chans: int) -> None:
@@ -91,7 +92,7 @@ class RVTAttention(nn.Module):
             self.att_mask = nn.Parameter(mask)
 
     def multiplier(self, grid: Grid) -> Tensor | None:
-        """What the scaled scores are multiplied by on this grid, (h, N, N)."""
+        """PAAS's factor of the scaled scores on this grid, (h, N, N)."""
         if self.att_mask is None or self.mask_grid is None:
             return None
         return resize_mask(self.att_mask, old=self.mask_grid, new=grid).sigmoid()
@@ -104,12 +105,13 @@ class RVTAttention(nn.Module):
         if multiplier is None:
             out = F.scaled_dot_product_attention(q, k, v)
         else:
+            # PAAS multiplies the scores before the softmax, which fused attention cannot do: its mask is added
             out = ((q * self.scale) @ k.transpose(-2, -1) * multiplier).softmax(dim=-1) @ v
         return self.proj(out.transpose(1, 2).flatten(2))
 
 
 class ConvMlp(nn.Module):
-    """The MLP as 1×1 convolutions around a depthwise one, with BatchNorm everywhere; RVT-B has a plain one instead."""
+    """MLP of 1×1 convolutions around a depthwise one, each with BatchNorm; RVT-B has a plain MLP instead."""
 
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
@@ -129,7 +131,7 @@ class ConvMlp(nn.Module):
 
 
 class RVTBlock(nn.Module):
-    """Attention and MLP, each added; no layer scale."""
+    """Attention and MLP with residual connections; no layer scale."""
 
     def __init__(
         self,
@@ -147,7 +149,7 @@ class RVTBlock(nn.Module):
         super().__init__()
         self.dilation_predictor = local_pooling(tap, dim, tap_branches) if tap else None
         self.norm1 = LayerNorm(dim)
-        bound = MASK_STD if tap else 2.0  # TAP+ADL's code cuts the masks' start at one deviation, RSPC's hardly
+        bound = MASK_STD if tap else 2.0  # TAP+ADL's code truncates at ±1 std, RSPC's at ±2 (100 std)
         self.attn = RVTAttention(dim, heads, mask_grid=mask_grid, mask_bound=bound, conv_qkv=conv_qkv)
         self.norm2 = LayerNorm(dim)
         hidden = int(dim * mlp_ratio)
@@ -164,7 +166,7 @@ class RVTBlock(nn.Module):
 
 
 class Stage(nn.Module):
-    """Blocks of one width."""
+    """The blocks of one stage, all of one width."""
 
     def __init__(self, blocks: Sequence[RVTBlock]) -> None:
         super().__init__()
@@ -172,7 +174,7 @@ class Stage(nn.Module):
 
 
 class TokenPool(nn.Module):
-    """Halves the grid and widens the tokens by a grouped convolution, between stages."""
+    """Grouped convolution between stages that halves the grid and doubles the width."""
 
     def __init__(self, dim: int, out_dim: int) -> None:
         super().__init__()
@@ -185,7 +187,7 @@ class TokenPool(nn.Module):
 
 
 class RVT(Backbone):
-    """A robust vision transformer: no class token, no positional code, mean of the tokens into the head."""
+    """A robust vision transformer: no class token, no positional encoding, average-pooled tokens."""
 
     pooling = "avg"
 
@@ -210,21 +212,21 @@ class RVT(Backbone):
         """Build the network.
 
         Args:
-            img_size: the size whose grid the PAAS masks have; other sizes run with interpolated masks.
-            patch_size: pixels per token side.
+            img_size: image size of the PAAS masks' grid; other sizes use interpolated masks.
+            patch_size: patch size in pixels.
             in_chans: image channels.
             num_classes: width of the head, 0 for none.
             embed_dims: token width per stage.
             depths: blocks per stage.
             num_heads: heads per stage.
-            masked_blocks: how many blocks of the first stage have PAAS, counted from the first.
-            mlp: ``conv`` or ``linear``; None takes the release's rule, linear for width 768 only.
-            mlp_ratio: widening of the MLP.
-            drop_rate: dropout in front of the head.
+            masked_blocks: number of blocks with PAAS, from the first of the first stage.
+            mlp: ``conv`` or ``linear``; None follows the release, linear for width 768 only.
+            mlp_ratio: expansion ratio of the MLP.
+            drop_rate: dropout before the head.
             drop_path_rate: stochastic depth; block i of L has rate · i/L.
-            tap: local pooling in front of every block's attention, such as ``tap``; none if None.
-            tap_branches: how many dilations TAP mixes.
-            conv_qkv: projections by convolution, only to read AFAT's ``*_plus_afat`` weights.
+            tap: local pooling before every block's attention, such as ``tap``; None for none.
+            tap_branches: number of dilations in TAP.
+            conv_qkv: convolutional projections, only to load AFAT's ``*_plus_afat`` weights.
         """
         super().__init__()
         self.img_size = as_pair(img_size)
@@ -293,7 +295,7 @@ class RVT(Backbone):
     def prune_intermediate_layers(
         self, indices: int | Sequence[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
-        """Drop what the blocks at ``indices`` do not need, and return the indices as positive numbers."""
+        """Remove layers that the blocks at ``indices`` do not need, and return the indices as positive numbers."""
         take = take_indices(len(self.feature_info), indices)
         _, stage, _, index = self.feature_info[max(take)]["module"].split(".")
         self.transformers = self.transformers[: int(stage) + 1]
@@ -306,7 +308,7 @@ class RVT(Backbone):
         return take
 
     def no_weight_decay(self) -> set[str]:
-        """As released: nothing beyond timm's own rule (1-D tensors and biases); masks are decayed."""
+        """None, as released: timm exempts 1-D tensors and biases, and masks are decayed."""
         return set()
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
@@ -346,14 +348,14 @@ default_cfgs = generate_default_cfgs(
 
 
 def create_rvt(variant: str, pretrained: bool, kwargs: dict[str, Any], **architecture: Any) -> RVT:
-    """Build the RVT of that name; ``kwargs`` come from the user and win."""
+    """Build the RVT of that name; the user's ``kwargs`` override its architecture."""
     architecture = {**SIZES[variant.removeprefix("tap_")], **architecture, **kwargs}
     return build(RVT, variant, pretrained, architecture, features=3)
 
 
 @register_model
 def rvt_tiny(pretrained: bool = False, **kwargs: Any) -> RVT:
-    """RVT-Ti."""
+    """RVT-Ti: two stages, 8.6 M parameters, without PAAS."""
     return create_rvt("rvt_tiny", pretrained, kwargs)
 
 
@@ -365,7 +367,7 @@ def rvt_tiny_plus(pretrained: bool = False, **kwargs: Any) -> RVT:
 
 @register_model
 def rvt_small(pretrained: bool = False, **kwargs: Any) -> RVT:
-    """RVT-S."""
+    """RVT-S: 12 blocks of width 384, 22.1 M parameters, without PAAS."""
     return create_rvt("rvt_small", pretrained, kwargs)
 
 
@@ -377,7 +379,7 @@ def rvt_small_plus(pretrained: bool = False, **kwargs: Any) -> RVT:
 
 @register_model
 def rvt_base(pretrained: bool = False, **kwargs: Any) -> RVT:
-    """RVT-B."""
+    """RVT-B: 12 blocks of width 768, 86.2 M parameters, without PAAS."""
     return create_rvt("rvt_base", pretrained, kwargs)
 
 
@@ -397,7 +399,7 @@ def rvt_nano(pretrained: bool = False, **kwargs: Any) -> RVT:
 
 
 def arguments_from_keys(state: Mapping[str, Tensor]) -> dict[str, Any]:
-    """What the keys of a file say about masks and MLPs, as arguments of an RVT."""
+    """Arguments of an RVT, masks and MLPs, that a file's keys imply."""
     first = re.compile(r"transformers\.0\.blocks\.\d+\.attn\.att_mask")
     return {
         "masked_blocks": sum(first.fullmatch(key) is not None for key in state),
@@ -406,8 +408,9 @@ def arguments_from_keys(state: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def follow_keys(model: RVT, state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[tuple[nn.Module, str, Any]]]:
-    """Give an RVT the masks, MLPs and projections of a file; returns the file's state with masks at the model's grid,
-    and what was there before, to put it back.
+    """Give an RVT the masks, MLPs and projections of a file.
+
+    Returns the file's state with masks at the model's grid, and the replaced modules, to restore them on failure.
     """
     undo: list[tuple[nn.Module, str, Any]] = []
 
@@ -437,7 +440,7 @@ def _like(model: nn.Module, module: nn.Module) -> nn.Module:
 
 
 def _resize_masks(state: Mapping[str, Tensor], model: RVT) -> dict[str, Tensor]:
-    """PAAS masks at the grid of the model; the published ones belong to square grids."""
+    """PAAS masks interpolated to the model's grid; the published ones are for square grids."""
 
     def resize(key: str, mask: Tensor) -> Tensor:
         grid: Any = model.get_submodule(key.rpartition(".")[0]).mask_grid

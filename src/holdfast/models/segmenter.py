@@ -1,7 +1,7 @@
-"""``holdfast.segmenter``: an encoder and a head that give every pixel of an image its logits.
+"""``holdfast.segmenter``: semantic segmentation models of an encoder and a head.
 
-FAN-Hybrid and TAP-FAN with SegFormer's head are the published segmentors (FAN Table 9, TAP+ADL Table 4); keys, numbers
-and sizes are theirs. Any other encoder of ours or of timm takes the same heads.
+FAN-Hybrid and TAP-FAN with SegFormer's head are the published models (FAN Table 9, TAP+ADL Table 4), with the same
+keys, results and sizes. Any other encoder of ours or of timm can have the same heads.
 """
 
 import copy
@@ -21,14 +21,14 @@ from holdfast.models.heads import segmentation_head
 from holdfast.models.sliding_window import Windowed, checked_window, slide
 from holdfast.models.tap import add_tap
 
-# released: 768 for every FAN, 256 for SETR; ours: what the small encoder's maps are worth
+# as released: 768 for every FAN, 256 for SETR; ours: 128 for the narrow maps of the small encoder
 _WIDTHS = {"segformer": 768, "setr": 256}
 _SMALL_WIDTH = {"fan_mini_4_p4_hybrid": 128}
 _DROPOUT = {"segformer": 0.1, "setr": 0.0}
 
 
 class Segmenter(nn.Module):
-    """Images → logits of every pixel."""
+    """A segmentation model: images → logits of every pixel."""
 
     task = "segmentation"
 
@@ -51,34 +51,34 @@ class Segmenter(nn.Module):
         self.describe()
 
     def describe(self) -> None:
-        """timm's words for a segmenter: the encoder's way to prepare images, the head's classifier."""
+        """Set timm's configuration: the encoder's preprocessing, the head's classifier."""
         encoder: Any = getattr(self.backbone, "pretrained_cfg", None) or {}
         self.pretrained_cfg = self.default_cfg = {
             **imagenet_cfg(),
             **(encoder if isinstance(encoder, dict) else encoder.to_dict()),
             "architecture": "segmenter",
-            "fixed_input_size": False,  # else timm would build the encoder of a loaded run for one size
+            "fixed_input_size": False,  # otherwise timm would build the encoder of a loaded run for one size
             "classifier": f"decode_head.{self.decode_head.classifier}",
             "num_classes": self.num_classes,
         }
 
     def forward(self, images: Tensor) -> Tensor:
-        """Normalised images (B, 3, H, W) of any size → logits (B, classes, H, W); by windows only in evaluation."""
+        """Normalised images (B, 3, H, W) of any size → logits (B, classes, H, W); windows are for evaluation only."""
         if self.window is None or self.training:
             return self.whole(images)
         return slide(self.whole, images, window=self.window, stride=self.stride)
 
     def whole(self, images: Tensor) -> Tensor:
-        """The logits of whole images, however large."""
+        """The logits of whole images, without windows."""
         if self.seen_at is None or images.shape[-2:] == self.seen_at:
-            return self._as_they_are(images)
+            return self._logits_at_size(images)
         seen = F.interpolate(images, size=self.seen_at, mode="bilinear", antialias=True)
-        return F.interpolate(self._as_they_are(seen), size=images.shape[-2:], mode="bilinear", align_corners=False)
+        return F.interpolate(self._logits_at_size(seen), size=images.shape[-2:], mode="bilinear", align_corners=False)
 
-    def _as_they_are(self, images: Tensor) -> Tensor:
+    def _logits_at_size(self, images: Tensor) -> Tensor:
         height, width = images.shape[-2:]
         if self.sizes == "pad":
-            images = self._padded(images)
+            images = self._pad_images(images)
         logits = self.decode_head(self.features(images))
         size = images.shape[-2:]
         if logits.shape[-2:] != size:
@@ -86,38 +86,38 @@ class Segmenter(nn.Module):
         return logits[..., :height, :width]
 
     def features(self, images: Tensor) -> list[Tensor]:
-        """The encoder's maps, fine to coarse."""
+        """The encoder's feature maps, fine to coarse."""
         return forward_maps(self.backbone, images, self.maps)
 
-    def _padded(self, images: Tensor) -> Tensor:
-        """Up to the next multiple of the coarsest stride, right and below, with the mean colour as in training."""
+    def _pad_images(self, images: Tensor) -> Tensor:
+        """Pad to the next multiple of the coarsest stride, right and below, with the mean colour as in training."""
         stride = max(self.maps.strides)
         missing = [-side % stride for side in images.shape[-2:]]
         return F.pad(images, (0, missing[1], 0, missing[0])) if any(missing) else images
 
     @property
     def num_features(self) -> int:
-        """The width in front of the classifier."""
+        """The number of channels before the classifier."""
         classifier: Any = self.get_classifier()
         return classifier.in_channels
 
     def get_classifier(self) -> nn.Module:
-        """The last convolution."""
+        """The last convolution of the head."""
         return self.decode_head.get_submodule(str(self.decode_head.classifier))
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Give the head a new last convolution."""
+        """Replace the last convolution of the head."""
         old: Any = self.get_classifier()
         new = nn.Conv2d(old.in_channels, num_classes, 1).to(old.weight.device, old.weight.dtype)
         setattr(self.decode_head, str(self.decode_head.classifier), new)
         self.num_classes = num_classes
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Recompute the encoder's activations in the backward pass instead of keeping them."""
+        """Recompute the encoder's activations in the backward pass instead of storing them."""
         self.backbone.set_grad_checkpointing(enable)
 
     def no_weight_decay(self) -> set[str]:
-        """What the encoder names."""
+        """The encoder's parameters without weight decay."""
         own: set[str] = getattr(self.backbone, "no_weight_decay", set)()
         return {f"backbone.{name}" for name in own}
 
@@ -139,20 +139,21 @@ def segmenter(
     """Build a segmenter.
 
     Args:
-        encoder: a model of Holdfast or timm by name, or a module, which is taken over and loses its classifier.
-        head: ``segformer`` (Xie et al. 2021), or ``setr`` (Zheng et al. 2021), which FAN's paper gives to FAN-ViT.
-        num_classes: logits per pixel.
-        width: of the head; 768 (SegFormer) or 256 (SETR) as released, 128 for the small encoder of ours.
-        dropout: probability that a channel of the head is dropped in training.
-        sizes: what happens to sizes that the strides do not divide: ``pad`` the image and crop the logits, or
-            ``floor`` the maps as the released FAN-Hybrid does, which then never looks at the rest.
-        maps: numbers of the encoder's features that the head gets, fine to coarse.
-        window: height and width of the windows by which images are seen in evaluation; None sees them whole.
-        stride: pixels from one window to the next; three quarters of the window unless given.
-        seen_at: height and width that images are brought to inside; the logits come back at the images' own size. None
-            sees them as they come.
-        **options: of the encoder, such as ``pretrained``, ``drop_path_rate``, ``img_size``. FAN gets the released
-            backbones' positions without floor unless ``pos_floor=True`` asks for those of its ImageNet weights.
+        encoder: name of a model of Holdfast or timm, or a module, which becomes part of the segmenter without its
+            classifier.
+        head: ``segformer`` (Xie et al. 2021), or ``setr`` (Zheng et al. 2021), which FAN's paper uses with FAN-ViT.
+        num_classes: number of classes.
+        width: width of the head; 768 (SegFormer) or 256 (SETR) as released, 128 for our small encoder.
+        dropout: probability of dropping a channel of the head in training.
+        sizes: handling of sizes that the strides do not divide: ``pad`` the image and crop the logits, or ``floor`` the
+            maps as the released FAN-Hybrid, which ignores the remaining pixels.
+        maps: indices of the encoder's features for the head, fine to coarse.
+        window: height and width of the sliding window in evaluation; None for whole images.
+        stride: stride of the sliding window in pixels; by default three quarters of the window.
+        seen_at: height and width that images are resized to inside; the logits have the images' original size. None
+            for no resizing.
+        **options: arguments of the encoder, such as ``pretrained``, ``drop_path_rate``, ``img_size``. FAN gets the
+            un-floored positional encoding of the released backbones; set ``pos_floor=True`` for its ImageNet weights.
     """
     if num_classes < 1:
         raise HoldfastError(f"num_classes must be at least 1, got {num_classes}")
@@ -163,9 +164,7 @@ def segmenter(
     prune_encoder(backbone, chosen)
     if sizes == "floor":
         if not isinstance(backbone, FAN):
-            raise HoldfastError(
-                f"sizes must be 'pad' for {type(backbone).__name__}; only FAN was released with 'floor'"
-            )
+            raise HoldfastError(f"sizes must be 'pad' for {type(backbone).__name__}; only FAN supports 'floor'")
         backbone.any_size = True
     decode_head = segmentation_head(
         head,
@@ -189,7 +188,7 @@ def segmenter(
 
 
 def with_sliding_window(model: nn.Module, window: int | Sequence[int], stride: int | None = None) -> nn.Module:
-    """The same weights, asked window by window; a segmenter's own windows give way."""
+    """The model with sliding-window inference; replaces a segmenter's own windows."""
     if not isinstance(model, Segmenter):
         return Windowed(model, window, stride)
     other = copy.copy(model)
@@ -200,13 +199,15 @@ def with_sliding_window(model: nn.Module, window: int | Sequence[int], stride: i
 def _encoder(encoder: str | nn.Module, options: dict[str, Any]) -> tuple[nn.Module, int | None]:
     if isinstance(encoder, nn.Module):
         if options:
-            raise HoldfastError(f"options are for an encoder by name, got {', '.join(options)} with a module")
+            raise HoldfastError(f"options are for an encoder given by name, got {', '.join(options)} with a module")
         return encoder, None
     name = encoder.removeprefix("tap_")
     positions = {"pos_floor": False} if name in SIZES else {}
     if encoder in model_names():
         return create_encoder(encoder, **{**positions, **options}), _SMALL_WIDTH.get(name)
-    pooling = {key: options.pop(key) for key in ("tap", "tap_branches") if key in options}  # timm's models take neither
+    pooling = {
+        key: options.pop(key) for key in ("tap", "tap_branches") if key in options
+    }  # timm's models have no such arguments
     model = create_encoder(encoder, **options)
     if pooling.get("tap"):
         add_tap(model, pooling.get("tap_branches", 4), kind=pooling["tap"])
@@ -225,7 +226,7 @@ def _from_timm(encoder: str, *, in_chans: int = 3, **rest: Any) -> Segmenter:
 
 
 def _entry_point(pretrained: bool = False, **kwargs: Any) -> Segmenter:
-    """A segmenter for ``timm.create_model``, which loads finished runs by it; arguments as of `segmenter`."""
+    """Entry point of ``timm.create_model``, which loads finished runs; arguments as in `segmenter`."""
     model = build_model_with_cfg(_from_timm, "segmenter", pretrained, **kwargs)
     if not pretrained:
         model.describe()

@@ -1,7 +1,7 @@
-"""Sliding-window inference: large images in windows of the size that training saw.
+"""Sliding-window inference: large images in windows of the training crop size.
 
-As in the released segmentation code: windows at even strides, the last one moved back to the border, logits summed and
-divided by how many windows saw a pixel.
+As in the released segmentation code: windows at regular strides, the last one moved back to the border, and logits
+averaged over the windows that contain a pixel.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ WINDOW, STRIDE = 1024, 768  # Cityscapes, FAN and TAP+ADL
 
 
 def window_starts(side: int, window: int, stride: int) -> list[int]:
-    """Where windows begin on a side; one at 0 if the side is no longer than a window.
+    """Start positions of windows along a side; only 0 if the side is no longer than a window.
 
     >>> window_starts(2048, 1024, 768)
     [0, 768, 1024]
@@ -30,12 +30,12 @@ def window_starts(side: int, window: int, stride: int) -> list[int]:
 def slide(
     model: Callable[[Tensor], Tensor], images: Tensor, *, window: int | tuple[int, int] = WINDOW, stride: int = STRIDE
 ) -> Tensor:
-    """Mean logits (B, classes, H, W) over all windows that see a pixel, one window at a time; gradients flow.
+    """Mean logits (B, classes, H, W) over all windows that contain a pixel, one window at a time; differentiable.
 
     Args:
         model: images (B, 3, h, w) → logits (B, classes, h, w).
         images: normalised, (B, 3, H, W).
-        window: height and width of a window; an image side below it is one window of that side.
+        window: height and width of a window; a shorter image side is covered by one window of that side.
         stride: pixels from one window to the next, on both axes.
     """
     (height, width), stride = checked_window(window, stride)
@@ -52,17 +52,17 @@ def slide(
 
 
 def checked_window(window: int | Sequence[int], stride: int | None) -> tuple[tuple[int, int], int]:
-    """Height and width of a window, and its stride; three quarters of the shorter side unless given."""
+    """Height and width of a window, and its stride, by default three quarters of the shorter side."""
     height, width = (window, window) if isinstance(window, int) else window
     shorter = min(height, width)
     step = max(1, 3 * shorter // 4) if stride is None else stride
     if shorter < 1 or not 0 < step <= shorter:
-        raise HoldfastError(f"stride must be 1 to the window's {shorter}, got {stride}")
+        raise HoldfastError(f"stride must lie between 1 and the window's {shorter}, got {stride}")
     return (int(height), int(width)), step
 
 
 class Windowed(nn.Module):
-    """Any model of pixels, asked window by window."""
+    """Wrapper for sliding-window inference with any segmentation model."""
 
     def __init__(self, model: nn.Module, window: int | Sequence[int], stride: int | None = None) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Windowed(nn.Module):
 
 
 def predicted_map(logits: Tensor, size: tuple[int, ...], *, cell: str) -> np.ndarray:
-    """The class of every pixel of one image, uint8 (H, W) of the label map's size.
+    """The predicted class of each pixel of one image, uint8 (H, W) of the label map's size.
 
     Logits (classes, h, w) of another size are resampled first, bilinearly, as the released code does after a resize.
     """
@@ -94,7 +94,7 @@ def predicted_map_and_confidence(logits: Tensor, size: tuple[int, ...], *, cell:
 def _at_size(logits: Tensor, size: tuple[int, ...], *, cell: str) -> Tensor:
     if not torch.isfinite(logits).all():
         raise HoldfastError(
-            f"the model must return numbers, got NaN or infinity in {cell}; nothing was recorded for it"
+            f"the model must return finite logits, got NaN or infinity in {cell}; nothing was recorded for it"
         )
     if logits.shape[-2:] != size:
         logits = interpolate(logits[None].float(), size=size, mode="bilinear", align_corners=False)[0]

@@ -1,7 +1,7 @@
-"""``add_tap``: token-aware average pooling in front of every block's attention, for our models and timm's.
+"""``add_tap``: token-aware average pooling before every block's attention, for our models and timm's.
 
-TAP on FAN and RVT is the authors' (Guo et al., ICCV 2023), under the published names and keys. For DeiT and Swin they
-report numbers but released no code: there, the same place (before norm1, attention branch only) is our reading.
+TAP on FAN and RVT follows the authors' code (Guo et al., ICCV 2023), with the published names and keys. For DeiT and
+Swin they report results but released no code: the same position (before norm1, attention branch only) is our reading.
 """
 
 from typing import Any, TypeVar
@@ -25,14 +25,14 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def add_tap(model: Model, branches: int = 4, *, kind: str = "tap") -> Model:
-    """Put TAP (or another local pooling of its Table 1) into every block, in place, and return the model.
+    """Add TAP (or another local pooling of its Table 1) to every block, in place, and return the model.
 
-    Only the input of the attention is pooled; the residual path and the class token stay as they are. The new parts are
-    the blocks' ``dilation_predictor``; all other state-dict keys stay, so pretrained weights load before or after.
+    Only the input of the attention is pooled, not the residual path or the class token. The new modules are the blocks'
+    ``dilation_predictor``; all other state-dict keys stay, so pretrained weights load before or after.
 
     Args:
         model: one of ours, or a timm ViT, DeiT or Swin.
-        branches: how many dilations TAP mixes, 0 … branches − 1.
+        branches: number of dilations in TAP, 0 … branches − 1.
         kind: ``tap``, ``tap-identity`` (the same, starting near the identity: for weights trained without it),
             ``tap-multi-kernel``, ``avgpool3``, ``avgpool5``, ``conv3`` or ``conv5``.
     """
@@ -41,7 +41,7 @@ def add_tap(model: Model, branches: int = 4, *, kind: str = "tap") -> Model:
     ]
     if not blocks:
         raise HoldfastError(
-            f"cannot add TAP to {type(model).__name__}: it has no blocks with a token grid that we know "
+            f"cannot add TAP to {type(model).__name__}: it has no blocks with a known token grid "
             "(Holdfast's models and timm's ViT, DeiT and Swin are supported)"
         )
     if any(getattr(block, "dilation_predictor", None) is not None for block in blocks):
@@ -62,12 +62,12 @@ def add_tap(model: Model, branches: int = 4, *, kind: str = "tap") -> Model:
     return model
 
 
-# timm's blocks cannot be told to pool, and replacing their norm1 would rename its weights: so the pooling listens to
-# norm1 and changes what goes in. Bound methods, because those are copied along with the model.
+# timm's blocks have no place for a pooling, and replacing their norm1 would rename its weights: so a hook on norm1
+# pools its input. The hooks are bound methods, because deepcopy copies those along with the model.
 
 
 class _ImageGrid:
-    """The token grid of the image that is passing through."""
+    """The token grid of the current images."""
 
     def __init__(self) -> None:
         self.size = (0, 0)
@@ -90,7 +90,7 @@ class _PoolSequence:
 
 
 class _PoolMap:
-    """Pools tokens that come as a map (B, H, W, C)."""
+    """Pools tokens in the layout (B, H, W, C)."""
 
     def __init__(self, pool: nn.Module) -> None:
         self.pool = pool
@@ -105,7 +105,7 @@ class _PoolMap:
 
 
 def _register(name: str, create: Any, **extra: Any) -> None:
-    """``tap_<name>``: the published combination of TAP with one of our models."""
+    """Register ``tap_<name>``, the published combination of TAP with one of our models."""
 
     def entry_point(pretrained: bool = False, **kwargs: Any) -> nn.Module:
         return create(f"tap_{name}", pretrained, kwargs, tap="tap", **extra)
@@ -117,7 +117,7 @@ def _register(name: str, create: Any, **extra: Any) -> None:
 
 _FAN = [name for name in fan.SIZES if "nano" not in name and not name.endswith("_se_attn")]
 _RVT = ["rvt_tiny_plus", "rvt_small_plus", "rvt_base_plus"]
-# timm's models with TAP: DeiT-B and Swin-B are those of TAP+ADL's Table 5, the others are for one's own fine-tuning
+# timm's models with TAP: DeiT-B and Swin-B are those of TAP+ADL's Table 5, the others are for fine-tuning
 _VIT: dict[str, dict[str, Any]] = {
     "tiny": {"embed_dim": 192, "depth": 12, "num_heads": 3},
     "small": {"embed_dim": 384, "depth": 12, "num_heads": 6},
@@ -137,7 +137,7 @@ _TIMM: dict[str, dict[str, Any]] = {
 
 
 def _cfg(name: str) -> dict[str, Any]:
-    if name in _TIMM:  # how images are prepared, without the address of weights that have no TAP
+    if name in _TIMM:  # the preprocessing only: timm's weights have no TAP
         return {**timm.get_pretrained_cfg(name).to_dict(), "url": "", "hf_hub_id": None, "tag": None}
     return {**fan.default_cfgs, **rvt.default_cfgs}[name].default.to_dict()
 
@@ -159,7 +159,7 @@ def _with_tap(stock: type[nn.Module]) -> Any:
 
 
 def _register_stock(name: str, architecture: dict[str, Any]) -> None:
-    """``tap_<name>``: one of timm's; the place of TAP in it is our reading, as no code was released."""
+    """Register ``tap_<name>``, one of timm's models; the position of TAP is our reading, as no code was released."""
     swin = name.startswith("swin")
     stock, features = (SwinTransformer, (0, 1, 2, 3)) if swin else (VisionTransformer, 3)
 

@@ -1,7 +1,7 @@
 """TORA-ViT: a frozen pretrained ViT with an accuracy and a robustness adapter after every block, fused by a gate.
 
-Li and Xu, *Trade-off between Robustness and Accuracy of Vision Transformers*, CVPR 2023; and the three ways of tuning
-that their slides compare it with. docs/tora.md says what is theirs and what is our derivation.
+Li and Xu, *Trade-off between Robustness and Accuracy of Vision Transformers*, CVPR 2023; and the three methods that
+their slides compare it with. docs/tora.md separates the authors' parts from our derivation.
 """
 
 from collections.abc import Callable
@@ -25,13 +25,13 @@ GATES: dict[str, type[Fusion]] = {"adapter": AdapterGate, "token": TokenGate}
 
 @dataclass(frozen=True)
 class ToraSettings:
-    """What is added to a ViT.
+    """Settings of the modules that are added to a ViT.
 
     Attributes:
-        method: ``tora``, or ``adapter-fusion``, ``single-adapter``, ``head-only`` to compare with.
-        reduction: the adapters' width is the model's divided by this. 16 is a fit to the slides' sizes.
-        gate_softmax: over the two adapters (TORA) or over the tokens of each.
-        gate_heads: heads of the gate; None takes those of the model's attention.
+        method: ``tora``, or ``adapter-fusion``, ``single-adapter``, ``head-only`` for comparison.
+        reduction: ratio of the model's width to the adapters'; 16 fits the sizes in the slides.
+        gate_softmax: softmax over the two adapters (``adapter``, TORA) or over the tokens of each (``token``).
+        gate_heads: heads of the gate; None for as many as the model's attention has.
     """
 
     method: Method = "tora"
@@ -49,7 +49,7 @@ class ToraSettings:
 
 
 class PairLayer(nn.Module):
-    """Both adapters and their fusion after one block."""
+    """Both adapters of a block and their fusion."""
 
     def __init__(self, dim: int, heads: int, settings: ToraSettings, gate: type[Fusion]) -> None:
         super().__init__()
@@ -58,31 +58,31 @@ class PairLayer(nn.Module):
         self.fusion = gate(dim, settings.gate_heads or heads)
 
     def adapt(self, z: Tensor, streams: Streams) -> tuple[Tensor, Tensor]:
-        """The adapters' outputs, (B, N, D) each."""
+        """The outputs of the two adapters, (B, N, D) each."""
         raise NotImplementedError
 
     def shares(self, z: Tensor, streams: Streams) -> tuple[Tensor, Tensor]:
-        """See `Fusion.shares`."""
+        """The first query's weights of the adapters' tokens, see `Fusion.shares`."""
         return self.fusion.shares(z, *self.adapt(z, streams))
 
 
 class ToraLayer(PairLayer):
     """a = ψ_A([ACC] ‖ z_2:), r = ψ_R([ROB] ‖ z_2:); next input z + o^A + o^R; [ACC] = a_1 + o^A_1, [ROB] = r_1 + o^R_1.
 
-    The adapters see one token at a time: with the slides' [ACC] = a_1 alone it would never learn of the image.
+    Adapters process each token separately: with the slides' [ACC] = a_1 alone, it would not depend on the image.
     """
 
     def __init__(self, dim: int, heads: int, settings: ToraSettings) -> None:
         super().__init__(dim, heads, settings, GATES[settings.gate_softmax])
 
     def adapt(self, z: Tensor, streams: Streams) -> tuple[Tensor, Tensor]:
-        """Each adapter sees its own stream in the class token's place."""
+        """Each adapter gets its own stream in place of the class token."""
         others = z[:, 1:]
         acc, rob = (torch.cat([streams[name], others], dim=1) for name in ("acc", "rob"))
         return self.acc(acc), self.rob(rob)
 
     def forward(self, z: Tensor, streams: Streams, last: bool) -> tuple[Tensor, Streams]:
-        """Tokens and streams after one block → the next block's; behind the last block only the streams matter."""
+        """Tokens and streams after one block → those for the next; after the last block only the streams matter."""
         a, r = self.adapt(z, streams)
         both, acc = self.fusion(z[:, :1] if last else z, a, r)
         new = {"acc": a[:, :1] + acc, "rob": r[:, :1] + both[:, :1] - acc}
@@ -90,17 +90,17 @@ class ToraLayer(PairLayer):
 
 
 class AdapterFusionLayer(PairLayer):
-    """Both adapters see all tokens and are fused place by place; the streams collect what the class token was given."""
+    """Both adapters get all tokens and are fused token by token; the streams sum the class token's updates."""
 
     def __init__(self, dim: int, heads: int, settings: ToraSettings) -> None:
         super().__init__(dim, heads, settings, PlaceGate)
 
     def adapt(self, z: Tensor, streams: Streams) -> tuple[Tensor, Tensor]:
-        """Each adapter sees the block's tokens."""
+        """Each adapter gets the block's tokens."""
         return self.acc(z), self.rob(z)
 
     def forward(self, z: Tensor, streams: Streams, last: bool) -> tuple[Tensor, Streams]:
-        """See `ToraLayer.forward`."""
+        """Tokens and streams for the next block, see `ToraLayer.forward`."""
         z = z[:, :1] if last else z
         both, acc = self.fusion(z, *self.adapt(z, streams))
         new = {"acc": streams["acc"] + acc, "rob": streams["rob"] + both[:, :1] - acc}
@@ -108,20 +108,20 @@ class AdapterFusionLayer(PairLayer):
 
 
 class SingleLayer(nn.Module):
-    """One adapter: next input ψ(z)."""
+    """Single adapter: the next block's input is ψ(z)."""
 
     def __init__(self, dim: int, heads: int, settings: ToraSettings) -> None:
         super().__init__()
         self.adapter = Adapter(dim, max(1, dim // settings.reduction))
 
     def forward(self, z: Tensor, streams: Streams, last: bool) -> tuple[Tensor, Streams]:
-        """See `ToraLayer.forward`."""
+        """Tokens and streams for the next block, see `ToraLayer.forward`."""
         return self.adapter(z[:, :1] if last else z), streams
 
 
 @dataclass(frozen=True)
 class MethodParts:
-    """What a method adds: a layer per block, heads, and learned starts of the heads' streams."""
+    """The modules of a method: a layer per block, heads, and learned initial streams."""
 
     layer: Callable[[int, int, ToraSettings], nn.Module] | None
     heads: tuple[str, ...]
@@ -137,11 +137,11 @@ METHODS: dict[str, MethodParts] = {
 
 
 class ToraViT(nn.Module):
-    """A frozen ViT, what was added to it, and three predictions: ``acc``, ``rob`` and their mean ``joint``.
+    """A frozen ViT with added modules and three predictions: ``acc``, ``rob`` and their mean ``joint``.
 
-    A head reads norm(z_L,1 + stream), z_L,1 the class token that leaves the last block. At the start the streams and
-    all that the layers add are zero and the heads are copies of the pretrained one, so that every prediction is the
-    pretrained model's. Its own head stays in place, unused and counted.
+    A head reads norm(z_L,1 + stream) with z_L,1 the class token after the last block. Initially the streams and the
+    layers' updates are zero and the heads are copies of the pretrained one, so every prediction equals the pretrained
+    model's. The pretrained head stays in place, unused, and counts as parameters.
     """
 
     backbone: Any  # a VisionTransformer
@@ -163,7 +163,7 @@ class ToraViT(nn.Module):
 
     @property
     def pretrained_cfg(self) -> dict[str, Any]:
-        """How to prepare images, as the pretrained model says; the architecture is ``tora(vit_nano)``."""
+        """The pretrained model's data configuration, with an architecture such as ``tora(vit_nano)``."""
         cfg = self.backbone.pretrained_cfg
         return {**cfg, "architecture": f"{self.settings.method}({cfg.get('architecture')})"}
 
@@ -171,21 +171,21 @@ class ToraViT(nn.Module):
 
     @property
     def patch_embed(self) -> nn.Module:
-        """Of the pretrained model: tells `holdfast.watch` the token grid."""
+        """The pretrained model's patch embedding, from which `holdfast.watch` gets the token grid."""
         return self.backbone.patch_embed
 
     @property
     def num_classes(self) -> int:
-        """Of every head."""
+        """The number of classes of every head."""
         return self.backbone.num_classes
 
     @property
     def view_names(self) -> tuple[str, ...]:
-        """The predictions it gives."""
+        """The names of the predictions."""
         return ("joint",) if "joint" in self.heads else ("joint", *self.heads)
 
     def train(self, mode: bool = True) -> "ToraViT":
-        """Training mode of what was added; the frozen model stays in evaluation mode."""
+        """Set the mode of the added modules; the frozen model stays in evaluation mode."""
         super().train(mode)
         self.backbone.eval()
         return self
@@ -195,7 +195,7 @@ class ToraViT(nn.Module):
         self.grad_checkpointing = enable
 
     def streams(self, images: Tensor) -> tuple[Tensor, Streams]:
-        """The class token that leaves the last block, (B, D), and the streams [ACC]_L and [ROB]_L, (B, D)."""
+        """The class token after the last block, (B, D), and the streams [ACC]_L and [ROB]_L, (B, D)."""
         vit, count = self.backbone, images.shape[0]  # len() would freeze an exported batch
         z = vit.norm_pre(vit.patch_drop(vit._pos_embed(vit.patch_embed(images))))
         streams = {name: token.expand(count, 1, -1) for name, token in self.tokens.items()}
@@ -233,12 +233,12 @@ def tora(
     gate_softmax: Softmax = "adapter",
     gate_heads: int | None = None,
 ) -> ToraViT:
-    """Add TORA's adapters, gates and heads to a pretrained ViT, which is frozen and used as it is, not copied.
+    """Add TORA's adapters, gates and heads to a pretrained ViT, which is frozen and not copied.
 
     Args:
         model: a plain ViT or DeiT of timm with a class token, or vit_nano.
         method: see `ToraSettings`, also for the other arguments.
-        reduction: of the adapters' width.
+        reduction: ratio of the model's width to the adapters'.
         gate_softmax: ``adapter`` or ``token``.
         gate_heads: heads of the gate.
     """
@@ -247,9 +247,9 @@ def tora(
 
 @torch.no_grad()
 def gate_maps(model: ToraViT, images: Tensor) -> dict[str, Tensor]:
-    """What the class token's gate takes from each adapter at every place: ``acc`` and ``rob``, (B, L, rows, columns).
+    """The weights of the class token's gate for each adapter's patches: ``acc`` and ``rob``, (B, L, rows, columns).
 
-    The data of the slides' pictures: mean over heads. Of ``adapter-fusion``, every token's own choice.
+    The mean over heads, as in the slides' figures. For ``adapter-fusion``, each token's own weights.
     """
     if model.settings.method not in ("tora", "adapter-fusion"):
         raise HoldfastError(f"gate maps need method tora or adapter-fusion, got {model.settings.method!r}")
@@ -270,12 +270,12 @@ def gate_maps(model: ToraViT, images: Tensor) -> dict[str, Tensor]:
 
 
 def describe(settings: ToraSettings) -> dict[str, Any]:
-    """The settings as plain values."""
+    """The settings as plain data."""
     return asdict(settings)
 
 
 class _Step:
-    """One block and what was added behind it."""
+    """One block and the layer added after it."""
 
     def __init__(self, block: nn.Module, layer: nn.Module | None, *, last: bool) -> None:
         self.block, self.layer, self.last = block, layer, last
@@ -298,7 +298,7 @@ def _copy(head: nn.Linear) -> nn.Linear:
 def _plain_vit(model: Any) -> VisionTransformer:
     kind = type(model).__name__
     if isinstance(model, ToraViT):
-        raise HoldfastError("this model has adapters already: give tora() the pretrained model")
+        raise HoldfastError("this model has adapters already: pass the pretrained model to tora()")
     plain = isinstance(model, VisionTransformer) and all(
         getattr(type(model), name) is getattr(VisionTransformer, name) for name in ("forward_features", "forward_head")
     )
@@ -308,7 +308,7 @@ def _plain_vit(model: Any) -> VisionTransformer:
             f"deit_small_patch16_224), got {kind}{_why_not(model, plain=plain)}"
         )
     if not isinstance(model.head, nn.Linear):
-        raise HoldfastError("TORA copies the model's head into its own, got a model without one (num_classes=0)")
+        raise HoldfastError("TORA copies the pretrained head: give a model with one, got num_classes=0")
     return model
 
 

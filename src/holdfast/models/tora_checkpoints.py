@@ -1,7 +1,7 @@
-"""TORA's own weights as files: adapters, fusion and heads without the pretrained model, and back onto it.
+"""TORA checkpoints: saving adapters, fusion and heads without the pretrained model, and attaching them to it.
 
-A folder holds ``tora.safetensors`` (what was added) and ``tora.json`` (which parts, and for which ViT); with the
-pretrained model beside them, in ``backbone/`` as timm writes it, it loads by itself.
+A folder holds ``tora.safetensors`` (the added modules) and ``tora.json`` (their settings and the ViT they belong to);
+with the pretrained model in ``backbone/``, in timm's format, it can be loaded on its own.
 """
 
 import json
@@ -25,7 +25,7 @@ SHAPE = ("width", "depth", "classes")
 
 
 def save_tora(model: ToraViT, folder: str | Path, *, notes: dict[str, Any] | None = None) -> None:
-    """Write what was added to the pretrained model; ``notes`` are kept in the description."""
+    """Write the modules added to the pretrained model; ``notes`` are stored in the description."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     weights = {key: value.detach().cpu().contiguous() for key, value in added_state(model).items()}
@@ -44,12 +44,12 @@ def save_tora(model: ToraViT, folder: str | Path, *, notes: dict[str, Any] | Non
 
 
 def attach_tora(model: nn.Module, folder: str | Path, *, other_weights: bool = False) -> ToraViT:
-    """Put saved adapters, fusion and heads onto the pretrained model that they were trained for.
+    """Attach saved adapters, fusion and heads to the pretrained model that they were trained for.
 
     Args:
-        model: the pretrained ViT, with as many classes as the saved heads have.
-        folder: where `save_tora` or a training run has written.
-        other_weights: also accept a ViT of the same shape with other weights.
+        model: the pretrained ViT, with as many classes as the saved heads.
+        folder: a folder written by `save_tora` or by a training run.
+        other_weights: accept a ViT of the same shape with other weights.
     """
     folder = Path(folder)
     described = read_description(folder)
@@ -65,7 +65,7 @@ def attach_tora(model: nn.Module, folder: str | Path, *, other_weights: bool = F
     if not other_weights and described["backbone_fingerprint"] != fingerprint(adapted.backbone):
         raise HoldfastError(
             f"the adapters in {str(folder)!r} were trained for other weights of this ViT; "
-            "other_weights=True attaches them all the same"
+            "set other_weights=True to attach them anyway"
         )
     load_added(adapted, folder)
     return adapted
@@ -82,7 +82,7 @@ def load_tora(folder: str | Path) -> ToraViT:
 
 
 def load_added(model: ToraViT, folder: str | Path) -> None:
-    """Load adapters, fusion and heads into a model that has them already."""
+    """Load adapters, fusion and heads into a model that already has these modules."""
     folder = Path(folder)
     described = read_description(folder)
     if described["settings"] != describe(model.settings):
@@ -100,7 +100,7 @@ def load_added(model: ToraViT, folder: str | Path) -> None:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """What ``tora.json`` says."""
+    """The content of ``tora.json``."""
     try:
         described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         kinds = {"settings": dict, "backbone_fingerprint": str, **dict.fromkeys(SHAPE, int)}
@@ -113,7 +113,7 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def added_state(model: ToraViT) -> dict[str, torch.Tensor]:
-    """Everything but the pretrained model."""
+    """The state of everything but the pretrained model."""
     return {key: value for key, value in model.state_dict().items() if not key.startswith("backbone.")}
 
 

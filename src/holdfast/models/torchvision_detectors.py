@@ -1,4 +1,4 @@
-"""Detectors that others built: torchvision's answer with COCO's gapped category ids, ours with the classes' ranks."""
+"""Adapter for torchvision's detectors: COCO's category ids, which have gaps, to consecutive class labels."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from holdfast.errors import HoldfastError
 from holdfast.runtime.device import unwrap_model
 
-# where torchvision's detectors know how many classes they have, the background among them
+# attributes of torchvision's detectors with their number of classes, background included
 _CLASS_LAYERS = (
     ("roi_heads.box_predictor.cls_score", "out_features"),
     ("head.classification_head", "num_classes"),
@@ -18,10 +18,10 @@ _CLASS_LAYERS = (
 
 
 def ranked_labels(model: nn.Module, category_ids: Sequence[int]) -> nn.Module:
-    """The model itself, or, if it answers with category ids, behind their ranks; a model of other classes is refused.
+    """The model, with category ids converted to ranks if it predicts those; raises an error for other classes.
 
-    Torchvision's COCO models have 91 classes, of which 80 exist: a number of classes that is the largest id gives them
-    away. Models that do not tell their number are taken as they are.
+    Torchvision's COCO models have 91 classes, of which 80 exist: a number of classes equal to the largest id identifies
+    them. Models of unknown number of classes are used unchanged.
     """
     known = answered_classes(model)
     if known in (None, len(category_ids)):
@@ -29,13 +29,13 @@ def ranked_labels(model: nn.Module, category_ids: Sequence[int]) -> nn.Module:
     if known == max(category_ids):
         return RankedLabels(model, category_ids)
     raise HoldfastError(
-        f"the detector must have the {len(category_ids)} classes of the data (or answer with their category ids, "
+        f"the detector must have the {len(category_ids)} classes of the data (or predict their category ids, "
         f"up to {max(category_ids)}), got {known}"
     )
 
 
 def answered_classes(model: nn.Module) -> int | None:
-    """How many classes a detector has beside the background, if it can be told."""
+    """The number of classes of a detector without the background, if known."""
     inner: Any = unwrap_model(model)
     if isinstance(own := getattr(inner, "num_classes", None), int):
         return own
@@ -49,7 +49,7 @@ def answered_classes(model: nn.Module) -> int | None:
 
 
 class RankedLabels(nn.Module):
-    """A detector whose labels become the ranks, from 1, of its category ids; ids that the data lack are dropped."""
+    """Wrapper that maps a detector's category ids to their ranks, from 1, and drops ids that the data lack."""
 
     def __init__(self, model: nn.Module, category_ids: Sequence[int]) -> None:
         super().__init__()
@@ -59,10 +59,10 @@ class RankedLabels(nn.Module):
         self.register_buffer("ranks", ranks, persistent=False)
 
     def forward(self, images: Any) -> list[dict[str, Tensor]]:
-        """Images → detections."""
-        return [self._ranked(found) for found in self.model(images)]
+        """Images → detections with ranked labels."""
+        return [self._rank_labels(found) for found in self.model(images)]
 
-    def _ranked(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _rank_labels(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
         ranks = self.ranks[found["labels"]]
         kept = ranks > 0
         return {name: values[kept] for name, values in {**found, "labels": ranks}.items()}

@@ -1,4 +1,4 @@
-"""A plain vision transformer of the nano size, to compare with: timm's, without BatchNorm."""
+"""A plain vision transformer of nano size as a baseline: timm's ViT, without BatchNorm."""
 
 from typing import Any
 

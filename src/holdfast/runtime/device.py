@@ -107,7 +107,7 @@ def core_count() -> int:
 
 
 def unwrap_model(model: nn.Module) -> nn.Module:
-    """The model itself, outside of data-parallel wrappers."""
+    """The model without data-parallel wrappers."""
     # accelerate's extract_model_from_parallel is no substitute: of a compiled model around a data-parallel one it
     # replaces the inner model in place, so the caller's model would no longer exchange its gradients
     while isinstance(model, DistributedDataParallel | DataParallel):

@@ -18,7 +18,7 @@ from holdfast.studies.measure_run import ANALYSED, SETTINGS, compute_of
 from holdfast.studies.runner import Run, missing_runs, run_path, with_starts
 from holdfast.training.accelerator import engine
 from holdfast.training.build import TrainState, build_training
-from holdfast.training.dry_run import forecast_stage
+from holdfast.training.dry_run import forecast_run
 from holdfast.training.run_folder import RunFolder, describe
 
 TRIED = 4  # images on which an analysis is timed
@@ -105,7 +105,7 @@ def _time_run(study: Study, name: str, seed: int) -> RunCost:
     recipe = study.recipe_of(name, seed)
     with engine(recipe.train, folder=Path()) as accelerator:
         stage = build_training(recipe, accelerator)
-        trained = forecast_stage(stage, Path())
+        trained = forecast_run(stage, Path())
         if name not in study.rows:
             return RunCost(trained.spent, size=trained.size)
         model: Any = stage.bare if recipe.model.adapt is None else stage.bare.backbone

@@ -1,4 +1,4 @@
-"""The engine under the loop: Hugging Face accelerate, for one process or many, on CPU or CUDA."""
+"""Set-up of Hugging Face accelerate, for one process or many, on CPU or CUDA."""
 
 import contextlib
 import importlib.util
@@ -23,7 +23,7 @@ from holdfast.training.recipe import TrainRecipe
 
 @contextlib.contextmanager
 def engine(recipe: TrainRecipe, *, folder: Path) -> Iterator[Accelerator]:
-    """accelerate's engine for this process: device, precision, processes, trackers. Released when the run ends."""
+    """The `Accelerator` of this process: device, precision, processes, trackers. Released when the run ends."""
     somebody_elses = is_initialized()
     accelerator = _start_accelerator(recipe, folder=folder)
     try:
@@ -51,17 +51,23 @@ def _start_accelerator(recipe: TrainRecipe, *, folder: Path) -> Accelerator:
     _check_group()
     wanted = process_count()
     try:
-        with exit_at_once() if wanted > 1 else contextlib.nullcontext():  # it waits half an hour for the others
+        with (
+            exit_at_once() if wanted > 1 else contextlib.nullcontext()
+        ):  # it would wait half an hour for the other processes
             accelerator = Accelerator(
                 cpu=on_cpu, mixed_precision=precision, log_with=recipe.trackers or None, project_dir=folder
             )
-    except (RuntimeError, ValueError, OSError) as error:  # a port in use, a process that never came, a missing backend
+    except (RuntimeError, ValueError, OSError) as error:  # a port in use, a missing process or backend
         if "WORLD_SIZE" not in os.environ:
             raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise HoldfastError(f"the group of {os.environ['WORLD_SIZE']} processes cannot be joined ({reason})") from error
-    if accelerator.num_processes != wanted:  # each would train a model of its own into the same folder
-        raise HoldfastError(f"{wanted} processes were started, but this one is among {accelerator.num_processes}")
+        raise HoldfastError(
+            f"this process cannot join the group of {os.environ['WORLD_SIZE']} processes ({reason})"
+        ) from error
+    if accelerator.num_processes != wanted:  # otherwise each would train its own model into the same folder
+        raise HoldfastError(
+            f"{wanted} processes were started, but this one is in a group of {accelerator.num_processes}"
+        )
     if accelerator.distributed_type not in (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
         raise HoldfastError(f"training runs as one process or with DDP, got {accelerator.distributed_type.value}")
     return accelerator
@@ -74,7 +80,7 @@ def _check_group() -> None:
     }
     if lonely and os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true":
         raise HoldfastError(
-            "accelerate launch --cpu has started only one process of several; "
+            "accelerate launch --cpu started only one of several processes; "
             "start them with: torchrun --nproc-per-node N -m holdfast train …"
         )
 
@@ -93,14 +99,14 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Catches the signals while a run lasts. The second one no longer waits for the save."""
+    """Handles signals during a run: the first saves and stops, the second stops at once."""
 
     def __init__(self) -> None:
         self.signal: int = 0
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> "StopRequest":
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python takes no handlers
+        if threading.current_thread() is threading.main_thread():  # Python allows handlers only there
             self._previous = {number: signal.signal(number, self._note) for number in SIGNALS}
         return self
 
@@ -113,8 +119,8 @@ class StopRequest:
             raise KeyboardInterrupt
         self.signal = number
 
-    def agreed(self, accelerator: Accelerator) -> int:
-        """The highest signal that any process has seen, or 0. All processes must ask at the same step."""
+    def signal_on_any_process(self, accelerator: Accelerator) -> int:
+        """The highest signal that any process has received, or 0. All processes must call it at the same step."""
         if accelerator.num_processes == 1:
             return self.signal
         seen = accelerator.gather(torch.tensor([self.signal], device=accelerator.device))

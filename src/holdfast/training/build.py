@@ -1,4 +1,4 @@
-"""From a recipe to everything that the loop moves. What is wrong with a recipe is said here, before the first step."""
+"""Builds a training run from a recipe: data, model, optimizer and objective; all errors come before the first step."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import Task, task_of
 from holdfast.training.augment.classification import ImageFormat
 from holdfast.training.checkpoint import CheckpointState
-from holdfast.training.initialize import Begun, as_begun, class_order, named_model
+from holdfast.training.initialize import ResumedRun, class_order, named_model, with_init_settings
 from holdfast.training.loader import (
     BatchRangeSampler,
     EpochSampler,
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainState:
-    """All that takes part in a run. The loop's functions take it as their first argument."""
+    """Model, optimizer, objective and data of a run; the first argument of the loop's functions."""
 
     recipe: Recipe
     task: Task
@@ -61,12 +61,12 @@ class TrainState:
     classes: tuple[str, ...]
     steps_per_epoch: int
     epochs: int
-    peak_lr: float  # the highest one of all groups
-    player_starts: Mapping[str, Mapping[str, Tensor]]  # the objective's own modules before the first step
+    peak_lr: float  # the highest of all parameter groups
+    initial_modules: Mapping[str, Mapping[str, Tensor]]  # states of the objective's own modules before the first step
 
     @property
     def val_images(self) -> TransformedImages:
-        """The validation images."""
+        """The validation images with their transform."""
         return cast(TransformedImages, self.val_batches.dataset)
 
     @property
@@ -76,18 +76,18 @@ class TrainState:
 
     @property
     def images_per_step(self) -> int:
-        """The global batch."""
+        """The global batch size of an optimizer step."""
         return self.order.global_batch * self.recipe.train.accumulate
 
     def batches_from(self, step: int) -> DataLoader[Any]:
-        """The training batches of every step from this one to the end of the run."""
+        """The training batches from a step to the end of the run."""
         per_step = self.recipe.train.accumulate
-        stretch = BatchRangeSampler(self.order, step * per_step, self.steps * per_step)
+        sampler = BatchRangeSampler(self.order, step * per_step, self.steps * per_step)
         pin = self.accelerator.device.type == "cuda"
-        return training_loader(self.train_images, stretch, workers=self.recipe.data.workers, pin=pin)
+        return training_loader(self.train_images, sampler, workers=self.recipe.data.workers, pin=pin)
 
-    def moving(self) -> CheckpointState:
-        """What a checkpoint holds."""
+    def checkpoint_state(self) -> CheckpointState:
+        """The modules and optimizers that a checkpoint holds."""
         modules: dict[str, nn.Module] = {"model": self.bare}
         optimizers = {"optimizer": self.optimizer.optimizer}
         if self.ema is not None:
@@ -99,16 +99,16 @@ class TrainState:
 
 
 def build_training(
-    recipe: Recipe, accelerator: Accelerator, *, objective: Objective | None = None, begun: Begun | None = None
+    recipe: Recipe, accelerator: Accelerator, *, objective: Objective | None = None, resumed: ResumedRun | None = None
 ) -> TrainState:
-    """Open the data, build the model, its optimizer and its objective; ``begun`` is the run that goes on."""
-    begun = begun or Begun()
-    train, val = open_sources(recipe.data, seed=recipe.seed, order=partial(class_order, begun, recipe.model))
+    """Open the data, build the model, its optimizer and its objective; ``resumed`` is the run to resume."""
+    resumed = resumed or ResumedRun()
+    train, val = open_sources(recipe.data, seed=recipe.seed, order=partial(class_order, resumed, recipe.model))
     task = task_of(train)
     if recipe.model.name is None:
         recipe = replace(recipe, model=named_model(recipe.model))
-    if task.name == CLASSIFICATION and not begun.earlier_version:
-        recipe = as_begun(recipe)
+    if task.name == CLASSIFICATION and not resumed.earlier_version:
+        recipe = with_init_settings(recipe)
     order = build_order(recipe, accelerator, length=len(train))
     with seeded(Stream.WEIGHTS, recipe.seed):
         bare = task.build(recipe.model, classes=len(train.classes), size=recipe.data.size)
@@ -136,7 +136,7 @@ def build_training(
         for sentence in recipe_warnings(recipe, train, val, **known):
             logger.warning(sentence)
     schedule, epochs = build_schedule(inner, recipe.schedule, epochs=epochs, steps=steps_per_epoch, length=length)
-    if recipe.train.compile:  # after the average was copied: it stays as it is
+    if recipe.train.compile:  # after the EMA copy, which is not compiled
         bare.compile()
     model, optimizer = accelerator.prepare(bare, inner)
     if isinstance(objective, OwnsModules):
@@ -162,12 +162,12 @@ def build_training(
         steps_per_epoch=steps_per_epoch,
         epochs=epochs,
         peak_lr=peak_lr,
-        player_starts=player_starts(objective),
+        initial_modules=initial_modules(objective),
     )
 
 
-def player_starts(objective: Objective) -> dict[str, dict[str, Tensor]]:
-    """Copies of an objective's own modules as they begin."""
+def initial_modules(objective: Objective) -> dict[str, dict[str, Tensor]]:
+    """Copies of the initial states of an objective's own modules."""
     modules = objective.modules if isinstance(objective, OwnsModules) else {}
     return {
         name: {key: value.detach().cpu().clone() for key, value in module.state_dict().items()}
@@ -177,16 +177,16 @@ def player_starts(objective: Objective) -> dict[str, dict[str, Tensor]]:
 
 @torch.no_grad()
 def check_model(model: nn.Module, image: ImageFormat, *, task: Task, classes: int, data: str) -> None:
-    """Refuse a model that cannot look at the recipe's images or has other classes, before anything is written."""
+    """Raise an error for a model that fails on the recipe's images or has other classes, before anything is written."""
     modes = {module: module.training for module in model.modules()}
     try:
         answer = model.eval()(torch.zeros(1, 3, image.size, image.size))
     except HoldfastError:
         raise
-    except Exception as error:  # whatever a foreign model raises when its input does not suit it
+    except Exception as error:  # a user's model may raise anything for an unsuitable input
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise HoldfastError(
-            f"the model cannot look at images of {image.size}×{image.size} ({reason}); set data.size"
+            f"the model fails on images of {image.size}×{image.size} ({reason}); set data.size"
         ) from error
     finally:
         for module, training in modes.items():
@@ -197,7 +197,7 @@ def check_model(model: nn.Module, image: ImageFormat, *, task: Task, classes: in
 def open_sources(
     recipe: DataRecipe, *, seed: int, order: Callable[[Source], tuple[str, ...] | None] | None = None
 ) -> tuple[Source, Source]:
-    """The training and validation images of a recipe, of the same classes; ``order`` says in which, if it knows."""
+    """The training and validation data of a recipe, with the same classes; ``order`` may fix the order of classes."""
     train = open_data(recipe.train, split="train", download=recipe.download, exif=recipe.exif)
     val = open_data(recipe.val, split="val", download=recipe.download, exif=recipe.exif)
     if task_of(train) is not task_of(val):
@@ -215,7 +215,7 @@ def open_sources(
 
 
 def build_order(recipe: Recipe, accelerator: Accelerator, *, length: int) -> EpochSampler:
-    """Which of ``length`` images this process sees when."""
+    """The sampler of this process for ``length`` images."""
     return EpochSampler(
         length,
         batch_size=recipe.train.batch_size,
@@ -228,7 +228,7 @@ def build_order(recipe: Recipe, accelerator: Accelerator, *, length: int) -> Epo
 
 
 def build_validation(recipe: Recipe, accelerator: Accelerator, *, images: TransformedImages) -> DataLoader[Any]:
-    """This process' share of the validation images."""
+    """The validation images of this process."""
     return validation_loader(
         images,
         batch_size=recipe.train.batch_size if images.task.batched else 1,
@@ -240,13 +240,13 @@ def build_validation(recipe: Recipe, accelerator: Accelerator, *, images: Transf
 
 
 def shown_size(task: Task, recipe: Recipe, *, image: ImageFormat, model: nn.Module) -> tuple[int, int] | None:
-    """Height and width of what the model is shown in training; None where images differ."""
+    """Height and width of the training images; None if they differ."""
     of_task = getattr(task, "shown_size", None)
     return (image.size, image.size) if of_task is None else of_task(recipe.augment, image, model)
 
 
 def image_format(recipe: DataRecipe, model: nn.Module) -> ImageFormat:
-    """What the model was made for, unless the recipe says otherwise."""
+    """The model's input format, with the recipe's overrides."""
     cfg = resolve_data_config(model=model)
     return ImageFormat(
         size=recipe.size or cfg["input_size"][-1],
@@ -258,7 +258,7 @@ def image_format(recipe: DataRecipe, model: nn.Module) -> ImageFormat:
 
 
 def build_optimizer(model: nn.Module, recipe: OptimizerRecipe, *, global_batch: int) -> torch.optim.Optimizer:
-    """timm's optimizer by name; biases, one-dimensional weights and ``model.no_weight_decay()`` are not decayed."""
+    """timm's optimizer by name; biases, 1-D weights and ``model.no_weight_decay()`` are exempt from weight decay."""
     lr = recipe.lr * global_batch / recipe.lr_base_batch if recipe.lr_base_batch else recipe.lr
     trained: Any = model
     if recipe.groups == "segmentation":
@@ -280,10 +280,10 @@ def build_optimizer(model: nn.Module, recipe: OptimizerRecipe, *, global_batch: 
 
 
 def _set_rate(optimizer: torch.optim.Optimizer, model: nn.Module, part: str, *, lr: float) -> None:
-    """Move what is in the parts of this name into groups of their own, which learn at this rate in every layer."""
+    """Move the parameters of the modules of this name into groups of their own, with one learning rate."""
     inside = {id(value) for name, value in model.named_parameters() if f".{part}." in f".{name}."}
     if not inside:
-        raise HoldfastError(f"optimizer.lr_factors must name parts of the model, got {part!r}, and it has none")
+        raise HoldfastError(f"optimizer.lr_factors must name modules of the model, which has no {part!r}")
     for group in optimizer.param_groups.copy():
         chosen = [value for value in group["params"] if id(value) in inside]
         group["params"] = [value for value in group["params"] if id(value) not in inside]
@@ -295,9 +295,9 @@ def _set_rate(optimizer: torch.optim.Optimizer, model: nn.Module, part: str, *, 
 def build_schedule(
     optimizer: torch.optim.Optimizer, recipe: ScheduleRecipe, *, epochs: int, steps: int, length: int | None = None
 ) -> tuple[Callable[[int], None], int]:
-    """A function that sets the learning rate of a step (it has no memory), and the epochs with the cool-down.
+    """A stateless function that sets the learning rate of a step, and the number of epochs with the cool-down.
 
-    ``length`` is that of the run in steps where it is not whole epochs.
+    ``length`` is the length of the run in steps if it is not in whole epochs.
     """
     if recipe.shape == "poly":
         return poly_schedule(optimizer, steps=length or epochs * steps, warmup=recipe.warmup_steps), epochs
@@ -307,7 +307,7 @@ def build_schedule(
         decay_milestones=recipe.drops,
         decay_rate=0.1,
         num_epochs=epochs,
-        warmup_epochs=recipe.warmup_epochs,  # type: ignore[arg-type]  # a part of an epoch does as well
+        warmup_epochs=recipe.warmup_epochs,  # type: ignore[arg-type]  # fractions of an epoch work as well
         warmup_lr=recipe.warmup_lr,
         min_lr=recipe.min_lr,
         cooldown_epochs=recipe.cooldown_epochs,

@@ -1,9 +1,9 @@
-"""Checkpoints: everything a run needs to go on, in safetensors and JSON, complete or not there.
+"""Checkpoints: everything a run needs to resume, in safetensors and JSON, written atomically.
 
 Each is a folder ``step-00000120``, written under a temporary name, synced and renamed; ``last`` and ``best`` are links.
 Weights, averaged weights, optimizer state and an objective's own modules are tensors, the rest is JSON: nothing is ever
-unpickled. Checksums tell a damaged checkpoint; it is set aside, and the run goes on from the one before to the same
-end. Randomness needs no entry: it follows from seed and step.
+unpickled. Checksums detect a damaged checkpoint; it is set aside, and the run resumes from the one before with the same
+result. Random state is not stored: it follows from seed and step.
 """
 
 import contextlib
@@ -32,17 +32,17 @@ NAME = re.compile(r"step-\d{8,}")
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run is: optimizer steps done, its best clean accuracy so far, and the images of every step."""
+    """Progress of a run: optimizer steps done, best clean accuracy so far, and images per step."""
 
     step: int = 0
     best: float | None = None
     best_step: int | None = None
-    images_per_step: int | None = None  # None in checkpoints of before
+    images_per_step: int | None = None  # None in older checkpoints
 
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """What changes while training, by the name of its file."""
+    """Modules and optimizers that change in training, by the names of their files."""
 
     modules: Mapping[str, nn.Module]
     optimizers: Mapping[str, Optimizer]
@@ -50,7 +50,7 @@ class CheckpointState:
 
 
 def save_checkpoint(folder: Path, moving: CheckpointState, position: Position) -> Path:
-    """Write ``folder/step-…`` and let ``last`` point to it."""
+    """Write ``folder/step-…`` and point ``last`` to it."""
     path = folder / _name(position.step)
     state: dict[str, Any] = {"position": asdict(position), "numbers": {}}
     if moving.scaler is not None:
@@ -71,7 +71,7 @@ def save_checkpoint(folder: Path, moving: CheckpointState, position: Position) -
 
 
 def restore_checkpoint(folder: Path, moving: CheckpointState) -> Position:
-    """Load the last checkpoint that is intact into ``moving``; the start position if there is none."""
+    """Load the last intact checkpoint into ``moving``; returns the initial position if there is none."""
     found = last_intact(folder)
     if found is None:
         return Position()
@@ -86,13 +86,13 @@ def restore_checkpoint(folder: Path, moving: CheckpointState) -> Position:
         return Position(**state["position"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, SafetensorError) as error:
         reason = (str(error).splitlines() or [""])[0]
-        raise HoldfastError(f"checkpoint {str(path)!r} is damaged or of another recipe ({reason})") from error
+        raise HoldfastError(f"checkpoint {str(path)!r} is damaged or from another recipe ({reason})") from error
 
 
 def repair(folder: Path) -> list[Path]:
-    """Set damaged checkpoints aside and let ``last`` and ``best`` point to what is there; returns what was set aside.
+    """Set damaged checkpoints aside and point ``last`` and ``best`` to intact ones; returns those set aside.
 
-    A run that was killed between a checkpoint's rename and its links is put in order by this.
+    This also repairs a run that was killed between a checkpoint's rename and its links.
     """
     aside = []
     for path in sorted(_checkpoints(folder), reverse=True):
@@ -108,7 +108,7 @@ def repair(folder: Path) -> list[Path]:
 
 
 def last_intact(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The newest checkpoint whose files are what was written, and its state."""
+    """The newest checkpoint with matching checksums, and its state."""
     for path in sorted(_checkpoints(folder), reverse=True):
         state = _read_state(path)
         if state is not None:
@@ -117,7 +117,7 @@ def last_intact(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def prune(folder: Path, *, position: Position, keep_every: int = 0) -> None:
-    """Remove checkpoints that are neither last nor best nor at a multiple of ``keep_every`` steps; and debris."""
+    """Remove temporary files and checkpoints that are not last, best or at a multiple of ``keep_every`` steps."""
     keep = {_name(position.step), _name(position.best_step or position.step)}
     for path in _checkpoints(folder):
         step = _step(path)
@@ -129,16 +129,16 @@ def prune(folder: Path, *, position: Position, keep_every: int = 0) -> None:
 
 
 def save_weights(module: nn.Module, path: Path) -> None:
-    """A module's weights and statistics as one safetensors file."""
+    """Write a module's parameters and buffers as one safetensors file."""
     _write_tensors({key: value.detach().cpu().contiguous() for key, value in module.state_dict().items()}, path)
 
 
 def _write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    path.write_bytes(save(tensors))  # save_file would hide the file from everybody but its owner
+    path.write_bytes(save(tensors))  # save_file would make the file readable by its owner only
 
 
 def flatten_state(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """An optimizer's state as tensors named ``parameter.key`` and a dictionary of plain numbers."""
+    """An optimizer's state as tensors named ``parameter.key`` and a dictionary of numbers."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
     for index, entries in optimizer.state_dict()["state"].items():
@@ -155,7 +155,7 @@ def flatten_state(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, An
 
 
 def restore_state(optimizer: Optimizer, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
-    """Undo :func:`flatten_state`. Groups (learning rates, decay) come from the recipe, not from the checkpoint."""
+    """The inverse of :func:`flatten_state`. Groups (learning rates, decay) come from the recipe."""
     state: dict[int, dict[str, Any]] = {}
     for name, value in {**tensors, **numbers}.items():
         index, _, key = name.partition(".")
@@ -170,10 +170,10 @@ def _point(folder: Path, position: Position) -> None:
 
 
 def _read_state(path: Path) -> dict[str, Any] | None:
-    """What ``state.json`` says, if it and the files beside it are intact."""
+    """The content of ``state.json``, if it and the files beside it are intact."""
     try:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
-        if not {"checksums", SEAL} & {*state}:  # written before there were any
+        if not {"checksums", SEAL} & {*state}:  # an older checkpoint without checksums
             return state if Position(**state["position"]).step == _step(path) else None
         if _seal_state({key: value for key, value in state.items() if key != SEAL}) != state:
             return None
@@ -200,7 +200,7 @@ def _set_aside(path: Path) -> Path:
 
 
 def _checkpoints(folder: Path) -> Iterator[Path]:
-    """A folder has its name only when it is complete; what is called otherwise is none of ours."""
+    """The complete checkpoints: a folder gets its final name only when it is complete."""
     return (path for path in folder.glob("step-*") if NAME.fullmatch(path.name) and path.is_dir())
 
 
@@ -218,9 +218,9 @@ def _cannot_write(path: Path, error: OSError | SafetensorError) -> HoldfastError
 
 
 def rescale_for_processes(recipe: Recipe, checkpoints: Path, processes: int) -> Recipe:
-    """The recipe with the batch and accumulation by which so many processes take the steps that the run began with.
+    """The recipe with the batch size and accumulation for which this number of processes keeps the run's global batch.
 
-    No process sees more images at once than the recipe says: fewer processes accumulate more.
+    No process exceeds the recipe's batch size: fewer processes accumulate more.
     """
     before = last_intact(checkpoints)
     images = before[1]["position"].get("images_per_step") if before else None
@@ -229,8 +229,8 @@ def rescale_for_processes(recipe: Recipe, checkpoints: Path, processes: int) -> 
         return recipe
     if images % processes:
         raise HoldfastError(
-            f"the run takes {images} images per step, which {processes} processes cannot share evenly; "
-            f"go on with a number of processes that divides {images}"
+            f"the run has {images} images per step, which {processes} processes cannot share evenly; "
+            f"resume with a number of processes that divides {images}"
         )
     mine = images // processes
     times = next(count for count in range(1, mine + 1) if mine % count == 0 and mine // count <= train.batch_size)

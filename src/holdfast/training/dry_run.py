@@ -1,4 +1,4 @@
-"""What a training would do and how long it would take: its own steps, timed on a few images."""
+"""Dry run of a training: times some of its steps on a few images and estimates the whole."""
 
 import time
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ from holdfast.training.recipe_files import load_recipe
 from holdfast.training.run_folder import RunFolder
 from holdfast.training.seeding import Stream, seeded
 
-READING, STEPPING = 3.0, 4.0  # seconds that may be spent on measuring each
-MOST = 32  # images that are read
+READING, STEPPING = 3.0, 4.0  # time limits of the measurements, in seconds
+MOST = 32  # images to read at most
 
 
 def dry_run_report(
@@ -36,79 +36,83 @@ def dry_run_report(
     overrides: Mapping[str, Any] | None = None,
     resume: bool = False,
 ) -> DryRunReport:
-    """Assemble a run, time some of its steps, and write nothing."""
+    """Build a run and time some of its steps, without writing anything."""
     if process_count() > 1:
-        raise HoldfastError("--dry-run must be one process; several of them share the processor time that it tells")
+        raise HoldfastError(
+            "--dry-run must run as one process: several would share the processor time that it measures"
+        )
     recipe = load_recipe(recipe, overrides)
     parts = parts_of(recipe, out) or [PhaseRun(recipe, out)]
     for part in parts:
         RunFolder(part.folder).check(part.recipe, resume=resume)
     begin = time.perf_counter()
     with seeded(Stream.WEIGHTS, recipe.seed), engine(recipe.train, folder=out) as accelerator:
-        stage = build_training(parts[0].recipe, accelerator, begun=RunFolder(parts[0].folder).begun)
+        state = build_training(parts[0].recipe, accelerator, resumed=RunFolder(parts[0].folder).resumed)
         start = Seconds(spent(), time.perf_counter() - begin)
         before = last_intact(RunFolder(parts[0].folder).checkpoints)
         done = before[1]["position"]["step"] if before else 0
-        found = forecast_stage(stage, out, start=start, done=done)
+        found = forecast_run(state, out, start=start, done=done)
     if len(parts) > 1:
-        remark = f"{len(parts)} runs, one after the other; only the first was tried, the others are taken for its like"
+        remark = (
+            f"{len(parts)} runs, one after another; only the first was timed, the others are assumed to cost the same"
+        )
         longer = sum(part.recipe.train.epochs for part in parts) / max(parts[0].recipe.train.epochs, 1)
         found = replace(found, spent=found.spent.times(longer), size=len(parts) * found.size, remarks=(remark,))
     return found
 
 
-def forecast_stage(stage: TrainState, out: Path, *, start: Seconds = NOTHING, done: int = 0) -> DryRunReport:
-    """What the steps of an assembled run will take, from a few of its images."""
-    recipe = stage.recipe
-    reading, stepping = _training_costs(stage)
-    checking = _validation_costs(stage)
-    images = (stage.steps - done) * stage.images_per_step
-    rounds = -(-(stage.steps - done) // (stage.steps_per_epoch * recipe.train.eval_epochs))
-    seen = rounds * len(stage.val_images) * (2 if stage.ema is not None else 1)
+def forecast_run(state: TrainState, out: Path, *, start: Seconds = NOTHING, done: int = 0) -> DryRunReport:
+    """Estimate the time of a run's steps from a few of its images."""
+    recipe = state.recipe
+    reading, stepping = _training_costs(state)
+    checking = _validation_costs(state)
+    images = (state.steps - done) * state.images_per_step
+    rounds = -(-(state.steps - done) // (state.steps_per_epoch * recipe.train.eval_epochs))
+    seen = rounds * len(state.val_images) * (2 if state.ema is not None else 1)
     parts = {"reading": reading.times(images), "steps": stepping.times(images), "validation": checking.times(seen)}
     workers = min(recipe.data.workers, core_count())
     learning = parts["reading"].wall + parts["steps"].wall
-    if workers:  # they read while the model learns
+    if workers:  # they load images while the model trains
         both = parts["reading"] + parts["steps"]
         learning = max(parts["reading"].wall / workers, parts["steps"].wall, both.processor / core_count())
     total = start + Seconds(sum(part.processor for part in parts.values()), learning + parts["validation"].wall)
-    counts = {"training images": len(stage.train_images), "epochs": stage.epochs, "steps": stage.steps}
-    counts |= {"images per step": stage.images_per_step, **({"steps done": done} if done else {})}
+    counts = {"training images": len(state.train_images), "epochs": state.epochs, "steps": state.steps}
+    counts |= {"images per step": state.images_per_step, **({"steps done": done} if done else {})}
     shares = {"starting": start.processor, **{name: part.processor for name, part in parts.items()}}
     what = f"would train {recipe.model.name} on {recipe.data.train} into {out}"
-    return DryRunReport(what, counts, _bytes(stage), total, parts=shares)
+    return DryRunReport(what, counts, _bytes(state), total, parts=shares)
 
 
-def _training_costs(stage: TrainState) -> tuple[Seconds, Seconds]:
-    """What an image takes to be read and varied, and to be learnt from."""
-    reading, items = _time_loading(stage.train_images, stage.order.batch(0))
-    train_mode(stage.bare)
-    few = min(2, len(items))  # mixing takes pairs
-    first = _step(stage, items[:few])
-    second = first if first.wall > STEPPING else _step(stage, items[:few])  # the first is slower than all others
+def _training_costs(state: TrainState) -> tuple[Seconds, Seconds]:
+    """Time per image for loading with augmentation, and for a training step."""
+    reading, items = _time_loading(state.train_images, state.order.batch(0))
+    train_mode(state.bare)
+    few = min(2, len(items))  # mixup needs pairs
+    first = _step(state, items[:few])
+    second = first if first.wall > STEPPING else _step(state, items[:few])  # the first is slower than the others
     count = min(int(STEPPING * few / max(second.wall, 1e-6)) // 2 * 2, len(items))
-    return reading, (_step(stage, items[:count]) if count > few else second).times(1 / max(count, few))
+    return reading, (_step(state, items[:count]) if count > few else second).times(1 / max(count, few))
 
 
-def _step(stage: TrainState, items: list[Item]) -> Seconds:
-    """What a step on these images takes."""
-    batch = collate(items, task=stage.task)
-    return time_work(lambda: train_step(stage, [batch], step=0, epoch=0))[0]
+def _step(state: TrainState, items: list[Item]) -> Seconds:
+    """The time of a training step on these images."""
+    batch = collate(items, task=state.task)
+    return time_work(lambda: train_step(state, [batch], step=0, epoch=0))[0]
 
 
-def _validation_costs(stage: TrainState) -> Seconds:
-    images = stage.val_images
-    keys = [Key(index) for index in range(min(MOST, stage.recipe.train.batch_size, len(images)))]
+def _validation_costs(state: TrainState) -> Seconds:
+    images = state.val_images
+    keys = [Key(index) for index in range(min(MOST, state.recipe.train.batch_size, len(images)))]
     reading, items = _time_loading(images, keys if images.task.batched else keys[:2])
     batch = collate(items, task=images.task)
-    stage.bare.eval()
-    with torch.no_grad(), stage.accelerator.autocast():
-        looking, _ = time_work(stage.bare, send_to_device(batch.images, stage.accelerator.device))
+    state.bare.eval()
+    with torch.no_grad(), state.accelerator.autocast():
+        looking, _ = time_work(state.bare, send_to_device(batch.images, state.accelerator.device))
     return reading + looking.times(1 / max(len(batch.images), 1))
 
 
 def _time_loading(images: TransformedImages, keys: list[Key]) -> tuple[Seconds, list[Item]]:
-    """Some images as the loader delivers them, and what one takes; the first is not counted if there are others."""
+    """Some loaded images and the time per image; the first is not counted if there are others."""
     items, total, deadline = [images[keys[0]]], NOTHING, time.perf_counter() + READING
     for key in keys[1:MOST]:
         took, item = time_work(images.__getitem__, key)
@@ -120,15 +124,15 @@ def _time_loading(images: TransformedImages, keys: list[Key]) -> tuple[Seconds, 
         total, _ = time_work(images.__getitem__, keys[0])
     unreadable = [sentence for item in items for sentence in item.unreadable]
     if unreadable and not images.replace_unreadable:
-        raise HoldfastError(f"{unreadable[0]}; --skip-bad continues without such images")
+        raise HoldfastError(f"{unreadable[0]}; add --skip-bad to continue without such images")
     return total.times(1 / max(len(items) - 1, 1)), items
 
 
-def _bytes(stage: TrainState) -> int:
-    """The checkpoints that are kept at the same time, and the model."""
-    model = sum(tensor.nbytes for tensor in stage.bare.state_dict().values())
-    moving = stage.moving()
+def _bytes(state: TrainState) -> int:
+    """Disk space of the checkpoints kept at the same time, and of the model."""
+    model = sum(tensor.nbytes for tensor in state.bare.state_dict().values())
+    moving = state.checkpoint_state()
     modules = sum(tensor.nbytes for module in moving.modules.values() for tensor in module.state_dict().values())
     optimizers = sum(tensor.nbytes for each in moving.optimizers.values() for tensor in flatten_state(each)[0].values())
-    keep = stage.recipe.train.keep_epochs
-    return (2 + (stage.epochs // keep if keep else 0)) * (modules + optimizers) + model
+    keep = state.recipe.train.keep_epochs
+    return (2 + (state.epochs // keep if keep else 0)) * (modules + optimizers) + model

@@ -1,4 +1,4 @@
-"""What a run starts from: a model with random, pretrained or earlier weights, a fitting head, and frozen parts."""
+"""Initialisation of a run's model: random, pretrained or earlier weights, a head of the right size, frozen parts."""
 
 import json
 from dataclasses import dataclass, replace
@@ -20,33 +20,33 @@ from holdfast.training.recipe import ModelRecipe, Recipe
 
 
 def named_model(recipe: ModelRecipe) -> ModelRecipe:
-    """The recipe with its model's name, which ``timm:NAME`` and ``run:DIR`` also tell."""
+    """The recipe with its model's name, which may come from ``timm:NAME`` or ``run:DIR``."""
     start = model_spec(recipe.init or "")
     if start.kind == "timm":
         told = start.rest
     elif start.kind == "run":
         config = _run_config(Path(start.rest))
-        # of a segmenter its encoder
+        # for a segmenter, its encoder
         told = str(config.get("model_args", {}).get("encoder") or config.get("architecture") or "")
     else:
         told = recipe.name or ""
     if not told:
-        raise HoldfastError("model.name must name a model, or --init must be timm:NAME or run:DIR; got neither")
+        raise HoldfastError("the recipe names no model: set model.name, or --init to timm:NAME or run:DIR")
     if recipe.name and _plain(recipe.name) != _plain(told):
         raise HoldfastError(f"model.name and init must agree, got {recipe.name!r} and {recipe.init!r} ({told})")
     return replace(recipe, name=told)
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What is known of a run that goes on: its classes in their order; or that it is of an earlier version."""
+class ResumedRun:
+    """A run to resume: its classes in their order, or whether it is from an earlier version."""
 
     classes: tuple[str, ...] | None = None
     earlier_version: bool = False
 
 
-def as_begun(recipe: Recipe) -> Recipe:
-    """A classifier's recipe with what ``--init run:DIR`` tells and it leaves open: size, normalisation, crop."""
+def with_init_settings(recipe: Recipe) -> Recipe:
+    """A classifier's recipe with size, normalisation and crop of ``--init run:DIR`` where it leaves them open."""
     start = model_spec(recipe.model.init or "")
     if start.kind != "run":
         return recipe
@@ -57,11 +57,11 @@ def as_begun(recipe: Recipe) -> Recipe:
     return replace(recipe, data=replace(recipe.data, **missing))
 
 
-def class_order(begun: Begun, recipe: ModelRecipe, train: Source) -> tuple[str, ...] | None:
-    """In which order the classes of a run stand: as it began, or as the run does whose head it starts with."""
-    if begun.classes is not None:
-        return begun.classes
-    if begun.earlier_version:  # class folders stood in the order of their names as text
+def class_order(resumed: ResumedRun, recipe: ModelRecipe, train: Source) -> tuple[str, ...] | None:
+    """The order of a run's classes: that of the resumed run, or of the run whose head it starts with."""
+    if resumed.classes is not None:
+        return resumed.classes
+    if resumed.earlier_version:  # which sorted class folders by name as text
         return tuple(sorted(train.classes)) if of_folders(train) else None
     start = model_spec(recipe.init or "")
     if start.kind != "run" or recipe.head == "new":
@@ -71,7 +71,7 @@ def class_order(begun: Begun, recipe: ModelRecipe, train: Source) -> tuple[str, 
 
 
 def described_start(recipe: ModelRecipe) -> str:
-    """Which weights a run starts from, for people."""
+    """A sentence about the weights that a run starts from."""
     start = model_spec(recipe.init or "")
     if recipe.init is None:
         return "starts from random weights"
@@ -79,14 +79,14 @@ def described_start(recipe: ModelRecipe) -> str:
         return f"starts from the pretrained weights of {recipe.init}"
     path, ema = _init_file(recipe)
     if ema:
-        others = "; --init-weights raw takes the others" if recipe.init_weights == "auto" else ""
+        others = "; use --init-weights raw for the others" if recipe.init_weights == "auto" else ""
         return f"starts from the averaged (EMA) weights of {recipe.init}{others}"
     raw = recipe.init_weights == "raw" and (path.parent.name == "last" or holds_ema(path))
     return f"starts from the {'raw ' if raw else ''}weights of {recipe.init}"
 
 
 def start_model(recipe: ModelRecipe, *, classes: int, size: int | None) -> nn.Module:
-    """Build the model of a recipe for so many classes and that image size, and load what it starts from."""
+    """Build the model of a recipe for a number of classes and an image size, and load its initial weights."""
     recipe = named_model(recipe)
     assert recipe.name is not None
     kwargs = {**recipe.kwargs, "num_classes": classes, **size_argument(recipe.name, size)}
@@ -101,7 +101,7 @@ def start_model(recipe: ModelRecipe, *, classes: int, size: int | None) -> nn.Mo
 
 
 def start_segmenter(recipe: ModelRecipe, *, classes: int) -> nn.Module:
-    """Build a segmenter around the recipe's model and load what it starts from, be it a classifier."""
+    """Build a segmenter with the recipe's model as encoder and load its initial weights, or a classifier's."""
     recipe = named_model(recipe)
     assert recipe.name is not None
     pretrained = model_spec(recipe.init or "").kind == "timm"
@@ -118,7 +118,7 @@ def start_segmenter(recipe: ModelRecipe, *, classes: int) -> nn.Module:
 
 
 def size_argument(name: str, size: int | None) -> dict[str, int]:
-    """``img_size`` for models that must know it; convolutional ones of timm do not take it."""
+    """The argument ``img_size`` for models that have it; timm's convolutional models do not."""
     known = timm.is_model(_plain(name))
     fixed = _plain(name) in model_names() or (known and _default_cfg(name).get("fixed_input_size", False))
     return {"img_size": size} if size is not None and fixed else {}
@@ -130,7 +130,7 @@ def freeze(model: nn.Module, names: list[str]) -> None:
         found = [p for key, p in model.named_parameters() if key == name or key.startswith(f"{name}.")]
         if not found:
             known = {key.rsplit(".", depth)[0] for key, _ in model.named_parameters() for depth in range(3)}
-            raise HoldfastError(f"model.frozen: {name!r} is no part of the model{nearest(name, known)}")
+            raise HoldfastError(f"model.frozen: {name!r} is not a part of the model{nearest(name, known)}")
         for parameter in found:
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
@@ -138,7 +138,7 @@ def freeze(model: nn.Module, names: list[str]) -> None:
 
 
 def train_mode(model: nn.Module) -> None:
-    """Training mode, except for modules all of whose parameters are frozen: their statistics stay as they are."""
+    """Set training mode, except for modules whose parameters are all frozen: their statistics must not change."""
     model.train()
     for module in model.modules():
         parameters = list(module.parameters())
@@ -151,7 +151,7 @@ def _build(name: str, **kwargs: Any) -> nn.Module:
         return create_model(name, **kwargs)
     except HoldfastError:
         raise
-    except Exception as error:  # whatever a model raises at arguments that do not suit it
+    except Exception as error:  # a model may raise anything for unsuitable arguments
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise HoldfastError(f"model.kwargs must be arguments of {name} ({reason})") from error
 
@@ -168,8 +168,8 @@ def _load_pretrained(recipe: ModelRecipe, kwargs: dict[str, Any]) -> nn.Module:
         raise
     except Exception as error:  # every transport of huggingface_hub has exceptions of its own
         raise HoldfastError(
-            f"the weights of timm:{recipe.name} cannot be fetched ({str(error).splitlines()[0]}); "
-            f"with a file at hand: --model.name={recipe.name} --init FILE"
+            f"the weights of timm:{recipe.name} cannot be downloaded ({str(error).splitlines()[0]}); "
+            f"to start from a file, use --model.name={recipe.name} --init FILE"
         ) from error
     if recipe.head == "new":
         model.reset_classifier(classes)
@@ -177,7 +177,7 @@ def _load_pretrained(recipe: ModelRecipe, kwargs: dict[str, Any]) -> nn.Module:
 
 
 def _load(model: nn.Module, recipe: ModelRecipe, *, classes: int) -> None:
-    """Load a file; positions and PAAS masks are interpolated to the model's resolution on the way."""
+    """Load a file; position embeddings and PAAS masks are interpolated to the model's resolution."""
     path, ema = _init_file(recipe)
     loaded = load_checkpoint(model, path, ema=ema if holds_ema(path) else None)
     head = next((key for key in loaded.left_out if key.endswith(".weight")), None)
@@ -190,7 +190,7 @@ def _load(model: nn.Module, recipe: ModelRecipe, *, classes: int) -> None:
 
 
 def _init_file(recipe: ModelRecipe) -> tuple[Path, bool]:
-    """The file that a run starts from, and whether its averaged weights are taken, as ``init_weights`` asks."""
+    """The file of the initial weights, and whether to load its averaged ones, according to ``init_weights``."""
     init = recipe.init or ""
     start = model_spec(init)
     if start.kind == "run":
@@ -203,12 +203,12 @@ def _init_file(recipe: ModelRecipe) -> tuple[Path, bool]:
     if not path.is_file():
         raise HoldfastError(f"init must be timm:NAME, run:DIR or a weight file; {str(path)!r} does not exist")
     if recipe.init_weights == "ema" and not ema:
-        raise HoldfastError(f"init {init!r} holds no averaged (EMA) weights; leave out --init-weights ema")
+        raise HoldfastError(f"init {init!r} holds no averaged (EMA) weights; omit --init-weights ema")
     return path, ema
 
 
 def _file_of_run(run: Path, asked: str) -> tuple[Path, bool]:
-    """What a run has exported, which is the average where it has one; its last checkpoint has the raw weights."""
+    """The weights that a run exported, averaged if it has EMA; the raw weights are in its last checkpoint."""
     last = run / "checkpoints" / "last"
     averaged = (last / "ema.safetensors").is_file()
     if averaged and asked == "raw":
@@ -225,7 +225,7 @@ def _run_config(run: Path) -> dict[str, Any]:
 
 def _other_classes(origin: str, *, has: int | None, wanted: int) -> HoldfastError:
     return HoldfastError(
-        f"{origin} has {has} classes but the data have {wanted}; model.head=auto or new starts with a new head"
+        f"{origin} has {has} classes but the data have {wanted}; set model.head to auto or new for a new head"
     )
 
 

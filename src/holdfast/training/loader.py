@@ -1,4 +1,4 @@
-"""From a source to batches: which images, in which order, on which process, and what becomes of unreadable ones."""
+"""Data loading: the sampling order of images over processes, transforms, batches and unreadable images."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
@@ -20,12 +20,12 @@ from holdfast.runtime.signals import exit_when_orphaned
 from holdfast.tasks import Task, task_of
 from holdfast.training.seeding import Stream, image_key, reseed
 
-SHORT_SIDE = 256  # pixels; what most recipes scale a validation image to
-PairTransform = Callable[[Any, Any], tuple[Tensor, Any]]  # of a picture and its target
+SHORT_SIDE = 256  # pixels; short side of validation images in most recipes
+PairTransform = Callable[[Any, Any], tuple[Tensor, Any]]  # of an image and its target
 
 
 class Key(NamedTuple):
-    """Which image, and which of its variations."""
+    """Index of an image, and of its augmentation."""
 
     image: int
     epoch: int = 0
@@ -33,7 +33,7 @@ class Key(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One image as the loader delivers it; without a tensor if it could not be read."""
+    """One loaded image; without a tensor if it could not be read."""
 
     image: Tensor | None
     target: Any
@@ -41,7 +41,7 @@ class Item(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Images (B, 3, H, W), their targets as the task batches them, and the sentences about unreadable images.
+    """Images (B, 3, H, W), their targets as the task batches them, and messages about unreadable images.
 
     Images of different sizes stay a list.
     """
@@ -52,11 +52,12 @@ class Batch(NamedTuple):
 
 
 class EpochSampler:
-    """Which images every process sees in which batch, from (seed, epoch) alone.
+    """The images of each batch and process, determined by (seed, epoch) alone.
 
-    A global batch is cut from the epoch's permutation and dealt out to the processes in turn, so two processes see
-    together what one process with the doubled batch sees. With ``repeats`` > 1 every image appears that often, in a row
-    (repeated augmentation, Hoffer et al. 2020), and the epoch keeps its length. What does not fill a batch is left out.
+    A global batch is a slice of the epoch's permutation, distributed to the processes in turn, so two processes
+    together see the same images as one process with twice the batch. With ``repeats`` > 1 each image appears that often
+    in a row (repeated augmentation, Hoffer et al. 2020), and the epoch keeps its length. The last incomplete batch is
+    dropped.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class EpochSampler:
         self._permutation = lru_cache(maxsize=2)(self._draw)
 
     def batch(self, number: int) -> list[Key]:
-        """This process' share of batch ``number``, counted over all epochs."""
+        """This process's part of batch ``number``, counted over all epochs."""
         epoch, position = divmod(number, self.batches_per_epoch)
         places = np.arange(position * self.global_batch, (position + 1) * self.global_batch)[
             self.rank :: self.processes
@@ -95,7 +96,7 @@ class EpochSampler:
 
 
 class BatchRangeSampler(Sampler[list[Key]]):
-    """Batches ``start`` to ``stop`` of an order: one stretch covers a whole run, so workers never restart."""
+    """Batches ``start`` to ``stop`` of an `EpochSampler`: one range covers a whole run, so workers never restart."""
 
     def __init__(self, order: EpochSampler, start: int, stop: int) -> None:
         self.order, self.start, self.stop = order, start, stop
@@ -108,7 +109,7 @@ class BatchRangeSampler(Sampler[list[Key]]):
 
 
 class TransformedImages(Dataset[Item]):
-    """A source behind a transform of pictures with their targets, seeded per (seed, epoch, image, repeat)."""
+    """A data source with a transform of images and targets, seeded per (seed, epoch, image, repeat)."""
 
     def __init__(
         self, source: Source, transform: PairTransform, *, seed: int, replace_unreadable: bool = False
@@ -121,7 +122,7 @@ class TransformedImages(Dataset[Item]):
         return len(self.source)
 
     def __getitem__(self, key: Key) -> Item:
-        """The image, or (``replace_unreadable``) the next readable one, with the sentences about those in between."""
+        """The image, or (``replace_unreadable``) the next readable one, with messages about those skipped."""
         unreadable: list[str] = []
         for index in self._candidates(key.image):
             try:
@@ -135,7 +136,7 @@ class TransformedImages(Dataset[Item]):
         return Item(None, None, tuple(unreadable))
 
     def _check_shape(self, image: Image.Image, index: int) -> None:
-        """Classifiers see crops of an image whose short side is scaled; a very thin one would take all memory."""
+        """Raise an error for a very elongated image: resizing its short side for classifiers would take all memory."""
         if self.task.batched:
             try:
                 check_short_side(image.size, SHORT_SIDE)
@@ -148,7 +149,7 @@ class TransformedImages(Dataset[Item]):
 
 
 def collate(items: list[Item], *, task: Task) -> Batch:
-    """Stack what could be read."""
+    """Batch the items that could be read."""
     read = [item for item in items if item.image is not None]
     return Batch(
         _together([item.image for item in read if item.image is not None]),
@@ -164,38 +165,40 @@ def _together(images: list[Tensor]) -> Tensor | list[Tensor]:
 
 
 class Unreadable:
-    """Counts and names the images that could not be read; the first one stops the run unless they may be skipped."""
+    """Counts and names unreadable images; the first one stops the run unless they may be skipped."""
 
     def __init__(self, accelerator: Accelerator, *, skip: bool) -> None:
         self._accelerator, self._skip = accelerator, skip
         self._sentences: set[str] = set()
 
     def check(self, batch: Batch) -> Batch:
-        """Note the batch's unreadable images."""
+        """Record the batch's unreadable images."""
         self._sentences.update(batch.unreadable)
         if batch.unreadable and not self._skip:
             count = len(batch.unreadable)
-            raise HoldfastError(f"{batch.unreadable[0]}; {count} unreadable so far, --skip-bad continues without them")
+            raise HoldfastError(
+                f"{batch.unreadable[0]}; {count} unreadable so far, add --skip-bad to continue without them"
+            )
         return batch
 
     def summary(self) -> dict[str, Any]:
-        """The count and the sentences of all processes, for the log; empty if there were none."""
+        """The count and the messages of all processes, for the log; empty if there were none."""
         mine = sorted(self._sentences)
         everyones = sorted(set(gather_object(mine))) if self._accelerator.num_processes > 1 else mine
         return {"unreadable": len(everyones), "unreadable_images": everyones} if everyones else {}
 
 
 def training_loader(
-    images: TransformedImages, stretch: BatchRangeSampler, *, workers: int, pin: bool
+    images: TransformedImages, sampler: BatchRangeSampler, *, workers: int, pin: bool
 ) -> DataLoader[Any]:
-    """Batches of a stretch, in its order, whatever the number of workers."""
-    return _loader(images, batch_sampler=stretch, workers=workers, pin=pin)
+    """The batches of a range in order, for any number of workers."""
+    return _loader(images, batch_sampler=sampler, workers=workers, pin=pin)
 
 
 def validation_loader(
     images: TransformedImages, *, batch_size: int, processes: int, rank: int, workers: int, pin: bool
 ) -> DataLoader[Any]:
-    """Every image once, dealt out to the processes."""
+    """Every image once, distributed over the processes."""
     mine = [Key(index) for index in range(rank, len(images), processes)]
     batches = [mine[start : start + batch_size] for start in range(0, len(mine), batch_size)]
     return _loader(images, batch_sampler=batches, workers=workers, pin=pin)
@@ -212,7 +215,7 @@ def _loader(
         persistent_workers=workers > 0,
         pin_memory=pin,
         worker_init_fn=_begin_worker,
-        generator=torch.Generator(),  # otherwise a loader draws from the caller's
+        generator=torch.Generator(),  # otherwise a loader draws from the global generator
     )
 
 

@@ -1,4 +1,4 @@
-"""What a run tells: ``log.jsonl``, the trackers, and a progress bar with loss parts, throughput and time left."""
+"""Logging of a run: ``log.jsonl``, trackers, and a progress bar with loss parts, throughput and time left."""
 
 import json
 import time
@@ -17,7 +17,7 @@ from holdfast.runtime.progress import ProgressLine
 
 
 class Meter:
-    """Running sums of loss parts, left on the device until somebody reads them."""
+    """Running sums of loss parts, kept on the device until they are read."""
 
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator
@@ -28,25 +28,25 @@ class Meter:
         self._steps, self._since = 0, time.perf_counter()
 
     def add(self, parts: Mapping[str, Tensor]) -> None:
-        """Note one step."""
+        """Add the loss parts of one step."""
         for name, value in parts.items():
             self._sums[name] = self._sums[name] + value.detach() if name in self._sums else value.detach().clone()
         self._steps += 1
 
     def check_finite(self, *, step: int, folder: Path) -> None:
-        """Stop the run if any loss since the last reading was not finite, on any process."""
+        """Raise an error if any loss since the last reading was not finite, on any process."""
         if not self._sums:
             return
         total = self._sums["loss"].reshape(1).float()
         total = self._accelerator.gather(total) if self._accelerator.num_processes > 1 else total
         if not torch.isfinite(total).all():
             raise HoldfastError(
-                f"the loss is no longer finite (seen at step {step}); the last good checkpoint is kept in "
+                f"the loss is not finite (detected at step {step}); the last good checkpoint is kept in "
                 f"{str(folder)!r}; a lower optimizer.lr or an optimizer.clip_grad usually helps"
             )
 
     def read(self, *, images_per_step: int) -> dict[str, float]:
-        """Means since the last reading, over all processes, and images per second; then start again."""
+        """Means since the last reading, over all processes, and images per second; resets the sums."""
         means = {name: value / self._steps for name, value in self._sums.items()}
         if self._accelerator.num_processes > 1 and means:
             stacked = self._accelerator.reduce(torch.stack([v.float() for v in means.values()]), reduction="mean")
@@ -58,7 +58,7 @@ class Meter:
 
 
 class TrainingLogger:
-    """Writes on the main process only; elsewhere it is silent."""
+    """Writes the log, trackers and progress bar, on the main process only."""
 
     def __init__(
         self, accelerator: Accelerator, folder: Path, *, steps: int, show: bool | None, header: str = ""
@@ -77,7 +77,7 @@ class TrainingLogger:
         self._progress.__exit__(kind, error, traceback)
 
     def continue_from(self, step: int) -> None:
-        """Forget what was written after the checkpoint that the run continues from."""
+        """Remove lines written after the checkpoint that the run resumes from."""
         if self._main and self._path.exists():
             entries = [entry for entry in read_log(self._path) if entry["step"] <= step and entry["event"] != "end"]
             atomic.write_text(self._path, "".join(f"{json.dumps(entry)}\n" for entry in entries))
@@ -88,19 +88,19 @@ class TrainingLogger:
         return read_log(self._path) if self._main else []
 
     def advance(self, epoch: int) -> None:
-        """One step is done."""
+        """Advance the progress bar by one step."""
         self._progress.advance(name=f"epoch {epoch}")
 
     def say(self, sentence: str) -> None:
-        """A line above the progress bar."""
+        """Print a line above the progress bar."""
         self._progress.say(sentence)
 
     def warn(self, sentence: str) -> None:
-        """A line that is shown also where progress is not."""
+        """Print a line even if progress is not shown."""
         self._progress.warn(sentence)
 
     def write(self, event: str, *, step: int, epoch: int, **values: Any) -> None:
-        """A line of the log; its numbers also go to the trackers and to the bar."""
+        """Write a line of the log; its numbers also go to the trackers and to the bar."""
         if not self._main:
             return
         append_log(self._path, event, step=step, epoch=epoch, **values)
@@ -108,12 +108,12 @@ class TrainingLogger:
         if self._accelerator.trackers:
             self._accelerator.log({f"{event}/{key}": value for key, value in numbers.items()}, step=step)
         if event == "step":
-            ordered = sorted(numbers, key=lambda key: key != "loss")  # the last ones are dropped first
+            ordered = sorted(numbers, key=lambda key: key != "loss")  # a narrow terminal drops the last ones first
             self._progress.figures([f"{key} {numbers[key]:.4g}" for key in ordered])
 
 
 def append_log(path: Path, event: str, *, step: int, **values: Any) -> None:
-    """One more line; a full disk is one sentence."""
+    """Append a line to a log; raises a one-line error if the disk is full."""
     try:
         with path.open("a", encoding="utf-8") as log:
             log.write(json.dumps({"event": event, "step": step, **values}) + "\n")
@@ -122,7 +122,7 @@ def append_log(path: Path, event: str, *, step: int, **values: Any) -> None:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The entries of a log; lines that a kill has cut short or a disk has damaged are left out."""
+    """The entries of a log, without incomplete or damaged lines."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The training loop. The engine is Hugging Face accelerate; everything that happens in a step is on this page."""
+"""The training loop, on Hugging Face accelerate; `train_step` holds everything that happens in a step."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,12 +44,12 @@ from holdfast.training.seeding import Stream, reseed, seeded
 
 logger = logging.getLogger(__name__)
 
-LEFT_BEHIND = "the last checkpoint is kept: go on with --resume and any number of processes that shares a step's images"
+LEFT_BEHIND = "the last checkpoint is kept: resume with --resume and a number of processes that divides a step's images"
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a run ended: folder, steps done, last and best clean accuracy (%), and the signal that stopped it, if any."""
+    """Result of a run: folder, steps done, last and best clean accuracy (%), and the signal that stopped it, if any."""
 
     folder: Path
     step: int
@@ -74,9 +74,9 @@ def train(
         recipe: a shipped recipe's name, a YAML file, nested dictionaries, or a Recipe.
         out: the run's folder.
         overrides: values that replace the recipe's, as nested dictionaries.
-        resume: go on from the run's last checkpoint, if it has one; the end is the same as without interruption.
-        objective: what to train for, instead of the recipe's objective.
-        data: images to train and to validate on, instead of the recipe's: two of what ``holdfast.evaluate`` takes.
+        resume: continue from the run's last checkpoint, if there is one; the result is that of an uninterrupted run.
+        objective: the training objective, instead of the recipe's.
+        data: training and validation data, instead of the recipe's, each in a form that ``holdfast.evaluate`` takes.
         show: show progress; None shows it on a terminal.
     """
     if data is not None:
@@ -96,24 +96,24 @@ def train(
         if accelerator.is_main_process:
             check_free(run.path)
         shared = rescale_for_processes(recipe, run.checkpoints, accelerator.num_processes) if resume else recipe
-        stage = build_training(shared, accelerator, objective=objective, begun=run.begun if resume else None)
-        accelerator.wait_for_everyone()  # all have checked the folder before one writes into it
+        state = build_training(shared, accelerator, objective=objective, resumed=run.resumed if resume else None)
+        accelerator.wait_for_everyone()  # all processes check the folder before one writes into it
         if accelerator.is_main_process:
-            for_the_run.enter_context(run.held(recipe, resume=resume))
+            for_the_run.enter_context(run.locked(recipe, resume=resume))
             for path in repair(run.checkpoints):
-                logger.warning("a damaged checkpoint is kept as %s; the run goes on from the one before", path)
-            if recipe.model.adapt is None:  # by which a checkpoint is looked at before the run has finished
-                write_config(stage.bare, run.checkpoints, recipe=stage.recipe, image=stage.image, classes=stage.classes)
+                logger.warning("a damaged checkpoint was renamed to %s; resuming from the one before", path)
+            if recipe.model.adapt is None:  # needed to load a checkpoint before the run has finished
+                write_config(state.bare, run.checkpoints, recipe=state.recipe, image=state.image, classes=state.classes)
         accelerator.wait_for_everyone()
-        position = restore_checkpoint(run.checkpoints, stage.moving()) if resume else Position()
-        position = replace(position, images_per_step=stage.images_per_step)
-        if accelerator.is_main_process and position.step:  # a kill may have come between a save and its pruning
-            prune_all(stage, run, position)
+        position = restore_checkpoint(run.checkpoints, state.checkpoint_state()) if resume else Position()
+        position = replace(position, images_per_step=state.images_per_step)
+        if accelerator.is_main_process and position.step:  # a run may have been killed between saving and pruning
+            prune_all(state, run, position)
         if recipe.train.trackers:
             accelerator.init_trackers("holdfast", config=flat_values(recipe))
-        way_on = "the last checkpoint is kept: go on with --resume, with fewer --data.workers if need be"
+        way_on = "the last checkpoint is kept: resume with --resume, with fewer --data.workers if necessary"
         with (
-            TrainingLogger(accelerator, run.path, steps=stage.steps, show=show, header=_header(stage)) as journal,
+            TrainingLogger(accelerator, run.path, steps=state.steps, show=show, header=_header(state)) as journal,
             StopRequest() as stop,
             worker_deaths(way_on=way_on),
             peer_deaths(accelerator.num_processes, way_on=LEFT_BEHIND),
@@ -121,22 +121,22 @@ def train(
             journal.continue_from(position.step)
             if recipe.model.init is not None and not position.step:
                 journal.say(described_start(recipe.model))
-            return run_steps(stage, run, position, journal=journal, stop=stop)
+            return run_steps(state, run, position, journal=journal, stop=stop)
 
 
-def _header(stage: TrainState) -> str:
-    """What is trained, for output that nobody watches."""
-    recipe = stage.recipe
-    epochs = f"{stage.epochs} epoch{'' if stage.epochs == 1 else 's'}"
-    counts = f"{len(stage.train_images)} images, {epochs}, {stage.steps} steps of {stage.images_per_step}"
-    rate = f"peak learning rate {stage.peak_lr:.3g}"
-    return f"training {recipe.model.name} on {recipe.data.train}: {counts}, {rate}, on {stage.accelerator.device}"
+def _header(state: TrainState) -> str:
+    """One line about the run, for output without a progress bar."""
+    recipe = state.recipe
+    epochs = f"{state.epochs} epoch{'' if state.epochs == 1 else 's'}"
+    counts = f"{len(state.train_images)} images, {epochs}, {state.steps} steps of {state.images_per_step}"
+    rate = f"peak learning rate {state.peak_lr:.3g}"
+    return f"training {recipe.model.name} on {recipe.data.train}: {counts}, {rate}, on {state.accelerator.device}"
 
 
 @contextmanager
 def _register_data(data: Sequence[Any]) -> Iterator[tuple[str, str]]:
     if isinstance(data, str) or not isinstance(data, Sequence) or len(data) != 2:
-        raise HoldfastError(f"data must be two, to train and to validate on, got {type(data).__name__}")
+        raise HoldfastError(f"data must be a pair, training and validation data, got {type(data).__name__}")
     sources = [
         open_data(each, split=split) if isinstance(each, str) else as_source(each)
         for each, split in zip(data, ("train", "val"), strict=True)
@@ -146,18 +146,18 @@ def _register_data(data: Sequence[Any]) -> Iterator[tuple[str, str]]:
 
 
 def train_parts(recipe: Recipe, out: Path, parts: list[PhaseRun], *, resume: bool, show: bool | None) -> TrainingResult:
-    """Every phase and every weight of a recipe, one run after the other; a finished one is not trained again."""
+    """Train every phase and weight of a recipe, one run after another; finished ones are skipped."""
     whole = RunFolder(out)
     if whole.recipe.exists() and not resume:
         raise HoldfastError(f"{str(out)!r} already holds a run; add --resume or choose another --out")
     for part in parts:
         RunFolder(part.folder).check(part.recipe, resume=resume)
     results: list[TrainingResult] = []
-    with engine(recipe.train, folder=out) as together:  # one group of processes for all parts
+    with engine(recipe.train, folder=out) as accelerator:  # one group of processes for all parts
         for part in parts:
             results.append(train(part.recipe, out=part.folder, resume=resume, show=show))
-            together.wait_for_everyone()  # until the next part's start is on disk
-            if together.is_main_process:  # after the first part has found that data and model exist
+            accelerator.wait_for_everyone()  # until the weights that the next part starts from are written
+            if accelerator.is_main_process:  # after the first part has checked data and model
                 atomic.write_text(whole.recipe, to_yaml(recipe))
             if results[-1].stopped_by:
                 break
@@ -165,161 +165,163 @@ def train_parts(recipe: Recipe, out: Path, parts: list[PhaseRun], *, resume: boo
 
 
 def run_steps(
-    stage: TrainState, run: RunFolder, position: Position, *, journal: TrainingLogger, stop: StopRequest
+    state: TrainState, run: RunFolder, position: Position, *, journal: TrainingLogger, stop: StopRequest
 ) -> TrainingResult:
-    """All steps from ``position`` to the end of the run, or to a signal."""
-    recipe, accelerator = stage.recipe.train, stage.accelerator
+    """Run all steps from ``position`` to the end of the run, or until a signal."""
+    recipe, accelerator = state.recipe.train, state.accelerator
     alone = accelerator.num_processes == 1
-    # a look at the loss waits for the device, and a look at the signals waits for the other processes
+    # reading the loss waits for the device, and agreeing on signals waits for the other processes
     look_every = 1 if alone and accelerator.device.type == "cpu" else recipe.log_steps
-    meter, unreadable = Meter(accelerator), Unreadable(accelerator, skip=stage.recipe.data.skip_bad)
-    batches = iter(stage.batches_from(position.step))
+    meter, unreadable = Meter(accelerator), Unreadable(accelerator, skip=state.recipe.data.skip_bad)
+    batches = iter(state.batches_from(position.step))
     accuracy: float | None = None
-    train_mode(stage.bare)
+    train_mode(state.bare)
 
-    for step in range(position.step, stage.steps):
-        epoch, done = step // stage.steps_per_epoch, step + 1
-        stage.schedule(step)
+    for step in range(position.step, state.steps):
+        epoch, done = step // state.steps_per_epoch, step + 1
+        state.schedule(step)
         step_batches = [unreadable.check(next(batches)) for _ in range(recipe.accumulate)]
-        meter.add(train_step(stage, step_batches, step=step, epoch=epoch))
+        meter.add(train_step(state, step_batches, step=step, epoch=epoch))
         journal.advance(epoch)
 
         position = replace(position, step=done)
-        ends_epoch = done % stage.steps_per_epoch == 0 or done == stage.steps
+        ends_epoch = done % state.steps_per_epoch == 0 or done == state.steps
         look = ends_epoch or done % look_every == 0
-        signal = stop.agreed(accelerator) if look or alone else 0
+        signal = stop.signal_on_any_process(accelerator) if look or alone else 0
         save = ends_epoch or bool(signal) or bool(recipe.checkpoint_steps and done % recipe.checkpoint_steps == 0)
         if look or save:
             meter.check_finite(step=done, folder=run.checkpoints)
         if ends_epoch or done % recipe.log_steps == 0:
-            figures = meter.read(images_per_step=stage.images_per_step)
-            journal.write("step", step=done, epoch=epoch, lr=learning_rate(stage), **figures)
-        if ends_epoch and ((epoch + 1) % recipe.eval_epochs == 0 or done == stage.steps):
-            accuracy, scores = validate(stage, unreadable)
+            figures = meter.read(images_per_step=state.images_per_step)
+            journal.write("step", step=done, epoch=epoch, lr=learning_rate(state), **figures)
+        if ends_epoch and ((epoch + 1) % recipe.eval_epochs == 0 or done == state.steps):
+            accuracy, scores = validate(state, unreadable)
             position = with_best(position, accuracy)
             journal.write("epoch", step=done, epoch=epoch, **scores, **unreadable.summary())
             journal.say(f"epoch {epoch}: {describe(scores)}")
-            meter = Meter(accelerator)  # its clock runs for training alone
-            train_mode(stage.bare)
+            meter = Meter(accelerator)  # restarts its clock, so that throughput excludes validation
+            train_mode(state.bare)
         if save:
-            save_all(stage, run, position)
-        if signal and done < stage.steps:
+            save_all(state, run, position)
+        if signal and done < state.steps:
             return TrainingResult(run.path, done, accuracy, position.best, stopped_by=signal)
 
-    finish(stage, run, position, journal=journal)
+    finish(state, run, position, journal=journal)
     return TrainingResult(run.path, position.step, accuracy, position.best)
 
 
-def train_step(stage: TrainState, batches: list[Batch], *, step: int, epoch: int) -> dict[str, Tensor]:
-    """One optimizer step: mix, objective, backward, clip, step, average. Returns figures for the log."""
-    accelerator, recipe = stage.accelerator, stage.recipe
+def train_step(state: TrainState, batches: list[Batch], *, step: int, epoch: int) -> dict[str, Tensor]:
+    """One optimizer step: mixup, objective, backward, gradient clipping, step, EMA. Returns values for the log."""
+    accelerator, recipe = state.accelerator, state.recipe
     figures: dict[str, Tensor] = {}
     for number, batch in enumerate(batches):
         images = send_to_device(batch.images, accelerator.device, non_blocking=True)
         targets = send_to_device(batch.targets, accelerator.device, non_blocking=True)
         last = number == len(batches) - 1
+        # keyed by step and process, so that mixup and drop-path are the same after a resume
         reseed(Stream.STEP, recipe.seed, step, number, accelerator.process_index)
-        with nullcontext() if last else accelerator.no_sync(stage.model):
-            images, targets = stage.mix(images, targets, epoch)
+        with nullcontext() if last else accelerator.no_sync(state.model):
+            images, targets = state.mix(images, targets, epoch)
             with accelerator.autocast():
-                loss = stage.objective(stage.model, images, targets)
+                loss = state.objective(state.model, images, targets)
             accelerator.backward(loss.total / len(batches))
         for name, value in {"loss": loss.total.detach(), **loss.parts}.items():
             figures[name] = figures.get(name, torch.zeros_like(value)) + value / len(batches)
 
-    player = stage.objective if isinstance(stage.objective, OwnsModules) else None
-    if player is not None:
-        share_gradients(stage, player)
+    owner = state.objective if isinstance(state.objective, OwnsModules) else None
+    if owner is not None:
+        share_gradients(state, owner)
+    # the model's gradients only: the objective's own modules clip theirs, with other limits (AFAT: 5)
     if recipe.optimizer.clip_grad is not None:
-        norm = accelerator.clip_grad_norm_(stage.model.parameters(), recipe.optimizer.clip_grad)
+        norm = accelerator.clip_grad_norm_(state.model.parameters(), recipe.optimizer.clip_grad)
         figures["grad_norm"] = torch.as_tensor(norm)
-    stage.optimizer.step()
-    stage.optimizer.zero_grad()
-    if player is not None:
-        figures |= player.update()
-    if stage.ema is not None:
-        stage.ema.update(stage.bare, step=step + 1 if recipe.train.ema_warmup else None)
+    state.optimizer.step()
+    state.optimizer.zero_grad()
+    if owner is not None:
+        figures |= owner.update()
+    if state.ema is not None:
+        state.ema.update(state.bare, step=step + 1 if recipe.train.ema_warmup else None)
     return figures
 
 
-def share_gradients(stage: TrainState, player: OwnsModules) -> None:
-    """Average an objective's own gradients over the processes."""
-    for module in player.modules.values():
+def share_gradients(state: TrainState, owner: OwnsModules) -> None:
+    """Average the gradients of an objective's own modules over the processes."""
+    for module in owner.modules.values():
         for parameter in module.parameters():
             if parameter.grad is not None:
-                parameter.grad = stage.accelerator.reduce(parameter.grad, reduction="mean")
+                parameter.grad = state.accelerator.reduce(parameter.grad, reduction="mean")
 
 
-def validate(stage: TrainState, unreadable: Unreadable) -> tuple[float, dict[str, float]]:
-    """The task's first score in percent of the weights that the run will export, and of the others beside them."""
-    models = [stage.bare] if stage.ema is None else [stage.ema.module, stage.bare]
-    if stage.accelerator.num_processes > 1:  # every process has seen other images: average the norms' statistics
+def validate(state: TrainState, unreadable: Unreadable) -> tuple[float, dict[str, float]]:
+    """The task's first score (%) of the weights to be exported, and the scores of these and of the raw weights."""
+    models = [state.bare] if state.ema is None else [state.ema.module, state.bare]
+    if state.accelerator.num_processes > 1:  # average BatchNorm's statistics, since each process saw other images
         for model in models:
-            distribute_bn(model, stage.accelerator.num_processes, reduce=True)
-    scores, *without_ema = [scores_of(model, stage, unreadable) for model in models]
+            distribute_bn(model, state.accelerator.num_processes, reduce=True)
+    scores, *without_ema = [scores_of(model, state, unreadable) for model in models]
     first = next(iter(scores.values()))
     return first, scores | {f"{name}_without_ema": value for other in without_ema for name, value in other.items()}
 
 
 @torch.no_grad()
-def scores_of(model: nn.Module, stage: TrainState, unreadable: Unreadable) -> dict[str, float]:
-    """What the task says of a model's answers to the validation images, over all processes."""
+def scores_of(model: nn.Module, state: TrainState, unreadable: Unreadable) -> dict[str, float]:
+    """The task's scores of a model on the validation images, over all processes."""
     model.eval()
-    device, task = stage.accelerator.device, stage.task
+    device, task = state.accelerator.device, state.task
     counts = task.tally(None, None).to(device)
-    for batch in stage.val_batches:
+    for batch in state.val_batches:
         unreadable.check(batch)
         if len(batch.images) > 0:
-            with stage.accelerator.autocast():
+            with state.accelerator.autocast():
                 output = model(send_to_device(batch.images, device))
             counts = counts + task.tally(output, send_to_device(batch.targets, device))
-    return task.validation_scores(stage.accelerator.reduce(counts, reduction="sum"))
+    return task.validation_scores(state.accelerator.reduce(counts, reduction="sum"))
 
 
 def with_best(position: Position, accuracy: float) -> Position:
-    """The position after an evaluation; the first of equal accuracies stays the best."""
+    """The position after a validation; of equal accuracies the first stays the best."""
     if position.best is not None and accuracy <= position.best:
         return position
     return replace(position, best=accuracy, best_step=position.step)
 
 
-def save_all(stage: TrainState, run: RunFolder, position: Position) -> None:
-    """Save a checkpoint on the main process and remove those that are no longer needed."""
-    if stage.accelerator.is_main_process:
-        save_checkpoint(run.checkpoints, stage.moving(), position)
-        prune_all(stage, run, position)
-    stage.accelerator.wait_for_everyone()
+def save_all(state: TrainState, run: RunFolder, position: Position) -> None:
+    """Save a checkpoint on the main process and remove obsolete ones."""
+    if state.accelerator.is_main_process:
+        save_checkpoint(run.checkpoints, state.checkpoint_state(), position)
+        prune_all(state, run, position)
+    state.accelerator.wait_for_everyone()
 
 
-def prune_all(stage: TrainState, run: RunFolder, position: Position) -> None:
+def prune_all(state: TrainState, run: RunFolder, position: Position) -> None:
     """Remove the checkpoints that the recipe does not keep."""
-    keep_every = stage.recipe.train.keep_epochs * stage.steps_per_epoch
+    keep_every = state.recipe.train.keep_epochs * state.steps_per_epoch
     prune(run.checkpoints, position=position, keep_every=keep_every)
 
 
-def finish(stage: TrainState, run: RunFolder, position: Position, *, journal: TrainingLogger) -> None:
-    """Export the final model, and note whether all processes hold the same one, and the same players."""
-    final = stage.ema.module if stage.ema is not None else stage.bare
-    players = stage.objective.modules.values() if isinstance(stage.objective, OwnsModules) else ()
-    states = [module.state_dict() for module in (stage.bare, *players)]
-    mine = torch.tensor([int(weights_fingerprint(*states)[:15], 16)], device=stage.accelerator.device)
-    everyones = stage.accelerator.gather(mine).tolist()
-    if stage.accelerator.is_main_process:
-        export_model(final, run.path, recipe=stage.recipe, image=stage.image, classes=stage.classes)
-        if isinstance(stage.objective, OwnsModules) and "corruptor" in stage.objective.modules:
+def finish(state: TrainState, run: RunFolder, position: Position, *, journal: TrainingLogger) -> None:
+    """Export the final model, and log whether all processes hold the same model and objective's modules."""
+    final = state.ema.module if state.ema is not None else state.bare
+    players = state.objective.modules.values() if isinstance(state.objective, OwnsModules) else ()
+    states = [module.state_dict() for module in (state.bare, *players)]
+    mine = torch.tensor([int(weights_fingerprint(*states)[:15], 16)], device=state.accelerator.device)
+    everyones = state.accelerator.gather(mine).tolist()
+    if state.accelerator.is_main_process:
+        export_model(final, run.path, recipe=state.recipe, image=state.image, classes=state.classes)
+        if isinstance(state.objective, OwnsModules) and "corruptor" in state.objective.modules:
             with atomic.replace_file(run.path / "corruptor.safetensors") as unfinished:
-                save_corruptor(stage.objective.modules["corruptor"], unfinished)
-    turned = turned_images(stage.train_images.source) + turned_images(stage.val_images.source)
-    if warning := turned_warning(turned, exif=stage.recipe.data.exif):
+                save_corruptor(state.objective.modules["corruptor"], unfinished)
+    turned = turned_images(state.train_images.source) + turned_images(state.val_images.source)
+    if warning := turned_warning(turned, exif=state.recipe.data.exif):
         journal.say(warning)
-    moved = how_far(stage)
+    moved = relative_change(state)
     journal.write(
         "end",
         step=position.step,
-        epoch=stage.epochs - 1,
+        epoch=state.epochs - 1,
         best=position.best,
         **({"turned_images": turned} if turned else {}),
-        processes=stage.accelerator.num_processes,
+        processes=state.accelerator.num_processes,
         processes_agree=len(set(everyones)) == 1,
         **({"moved": moved} if moved else {}),
     )
@@ -327,23 +329,23 @@ def finish(stage: TrainState, run: RunFolder, position: Position, *, journal: Tr
         journal.warn(sentence)
 
 
-def how_far(stage: TrainState) -> dict[str, float]:
-    """How far an objective's own modules are from where they began, relative to their norm."""
-    shares = {}
-    for name, start in stage.player_starts.items():
-        now = cast(OwnsModules, stage.objective).modules[name].state_dict()
-        apart = sum(float((now[key].cpu() - value).double().square().sum()) for key, value in start.items())
-        shares[name] = (
-            apart / max(sum(float(value.double().square().sum()) for value in start.values()), 1e-12)
+def relative_change(state: TrainState) -> dict[str, float]:
+    """The distance of an objective's own modules from their initial weights, relative to the norm of those."""
+    changes = {}
+    for name, start in state.initial_modules.items():
+        now = cast(OwnsModules, state.objective).modules[name].state_dict()
+        distance = sum(float((now[key].cpu() - value).double().square().sum()) for key, value in start.items())
+        changes[name] = (
+            distance / max(sum(float(value.double().square().sum()) for value in start.values()), 1e-12)
         ) ** 0.5
-    return shares
+    return changes
 
 
-def learning_rate(stage: TrainState) -> float:
-    """The highest one of all groups."""
-    return max(group["lr"] for group in stage.optimizer.param_groups)
+def learning_rate(state: TrainState) -> float:
+    """The highest learning rate of all parameter groups."""
+    return max(group["lr"] for group in state.optimizer.param_groups)
 
 
 def describe(scores: Mapping[str, float]) -> str:
-    """Scores for people."""
+    """The scores as one line of text."""
     return ", ".join(f"{name} {value:.2f} %" for name, value in scores.items())

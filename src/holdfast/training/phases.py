@@ -1,4 +1,4 @@
-"""Adapted models and training in phases: the runs that a recipe with phases stands for, and how each of them starts."""
+"""Training of adapted models in phases: the runs of a recipe with phases, and the initialisation of each."""
 
 import inspect
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ from holdfast.training.recipe import AdaptRecipe, PhasesRecipe, Recipe
 
 @dataclass(frozen=True)
 class PhaseRun:
-    """One phase, for one weight: a run of its own."""
+    """One run of a recipe with phases: one phase, for one weight."""
 
     recipe: Recipe
     folder: Path
 
 
 def parts_of(recipe: Recipe, out: Path) -> list[PhaseRun]:
-    """The runs that a recipe with ``train.phases.run: all`` stands for; none where it is a run by itself.
+    """The runs of a recipe with ``train.phases.run: all``; empty if the recipe is a single run.
 
-    Every phase but the last is trained once, and knows nothing of weights, so that later ones find it as it is.
+    Every phase but the last is trained once, independently of the weights, so that all later runs share it.
     """
     if recipe.model.adapt is None:
         return []
@@ -67,7 +67,7 @@ def _part(recipe: Recipe, folder: Path, *, run: str, start: str | None, weights:
 
 
 def phase_of(recipe: Recipe) -> str:
-    """The phase that a run is."""
+    """The phase of a run."""
     assert recipe.model.adapt is not None
     known = adapter_named(recipe.model.adapt.name).phases
     phase = recipe.train.phases.run if recipe.train.phases else known[-1]
@@ -78,7 +78,7 @@ def phase_of(recipe: Recipe) -> str:
 
 
 def build_adapted(model: nn.Module, recipe: Recipe) -> nn.Module:
-    """The pretrained model with what the phase starts from, and only what learns in it left free."""
+    """The adapted model with the phase's initial weights and only its parameters trainable."""
     settings = recipe.model.adapt
     if settings is None:
         return model
@@ -109,7 +109,7 @@ def _adapt(adapter: AdapterEntry, model: nn.Module, settings: AdaptRecipe) -> nn
 
 
 def phase_context(recipe: Recipe) -> dict[str, Any]:
-    """What the objective must know: the phase, and the single weight of a last one."""
+    """Arguments of the objective: the phase, and the weight of the last phase."""
     if recipe.model.adapt is None:
         return {}
     adapter, phase = adapter_named(recipe.model.adapt.name), phase_of(recipe)
@@ -125,7 +125,7 @@ def phase_context(recipe: Recipe) -> dict[str, Any]:
 
 
 def _check_objective(recipe: Recipe, adapter: AdapterEntry) -> None:
-    """A weight means nothing to an objective that does not ask for phases."""
+    """Raise an error for an objective that does not train in phases, since it would ignore the weight."""
     build = OBJECTIVES.get(recipe.objective.name)
     weighted = adapter.weights is not None and (recipe.train.phases is not None or len(adapter.phases) > 1)
     if weighted and build is not None and "phase" not in inspect.signature(build).parameters:
@@ -136,7 +136,7 @@ def _check_objective(recipe: Recipe, adapter: AdapterEntry) -> None:
 
 
 def phase_notes(recipe: Recipe) -> dict[str, Any]:
-    """What a run's files say about its phase."""
+    """Notes about the phase in a run's files."""
     phases = recipe.train.phases
     if phases is not None and phases.weights is not None:
         return {"phase": phase_of(recipe), "weights": phases.weights}

@@ -1,4 +1,4 @@
-"""What a recipe says. Dataclasses only, without torch, so that ``holdfast train --help`` is quick.
+"""The recipe of a training run, as dataclasses without torch, so that ``holdfast train --help`` is fast.
 
 Every value can be overridden on the command line by its path (``--train.epochs=10``); recipe_files.py reads the files.
 """
@@ -14,7 +14,7 @@ class DataRecipe:
     Args:
         train: source to learn from: digits, npz:FILE, folder:DIR, cifar10:[DIR], cifar100:[DIR], or several with +.
         val: source for the clean accuracy after every epoch.
-        train_subset: use only a count (≥ 1) or fraction (< 1) of the training images, with every class in its share.
+        train_subset: use only a count (≥ 1) or fraction (< 1) of the training images, stratified by class.
         val_subset: likewise for validation.
         download: fetch a missing CIFAR archive.
         size: side of the square images that the model sees; null for the model's own.

@@ -1,4 +1,4 @@
-"""Recipes as YAML: found by name inside the package, read, overridden, checked, written, compared. Without torch."""
+"""Recipe files: YAML recipes are found by name, read, overridden, checked, written and compared here, without torch."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ from holdfast.training.recipe import Recipe
 
 
 class RecipeRule(NamedTuple):
-    """What a value must be, in code and in words."""
+    """A rule for a value, as a function and in words."""
 
     holds: Callable[[Any], bool]
     words: str
@@ -87,13 +87,13 @@ RULES: dict[str, RecipeRule] = {
 }
 
 
-# what the data, the loop or model.init decide
+# arguments that come from the data, the loop or model.init
 NOT_IN_KWARGS = ("num_classes", "pretrained", "checkpoint_path", "pretrained_cfg")
 COUNTS = ("depth", "embed_dim", "num_heads", "patch_size")
 
 
 def check_values(recipe: Recipe) -> None:
-    """Refuse the first value that breaks a rule."""
+    """Raise an error for the first value that breaks a rule."""
     _check_given(recipe)
     _check_finite("", dataclasses.asdict(recipe))
     _check_kwargs(recipe.model.kwargs)
@@ -106,7 +106,7 @@ def check_values(recipe: Recipe) -> None:
     detector, objective = recipe.model.name == "detector", recipe.objective.name
     if (objective == "detection" and not detector) or (detector and objective not in ("detection", "robust")):
         raise HoldfastError(
-            "objective.name detection and model.name detector belong together (robust does as well), "
+            "objective.name detection (or robust) and model.name detector must be used together, "
             "got one without the other"
         )
     if recipe.model.init_weights != "auto" and (recipe.model.init or "timm:").startswith("timm:"):
@@ -115,23 +115,23 @@ def check_values(recipe: Recipe) -> None:
             f"{recipe.model.init_weights!r} with init {recipe.model.init}"
         )
     if recipe.model.adapt is not None and recipe.model.init is None:
-        raise HoldfastError("model.init must say which pretrained model is adapted (--init), got null")
+        raise HoldfastError("model.init must name the pretrained model to adapt (--init), got null")
     if recipe.train.phases is not None and recipe.model.adapt is None:
-        raise HoldfastError("train.phases belongs to a recipe with model.adapt, got one without")
+        raise HoldfastError("train.phases is for recipes with model.adapt, got one without")
     mixes = recipe.augment.mixup > 0 or recipe.augment.cutmix > 0
     if mixes and recipe.train.batch_size % 2:
         raise HoldfastError(f"train.batch_size must be even for mixup and cutmix, got {recipe.train.batch_size}")
 
 
 def _check_given(part: Any, path: str = "") -> None:
-    """Refuse null where a value must be: the parser lets it pass."""
+    """Raise an error for null where a value is required; the parser accepts it."""
     hints = get_type_hints(type(part))
     for field in dataclasses.fields(part):
         value, name = getattr(part, field.name), f"{path}{field.name}"
         if dataclasses.is_dataclass(value):
             _check_given(value, f"{name}.")
         elif value is None and hints[field.name] is not Any and NoneType not in get_args(hints[field.name]):
-            raise HoldfastError(f"{name} must have a value, got null; leave it out for its default")
+            raise HoldfastError(f"{name} must have a value, got null; omit it for its default")
 
 
 def _check_finite(path: str, value: Any) -> None:
@@ -150,7 +150,7 @@ def _check_kwargs(kwargs: Mapping[str, Any]) -> None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if name in NOT_IN_KWARGS:
             raise HoldfastError(
-                f"model.kwargs must not hold {name!r}, which the data and model.init decide, got {value}"
+                f"model.kwargs must not hold {name!r}, which comes from the data and model.init, got {value}"
             )
         if name.endswith("_rate") and not (number and 0 <= value < 1):
             raise HoldfastError(f"model.kwargs: {name} must be at least 0 and below 1, got {value}")
@@ -158,7 +158,7 @@ def _check_kwargs(kwargs: Mapping[str, Any]) -> None:
             raise HoldfastError(f"model.kwargs: {name} must be at least 1, got {value}")
 
 
-# the same run may continue with other values of these: they change what is written when, not what is learned
+# a run may resume with other values of these: they do not change the trained weights
 MAY_CHANGE = frozenset(
     {
         "data.workers",
@@ -194,14 +194,14 @@ def load_recipe(recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
 
 
 def _one_length(values: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with the length that was told: epochs in place of a recipe's steps, or the other way round."""
+    """The values with the given length: epochs instead of a recipe's steps, or the other way round."""
     asked = told.get("train")
     asked = asked if isinstance(asked, Mapping) else {}
     given = [name for name in ("epochs", "steps") if asked.get(name) is not None]
     if len(given) == 2:
         raise HoldfastError(
-            f"train.epochs and train.steps both say how long to train, got {asked['epochs']} and {asked['steps']}; "
-            "give one of them"
+            f"train.epochs and train.steps both set the length, got {asked['epochs']} and {asked['steps']}; "
+            "give only one of them"
         )
     return merge(values, {"train": {"steps": None}}) if given == ["epochs"] else values
 
@@ -209,7 +209,7 @@ def _one_length(values: dict[str, Any], told: Mapping[str, Any]) -> dict[str, An
 def find_recipe(name: str | Path) -> Path:
     """The file of a shipped recipe or of the user's own."""
     shipped = _recipe_folder() / f"{name}.yaml"
-    if os.path.isfile(shipped):  # unlike Path's, it answers names that no file system takes
+    if os.path.isfile(shipped):  # unlike Path.is_file, it accepts names that no file system allows
         return shipped
     path = Path(name)
     if os.path.isfile(path):
@@ -221,13 +221,13 @@ def find_recipe(name: str | Path) -> Path:
 
 
 def headline(name: str) -> str:
-    """The first comment line of a shipped recipe: what it is."""
+    """The first comment line of a shipped recipe, its description."""
     first = find_recipe(name).read_text(encoding="utf-8").splitlines()[0]
     return first.removeprefix("#").strip()
 
 
 def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested dictionaries, the second one's values first."""
+    """Merge nested dictionaries; values of the second override those of the first."""
     merged = dict(values)
     for key, value in overrides.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
@@ -246,7 +246,7 @@ def leaves(kind: type = Recipe, prefix: str = "") -> Iterator[tuple[str, Any, da
 
 
 def check_keys(values: Mapping[str, Any], kind: type = Recipe, prefix: str = "") -> None:
-    """Refuse a key that no recipe has, with the nearest one that exists."""
+    """Raise an error for an unknown key, suggesting the nearest known one."""
     hints = typing.get_type_hints(kind)
     for key, value in values.items():
         if key not in hints:
@@ -255,7 +255,7 @@ def check_keys(values: Mapping[str, Any], kind: type = Recipe, prefix: str = "")
         section = _section(hints[key])
         if section and not (value is None and section is not hints[key]):
             if not isinstance(value, Mapping):
-                raise HoldfastError(f"recipe key {prefix + key!r} must hold further keys, got {value!r}")
+                raise HoldfastError(f"recipe key {prefix + key!r} must be a section with keys, got {value!r}")
             check_keys(value, section, f"{prefix}{key}.")
 
 
@@ -276,20 +276,20 @@ def to_yaml(recipe: Recipe) -> str:
 
 
 def flat_values(recipe: Recipe) -> dict[str, str | int | float | bool]:
-    """Every value under its path, with text for what is neither text nor number: what trackers store."""
+    """Every value by its path, as text unless it is a number, for trackers."""
     flat = dict(_flat_items(as_values(recipe)))
     return {key: value if isinstance(value, str | int | float) else str(value) for key, value in flat.items()}
 
 
 def differences(old: Recipe, new: Recipe) -> list[str]:
-    """What keeps ``new`` from continuing a run of ``old``, such as ``train.epochs (5, now 10)``."""
+    """The values that keep ``new`` from resuming a run of ``old``, such as ``train.epochs (5, now 10)``."""
     before, after = dict(_flat_items(as_values(old))), dict(_flat_items(as_values(new)))
     keys = [key for key in sorted({*before, *after}) if key not in MAY_CHANGE]
     return [f"{k} ({before.get(k)}, now {after.get(k)})" for k in keys if before.get(k) != after.get(k)]
 
 
 class _Dumper(yaml.SafeDumper):
-    """One key per line, lists on theirs."""
+    """YAML dumper with one key per line and lists inline."""
 
 
 _Dumper.add_implicit_resolver(*SCIENTIFIC)  # a text that looks like a number is quoted

@@ -1,4 +1,4 @@
-"""What may not be meant as it is asked for: nothing is wrong with such a run, so it is said once and goes on."""
+"""Warnings about recipes that are valid but probably not intended."""
 
 from collections.abc import Iterator
 
@@ -11,31 +11,31 @@ LOOKED_AT = 16
 
 
 def recipe_warnings(recipe: Recipe, train: Source, val: Source, *, steps: int, steps_per_epoch: int) -> Iterator[str]:
-    """Sentences about a recipe and its images; ``steps`` is the length of the run without its cool-down."""
+    """Warnings about a recipe and its data; ``steps`` is the length of the run without its cool-down."""
     if same_images(_whole(train, recipe.data.train_subset), _whole(val, recipe.data.val_subset)):
         yield (
-            "data.train and data.val hold the same images: the validation score says how well they were "
-            "learnt by heart, not how good the model is"
+            "data.train and data.val hold the same images: the validation score measures memorisation, "
+            "not generalisation"
         )
     if recipe.model.needs_init and recipe.model.init is None:
-        yield "the recipe is meant to start from weights, but this run starts from random ones; --init names them"
+        yield "the recipe expects pretrained weights, but this run starts from random ones; name them with --init"
     if too_long := _warmup(recipe, steps=steps, steps_per_epoch=steps_per_epoch):
         yield too_long
 
 
 def same_images(train: Source, val: Source) -> bool:
-    """Whether two sources hold the same images under the same names; of many a few are looked at."""
+    """Whether two sources hold the same images under the same names; only a few of many are compared."""
     if len(train) != len(val) or any(train.id(index) != val.id(index) for index in range(len(train))):
         return False
     few = np.unique(np.linspace(0, len(train) - 1, LOOKED_AT).astype(int))
     try:
         return all(train.image(index).tobytes() == val.image(index).tobytes() for index in few.tolist())
-    except UnreadableImage:  # which is said when training comes to it
+    except UnreadableImage:  # reported when training reaches it
         return False
 
 
 def _whole(source: Source, subset: float | None) -> Source:
-    """What a subset was drawn from."""
+    """The source that a subset was drawn from."""
     return source.source if subset is not None and isinstance(source, Subset) else source
 
 

@@ -1,7 +1,7 @@
-"""A run is a folder: recipe.yaml, log.jsonl, checkpoints/, and in the end model.safetensors + config.json.
+"""Run folders: recipe.yaml, log.jsonl, checkpoints/, and in the end model.safetensors and config.json.
 
-Of an adapted model the end is what was added (models/adaptation.py), and the frozen model's two files in backbone/.
-One process trains in a folder at a time; whoever dies, however, no longer holds the lock.
+An adapted model is stored as its added modules (models/adaptation.py) and the frozen model's two files in backbone/.
+One process at a time trains in a folder; the lock of a process that died is free.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from holdfast.models.adaptation import BACKBONE, adapter_named, adapter_of
 from holdfast.models.segmenter import Segmenter
 from holdfast.training.augment.classification import ImageFormat
 from holdfast.training.checkpoint import save_weights
-from holdfast.training.initialize import Begun, named_model, size_argument
+from holdfast.training.initialize import ResumedRun, named_model, size_argument
 from holdfast.training.phases import phase_notes
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import differences, load_recipe, to_yaml
@@ -32,36 +32,36 @@ CONFIG = "config.json"
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where things are."""
+    """Paths and state of a run folder."""
 
     path: Path
 
     @property
     def checkpoints(self) -> Path:
-        """One folder per checkpoint, and the links last and best."""
+        """The folder of the checkpoints, with the links last and best."""
         return self.path / "checkpoints"
 
     @property
     def recipe(self) -> Path:
-        """The complete recipe."""
+        """The file of the complete recipe."""
         return self.path / "recipe.yaml"
 
     @property
     def finished(self) -> bool:
         """Whether the run has written its model."""
-        return (self.path / CONFIG).is_file() or adapter_of(self.path) is not None  # what is written last
+        return (self.path / CONFIG).is_file() or adapter_of(self.path) is not None  # the files that are written last
 
     @property
-    def begun(self) -> Begun:
-        """What is known of the run that goes on here."""
+    def resumed(self) -> ResumedRun:
+        """The run in this folder, to be resumed."""
         try:
             names = json.loads((self.checkpoints / CONFIG).read_text(encoding="utf-8"))["label_names"]
-            return Begun(tuple(map(str, names)))
+            return ResumedRun(tuple(map(str, names)))
         except (OSError, ValueError, KeyError, TypeError):
-            return Begun(earlier_version=any(self.checkpoints.glob("step-*")))
+            return ResumedRun(earlier_version=any(self.checkpoints.glob("step-*")))
 
     def check(self, recipe: Recipe, *, resume: bool) -> None:
-        """Refuse a folder that holds a run, unless it is to be continued and is of the same recipe."""
+        """Raise an error for a folder with a run, unless it is resumed with the same recipe."""
         if not self.recipe.exists():
             return
         if not resume:
@@ -72,15 +72,15 @@ class RunFolder:
             raise HoldfastError(f"{str(self.path)!r} is a run of another recipe: {shown}")
 
     @contextmanager
-    def held(self, recipe: Recipe, *, resume: bool) -> Iterator[None]:
-        """Make and lock the folder and write the recipe; what fails before the first line of the log leaves none."""
+    def locked(self, recipe: Recipe, *, resume: bool) -> Iterator[None]:
+        """Make and lock the folder and write the recipe; a failure before the first log line removes them again."""
         with atomic.remove_on_failure(self.path, unless=(self.path / "log.jsonl").exists):
             try:
                 self.checkpoints.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise self._not_writable(error) from error
             with lock_folder(self.path):
-                self.check(recipe, resume=resume)  # somebody may have come in between
+                self.check(recipe, resume=resume)  # another process may have started in between
                 try:
                     atomic.write_text(self.recipe, to_yaml(recipe))
                 except OSError as error:
@@ -94,7 +94,7 @@ class RunFolder:
 def export_model(
     model: nn.Module, folder: Path, *, recipe: Recipe, image: ImageFormat, classes: tuple[str, ...]
 ) -> None:
-    """Write what ``timm.create_model("local-dir:RUN", pretrained=True)`` reads; adapters write their own."""
+    """Write the model for ``timm.create_model("local-dir:RUN", pretrained=True)``; adapters use their own format."""
     if recipe.model.adapt is not None:
         (folder / BACKBONE).mkdir(exist_ok=True)
         plain = replace(recipe, model=replace(recipe.model, adapt=None))
@@ -114,13 +114,13 @@ def write_config(
     classes: tuple[str, ...],
     weights: bool = False,
 ) -> None:
-    """Write ``config.json``, by which the model is built again, after its weights if these are wanted, too."""
+    """Write ``config.json``, from which the model is rebuilt, after its weights if ``weights`` is set."""
     encoder = named_model(recipe.model).name or ""
     dense = isinstance(model, Segmenter)
     name = "segmenter" if dense else encoder
     describe(model, image=image, architecture=name.split(".", maxsplit=1)[0], num_classes=len(classes))
     for attribute, value in (("num_classes", len(classes)), ("num_features", None)):
-        if not hasattr(model, attribute):  # a module of somebody's own, which timm asks for them
+        if not hasattr(model, attribute):  # a user's module without the attributes that timm reads
             setattr(model, attribute, value)
     own = {"encoder": encoder.split(".", maxsplit=1)[0]} if dense else size_argument(name, recipe.data.size)
     arguments = {**recipe.model.kwargs, **own}
@@ -136,7 +136,7 @@ def write_config(
 
 
 def describe(model: nn.Module, *, image: ImageFormat, **more: Any) -> None:
-    """Tell a model, where timm looks for it, what images its recipe shows it."""
+    """Set timm's data configuration of a model to the recipe's input format."""
     described: Any = model  # timm keeps this dictionary on the module
     described.pretrained_cfg = {
         **(getattr(described, "pretrained_cfg", None) or {}),
@@ -151,14 +151,14 @@ def describe(model: nn.Module, *, image: ImageFormat, **more: Any) -> None:
 
 try:
     import fcntl
-except ImportError:  # Windows: two runs in one folder are the user's business there
+except ImportError:  # Windows, where folders are not locked
     fcntl = None  # type: ignore[assignment]
 
 _held: set[int] = set()
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder that another process trains in."""
+    """Raise an error for a folder that another process trains in."""
     if folder.is_dir():
         with lock_folder(folder):
             pass
@@ -166,7 +166,7 @@ def check_free(folder: Path) -> None:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the folder itself locked (flock), so that no file is left; file systems that cannot do so are not locked."""
+    """Lock the folder itself (flock), so that no lock file remains; without effect where flock is not supported."""
     if fcntl is None:
         yield
         return
@@ -185,14 +185,14 @@ def _lock(descriptor: int, folder: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise HoldfastError(
-            f"{str(folder)!r} is being trained by another process; wait for it or choose another --out"
+            f"another process is training in {str(folder)!r}; wait for it or choose another --out"
         ) from error
     except OSError:  # NFS without locks
         return
 
 
 def _let_go() -> None:
-    """In forked workers: a lock is held as long as anybody has it open, and they may outlive their parent a little."""
+    """Release the lock in forked workers: they may outlive their parent, and a lock lasts while it is open anywhere."""
     for descriptor in _held:
         with contextlib.suppress(OSError):
             os.close(descriptor)

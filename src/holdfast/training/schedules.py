@@ -1,4 +1,4 @@
-"""The published segmentation schedule and learning-rate groups, as pure functions.
+"""Learning-rate schedule and parameter groups of the published segmentation models, as pure functions.
 
 SegFormer, FAN and TAP+ADL as released: AdamW with a learning rate that falls linearly to 0 after a linear warm-up, ten
 times higher in the head; only names with ``norm`` in them are exempt from weight decay.
@@ -14,7 +14,7 @@ WARMUP_RATIO = 1e-6
 
 
 def poly_factor(step: int, *, steps: int, power: float = 1.0, warmup: int = 1500, ratio: float = WARMUP_RATIO) -> float:
-    """What multiplies the base learning rate at a step, counted from 0.
+    """The factor of the base learning rate at a step, counted from 0.
 
     >>> round(6e-5 * poly_factor(750, steps=160_000), 9)
     2.9859e-05
@@ -24,7 +24,7 @@ def poly_factor(step: int, *, steps: int, power: float = 1.0, warmup: int = 1500
 
 
 def poly_schedule(optimizer: Optimizer, *, steps: int, warmup: int) -> Callable[[int], None]:
-    """A function that sets every group's learning rate at a step, from the one that the group begins with."""
+    """A function that sets each group's learning rate at a step, relative to its initial one."""
     bases = [group["lr"] for group in optimizer.param_groups]
 
     def set_rates(step: int) -> None:
@@ -38,9 +38,10 @@ def poly_schedule(optimizer: Optimizer, *, steps: int, warmup: int) -> Callable[
 def segmentation_groups(
     parameters: Iterable[tuple[str, nn.Parameter]], *, lr: float, weight_decay: float, head_factor: float = 10.0
 ) -> list[dict[str, Any]]:
-    """An optimizer's groups by name: ``head`` learns faster and is decayed, ``norm`` is not decayed, the rest is.
+    """Parameter groups by name: ``head`` with a higher learning rate, ``norm`` without weight decay, and the rest.
 
-    As released, biases, layer scales, batch norms and the class token are decayed; ``head`` wins over ``norm``.
+    As released, biases, layer scales, batch norms and the class token are decayed; ``head`` takes precedence over
+    ``norm``.
     """
     rules = {"head": (lr * head_factor, weight_decay), "norm": (lr, 0.0), "": (lr, weight_decay)}
     groups: dict[str, list[nn.Parameter]] = {rule: [] for rule in rules}

@@ -1,9 +1,9 @@
-"""Randomness without global state of ours.
+"""Seeding of the global random generators by keys.
 
 The augmentations of timm and torchvision, mixup and drop-path draw from the global generators of Python, NumPy and
-torch. Whoever calls them first calls :func:`reseed` with a key that says what for: so results do not depend on workers
-or on what ran before, and a resumed run continues exactly. A whole run happens inside :func:`seeded`, which leaves the
-caller's generators as they were.
+torch. Their callers first call :func:`reseed` with a key for the purpose, so results do not depend on workers or on
+earlier draws, and a resumed run continues exactly. A whole run is inside :func:`seeded`, which restores the caller's
+generators afterwards.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import torch
 
 
 class Stream(IntEnum):
-    """What is drawn; the first number of every key."""
+    """The purpose of draws; the first number of every key."""
 
     WEIGHTS = 0
     ORDER = 1
@@ -26,12 +26,12 @@ class Stream(IntEnum):
 
 
 def image_key(id: str) -> int:
-    """A number for an image's stable id."""
+    """An integer from an image's stable id."""
     return int.from_bytes(hashlib.blake2b(id.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
 
 
 def reseed(*key: int) -> None:
-    """Seed the three global generators by a key."""
+    """Seed the three global generators with a key."""
     seeds = np.random.SeedSequence(key).generate_state(3)
     random.seed(int(seeds[0]))
     np.random.seed(seeds[1])  # noqa: NPY002 - timm draws from this generator
@@ -42,7 +42,7 @@ def reseed(*key: int) -> None:
 
 @contextlib.contextmanager
 def seeded(*key: int) -> Iterator[None]:
-    """Seed the three global generators by a key, and put them back afterwards."""
+    """Seed the three global generators with a key, and restore them afterwards."""
     python, legacy, cpu = random.getstate(), np.random.get_state(), torch.default_generator.get_state()  # noqa: NPY002
     gpu = torch.cuda.get_rng_state() if _gpu_in_use() else None
     try:

@@ -112,7 +112,7 @@ def test_the_same_seed_gives_the_same_variation():
     [
         ({"hflip": 2}, "hflip must lie between 0 and 1, got 2"),
         ({"short_sides": ()}, "short_sides must be one or more"),
-        ({"crop_sides": (5, 3)}, "crop_sides must be two lengths in order"),
+        ({"crop_sides": (5, 3)}, "crop_sides must be two lengths, the smaller one first"),
     ],
 )
 def test_wrong_settings_are_refused(settings, sentence):

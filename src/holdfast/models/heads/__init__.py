@@ -1,4 +1,4 @@
-"""What stands on a backbone for another task than classification."""
+"""Heads for segmentation and detection."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,7 +12,7 @@ SEGMENTATION_HEADS: dict[str, Callable[..., nn.Module]] = {"segformer": SegForme
 
 
 def segmentation_head(name: str, channels: Sequence[int], classes: int, *, width: int, dropout: float) -> nn.Module:
-    """A fresh head by name, for maps of so many channels, fine to coarse."""
+    """A new segmentation head by name, for maps with these channels, fine to coarse."""
     if name not in SEGMENTATION_HEADS:
         hint = nearest(name, SEGMENTATION_HEADS)
         raise HoldfastError(f"head must be one of {', '.join(SEGMENTATION_HEADS)}, got {name!r}{hint}")

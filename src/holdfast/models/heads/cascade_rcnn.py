@@ -1,8 +1,8 @@
-"""Box and mask heads in one or several stages: Faster, Mask and Cascade Mask R-CNN with the published arithmetic.
+"""RoI heads of Faster, Mask and Cascade Mask R-CNN in one or several stages, with the published computations.
 
-Cascade R-CNN, Cai & Vasconcelos, CVPR 2018, as FAN's detectors use it (mmdetection 2.13): each stage refines the boxes
-of the one before, matched more strictly; at the end the stages' logits are averaged, then one softmax, and the masks'
-probabilities. With one stage it is Mask R-CNN, without mask heads Faster R-CNN.
+Cascade R-CNN, Cai & Vasconcelos, CVPR 2018, as in FAN's detectors (mmdetection 2.13): each stage refines the boxes of
+the one before and matches more strictly; in the end the stages' logits are averaged before one softmax, and so are the
+masks' probabilities. With one stage it is Mask R-CNN, without mask heads Faster R-CNN.
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ MASK_SIDE = 28
 
 @dataclass(frozen=True)
 class StageSettings:
-    """How one stage matches, codes and weighs.
+    """Matching, box encoding and loss weight of one stage.
 
     Attributes:
-        overlap: IoU with an object from which a box is positive.
-        deviations: the box code's σ for centre and size.
-        weight: of the stage's losses.
-        giou: 10 · GIoU of the decoded boxes instead of L1 of their codes.
-        best_matches: whether an object may claim the boxes that overlap it most from those that overlap another more.
+        overlap: lowest IoU with an object of a positive box.
+        deviations: standard deviations of the box encoding, of centre and size.
+        weight: weight of the stage's losses.
+        giou: use 10 · GIoU of the decoded boxes instead of L1 of their encodings.
+        best_matches: whether an object also gets its best boxes if these overlap another object more.
     """
 
     overlap: float
@@ -51,7 +51,7 @@ MASK = (StageSettings(0.5, (0.1, 0.2), giou=False, best_matches=True),)
 
 
 class AlignedPool(MultiScaleRoIAlign):
-    """RoIAlign with the half-pixel shift and as many samples as a cell has pixels; torchvision's pooler has neither."""
+    """RoIAlign with half-pixel shift and adaptive sampling; torchvision's pooler has neither."""
 
     def __init__(self, strides: Sequence[int], side: int) -> None:
         super().__init__([str(level) for level in range(len(strides))], side, sampling_ratio=0)
@@ -70,7 +70,7 @@ class AlignedPool(MultiScaleRoIAlign):
         return pooled
 
     def level_of(self, rois: Tensor) -> Tensor:
-        """FPN, Eq. 1: a box of 56 px belongs to the map of stride 4, one of twice the side to the next."""
+        """FPN, Eq. 1: a box of 56 px belongs to the map of stride 4, one twice as large to the next."""
         sides = ((rois[:, 3] - rois[:, 1]) * (rois[:, 4] - rois[:, 2])).sqrt()
         levels = torch.floor(torch.log2(sides / (14 * self.strides[0]) + 1e-6))
         return levels.clamp(0, len(self.strides) - 1).long()
@@ -78,16 +78,16 @@ class AlignedPool(MultiScaleRoIAlign):
 
 @dataclass(frozen=True)
 class Sample:
-    """The boxes of one image that train a stage: class 0 is background."""
+    """The sampled boxes of one image for a stage's losses; class 0 is the background."""
 
     boxes: Tensor
     labels: Tensor
-    matched: Tensor  # number of the object
-    truth: Tensor  # which boxes are the added ground truth
+    matched: Tensor  # index of the matched object
+    truth: Tensor  # whether a box is an added ground-truth box
 
     @property
     def positive(self) -> Tensor:
-        """Which boxes have an object."""
+        """Whether each box is matched to an object."""
         return self.labels > 0
 
 
@@ -132,7 +132,7 @@ class RoIStage(RoIHeads):
         self.proposal_matcher = matcher(settings.overlap, settings.overlap)
 
     def sample(self, proposals: Boxes, targets: list[Target]) -> list[Sample]:
-        """Proposals and ground truth of every image, matched; a quarter positive at most."""
+        """Match and sample the proposals and ground truth of each image; at most a quarter is positive."""
         truth = [target["boxes"].to(proposals[0].dtype) for target in targets]
         everything = self.add_gt_proposals(proposals, truth)
         matched, labels = self.assign_targets_to_proposals(everything, truth, [target["labels"] for target in targets])
@@ -144,7 +144,7 @@ class RoIStage(RoIHeads):
         ]
 
     def predict(self, features: Features, boxes: Boxes, shapes: Shapes) -> tuple[Tensor, Tensor]:
-        """Logits (N, 1 + classes), background first, and codes (N, 1 + classes, 4) of all boxes."""
+        """Logits (N, 1 + classes), background first, and encodings (N, 1 + classes, 4) of all boxes."""
         logits, codes = self.box_predictor(self.box_head(self.box_roi_pool(features, boxes, shapes)))
         return logits, codes.unflatten(1, (-1, 4))
 
@@ -169,7 +169,7 @@ class RoIStage(RoIHeads):
         return class_loss, F.l1_loss(own, self.box_coder.encode_single(truth, boxes), reduction="sum") / count
 
     def mask_logits(self, features: Features, boxes: Boxes, shapes: Shapes) -> Tensor:
-        """(all boxes, 1 + classes, 28, 28)."""
+        """Mask logits of all boxes, (N, 1 + classes, 28, 28)."""
         return self.mask_predictor(self.mask_head(self.mask_roi_pool(features, boxes, shapes)))
 
     def mask_loss(self, features: Features, samples: list[Sample], targets: list[Target], shapes: Shapes) -> Tensor:
@@ -186,15 +186,15 @@ class RoIStage(RoIHeads):
         own = logits[torch.arange(len(labels), device=labels.device), labels]
         return F.binary_cross_entropy_with_logits(own, torch.cat(wanted).to(own.dtype))
 
-    def refined(self, boxes: Boxes, codes: Tensor, labels: Tensor, shapes: Shapes) -> Boxes:
-        """The boxes decoded by the codes of one class each, cut off at the image; no gradient, no suppression."""
+    def refine_boxes(self, boxes: Boxes, codes: Tensor, labels: Tensor, shapes: Shapes) -> Boxes:
+        """Boxes decoded with the encodings of one class each, clipped to the image; no gradient, no suppression."""
         own = codes.detach()[torch.arange(len(labels), device=labels.device), labels]
         moved = self.box_coder.decode_single(own, torch.cat(boxes)).split([len(one) for one in boxes])
         return [clip_boxes_to_image(one, shape) for one, shape in zip(moved, shapes, strict=True)]
 
 
 class Cascade(nn.Module):
-    """Stages one after the other, in the place of torchvision's ``RoIHeads``."""
+    """Sequence of stages that replaces torchvision's ``RoIHeads``."""
 
     def __init__(self, stages: Sequence[RoIStage]) -> None:
         super().__init__()
@@ -203,14 +203,14 @@ class Cascade(nn.Module):
     def forward(
         self, features: Features, proposals: Boxes, image_shapes: Shapes, targets: list[Target] | None = None
     ) -> tuple[list[dict[str, Tensor]], dict[str, Tensor]]:
-        """Detections per image when testing, losses by name when training."""
+        """Detections per image in evaluation mode, losses by name in training mode."""
         if self.training:
             assert targets is not None
             return [], self.losses(features, proposals, image_shapes, targets)
         return self.detect(features, proposals, image_shapes), {}
 
     def losses(self, features: Features, proposals: Boxes, shapes: Shapes, targets: list[Target]) -> dict[str, Tensor]:
-        """Three losses per stage, weighted; the next stage trains on this one's sampled boxes, refined."""
+        """Three weighted losses per stage; each stage is trained on the refined samples of the one before."""
         losses: dict[str, Tensor] = {}
         for number, stage in enumerate(self._stages()):
             samples = stage.sample(proposals, targets)
@@ -225,7 +225,7 @@ class Cascade(nn.Module):
             losses |= {prefix + name: stage.settings.weight * loss for name, loss in parts.items()}
             labels = torch.cat([sample.labels for sample in samples])
             chosen = torch.where(labels > 0, labels, best_foreground(logits))
-            refined = stage.refined(boxes, codes, chosen, shapes)
+            refined = stage.refine_boxes(boxes, codes, chosen, shapes)
             proposals = [one[~sample.truth] for one, sample in zip(refined, samples, strict=True)]
         return losses
 
@@ -245,18 +245,18 @@ class Cascade(nn.Module):
         return results
 
     def final_predictions(self, features: Features, proposals: Boxes, shapes: Shapes) -> tuple[Tensor, Tensor, Boxes]:
-        """The mean of the stages' logits, the last stage's codes, and the boxes that these belong to."""
+        """The mean of the stages' logits, the last stage's encodings, and the boxes that these refer to."""
         every_logits = []
         boxes = proposals
         for number, stage in enumerate(self._stages()):
             logits, codes = stage.predict(features, boxes, shapes)
             every_logits.append(logits)
             if number + 1 < len(self.stages):
-                boxes = stage.refined(boxes, codes, best_foreground(logits), shapes)
+                boxes = stage.refine_boxes(boxes, codes, best_foreground(logits), shapes)
         return torch.stack(every_logits).mean(dim=0), codes, boxes
 
     def mask_probabilities(self, features: Features, boxes: Boxes, labels: list[Tensor], shapes: Shapes) -> Tensor:
-        """The stages' mean probability of the class that was found, (all boxes, 1, 28, 28)."""
+        """The stages' mean mask probability of the predicted class, (N, 1, 28, 28)."""
         numbers = torch.cat(labels)
         rows = torch.arange(len(numbers), device=numbers.device)
         stages = [stage.mask_logits(features, boxes, shapes)[rows, numbers].sigmoid() for stage in self._stages()]
@@ -267,18 +267,18 @@ class Cascade(nn.Module):
 
 
 def as_rois(boxes: Boxes) -> Tensor:
-    """Boxes of several images as rows of image number and box."""
+    """Boxes of several images as rows of image index and box."""
     numbers = torch.cat([one.new_full((len(one), 1), number) for number, one in enumerate(boxes)])
     return torch.cat([numbers, torch.cat(boxes)], dim=1)
 
 
 def mask_targets(masks: Tensor, boxes: Tensor, matched: Tensor) -> Tensor:
-    """What each box (N, 4) should find of its object's mask, 0 or 1, (N, 28, 28); the masks are (objects, H, W)."""
+    """Mask targets, 0 or 1, (N, 28, 28), of boxes (N, 4), from the objects' masks (objects, H, W)."""
     rois = torch.cat([matched[:, None].to(boxes), boxes], dim=1)
     pooled = roi_align(masks[:, None].to(boxes), rois, MASK_SIDE, 1.0, sampling_ratio=0, aligned=True)
     return (pooled[:, 0] >= 0.5).to(boxes.dtype)
 
 
 def best_foreground(logits: Tensor) -> Tensor:
-    """The class with the largest logit, background aside."""
+    """The class with the largest logit, except the background."""
     return logits[:, 1:].argmax(dim=1) + 1

@@ -1,4 +1,4 @@
-"""Images into a detector and its answers back: torchvision's transform with the published rounding and mask pasting."""
+"""Detection transform: torchvision's preprocessing and postprocessing with the published rounding and mask pasting."""
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ class Scaling(GeneralizedRCNNTransform):
     """Normalise, resize, pad with zeros; sizes are rounded (480×640 → 800×1067), masks sampled at pixel centres."""
 
     def resize(self, image: Tensor, target: Target | None = None) -> tuple[Tensor, Target | None]:
-        """The image and its target at the network's size; when training, at one of the short sides in ``min_size``."""
+        """The image and its target at the network's size; in training, one of the short sides in ``min_size``."""
         old = (image.shape[-2], image.shape[-1])
         short = self.torch_choice(self.min_size) if self.training else self.min_size[-1]
         new = (self.fixed_size[1], self.fixed_size[0]) if self.fixed_size else scaled_size(old, short, self.max_size)
@@ -29,7 +29,7 @@ class Scaling(GeneralizedRCNNTransform):
     def postprocess(
         self, result: list[Target], image_shapes: list[Size], original_image_sizes: list[Size]
     ) -> list[Target]:
-        """Boxes and masks at the size of the image that came in."""
+        """Boxes and masks at the original image size."""
         if self.training:
             return result
         for found, network, native in zip(result, image_shapes, original_image_sizes, strict=True):
@@ -40,7 +40,7 @@ class Scaling(GeneralizedRCNNTransform):
 
 
 def scaled_size(size: Size, short: int, long: int) -> Size:
-    """The largest size of that shape with a short side of at most ``short`` and a long one of at most ``long``."""
+    """The largest size of that aspect ratio with a short side ≤ ``short`` and a long side ≤ ``long``."""
     factor = min(short / min(size), long / max(size))
     return int(size[0] * factor + 0.5), int(size[1] * factor + 0.5)
 

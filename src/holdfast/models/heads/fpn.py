@@ -1,8 +1,8 @@
-"""From an encoder to the feature pyramid that a detector reads, strides 4 to 64.
+"""Feature pyramids of detectors, strides 4 to 64, on any encoder.
 
-FAN-Hybrid's four maps are the published ones (Zhou et al., ICML 2022, released detection backbone). Of FAN-ViT and
-FAN-Swin detectors the paper gives no wiring and the code none either: for those, and for any other timm encoder, we
-take ViTDet's simple pyramid (Li et al., ECCV 2022) and the usual four stages.
+FAN-Hybrid's four maps are the published ones (Zhou et al., ICML 2022, released detection backbone). Neither paper nor
+code describes detectors on FAN-ViT and FAN-Swin: for those, and for any other timm encoder, we use ViTDet's simple
+pyramid (Li et al., ECCV 2022) and the usual four stages.
 """
 
 import re
@@ -20,14 +20,14 @@ from holdfast.models.fan import FAN, HybridEmbed
 
 STRIDES = (4, 8, 16, 32)
 ONLY_FOR_THE_CLASS = re.compile(r"cls_token|cls_attn_blocks\.\d+\.(attn\.|mlp\.|gamma2)")
-PUBLISHED_TOP = 768  # width of FAN-Hybrid's fourth map, whatever the size of the model
+PUBLISHED_TOP = 768  # width of FAN-Hybrid's fourth map for all model sizes
 
 
 class FanHybridLevels(nn.Module):
-    """Both trunk stages, one FAN block, and the patch tokens behind class attention halved by a convolution.
+    """Both trunk stages, one FAN block, and the patch tokens after class attention, halved by a convolution.
 
-    As released: no norm on any map, un-floored positional code of the padded grid. What only the class token passes
-    through has no effect on the maps and is frozen.
+    As released: no norm on any map, un-floored positional encoding of the padded grid. Parameters that only affect the
+    class token have no effect on the maps and are frozen.
     """
 
     def __init__(self, encoder: FAN, *, top: int = PUBLISHED_TOP) -> None:
@@ -51,7 +51,7 @@ class FanHybridLevels(nn.Module):
 
 
 class StageLevels(nn.Module):
-    """The last map of each of the four last stages, through a LayerNorm of its own where the encoder has such norms."""
+    """The last map of each of the last four stages, with its own LayerNorm if the encoder has such norms."""
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class StageLevels(nn.Module):
 
 
 class WithFPN(nn.Module):
-    """Four maps and a feature pyramid network over them (Lin et al., CVPR 2017); the fifth is every second pixel."""
+    """Four maps and a feature pyramid network on them (Lin et al., CVPR 2017); the fifth map subsamples the fourth."""
 
     def __init__(self, levels: FanHybridLevels | StageLevels, *, channels: int) -> None:
         super().__init__()
@@ -84,12 +84,12 @@ class WithFPN(nn.Module):
         self.strides = (*levels.strides, 2 * levels.strides[-1])
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
-        """Images (B, 3, H, W) → five maps of equal width, as torchvision's detectors want them."""
+        """Images (B, 3, H, W) → five maps of equal width, as torchvision's detectors expect."""
         return self.fpn({str(level): features for level, features in enumerate(self.levels(images))})
 
 
 class SimplePyramid(nn.Module):
-    """ViTDet's pyramid: every level from the last block's map alone, enlarged by deconvolutions or pooled."""
+    """ViTDet's pyramid: every level from the last block's map alone, by deconvolution or pooling."""
 
     strides = (*STRIDES, 64)
 
@@ -110,7 +110,7 @@ class SimplePyramid(nn.Module):
         self.out_channels = channels
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
-        """Images (B, 3, H, W) → five maps of equal width, as torchvision's detectors want them."""
+        """Images (B, 3, H, W) → five maps of equal width, as torchvision's detectors expect."""
         (features,) = intermediates(self.encoder, images, [len(feature_info(self.encoder)) - 1])
         maps = [project(scale(features)) for scale, project in zip(self.scales, self.projections, strict=True)]
         maps, _ = self.top(maps, maps, [""] * len(maps))
@@ -118,10 +118,10 @@ class SimplePyramid(nn.Module):
 
 
 def feature_pyramid(encoder: nn.Module, *, channels: int = 256, top: int = PUBLISHED_TOP) -> nn.Module:
-    """The pyramid that fits the encoder: FAN-Hybrid's as published, four stages, or one map (ViTDet).
+    """The feature pyramid for an encoder: FAN-Hybrid's as published, four stages, or one map (ViTDet).
 
     Args:
-        encoder: one of ours or of timm's; it loses its classifier.
+        encoder: one of our models or of timm's; its classifier is removed.
         channels: width of all five maps.
         top: width of FAN-Hybrid's fourth map before the FPN.
     """
@@ -133,7 +133,7 @@ def feature_pyramid(encoder: nn.Module, *, channels: int = 256, top: int = PUBLI
 
 
 def feature_info(encoder: nn.Module) -> Sequence[dict[str, Any]]:
-    """What maps the encoder offers, in timm's words."""
+    """timm's ``feature_info`` of an encoder."""
     info: Any = getattr(encoder, "feature_info", None)
     if info is None or not hasattr(encoder, "forward_intermediates"):
         raise HoldfastError(
@@ -143,28 +143,28 @@ def feature_info(encoder: nn.Module) -> Sequence[dict[str, Any]]:
 
 
 def intermediates(encoder: Any, images: Tensor, indices: list[int]) -> list[Tensor]:
-    """The maps of those numbers; what lies behind them does not run."""
+    """The maps at these indices; later layers do not run."""
     return encoder.forward_intermediates(images, indices=indices, intermediates_only=True, stop_early=True)
 
 
 def without_head(encoder: Any) -> Any:
-    """The encoder without what only its classifier needs, so that every parameter left gets a gradient."""
+    """The encoder without its classifier's layers, so that every remaining parameter gets a gradient."""
     encoder.prune_intermediate_layers([len(feature_info(encoder)) - 1], prune_norm=True)
     return encoder
 
 
 def check_strides(strides: Sequence[int], encoder: nn.Module) -> tuple[int, ...]:
-    """Refuse levels that do not halve from one to the next: an FPN adds each to the finer one."""
+    """Raise an error for strides that do not double: an FPN adds each map to the next finer one."""
     if any(coarse != 2 * fine for fine, coarse in pairwise(strides)):
         raise HoldfastError(
             f"the strides of the encoder's maps must double, got {', '.join(map(str, strides))} of "
-            f"{type(encoder).__name__}; a FAN-nano-hybrid wants patch_size=16, trunk_stride=8"
+            f"{type(encoder).__name__}; for fan_nano_hybrid set patch_size=16 and trunk_stride=8"
         )
     return tuple(strides)
 
 
 def _halvings(stride: int, wanted: int) -> int:
-    """How often to enlarge the map twofold (or, negative, to halve it)."""
+    """The number of times to double the map (or, if negative, to halve it)."""
     return (stride // wanted).bit_length() - 1 if stride >= wanted else 1 - (wanted // stride).bit_length()
 
 

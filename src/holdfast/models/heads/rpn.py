@@ -1,7 +1,7 @@
-"""Where objects may be: torchvision's region proposal network with the published system's anchors and matching.
+"""Region proposal network: torchvision's RPN with the published anchors, matching and losses.
 
-FAN's detectors are mmdetection 2.13's; torchvision rounds its anchors, derives their strides by integer division of the
-padded image (61 instead of 64 at 800×1344) and matches every object however badly it fits.
+FAN's detectors follow mmdetection 2.13; torchvision rounds its anchors, derives their strides by integer division of
+the padded image (61 instead of 64 at 800×1344) and matches every object to an anchor, however low their IoU.
 """
 
 import torch
@@ -12,7 +12,7 @@ from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.rpn import AnchorGenerator, RegionProposalNetwork, RPNHead
 
 RATIOS = (0.5, 1.0, 2.0)  # height by width
-ANCHOR_SCALE = 8  # strides per anchor side
+ANCHOR_SCALE = 8  # side of an anchor in strides
 
 Boxes = list[Tensor]  # (N, 4) per image, x1 y1 x2 y2
 Target = dict[str, Tensor]
@@ -47,13 +47,13 @@ class ExactAnchors(AnchorGenerator):
 
 
 class BestMatcher(Matcher):
-    """Positive from ``high``, negative below ``low``, and every object's best boxes if they reach ``low``."""
+    """Matcher: positive from IoU ``high``, negative below ``low``, and each object's best boxes from ``low``."""
 
     def __init__(self, high: float, low: float) -> None:
         super().__init__(high, low, allow_low_quality_matches=True)
 
     def set_low_quality_matches_(self, matches: Tensor, all_matches: Tensor, match_quality_matrix: Tensor) -> None:
-        """Give every object the boxes that overlap it most, the last object's claim first."""
+        """Match each object to the boxes that overlap it most; later objects take precedence."""
         best = match_quality_matrix.amax(dim=1, keepdim=True)
         claims = (match_quality_matrix == best) & (best >= self.low_threshold)
         number = torch.arange(len(claims), device=claims.device)[:, None]
@@ -62,26 +62,26 @@ class BestMatcher(Matcher):
 
 
 class TwoSidedBoxCoder(BoxCoder):
-    """torchvision's box code that also limits how much a box may shrink at once."""
+    """torchvision's box coder that also limits how much a box may shrink."""
 
     def decode_single(self, rel_codes: Tensor, boxes: Tensor) -> Tensor:
-        """Boxes (N, 4) and codes (N, 4K) → boxes (N, 4K)."""
+        """Boxes (N, 4) and encodings (N, 4K) → boxes (N, 4K)."""
         shifts, growths = rel_codes.unflatten(-1, (-1, 4)).split(2, dim=-1)
         lowest = -self.bbox_xform_clip * growths.new_tensor(self.weights[2:])
         return super().decode_single(torch.cat([shifts, growths.maximum(lowest)], dim=-1).flatten(-2), boxes)
 
 
 class RegionProposals(RegionProposalNetwork):
-    """torchvision's RPN with exact anchors, best matches that must be good, and the published losses.
+    """torchvision's RPN with exact anchors, a lowest IoU for best matches, and the published losses.
 
     Args:
         channels: width of the feature maps.
-        strides: of the five maps.
-        proposals: kept for training and for testing.
-        candidates: looked at per level before suppression, for training and for testing.
-        samples: anchors per image that train, half of them positive at most.
-        beta: where the box loss turns from square to absolute; 0 is L1 (Faster and Mask R-CNN), 1/9 Cascade's.
-        border_anchors: whether anchors that cross the image's border train.
+        strides: strides of the five maps.
+        proposals: number of proposals kept in training and in testing.
+        candidates: number of candidates per level before suppression, in training and in testing.
+        samples: anchors sampled per image in training, at most half of them positive.
+        beta: threshold between squared and absolute box loss; 0 is L1 (Faster and Mask R-CNN), 1/9 Cascade's.
+        border_anchors: whether anchors that cross the image border are used in training.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class RegionProposals(RegionProposalNetwork):
         return super().forward(images, features, targets)
 
     def assign_targets_to_anchors(self, anchors: Boxes, targets: list[Target]) -> tuple[list[Tensor], Boxes]:
-        """Labels 1, 0, −1 (does not train) and the object of every anchor."""
+        """Labels 1, 0, −1 (ignored) and the matched object of each anchor."""
         if self.border_anchors:
             return super().assign_targets_to_anchors(anchors, targets)
         all_labels, all_matched = [], []

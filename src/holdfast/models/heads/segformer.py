@@ -1,7 +1,7 @@
-"""SegFormer's all-MLP head (Xie et al., NeurIPS 2021) as FAN and TAP+ADL use it, computed the cheap way.
+"""SegFormer's all-MLP head (Xie et al., NeurIPS 2021) as in FAN and TAP+ADL, with folded linear layers.
 
-Keys and numbers are the published ones, also the width of 768 for every size of FAN. Left out is ``conv_seg``, a
-convolution that every released file carries and no released code runs.
+Keys and results are the published ones, and so is the width of 768 for all sizes of FAN. ``conv_seg`` is left out: all
+released files hold this convolution and no released code runs it.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ class ConvNorm(nn.Module):
         nn.init.kaiming_normal_(self.conv.weight, mode="fan_out", nonlinearity="relu")  # mmcv's ConvModule
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (B, C, H, W) → (B, C', H, W), not negative."""
+        """Map (B, C, H, W) → (B, C', H, W), after a ReLU."""
         return F.relu(self.bn(self.conv(x)), inplace=True)
 
 
 class Projection(nn.Module):
-    """One map's linear layer, under its published name."""
+    """Linear layer of one map, under its published name."""
 
     def __init__(self, in_channels: int, channels: int) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Projection(nn.Module):
 
 
 class SegFormerHead(nn.Module):
-    """Every map through a linear layer, resampled to the finest one, concatenated coarsest first and fused."""
+    """Projects each map linearly, resizes it to the finest one, concatenates coarsest first, and fuses."""
 
     classifier = "linear_pred"
 
@@ -42,10 +42,10 @@ class SegFormerHead(nn.Module):
         """Build the head.
 
         Args:
-            channels: of the maps, fine to coarse.
-            classes: how many logits a pixel gets.
-            width: of the linear layers; 768 in all released models.
-            dropout: probability that a channel is dropped in front of the classifier.
+            channels: channels of the maps, fine to coarse.
+            classes: number of classes.
+            width: width of the linear layers; 768 in all released models.
+            dropout: probability of dropping a channel before the classifier.
         """
         super().__init__()
         self.count = len(channels)
@@ -61,13 +61,13 @@ class SegFormerHead(nn.Module):
         return self.linear_pred(self.dropout(fused))
 
     def fuse(self, maps: Sequence[Tensor]) -> Tensor:
-        """What enters the batch norm, (B, width, H_1, W_1).
+        """The input of the batch norm, (B, width, H_1, W_1).
 
-        Everything up to there is linear, and bilinear weights add up to 1. So a map's linear layer and its share of the
+        Everything up to there is linear, and bilinear weights sum to 1. So a map's linear layer and its columns of the
         fuse convolution are one matrix, applied at the map's own size; maps of equal size share one product and one
-        resampling, and the biases are added once.
+        resizing, and the biases are added once.
         """
-        folded, finest = self.folded(), maps[0].shape[-2:]
+        folded, finest = self.folded_layers(), maps[0].shape[-2:]
         of_size: dict[torch.Size, list[int]] = {}
         for number, x in enumerate(maps):
             of_size.setdefault(x.shape[-2:], []).append(number)
@@ -78,11 +78,14 @@ class SegFormerHead(nn.Module):
             part = F.conv2d(torch.cat([maps[number] for number in numbers], dim=1), weight, bias)
             if size != finest:
                 part = F.interpolate(part, size=finest, mode="bilinear", align_corners=False)
-            total, bias = part if total is None else total.add_(part), None  # the sum is ours alone
+            total, bias = (
+                part if total is None else total.add_(part),
+                None,
+            )  # in place: no other reference to the sum exists
         assert total is not None
         return total
 
-    def folded(self) -> list[tuple[Tensor, Tensor]]:
+    def folded_layers(self) -> list[tuple[Tensor, Tensor]]:
         """Each map's linear layer times its columns of the fuse convolution: (width, C_i) and (width,)."""
         columns = self.linear_fuse.conv.weight.flatten(1).chunk(self.count, dim=1)[::-1]  # coarsest first
         layers = [getattr(self, f"linear_c{number}").proj for number in range(1, self.count + 1)]

@@ -1,6 +1,6 @@
-"""SETR's progressive up-sampling head (Zheng et al., CVPR 2021), which FAN's paper gives to FAN-ViT.
+"""SETR's progressive upsampling head (Zheng et al., CVPR 2021), which FAN's paper uses with FAN-ViT.
 
-The classes were released, a configuration for FAN-ViT was not: without auxiliary heads, it is our reading.
+The classes were released, a configuration for FAN-ViT was not: the form without auxiliary heads is our reading.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ STEPS = 4
 
 
 class SETRHead(nn.Module):
-    """The last map, normed, then four times convolved and doubled."""
+    """LayerNorm of the last map, then four convolutions with 2× upsampling."""
 
     classifier = "conv_seg"
 
@@ -23,10 +23,10 @@ class SETRHead(nn.Module):
         """Build the head.
 
         Args:
-            channels: of the maps, fine to coarse; only the last one is used.
-            classes: how many logits a pixel gets.
-            width: of the convolutions.
-            dropout: probability that a channel is dropped in front of the classifier; 0 as released.
+            channels: channels of the maps, fine to coarse; only the last map is used.
+            classes: number of classes.
+            width: width of the convolutions.
+            dropout: probability of dropping a channel before the classifier; 0 as released.
         """
         super().__init__()
         self.norm = nn.LayerNorm(channels[-1], eps=1e-6)

@@ -1,1 +1,1 @@
-"""Augmentation for training, by task."""
+"""Training augmentations, by task."""

@@ -1,4 +1,4 @@
-"""How training images are varied: timm's and torchvision's transforms, put together from a recipe."""
+"""Augmentation for classification: timm's and torchvision's transforms, built from a recipe."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Transform = Callable[[Image.Image], Tensor]
 
 @dataclass(frozen=True)
 class ImageFormat:
-    """What the model wants to see."""
+    """Size, normalisation and interpolation of the model's input."""
 
     size: int
     mean: tuple[float, ...]
@@ -33,7 +33,7 @@ class ImageFormat:
 
 
 def training_transform(recipe: AugmentRecipe, image: ImageFormat) -> Transform:
-    """A PIL image → a varied, normalised tensor. Draws from the global generators: call ``reseed`` before it."""
+    """PIL image → augmented, normalised tensor. Draws from the global generators: call ``reseed`` before."""
     _check_policy(recipe.rand_augment, image)
     transform = create_transform(
         input_size=(3, image.size, image.size),
@@ -61,7 +61,7 @@ def training_transform(recipe: AugmentRecipe, image: ImageFormat) -> Transform:
 
 
 def _check_policy(policy: str | None, image: ImageFormat) -> None:
-    """timm asserts, raises what its parts raise, or ignores words that it does not know."""
+    """Raise an error for an unknown policy; timm asserts, raises various errors, or ignores unknown parts."""
     try:
         words = (policy or "rand").split("-")
         known = words[0] in POLICIES and all(re.fullmatch(r"[a-z]+[\d.]+", word) for word in words[1:])
@@ -76,7 +76,7 @@ def _check_policy(policy: str | None, image: ImageFormat) -> None:
 
 
 def validation_transform(image: ImageFormat) -> Transform:
-    """A PIL image → the centre crop of the resized image, normalised."""
+    """PIL image → centre crop of the resized image, normalised."""
     return create_transform(
         input_size=(3, image.size, image.size),
         interpolation=image.interpolation,
@@ -87,10 +87,12 @@ def validation_transform(image: ImageFormat) -> Transform:
 
 
 def batch_mixer(recipe: AugmentRecipe, *, classes: int) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]:
-    """(images, labels, epoch) → (images, soft targets): mixup or cutmix where the recipe asks for it, and smoothing.
+    """(images, labels, epoch) → (images, soft targets): mixup or cutmix if the recipe has them, and label smoothing.
 
-    Then every image loses a rectangle of its own, where the recipe's order is erasing after mixing.
+    With the order ``after``, a rectangle of each mixed image is then erased.
     """
+    # FAN's loop mixes in the collate function and erases the mixed batch, so erased pixels carry both labels; RVT's
+    # erases each image first, so a mixed image shows the other one through its holes
     erasing = recipe.erasing if recipe.erasing_order == "after" else 0.0
     mixup = (
         Mixup(
@@ -119,19 +121,19 @@ def batch_mixer(recipe: AugmentRecipe, *, classes: int) -> Callable[[Tensor, Ten
 
 
 def soft_targets(labels: Tensor, *, classes: int, smoothing: float = 0.0) -> Tensor:
-    """Labels (B,) → probabilities (B, classes); smoothing spreads its share evenly over all classes."""
+    """Labels (B,) → probabilities (B, classes); label smoothing is spread evenly over all classes, as in timm."""
     return F.one_hot(labels, classes).float() * (1 - smoothing) + smoothing / classes
 
 
 def _fixed_scale_crop(recipe: AugmentRecipe, image: ImageFormat) -> list[Callable[[Any], Any]]:
-    # PIL's own filter numbers: timm draws "random" per image, here the first of the two is taken
+    # timm draws "random" for each image; a fixed resize takes the first of the two, bicubic
     method = "bicubic" if recipe.interpolation == "random" else recipe.interpolation
     resize = v2.Resize((image.size, image.size), interpolation=str_to_pil_interp(method))
     return [resize, v2.RandomCrop(image.size, padding=recipe.pad)] if recipe.crop == "pad" else [resize]
 
 
 def _allow_posterizing_to_nothing(steps: list[Any]) -> None:
-    """RandAugment's strongest posterize keeps 0 bits: a black image. Pillow 13 refuses what older ones did."""
+    """Let RandAugment posterize to 0 bits, a black image, as with older versions of Pillow; Pillow 13 raises."""
 
     def posterize(image: Image.Image, bits: int, **kwargs: Any) -> Image.Image:
         if bits >= 8:
@@ -144,7 +146,7 @@ def _allow_posterizing_to_nothing(steps: list[Any]) -> None:
 
 
 def random_corruption(options: dict[str, Any]) -> Callable[[Image.Image], Image.Image]:
-    """A recipe's corruption of training images."""
+    """The random corruption of training images from a recipe's options."""
     from holdfast.corruptions import RandomCorruption
 
     withheld = ["generator"]

@@ -1,8 +1,8 @@
-"""How an image and its objects are varied together, in the steps of the published detection recipe.
+"""Joint augmentation of images and objects, in the steps of the published detection recipe.
 
-FAN's detectors (mmdetection's policy after DETR): a flip; then, for every second image, a smaller scale and a crop of
-random height and width. The final short side, one of several, is drawn by the detector itself. Boxes are cut off at the
-crop and kept if something is left, not recomputed from masks; crops without any object are kept. Draws come from
+FAN's detectors (mmdetection's policy after DETR): a flip; then, with probability ½, a smaller scale and a crop of
+random height and width. The detector itself draws the final short side, one of several. Boxes are clipped to the crop
+and kept if any of their area is left, not recomputed from masks; crops without objects are kept. Draws come from
 torch's global generator: call ``reseed`` before.
 """
 
@@ -29,14 +29,14 @@ PairTransform = Callable[[Image.Image, Objects], Pair]
 
 @dataclass(frozen=True)
 class ObjectAugmentation:
-    """The published recipe's settings.
+    """Settings of the published recipe.
 
     Attributes:
-        hflip: probability of mirroring left and right.
+        hflip: probability of a horizontal flip.
         crop: probability of the smaller scale and the crop.
-        short_sides: one of them becomes the short side before the crop.
-        long_side: at most, likewise.
-        crop_sides: smallest and largest side of a crop; each side is drawn by itself, an image's shorter side is kept.
+        short_sides: short sides before the crop, of which one is drawn.
+        long_side: largest long side before the crop.
+        crop_sides: smallest and largest side of a crop; each side is drawn independently, at most the image's side.
     """
 
     hflip: float = 0.5
@@ -52,11 +52,11 @@ class ObjectAugmentation:
         if not self.short_sides or min(self.short_sides) < 1:
             raise HoldfastError(f"short_sides must be one or more lengths in pixels, got {self.short_sides}")
         if not 0 < self.crop_sides[0] <= self.crop_sides[1]:
-            raise HoldfastError(f"crop_sides must be two lengths in order, got {self.crop_sides}")
+            raise HoldfastError(f"crop_sides must be two lengths, the smaller one first, got {self.crop_sides}")
 
 
 def object_transform(recipe: AugmentRecipe) -> PairTransform:
-    """What a recipe's section ``augment`` says of objects; a corruption comes first, at the image's own size."""
+    """The transform of a recipe's section ``augment``; a corruption is applied first, at the image's own size."""
     vary = training_object_transform(
         ObjectAugmentation(recipe.hflip, recipe.object_crop, recipe.object_scales, crop_sides=recipe.object_crop_sides)
     )
@@ -67,7 +67,7 @@ def object_transform(recipe: AugmentRecipe) -> PairTransform:
 
 
 def training_object_transform(settings: ObjectAugmentation) -> PairTransform:
-    """(image, objects) → a varied pair."""
+    """(image, objects) → an augmented pair."""
 
     def transform(image: Image.Image, objects: Objects) -> Pair:
         pixels, target = as_tensors(image, objects)
@@ -82,7 +82,7 @@ def training_object_transform(settings: ObjectAugmentation) -> PairTransform:
 
 
 def as_tensors(image: Image.Image, objects: Objects) -> Pair:
-    """Pixels and what a detector is trained on: objects without crowds, classes counted from 1."""
+    """Pixels and detection targets: objects without crowds, labels from 1."""
     kept = objects.trainable()
     target = {
         "boxes": torch.from_numpy(kept.boxes).float(),
@@ -94,7 +94,7 @@ def as_tensors(image: Image.Image, objects: Objects) -> Pair:
 
 
 def flip(pixels: Tensor, target: Target) -> Pair:
-    """Left and right exchanged."""
+    """Flip pixels, boxes and masks horizontally."""
     height, width = pixels.shape[-2:]
     boxes = VF.horizontal_flip(_boxes(target["boxes"], height, width)).as_subclass(Tensor)
     masks = {"masks": target["masks"].flip(-1)} if "masks" in target else {}
@@ -102,7 +102,7 @@ def flip(pixels: Tensor, target: Target) -> Pair:
 
 
 def resize(pixels: Tensor, target: Target, short: int, long: int) -> Pair:
-    """Bilinear without antialiasing, masks by their nearest."""
+    """Resize pixels bilinearly without antialiasing, and masks by nearest neighbour."""
     height, width = pixels.shape[-2:]
     size = list(scaled_size((height, width), short, long))
     boxes = VF.resize(_boxes(target["boxes"], height, width), size).as_subclass(Tensor)
@@ -113,7 +113,7 @@ def resize(pixels: Tensor, target: Target, short: int, long: int) -> Pair:
 
 
 def crop(pixels: Tensor, target: Target, top: int, left: int, height: int, width: int) -> Pair:
-    """A rectangle of the image, and the objects of which at least a pixel's width and height is left in it."""
+    """Crop the image, and keep objects of which at least one pixel of width and height is left."""
     boxes = target["boxes"] - torch.tensor([left, top, left, top])
     boxes = torch.stack([boxes[:, 0::2].clamp(0, width), boxes[:, 1::2].clamp(0, height)], dim=2).flatten(1)
     kept = ((boxes[:, 2] - boxes[:, 0]) >= 1) & ((boxes[:, 3] - boxes[:, 1]) >= 1)
