@@ -16,6 +16,7 @@ from holdfast.analysis.probe import NotApplicable, Probe, find_corruptor, parse_
 from holdfast.analysis.registry import ANALYSES, headlines
 from holdfast.analysis.results import AnalysisResult, load_result, result_folder, save_result
 from holdfast.analysis.settings import Settings
+from holdfast.analysis.token_features import check_names
 from holdfast.corruptions import recorded_name
 from holdfast.data import Source
 from holdfast.errors import HoldfastError
@@ -140,6 +141,8 @@ def analyze(
         file = Path(corruptor) if corruptor is not None else None
         patches_by = find_corruptor(file, loaded.folder) if answers or file is not None else None
         subject = Probe(judge.pixels, source, steps, seed, batch_size, answers, patches_by)
+        # a misspelt module must not be found after minutes of other analyses
+        check_names(dict(unwrap_model(subject.inner).named_modules()), settings.modules)
         header = {
             "label": label or _label(loaded),
             "model": loaded.name,
