@@ -1,4 +1,4 @@
-"""What goes wrong with images: the 19 corruptions of ImageNet-C and the sequences of ImageNet-P.
+"""What goes wrong with images: the 19 corruptions of ImageNet-C, the 15 of C-bar, and the sequences of ImageNet-P.
 
 Exact, seedable by image, quick, and useful alone: NumPy, SciPy, OpenCV and Pillow, no torch.
 
@@ -9,6 +9,7 @@ One's own corruption stands beside them after `register`.
 """
 
 from holdfast.corruptions.apply import FUNCTIONS, corrupt, corrupt_batch
+from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.corruptions.crop import prepare
 from holdfast.corruptions.custom import know, register, registered
 from holdfast.corruptions.frost_textures import recorded_name, texture_source
@@ -27,6 +28,7 @@ from holdfast.corruptions.severities import (
     GROUPS,
     KINDS,
     PRESETS,
+    PUBLISHED,
     SEVERITIES,
     STANDARD,
     Kind,
@@ -40,12 +42,14 @@ from holdfast.corruptions.transform import RandomCorruption
 
 __all__ = [
     "ALL",
+    "C_BAR_SUITES",
     "EXTRA",
     "EXTRA_SEQUENCES",
     "FUNCTIONS",
     "GROUPS",
     "KINDS",
     "PRESETS",
+    "PUBLISHED",
     "SEQUENCES",
     "SEQUENCE_PRESETS",
     "SEVERITIES",
