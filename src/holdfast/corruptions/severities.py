@@ -20,7 +20,7 @@ OWN = "own"
 class Kind:
     """One corruption: its group, whether it is of the standard 15, whether it draws, its parameters' names.
 
-    ``short`` is a heading of at most five letters for narrow tables; without one the name is cut.
+    ``short`` is a heading of at most four letters for narrow tables; without one the name is cut.
     """
 
     name: str
@@ -281,7 +281,7 @@ def own_kinds() -> tuple[str, ...]:
 
 
 def short_heading(name: str) -> str:
-    """At most five letters that name a corruption, or anything else, in a narrow table."""
+    """At most four letters that name a corruption, or anything else, in a narrow table."""
     kind = KINDS.get(name)
     return (kind.short if kind is not None else "") or name[:4].capitalize()
 

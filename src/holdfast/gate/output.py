@@ -18,7 +18,7 @@ def terminal(answers: Sequence[RuleVerdict]) -> str:
     for data, held in _by_data(answers).items():
         lines += [printable(f"{data}, {held[0].images} images"), *_align_columns([_COLUMNS, *map(_row, held)])]
         lines += [printable(f"  {answer.rule.text}: {answer.reason}") for answer in held if answer.reason]
-        lines += [printable(f"  {line}") for line in unreadable(held[0])]
+        lines += [printable(f"  {line}") for line in (*unreadable(held[0]), *carried(held[0]))]
     return "\n".join([*lines, outcome(answers)])
 
 
@@ -34,7 +34,7 @@ def markdown(answers: Sequence[RuleVerdict]) -> str:
             "",
         ]
         lines += [f"- {_escape_cell(answer.rule.text)}: {answer.reason}" for answer in held if answer.reason]
-        lines += [f"- {_escape_cell(line)}" for line in unreadable(held[0])]
+        lines += [f"- {_escape_cell(line)}" for line in (*unreadable(held[0]), *carried(held[0]))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -53,7 +53,7 @@ def junit(answers: Sequence[RuleVerdict]) -> str:
                 ElementTree.SubElement(case, "failure", message=printable(sentence(answer)), type=answer.verdict)
             else:
                 ElementTree.SubElement(case, "system-out").text = printable(sentence(answer))
-        if lines := unreadable(held[0]):
+        if lines := [*unreadable(held[0]), *carried(held[0])]:
             ElementTree.SubElement(suite, "system-out").text = printable("; ".join(lines))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -71,6 +71,11 @@ def unreadable(answer: RuleVerdict) -> list[str]:
     """The images of the data set that count on neither side, because one of the two could not read them."""
     sides = {"unreadable in the baseline": answer.unreadable_before, "unreadable now": answer.unreadable}
     return [f"{where}: {some(names)}" for where, names in sides.items() if names]
+
+
+def carried(answer: RuleVerdict) -> list[str]:
+    """Whether a gain on C carries over to C-bar, where the data have both."""
+    return [str(answer.carry_over)] if answer.carry_over is not None else []
 
 
 def outcome(answers: Sequence[RuleVerdict]) -> str:
