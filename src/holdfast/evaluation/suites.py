@@ -104,6 +104,10 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
             raise HoldfastError(
                 f"suite {name!r} needs data with objects, such as coco:IMAGES,ANNOTATIONS, got {data.spec!r}"
             )
+        if name in C_BAR_SUITES and data.task.name != "classification":
+            raise HoldfastError(
+                f"suite {name!r} needs images with one class each, such as folder:DIR, got {data.spec!r}"
+            )
         if data.stored is None and name in STORED:
             needed = STORED[name].rpartition("--data ")[2]
             raise HoldfastError(f"suite {name!r} needs the stored set, --data {needed}, got {data.spec!r}")
@@ -159,8 +163,6 @@ def _cityscapes_c(name: str, source: Source, steps: PreprocessingSteps, extra: b
 
 
 def _c_bar(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
-    if task_of(source).name != "classification":
-        raise HoldfastError(f"suite {name!r} needs images with one class each, such as folder:DIR")
     fitting = C_BAR_PRESETS[name]
     if steps.preset not in fitting:  # a kind that both suites have is not the same in both
         other = next(suite for suite, presets in C_BAR_PRESETS.items() if steps.preset in presets)
