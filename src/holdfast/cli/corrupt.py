@@ -24,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--kinds",
         default="standard",
-        help="comma list of kinds, groups (noise, blur, weather, digital) or all (of ImageNet-C), standard, extra, own; "
+        help="comma list of kinds, groups (noise, blur, weather, digital) or all (19), standard, extra, own; "
         "c-bar, imagenet-c-bar, cifar-c-bar",
     )
     parser.add_argument("--severity", default="1-5", help="such as 3, 1-5 or 1,3,5")
