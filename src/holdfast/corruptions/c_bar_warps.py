@@ -4,6 +4,7 @@ Mintun, Kirillov and Xie, NeurIPS 2021; magnitudes and sizes as in `holdfast.cor
 """
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import cv2
@@ -13,7 +14,7 @@ from scipy import ndimage
 
 from holdfast.corruptions.c_bar_draws import permuted, signs
 from holdfast.corruptions.c_bar_noise import Plane, length_unit
-from holdfast.corruptions.filters import Image, each, gaussian_taps, strips
+from holdfast.corruptions.filters import Image, Images, apart, each, gaussian_taps, side_by_side, strips
 from holdfast.corruptions.rng import Draws
 
 Taps = tuple[list[NDArray[np.intp]], tuple[NDArray[np.float64], ...]]  # four per place: indices and weights
@@ -112,23 +113,23 @@ def _framed_index(places: NDArray[np.float64], side: int) -> NDArray[np.intp]:
     return np.clip(places + 1, 0, side + 1).astype(np.intp)
 
 
-@each
-def circular_motion_blur(image: Image, _draws: Draws, *, magnitude: float) -> Image:
+def circular_motion_blur(images: Images, _draws: Sequence[Draws], *, magnitude: float) -> Images:
     """Average the image over rotations about its centre, up to 1.5 degrees per magnitude to either side.
 
     As scipy.ndimage.rotate of order 3; the corners get darker, because nothing is known outside.
     """
     frame = (SPLINE_FRAME, SPLINE_FRAME, SPLINE_FRAME, SPLINE_FRAME)
-    framed = cv2.copyMakeBorder(_spline_coefficients(image), *frame, cv2.BORDER_REFLECT_101)
+    coefficients = side_by_side(np.stack([_spline_coefficients(image) for image in images]))  # H W 3N
+    framed = cv2.copyMakeBorder(coefficients, *frame, cv2.BORDER_REFLECT_101)
     turns = np.linspace(-1, 1, ROTATIONS)
     weights = np.exp(-2 * turns**2)
-    result = np.empty_like(image)
-    for strip in strips((len(image), 2 * image[0].size)):  # twice, for values of 64 bits
-        total = np.zeros(image[strip].shape, np.float32)  # the original adds and divides in float32
+    result = np.empty(coefficients.shape, np.uint8)
+    for strip in strips((len(result), 2 * result[0].size)):  # twice, for values of 64 bits
+        total = np.zeros(result[strip].shape, np.float32)  # the original adds and divides in float32
         for turn, weight in zip(turns, weights, strict=True):
             total += weight * _turned_strip(framed, strip, math.radians(1.5 * magnitude * turn))
         result[strip] = np.clip(255 * (total / np.float32(weights.sum())), 0, 255).astype(np.uint8)
-    return result
+    return apart(result, len(images))
 
 
 def _spline_coefficients(image: Image) -> NDArray[np.float64]:
@@ -138,8 +139,8 @@ def _spline_coefficients(image: Image) -> NDArray[np.float64]:
 
 
 def _turned_strip(framed: NDArray[np.float64], strip: slice, angle: float) -> NDArray[np.float64]:
-    """Some rows of the image turned about its centre, rounded to float32; what comes from outside is black."""
-    height, width = (side - 2 * SPLINE_FRAME for side in framed.shape[:2])
+    """Some rows of the images turned about their centre, rounded to float32; what comes from outside is black."""
+    (height, width), channels = (side - 2 * SPLINE_FRAME for side in framed.shape[:2]), framed.shape[2]
     y, x = np.arange(strip.start, strip.stop)[:, None] - (height - 1) / 2, np.arange(width) - (width - 1) / 2
     rows = math.cos(angle) * y + math.sin(angle) * x + (height - 1) / 2
     columns = -math.sin(angle) * y + math.cos(angle) * x + (width - 1) / 2
@@ -149,15 +150,15 @@ def _turned_strip(framed: NDArray[np.float64], strip: slice, angle: float) -> ND
     top, left = np.floor(rows), np.floor(columns)
     down, across = (_spline_weights(fraction) for fraction in (rows - top, columns - left))
     places = cv2.merge([left.astype(np.int16), top.astype(np.int16)])
-    result = np.zeros((*rows.shape, 3))
+    result = np.zeros((*rows.shape, channels))
     for i in range(4):
         row = np.zeros_like(result)
         for j in range(4):
             window = framed[i + 1 : i + 1 + height, j + 1 : j + 1 + width]
             tap = cv2.remap(window, places, None, cv2.INTER_NEAREST, borderMode=cv2.BORDER_REPLICATE)
-            tap *= cv2.merge([across[j]] * 3)
+            tap *= cv2.merge([across[j]] * channels)
             row += tap
-        row *= cv2.merge([down[i]] * 3)
+        row *= cv2.merge([down[i]] * channels)
         result += row
     result[outside] = 0
     return result.astype(np.float32).astype(np.float64)
