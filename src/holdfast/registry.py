@@ -157,6 +157,8 @@ SUITES: dict[str, str] = {
     "own-corruptions": "every corruption registered by a plug-in × 5 severities, on the fly",
     "coco-c": "COCO-C: 15 corruptions × 5 severities at native image size (Michaelis et al.)",
     "coco-c-fan": "the 16 corruptions of FAN's Table 14 × 5 severities; not comparable with coco-c",
+    "imagenet-c-bar": "ImageNet-C-bar: 10 corruptions × 5 unlike ImageNet-C's, on the fly or from imagenet-c-bar:DIR",
+    "cifar-c-bar": "CIFAR-10-C-bar: 10 such corruptions × 5 of small images, on the fly or from cifar10-c-bar:DIR",
     "perturbations": "10 perturbation sequences (--extra: 14), on the fly or from imagenet-p:DIR, cifar10-p:DIR",
     **STORED,
     **_ATTACKS,

@@ -363,7 +363,7 @@ def test_bad_input_gets_one_sentence(fan, digits, options, sentence):
 
 
 def test_a_misspelt_module_is_refused_before_any_analysis_begins(fan, digits, capsys):
-    with pytest.raises(HoldfastError, match="modules must name parts of the model, got 'blokcs.0'"):
+    with pytest.raises(HoldfastError, match=r"modules must name parts of the model, got 'blokcs\.0'"):
         analyze(fan, digits, "stability,noise-decay", settings=Settings(modules=("blokcs.0",)), limit=4, show=True)
     assert "analysing" not in capsys.readouterr().err
 

@@ -270,6 +270,7 @@ NAMES: dict[str, dict[str, Callable[[], Any]]] = {
         "load_parts": lambda: own_adapter.take_over,
         "let_learn": lambda: own_adapter.begin,
     },
+    "docs/c-bar.md": {"image": lambda: photograph(64)},
     "docs/corruptions.md": {
         "image": lambda: photograph(256),
         "images": lambda: [photograph(32)] * 5,

@@ -56,7 +56,8 @@ def test_papers_have_tables_of_their_own_and_look_different(site):
     assert "data-score" not in printed
     rows = re.findall(r'<td class="left">', printed)
     tables = published("scores")
-    assert len(rows) == sum(len(tables[name]) for name in ("scores", "tora", "cifar", "segmentation", "detection"))
+    lists = ("scores", "tora", "cifar", "imagenet_c_bar", "cifar_c_bar", "segmentation", "detection")
+    assert len(rows) == sum(len(tables[name]) for name in lists)
     assert "not measured here" in printed
     assert ".printed tbody td" in ours  # in italics, on no card
 

@@ -1,9 +1,13 @@
 """Columns and verdicts against hand counts and plain loops."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from holdfast.corruptions import C_BAR_SUITES, SEVERITIES
 from holdfast.metrics.intervals import Interval
+from holdfast.records.cells import corruption_cell
 from holdfast.studies.columns import COLUMNS, available, formulas, scores, verdict
 from holdfast.studies.results import RunResult
 
@@ -27,6 +31,17 @@ def test_only_corruption_cells_count_as_corrupted():
     attacked = RunResult("r", 0, {**both.right, "pgd5": np.zeros(2), "occlusion-random": np.zeros(2)}, {}, {})
     assert formulas(attacked)["mean_corruption_accuracy"].cells == ("fog/1",)
     assert scores(COLUMNS["corrupted"], [attacked]).mean == pytest.approx(50)
+
+
+def test_c_bar_is_a_column_of_its_own():
+    cells = [corruption_cell(kind, severity) for kind in C_BAR_SUITES["cifar-c-bar"] for severity in SEVERITIES]
+    whole = run(0, [1, 1], [[1, 0]])
+    right = {**whole.right, **{cell.name: np.array([0.0, 1.0]) for cell in cells[:-1]}, cells[-1].name: np.zeros(2)}
+    header = {"cells": {cell.name: cell.plain() for cell in cells}, "cell_order": list(right)}
+    both = replace(whole, right=right, header=header)
+    assert scores(COLUMNS["corrupted"], [both]).mean == pytest.approx(50)
+    assert scores(COLUMNS["c_bar"], [both]).mean == pytest.approx(49)
+    assert list(available({"a": [both]})) == ["clean", "corrupted", "c_bar", "retention"]
 
 
 def test_the_column_says_which_corruptions_were_measured():

@@ -24,7 +24,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--kinds",
         default="standard",
-        help="comma-separated kinds or groups (noise, blur, weather, digital), or all, standard, extra, own",
+        help="comma-separated kinds or groups (noise, blur, weather, digital), or all (19), standard, extra, own, "
+        "c-bar, imagenet-c-bar, cifar-c-bar",
     )
     parser.add_argument("--severity", default="1-5", help="such as 3, 1-5 or 1,3,5")
     parser.add_argument("--preset", default="any", help="any (all sizes), imagenet, inception, tiny or cifar")

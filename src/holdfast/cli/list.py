@@ -61,7 +61,9 @@ def corruptions_table(arguments: Namespace) -> Table:
 
     header, rows = catalog_table()
     names = _matching_names(arguments.pattern, [row[0] for row in rows])
-    return _table(*header, rows=[list(row) for row in rows if row[0] in names])
+    table = _table(*header, rows=[list(row) for row in rows if row[0] in names])
+    table.columns[0].no_wrap = True  # names are typed
+    return table
 
 
 def recipes_table(arguments: Namespace) -> Table:

@@ -1,4 +1,4 @@
-"""Image corruptions: the 19 kinds of ImageNet-C and the perturbation sequences of ImageNet-P.
+"""Image corruptions: the 19 kinds of ImageNet-C, the 15 of C-bar and the perturbation sequences of ImageNet-P.
 
 Exact, seeded per image and fast. The package works on its own: it needs NumPy, SciPy, OpenCV and Pillow, not torch.
 
@@ -9,6 +9,7 @@ Exact, seeded per image and fast. The package works on its own: it needs NumPy, 
 """
 
 from holdfast.corruptions.apply import FUNCTIONS, corrupt, corrupt_batch, prepare
+from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.corruptions.custom import know, register, registered
 from holdfast.corruptions.frost_textures import recorded_name, texture_source
 from holdfast.corruptions.rng import Draws, LegacyDraws, StreamDraws, keyed
@@ -26,6 +27,7 @@ from holdfast.corruptions.severities import (
     GROUPS,
     KINDS,
     PRESETS,
+    PUBLISHED,
     SEVERITIES,
     STANDARD,
     Kind,
@@ -39,12 +41,14 @@ from holdfast.corruptions.transform import RandomCorruption
 
 __all__ = [
     "ALL",
+    "C_BAR_SUITES",
     "EXTRA",
     "EXTRA_SEQUENCES",
     "FUNCTIONS",
     "GROUPS",
     "KINDS",
     "PRESETS",
+    "PUBLISHED",
     "SEQUENCES",
     "SEQUENCE_PRESETS",
     "SEVERITIES",

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 
-from holdfast.corruptions import blur, digital, noise, weather
+from holdfast.corruptions import blur, c_bar_noise, c_bar_occlusions, c_bar_warps, digital, noise, weather
 from holdfast.corruptions.filters import STRIP_VALUES, Image, Images, stack_arrays
 from holdfast.corruptions.rng import Draws, StreamDraws, keyed
-from holdfast.corruptions.severities import ALL, MIN_SIDE, Preset, check_severity, kind_of, parameters, preset_of
+from holdfast.corruptions.severities import MIN_SIDE, PUBLISHED, Preset, check_severity, kind_of, parameters, preset_of
 from holdfast.errors import HoldfastError
 from holdfast.io.images import ImageSizeError, check_resized
 
@@ -38,6 +38,21 @@ FUNCTIONS: dict[str, Callable[..., Images]] = {
         digital.pixelate,
         digital.jpeg_compression,
         digital.saturate,
+        c_bar_noise.blue_noise_sample,
+        c_bar_noise.plasma_noise,
+        c_bar_occlusions.checkerboard_cutout,
+        c_bar_noise.cocentric_sine_waves,
+        c_bar_noise.single_frequency_greyscale,
+        c_bar_noise.brownish_noise,
+        c_bar_noise.perlin_noise,
+        c_bar_occlusions.sparkles,
+        c_bar_occlusions.inverse_sparkles,
+        c_bar_warps.caustic_refraction,
+        c_bar_warps.circular_motion_blur,
+        c_bar_occlusions.lines,
+        c_bar_warps.pinch_and_twirl,
+        c_bar_warps.ripple,
+        c_bar_warps.transverse_chromatic_abberation,
     )
 }
 
@@ -138,7 +153,7 @@ def _bind_parameters(
     if kind == "frost":
         values["textures"] = textures
     function = FUNCTIONS[kind]
-    if kind in ALL:
+    if kind in PUBLISHED:
         return lambda images, draws: function(images, draws, **values)
     return lambda images, draws: _same_form(function(images, draws, **values), images, kind=kind)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.corruptions.apply import FUNCTIONS
+from holdfast.corruptions.c_bar_severities import C_BAR
 from holdfast.corruptions.filters import Images
 from holdfast.corruptions.severities import (
     GROUPS,
@@ -95,8 +96,9 @@ def _check_names(name: str, group: str, short: str) -> None:
         raise HoldfastError(f"name must be lower-case letters, digits and _, since it names folders, got {name!r}")
     if name in KINDS:
         raise HoldfastError(f"corruption {name!r} is already registered; choose another name")
-    if group in GROUPS or group == "extra":
-        raise HoldfastError(f"group must not be a published one ({', '.join([*GROUPS, 'extra'])}), got {group!r}")
+    published = [*GROUPS, "extra", C_BAR]
+    if group in published:
+        raise HoldfastError(f"group must not be a published one ({', '.join(published)}), got {group!r}")
     if len(short) > 4:
         raise HoldfastError(f"short must have at most four letters, got {short!r}")
 

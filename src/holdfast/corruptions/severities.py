@@ -1,13 +1,14 @@
 """Catalogue of the corruptions: their order and groups, and the parameters of each severity in each preset.
 
 ImageNet-C, Tiny-ImageNet-C and CIFAR-C, Hendrycks & Dietterich 2019; preset ``any`` follows imagecorruptions,
-Michaelis et al. 2019.
+Michaelis et al. 2019. The kinds of C-bar come from `holdfast.corruptions.c_bar_severities`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.corruptions.c_bar_severities import C_BAR, C_BAR_KINDS, C_BAR_SUITES
 from holdfast.errors import HoldfastError, nearest
 
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -66,10 +67,14 @@ def _kinds() -> dict[str, Kind]:
     return {row[0]: Kind(*row[:4], tuple(row[4].split()), short.get(row[0], "")) for row in rows}
 
 
-KINDS = _kinds()
+KINDS = _kinds() | {
+    kind.name: Kind(kind.name, C_BAR, False, kind.name != "circular_motion_blur", ("magnitude",), kind.short)
+    for kind in C_BAR_KINDS
+}
 STANDARD = tuple(name for name, kind in KINDS.items() if kind.standard)
-EXTRA = tuple(name for name, kind in KINDS.items() if not kind.standard)
+EXTRA = tuple(name for name, kind in KINDS.items() if not kind.standard and kind.group != C_BAR)
 ALL = STANDARD + EXTRA
+PUBLISHED = ALL + tuple(kind.name for kind in C_BAR_KINDS)
 GROUPS = {
     group: tuple(name for name in STANDARD if KINDS[name].group == group)
     for group in ("noise", "blur", "weather", "digital")
@@ -226,6 +231,8 @@ _TABLES: dict[str, dict[str, Row]] = {
     "inception": _INCEPTION,
     "any": _ANY,
 }
+for _preset, _table in _TABLES.items():
+    _table |= {kind.name: kind.magnitudes(_preset) for kind in C_BAR_KINDS}
 
 
 def _generator_rules(*, fog_map: int, texture_scale: float) -> dict[str, dict[str, Any]]:
@@ -273,7 +280,7 @@ def check_severity(severity: int) -> int:
 
 def own_kinds() -> tuple[str, ...]:
     """The registered corruptions that are not published ones, in the order of registration."""
-    return tuple(name for name in KINDS if name not in ALL)
+    return tuple(name for name in KINDS if name not in PUBLISHED)
 
 
 def short_heading(name: str) -> str:
@@ -315,9 +322,11 @@ def parameters(kind: str, severity: int, *, preset: str = "any") -> dict[str, An
 def select(kinds: str) -> tuple[str, ...]:
     """The kinds named by ``all``, ``standard``, ``extra``, a group, or a comma-separated list of these and of kinds.
 
+    ``all`` are the 19 of ImageNet-C; ``c-bar``, ``imagenet-c-bar`` and ``cifar-c-bar`` are those of C-bar.
     Registered corruptions belong to ``all`` and to their groups, and together they are ``own``.
     """
     sets = {"all": ALL + own_kinds(), "standard": STANDARD, "extra": EXTRA, **GROUPS, **_own_groups()}
+    sets |= {C_BAR: PUBLISHED[len(ALL) :], **C_BAR_SUITES}
     chosen: list[str] = []
     for word in (part.strip() for part in kinds.split(",")):
         if word not in sets and word not in KINDS:
@@ -340,9 +349,10 @@ def _own_groups() -> dict[str, tuple[str, ...]]:
 def catalog_table() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Header and rows of ``holdfast list corruptions``, in canonical order."""
     header = ("kind", "group", "set", "random", "parameters of a severity")
-    return header, [_table_row(KINDS[name]) for name in ALL + own_kinds()]
+    return header, [_table_row(KINDS[name]) for name in PUBLISHED + own_kinds()]
 
 
 def _table_row(kind: Kind) -> tuple[str, ...]:
-    kind_set = "standard" if kind.standard else "extra" if kind.name in EXTRA else OWN
+    suites = [suite.removesuffix(f"-{C_BAR}") for suite, kinds in C_BAR_SUITES.items() if kind.name in kinds]
+    kind_set = "standard" if kind.standard else "extra" if kind.name in EXTRA else ", ".join(suites) or OWN
     return kind.name, kind.group, kind_set, "yes" if kind.random else "no", ", ".join(kind.parameters)

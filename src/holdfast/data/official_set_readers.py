@@ -4,7 +4,9 @@
 set                   layout                                                           what is read
 ====================  ===============================================================  ==========================
 ImageNet-C            ``DIR/<kind>/<severity>/<wnid>/*.JPEG``                          centre crop 224, no resize
+ImageNet-C-bar        likewise, or its magnitudes, as generated, for severities: 2.35  centre crop 224, no resize
 CIFAR-10-C, -100-C    ``DIR/<kind>.npy``, ``DIR/labels.npy``, five severities stacked  the bytes
+CIFAR-10-C-bar        likewise                                                         the bytes
 ImageNet-A, -R        ``DIR/<wnid>/*``, their 200 wnids                                the files
 ImageNet-Sketch       ``DIR/<wnid>/*``                                                 the files
 ====================  ===============================================================  ==========================
@@ -18,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from holdfast.corruptions.severities import ALL, SEVERITIES, STANDARD
+from holdfast.corruptions.severities import PUBLISHED, SEVERITIES, STANDARD, parameters
 from holdfast.data.image_folder import FolderSource
 from holdfast.data.source import ArraySource, UnreadableImage
 from holdfast.errors import HoldfastError, nearest
@@ -50,7 +52,15 @@ def missing_cells(root: Path | str, *, kinds: Sequence[str] = STANDARD) -> list[
     """List the missing cells of an ImageNet-C tree in order; a score without them is partial."""
     folder = existing_folder(Path(root), what="an ImageNet-C tree")
     cells = [corruption_cell(kind, severity) for kind in kinds for severity in SEVERITIES]
-    return [cell for cell in cells if not (folder / str(cell)).is_dir()]
+    return [cell for cell in cells if not _cell_folder(folder, cell).is_dir()]
+
+
+def _cell_folder(root: Path, cell: CellSpec) -> Path:
+    """The folder of a cell; the generator of ImageNet-C-bar names it by the magnitude with two decimals."""
+    folder = root / str(cell)
+    if folder.is_dir() or "magnitude" not in (values := parameters(cell.kind, cell.severity, preset="imagenet")):
+        return folder
+    return root / cell.kind / f"{values['magnitude']:.2f}"
 
 
 def open_imagenet_c(
@@ -69,11 +79,11 @@ def open_imagenet_c(
     folder = existing_folder(Path(root), what="an ImageNet-C tree")
     if not (folder / kind).is_dir():
         raise HoldfastError(f"ImageNet-C in {str(root)!r} must hold a folder per kind, but {kind} is missing")
-    if not (folder / str(cell)).is_dir():
+    if not _cell_folder(folder, cell).is_dir():
         raise HoldfastError(
             f"ImageNet-C in {str(root)!r} must hold 5 severities per kind, but severity {severity} of {kind} is missing"
         )
-    source = CroppedFolder(folder / str(cell), side=side)
+    source = CroppedFolder(_cell_folder(folder, cell), side=side)
     if classes is not None:
         _check_classes(source, classes, name=f"ImageNet-C {cell}")
     return source
@@ -127,8 +137,8 @@ def _check_classes(source: FolderSource, classes: Sequence[str], *, name: str) -
 
 
 def _checked_cell(kind: str, severity: int) -> CellSpec:
-    if kind not in ALL:
-        raise HoldfastError(f"kind must be a corruption, got {kind!r}{nearest(kind, ALL)}")
+    if kind not in PUBLISHED:
+        raise HoldfastError(f"kind must be a corruption, got {kind!r}{nearest(kind, PUBLISHED)}")
     if severity not in SEVERITIES:
         raise HoldfastError(f"severity must be 1 to {SEVERITIES[-1]}, got {severity!r}")
     return corruption_cell(kind, severity)

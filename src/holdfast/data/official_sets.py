@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.corruptions.corrupt_folder import MANIFEST, read_manifest
 from holdfast.corruptions.sequences import SEQUENCES, TEST_SEQUENCES
 from holdfast.corruptions.severities import ALL, SEVERITIES, STANDARD
@@ -156,29 +157,44 @@ def check_imagenet_order(classes: tuple[str, ...], *, name: str) -> None:
                 )
 
 
-def _imagenet_c(name: str, root: Path) -> OfficialSet:
-    absent = set(official_set_readers.missing_cells(root, kinds=ALL))
-    cells = tuple(cell for cell in _cells(ALL) if cell not in absent)
-    missing = tuple(cell.name for cell in _cells(STANDARD) if cell in absent)
+def _imagenet_c(
+    name: str,
+    root: Path,
+    *,
+    suite: str = "imagenet-c",
+    kinds: tuple[str, ...] = ALL,
+    wanted: tuple[str, ...] = STANDARD,
+) -> OfficialSet:
+    absent = set(official_set_readers.missing_cells(root, kinds=kinds))
+    cells = tuple(cell for cell in _cells(kinds) if cell not in absent)
+    missing = tuple(cell.name for cell in _cells(wanted) if cell in absent)
 
     def open_cell(cell: CellSpec) -> Source:
         source = official_set_readers.open_imagenet_c(root, kind=cell.kind, severity=cell.severity)
         check_imagenet_order(source.classes, name=f"{name}:{root} {cell.name}")
         return source
 
-    return OfficialSet(name, root, "imagenet-c", "imagenet", cells, open_cell, missing)
+    return OfficialSet(name, root, suite, "imagenet", cells, open_cell, missing)
 
 
-def _cifar_c(name: str, root: Path, *, dataset: str) -> OfficialSet:
+def _cifar_c(
+    name: str,
+    root: Path,
+    *,
+    dataset: str,
+    suite: str = "cifar-c",
+    kinds: tuple[str, ...] = ALL,
+    wanted: tuple[str, ...] = STANDARD,
+) -> OfficialSet:
     official_set_readers.existing_folder(root, what="a CIFAR-C folder")
-    there = {kind for kind in ALL if (root / f"{kind}.npy").is_file()}
-    missing = tuple(cell.name for cell in _cells(STANDARD) if cell.kind not in there)
+    there = {kind for kind in kinds if (root / f"{kind}.npy").is_file()}
+    missing = tuple(cell.name for cell in _cells(wanted) if cell.kind not in there)
 
     def open_cell(cell: CellSpec) -> Source:
         return official_set_readers.open_cifar_c(root, kind=cell.kind, severity=cell.severity, dataset=dataset)
 
-    cells = tuple(cell for cell in _cells(ALL) if cell.kind in there)
-    return OfficialSet(name, root, "cifar-c", "cifar", cells, open_cell, missing)
+    cells = tuple(cell for cell in _cells(kinds) if cell.kind in there)
+    return OfficialSet(name, root, suite, "cifar", cells, open_cell, missing)
 
 
 def _imagenet_p(name: str, root: Path) -> OfficialSet:
@@ -236,10 +252,20 @@ def _cityscapes_c(name: str, root: Path) -> OfficialSet:
     return OfficialSet(name, tree, "cityscapes-c", "any", cells, open_cell, missing, extras=True)
 
 
+def _c_bar(suite: str) -> dict[str, Any]:
+    return {"suite": suite, "kinds": C_BAR_SUITES[suite], "wanted": C_BAR_SUITES[suite]}
+
+
 OFFICIAL: dict[str, StoredLayout] = {
     "imagenet-c": StoredLayout("stored ImageNet-C: kind/severity/wnid/*.JPEG", _imagenet_c, {}),
     "cifar10-c": StoredLayout("stored CIFAR-10-C: kind.npy and labels.npy", _cifar_c, {"dataset": "cifar10"}),
     "cifar100-c": StoredLayout("stored CIFAR-100-C: kind.npy and labels.npy", _cifar_c, {"dataset": "cifar100"}),
+    "imagenet-c-bar": StoredLayout(
+        "stored ImageNet-C-bar: kind/severity or magnitude/wnid/*.JPEG", _imagenet_c, _c_bar("imagenet-c-bar")
+    ),
+    "cifar10-c-bar": StoredLayout(
+        "stored CIFAR-10-C-bar: kind.npy and labels.npy", _cifar_c, {"dataset": "cifar10", **_c_bar("cifar-c-bar")}
+    ),
     "imagenet-p": StoredLayout("stored ImageNet-P: kind/wnid/*.mp4, or folders of frames", _imagenet_p, {}),
     "cifar10-p": StoredLayout(
         "stored CIFAR-10-P: kind.npy of (N, frames, 32, 32, 3)", _cifar_p, {"dataset": "cifar10"}

@@ -8,7 +8,17 @@ from typing import Any
 
 from holdfast.attacks import LearnedOcclusion, Occlusion
 from holdfast.attacks.patch_selection import fitting_patch
-from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kinds, parameters, recorded_name
+from holdfast.corruptions import (
+    C_BAR_SUITES,
+    EXTRA,
+    FUNCTIONS,
+    SEVERITIES,
+    STANDARD,
+    own_kinds,
+    parameters,
+    recorded_name,
+)
+from holdfast.corruptions.c_bar_severities import C_BAR_PRESETS
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source
 from holdfast.data.official_sets import OFFICIAL as SETS
@@ -94,6 +104,10 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
             raise HoldfastError(
                 f"suite {name!r} needs data with objects, such as coco:IMAGES,ANNOTATIONS, got {data.spec!r}"
             )
+        if name in C_BAR_SUITES and data.task.name != "classification":
+            raise HoldfastError(
+                f"suite {name!r} needs images with one class each, such as folder:DIR, got {data.spec!r}"
+            )
         if data.stored is None and name in STORED:
             needed = STORED[name].rpartition("--data ")[2]
             raise HoldfastError(f"suite {name!r} needs the stored set, --data {needed}, got {data.spec!r}")
@@ -146,6 +160,17 @@ def _cityscapes_c(name: str, source: Source, steps: PreprocessingSteps, extra: b
     if task_of(source).name != "segmentation":
         raise HoldfastError("suite 'cityscapes-c' needs label maps, such as cityscapes:DIR or scenes")
     yield from _corruption_cells(name, source, steps, SEVERITY_RULES["paper"])
+
+
+def _c_bar(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+    fitting = C_BAR_PRESETS[name]
+    if steps.preset not in fitting:  # a kind that both suites have is not the same in both
+        other = next(suite for suite, presets in C_BAR_PRESETS.items() if steps.preset in presets)
+        raise HoldfastError(
+            f"suite {name!r} needs one of the presets {', '.join(fitting)}, got {steps.preset!r}; "
+            f"suite {other!r} belongs to that"
+        )
+    yield from _corruption_cells(name, source, steps, dict.fromkeys(C_BAR_SUITES[name], SEVERITIES))
 
 
 def _kinds(
@@ -211,6 +236,8 @@ _CELLS: dict[str, CellsOf] = {
     "cityscapes-c": _cityscapes_c,
     "coco-c": partial(_kinds, kinds=COCO_C),
     "coco-c-fan": partial(_kinds, kinds=COCO_C_FAN),
+    "imagenet-c-bar": _c_bar,
+    "cifar-c-bar": _c_bar,
     "perturbations": _sequences,
     "own-corruptions": _own_corruptions,
 }

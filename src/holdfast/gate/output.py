@@ -19,7 +19,7 @@ def terminal(answers: Sequence[RuleVerdict]) -> str:
     for data, held in _by_data(answers).items():
         lines += [printable(f"{data}, {held[0].images} images"), *_align_columns([_COLUMNS, *map(_row, held)])]
         lines += [printable(f"  {answer.rule.text}: {answer.reason}") for answer in held if answer.reason]
-        lines += [printable(f"  {line}") for line in unreadable(held[0])]
+        lines += [printable(f"  {line}") for line in (*unreadable(held[0]), *carried(held[0]))]
     return "\n".join([*lines, outcome(answers)])
 
 
@@ -35,7 +35,7 @@ def markdown(answers: Sequence[RuleVerdict]) -> str:
             "",
         ]
         lines += [f"- {_escape_cell(answer.rule.text)}: {answer.reason}" for answer in held if answer.reason]
-        lines += [f"- {_escape_cell(line)}" for line in unreadable(held[0])]
+        lines += [f"- {_escape_cell(line)}" for line in (*unreadable(held[0]), *carried(held[0]))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -54,7 +54,7 @@ def junit(answers: Sequence[RuleVerdict]) -> str:
                 ElementTree.SubElement(case, "failure", message=printable(sentence(answer)), type=answer.verdict)
             else:
                 ElementTree.SubElement(case, "system-out").text = printable(sentence(answer))
-        if lines := unreadable(held[0]):
+        if lines := [*unreadable(held[0]), *carried(held[0])]:
             ElementTree.SubElement(suite, "system-out").text = printable("; ".join(lines))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -72,6 +72,11 @@ def unreadable(answer: RuleVerdict) -> list[str]:
     """Images that are excluded from both models, because one evaluation could not read them."""
     names_by_model = {"unreadable in the baseline": answer.unreadable_before, "unreadable now": answer.unreadable}
     return [f"{where}: {some(names)}" for where, names in names_by_model.items() if names]
+
+
+def carried(answer: RuleVerdict) -> list[str]:
+    """Whether a gain on C carries over to C-bar, where the data have both."""
+    return [str(answer.carry_over)] if answer.carry_over is not None else []
 
 
 def outcome(answers: Sequence[RuleVerdict]) -> str:

@@ -53,7 +53,7 @@ class Scores:
         return cls(side, names, kept, {formula.name: formula for formula in found})
 
     def find(self, name: str) -> ScoreDefinition | None:
-        """Find a score by name or label, the corruption mean as ``C``, a cell such as ``fog/5``, or a kind."""
+        """Find a score by name or label, the means as ``C`` and ``C-bar``, a cell such as ``fog/5``, or a kind."""
         if name in self.formulas:
             return self.formulas[name]
         whole = [formula for formula in self.formulas.values() if not formula.name.endswith(PARTIAL)]
@@ -77,6 +77,8 @@ class Scores:
 
 
 def _find_by_label(name: str, formulas: Sequence[ScoreDefinition]) -> ScoreDefinition | None:
+    if name == "C-bar":
+        return next((f for f in formulas if f.name.startswith("mean_c_bar_")), None)
     if name == "C":
         means = [f for f in formulas if f.name.startswith("mean_corruption_") or f.name.removesuffix(PARTIAL) == "mpc"]
         return next(iter(means), None)

@@ -5,8 +5,8 @@ interval lies above âˆ’m (a non-inferiority test), *worse* that it lies below âˆ
 otherwise the difference is not resolved by these images.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
 
@@ -16,7 +16,8 @@ from holdfast.errors import HoldfastError
 from holdfast.gate.compatibility import Pair, match_record_sets
 from holdfast.gate.paired_scores import PairedScores
 from holdfast.gate.rules import SHOWN, Rule, Rules
-from holdfast.gate.scores import headline, score_of_rule, unknown_score_message
+from holdfast.gate.scores import Scores, headline, score_of_rule, unknown_score_message
+from holdfast.metrics.carry_over import ON_C, ON_C_BAR, CarryOver, carry_over
 from holdfast.metrics.intervals import Interval
 from holdfast.metrics.jackknife import Groups, image_groups
 from holdfast.metrics.score_intervals import Replicated, interval_of_difference, interval_of_score, is_same_model
@@ -25,6 +26,7 @@ from holdfast.metrics.summary import some
 
 BETTER, NO_WORSE, WORSE, NOT_RESOLVED = "better", "no worse", "worse", "not resolved"
 MET, MISSED = "met", "missed"
+NAMES = ("the new model", "the baseline")
 RATIOS = ("retention", "rpc", "rpc_fan")  # endings of the names of scores relative to the clean score
 
 
@@ -46,6 +48,7 @@ class RuleVerdict:
         reason: explanation of the verdict in a sentence; mostly empty.
         unreadable: images that the new model's evaluation could not read, excluded from both models.
         unreadable_before: images that the baseline's evaluation could not read, likewise.
+        carry_over: whether the new model's gain on C carries over to C-bar, where both were measured on these data.
     """
 
     rule: Rule
@@ -61,6 +64,7 @@ class RuleVerdict:
     reason: str = ""
     unreadable: tuple[str, ...] = ()
     unreadable_before: tuple[str, ...] = ()
+    carry_over: CarryOver | None = None
 
 
 def decide(new: Sequence[PairedScores], old: Sequence[PairedScores], rules: Rules) -> list[RuleVerdict]:
@@ -71,6 +75,8 @@ def decide(new: Sequence[PairedScores], old: Sequence[PairedScores], rules: Rule
     for pair in pairs:
         _check_unreadable(pair, allowed=rules.allow_unreadable)
     answers = [answer for pair in pairs for answer in _decide_pair(pair, rules)]
+    across = {pair.old.data: _across(pair, pairs) for pair in pairs} if len(pairs) > 1 else {}
+    answers = [replace(answer, carry_over=answer.carry_over or across.get(answer.data)) for answer in answers]
     asked = {answer.rule for answer in answers}
     for rule in rules.rules:
         if rule not in asked:
@@ -106,7 +112,32 @@ def _decide_pair(pair: Pair, rules: Rules) -> list[RuleVerdict]:
     models = [Replicated(columns, groups) for columns in pair.columns]
     for model, of_sets in zip(models, pair.replicates, strict=True):
         model.replicates.update(of_sets)
-    return [_decide_rule(rule, formula, pair, models, groups, rules) for rule, formula in found]
+    answers = [_decide_rule(rule, formula, pair, models, groups, rules) for rule, formula in found]
+    carried = carry_over(_formulas(pair), models, groups, names=NAMES)
+    return [replace(answer, carry_over=carried) if _is_gain(carried) else answer for answer in answers]
+
+
+def _across(bar: Pair, pairs: Sequence[Pair]) -> CarryOver | None:
+    """Whether a gain on C carries over to these data, if they are C-bar and another pair has C of the same images."""
+    if ON_C_BAR not in _formulas(bar):
+        return None
+    for c in (pair for pair in pairs if pair is not bar and np.array_equal(pair.ids, bar.ids)):
+        formulas = {**_formulas(bar), **{name: f for name, f in _formulas(c).items() if name == ON_C}}
+        if ON_C in formulas and c.old.header.get("label") == bar.old.header.get("label"):
+            groups = image_groups(c.ids, c.targets)
+            columns = [{**one, **other} for one, other in zip(c.columns, bar.columns, strict=True)]
+            carried = carry_over(formulas, [Replicated(each, groups) for each in columns], groups, names=NAMES)
+            return carried if _is_gain(carried) else None
+    return None
+
+
+def _formulas(pair: Pair) -> Mapping[str, ScoreDefinition]:
+    return Scores.of(pair.old, pair.cells, list(pair.columns[0])).formulas
+
+
+def _is_gain(carried: CarryOver | None) -> bool:
+    """Whether it is the new model that is better on C."""
+    return carried is not None and carried.better == NAMES[0]
 
 
 def _rules_and_scores(pair: Pair, rules: Rules) -> list[tuple[Rule, ScoreDefinition]]:

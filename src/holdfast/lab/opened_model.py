@@ -11,7 +11,7 @@ from holdfast.analysis.probe import find_corruptor
 from holdfast.attacks.patch_selection import fitting_patch
 from holdfast.attacks.pixel_model import backbone
 from holdfast.attention import can_watch
-from holdfast.corruptions.severities import own_kinds
+from holdfast.corruptions.severities import ALL, PUBLISHED, own_kinds
 from holdfast.data import check_known_classes
 from holdfast.data.torch_datasets import check_counted
 from holdfast.deploy.onnx_model import has_gradient
@@ -103,8 +103,9 @@ class OpenedModel:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The corruptions of the task, then extra and registered ones."""
-        return (*kinds_of(self.task, extra=True), *own_kinds())
+        """The corruptions of the task, then extra ones, those of C-bar and registered ones."""
+        bar = PUBLISHED[len(ALL) :] if self.task.name == "classification" else ()
+        return (*kinds_of(self.task, extra=True), *bar, *own_kinds())
 
     @cached_property
     def differentiable(self) -> bool:

@@ -9,6 +9,7 @@ from holdfast.metrics.calibration import (
     gap_of_means,
     negative_log_likelihood,
 )
+from holdfast.metrics.carry_over import CarryOver, carry_over_verdict
 from holdfast.metrics.comparison import Comparison, Difference, compare, over_runs
 from holdfast.metrics.corruption import (
     FAN_KINDS,
@@ -42,6 +43,7 @@ __all__ = [
     "FAN_LABEL",
     "METRICS",
     "WITHOUT_NOISE",
+    "CarryOver",
     "Comparison",
     "Difference",
     "Interval",
@@ -53,6 +55,7 @@ __all__ = [
     "accuracy",
     "alexnet_errors",
     "calibration_gaps",
+    "carry_over_verdict",
     "column",
     "compare",
     "confidence",

@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
+from holdfast.corruptions.severities import STANDARD
 from holdfast.errors import HoldfastError
+from holdfast.metrics.carry_over import CarryOver, carry_over
 from holdfast.metrics.html_table import table
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
 from holdfast.metrics.jackknife import Groups, image_groups
@@ -60,10 +63,11 @@ class Comparison:
     second: str
     images: int
     differences: Mapping[str, Difference]
+    carry_over: CarryOver | None = None  # of a gain on ImageNet-C to C-bar, where both were measured
 
     def __str__(self) -> str:
         lines = [f"{self.first} minus {self.second}, {self.images} images", *map(str, self.differences.values())]
-        return "\n".join(lines)
+        return "\n".join(lines + ([str(self.carry_over)] if self.carry_over is not None else []))
 
     def _repr_html_(self) -> str:
         """HTML table of the differences for notebooks."""
@@ -79,7 +83,8 @@ class Comparison:
             for each in self.differences.values()
         ]
         head = ("score", self.first, self.second, "difference", "95 % interval", "verdict")
-        return table(f"{self.first} minus {self.second}, {self.images} images", head, rows)
+        below = f"; {self.carry_over}" if self.carry_over is not None else ""
+        return table(f"{self.first} minus {self.second}, {self.images} images{below}", head, rows)
 
 
 def compare(
@@ -99,7 +104,8 @@ def compare(
     """
     if not isinstance(first, Records) or not isinstance(second, Records):
         pairs = _pairs(first, second)
-        return _join_comparisons([compare(one, other, baseline=baseline, intervals=intervals) for one, other in pairs])
+        found = [compare(one, other, baseline=baseline, intervals=intervals) for one, other in pairs]
+        return _join_comparisons(found, carried=_carry_over_of_pairs(pairs) if intervals else None)
     if first.task != second.task:
         raise HoldfastError(f"records to compare must have the same task, got {first.task} and {second.task}")
     first, second = without_older([first, second])
@@ -121,7 +127,9 @@ def compare(
     formulas = formulas_of(first, one, common, reference=reference_for(first, baseline))
     same = is_same_model(first.header, second.header) and first.current == second.current
     differences = {formula.name: _difference(formula, held, groups, same_model=same) for formula in formulas}
-    return Comparison(*_names_apart(first, second), len(ids), differences)
+    names, by_name = _names_apart(first, second), {formula.name: formula for formula in formulas}
+    carried = carry_over(by_name, held, groups, names=names) if groups is not None else None
+    return Comparison(*names, len(ids), differences, carried)
 
 
 def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Records]) -> list[tuple[Records, Records]]:
@@ -143,7 +151,35 @@ def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Record
     return pairs
 
 
-def _join_comparisons(found: Sequence[Comparison]) -> Comparison:
+def _carry_over_of_pairs(pairs: Sequence[tuple[Records, Records]]) -> CarryOver | None:
+    """Of C and C-bar in record sets of their own, as stored sets are; on the images that both sets have."""
+    found = (carry_over_of_sets(one, other) for one in pairs for other in pairs if one is not other)
+    return next((carried for carried in found if carried is not None), None)
+
+
+def carry_over_of_sets(c: Sequence[Records], c_bar: Sequence[Records]) -> CarryOver | None:
+    """Whether a gain on C carries over, from two models' records of C and the same two models' records of C-bar."""
+    told = ("task", "label", "preset", "model_fingerprint")
+    for one, other in zip(c, c_bar, strict=True):
+        if any(one.header.get(key) != other.header.get(key) for key in told) or one.current != other.current:
+            return None
+    sides = [
+        replace(one, by_view={one.current: {**one.cells, **other.cells}}) for one, other in zip(c, c_bar, strict=True)
+    ]
+    if not all(_has_both(each.cells) for each in sides) or any(_has_both(each.cells) for each in c):
+        return None
+    try:
+        return compare(sides[0], sides[1]).carry_over
+    except HoldfastError:  # no image in common
+        return None
+
+
+def _has_both(cells: Mapping[str, CellRecord]) -> bool:
+    kinds = {cell.spec.kind for cell in cells.values() if cell.spec.family == "corruption"}
+    return {*STANDARD} <= kinds and any({*bar} <= kinds for bar in C_BAR_SUITES.values())
+
+
+def _join_comparisons(found: Sequence[Comparison], *, carried: CarryOver | None) -> Comparison:
     """Join several comparisons; a score name that occurs twice gets a number."""
     if len(found) == 1:
         return found[0]
@@ -153,7 +189,8 @@ def _join_comparisons(found: Sequence[Comparison]) -> Comparison:
             again = name in differences
             key = f"{name} ({number})" if again else name
             differences[key] = replace(each, name=key, label=f"{each.label} ({number})") if again else each
-    return Comparison(found[0].first, found[0].second, max(each.images for each in found), differences)
+    carried = next((each.carry_over for each in found if each.carry_over is not None), carried)
+    return Comparison(found[0].first, found[0].second, max(each.images for each in found), differences, carried)
 
 
 class Spreads(dict[str, Spread]):

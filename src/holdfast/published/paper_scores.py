@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.published import published
 from holdfast.records.records import Records
 from holdfast.registry import model_spec
@@ -15,6 +16,8 @@ COLUMNS = {
     "retention": "fan_retention",
     "mce": "mce",
     "mce_without_noise": "mce_without_noise",
+    "c_accuracy": "mean_corruption_accuracy",
+    "c_bar_accuracy": "mean_c_bar_accuracy",
     "mfr": "mfr",
     "imagenet_a": "imagenet_a",
     "imagenet_r": "imagenet_r",
@@ -45,6 +48,7 @@ def paper_says(architecture: str) -> list[PaperScore]:
     found = [_headline(row) for row in (*tables["scores"], *tables["tora"])]
     found += [_by_kind(row, "ce", mean="mce") for row in tables["corruption_errors"]]
     found += [_by_kind(row, "accuracy", mean="fan_accuracy") for row in tables["corruption_accuracies"]]
+    found += [_by_error(row) for row in tables["imagenet_c_bar"]]
     return [row for row in found if row.model == architecture]
 
 
@@ -66,6 +70,14 @@ def _headline(row: Mapping[str, Any]) -> PaperScore:
 def _by_kind(row: Mapping[str, Any], prefix: str, *, mean: str) -> PaperScore:
     values = {mean: float(row.get("mce", row.get("mean")))}
     values |= {f"{prefix}/{kind}": float(value) for kind, value in row["values"].items()}
+    return PaperScore(row["model"], where(row), how(row), values)
+
+
+def _by_error(row: Mapping[str, Any]) -> PaperScore:
+    """Of C-bar, which prints errors: 100 minus them."""
+    names = {"c_error": "mean_corruption_accuracy", "c_bar_error": "mean_c_bar_accuracy"}
+    names |= {kind: f"accuracy/{kind}" for kind in C_BAR_SUITES["imagenet-c-bar"]}
+    values = {score: round(100 - float(row[column]), 2) for column, score in names.items()}
     return PaperScore(row["model"], where(row), how(row), values)
 
 

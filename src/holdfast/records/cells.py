@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from holdfast.corruptions.sequences import SEQUENCES
-from holdfast.corruptions.severities import ALL
+from holdfast.corruptions.severities import PUBLISHED
 from holdfast.errors import HoldfastError
 
 Family = Literal["clean", "corruption", "sequence", "attack", "set", "condition"]
@@ -84,5 +84,5 @@ def in_order(cells: Sequence[CellSpec]) -> list[CellSpec]:
 
 
 def _place(cell: CellSpec) -> int:
-    known = {"corruption": ALL, "sequence": SEQUENCES}.get(cell.family, ())
+    known = {"corruption": PUBLISHED, "sequence": SEQUENCES}.get(cell.family, ())
     return known.index(cell.kind) if cell.kind in known else len(known)

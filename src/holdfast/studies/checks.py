@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from holdfast.analysis.registry import ANALYSES
+from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.data import open_data
 from holdfast.data.official_sets import is_official
 from holdfast.errors import HoldfastError, nearest
@@ -19,6 +20,7 @@ DENSE = ("corruptions", "corruptions-135", "coco-c", "coco-c-fan", "cityscapes-c
 SUITES_OF = {
     "clean": (("clean",),),
     "mean_corruption_accuracy": (CORRUPTED,),
+    "mean_c_bar_accuracy": (tuple(C_BAR_SUITES),),
     "retention": (("clean",), CORRUPTED),
 }
 

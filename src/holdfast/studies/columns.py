@@ -7,11 +7,13 @@ from functools import lru_cache
 import numpy as np
 
 from holdfast.analysis.registry import ANALYSES
-from holdfast.corruptions.severities import SEVERITIES
+from holdfast.corruptions.c_bar_severities import C_BAR
+from holdfast.corruptions.severities import SEVERITIES, table_group
 from holdfast.metrics.corruption import Values, mean_of, retention
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
 from holdfast.metrics.scoring.base import Compute, Means, ScoreDefinition
 from holdfast.metrics.scoring.base import column as column_key
+from holdfast.records.cells import CellSpec
 from holdfast.studies.measure_run import set_scores
 from holdfast.studies.results import RunResult
 from holdfast.tasks import task_named
@@ -44,6 +46,7 @@ class Column:
 COLUMNS: dict[str, Column] = {  # from evaluations; :func:`columns` adds those of analyses
     "clean": Column("clean", "clean", "higher", "accuracy on clean test images, %"),
     "corrupted": Column("C", "mean_corruption_accuracy", "higher", "mean accuracy over the corruptions, %"),
+    "c_bar": Column("C-bar", "mean_c_bar_accuracy", "higher", "mean accuracy over the ten kinds of C-bar, %"),
     "retention": Column("retention", "retention", "higher", "what remains under corruption, C / clean, %"),
     "occluded": Column(
         "occluded",
@@ -103,7 +106,7 @@ def formulas(result: RunResult) -> dict[str, ScoreDefinition]:
 
 
 def _over_fewer_cells(result: RunResult) -> dict[str, ScoreDefinition]:
-    corrupted = tuple(cell.name for cell in result.cells if cell.family == "corruption" and cell.name in result.right)
+    corrupted = tuple(cell.name for cell in _corrupted(result) if cell.name in result.right)
     clean = next((cell.name for cell in result.cells if cell.family == "clean"), None)
     if not corrupted:
         return {}
@@ -120,8 +123,13 @@ def _over_fewer_cells(result: RunResult) -> dict[str, ScoreDefinition]:
     return found
 
 
+def _corrupted(result: RunResult) -> list[CellSpec]:
+    """The cells of C; C-bar is a column of its own."""
+    return [cell for cell in result.cells if cell.family == "corruption" and table_group(cell.kind) != C_BAR]
+
+
 def _which(result: RunResult) -> str:
-    cells = [cell for cell in result.cells if cell.family == "corruption"]
+    cells = _corrupted(result)
     kinds, severities = {cell.kind for cell in cells}, sorted({cell.severity for cell in cells})
     if len(cells) == len(kinds) * len(SEVERITIES):
         return f"{len(kinds)} corruptions × {len(SEVERITIES)} severities"

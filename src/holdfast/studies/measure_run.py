@@ -12,6 +12,8 @@ from holdfast.analysis.analyze import analyze
 from holdfast.analysis.registry import ANALYSES
 from holdfast.analysis.results import AnalysisResult
 from holdfast.analysis.settings import Settings
+from holdfast.corruptions.c_bar_severities import C_BAR
+from holdfast.corruptions.severities import table_group
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import ComputeConfig, EvalProtocol
 from holdfast.evaluation.evaluate import evaluate
@@ -170,9 +172,15 @@ def of_other_views(records: Records) -> dict[str, np.ndarray]:
     for view in records.views[1:]:
         by_score: dict[str, list[np.ndarray]] = {}
         for name, cell in records.by_view[view].items():
-            by_score.setdefault("corrupted" if cell.spec.family == "corruption" else name, []).append(cell.right)
+            by_score.setdefault(_group_of(cell.spec) or name, []).append(cell.right)
         found |= {f"{view}/{name}": np.mean(rights, axis=0) for name, rights in by_score.items()}
     return found
+
+
+def _group_of(cell: CellSpec) -> str:
+    if cell.family != "corruption":
+        return ""
+    return "c_bar" if table_group(cell.kind) == C_BAR else "corrupted"
 
 
 Arrays = Mapping[str, np.ndarray]

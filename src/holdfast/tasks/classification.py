@@ -21,6 +21,7 @@ from holdfast.metrics.scoring.base import (
     corruption_scores,
     single_scores,
 )
+from holdfast.metrics.scoring.c_bar import c_bar_scores
 from holdfast.metrics.scoring.sequences import DISTANCES, FLIPS, sequence_formulas
 from holdfast.records.cells import CellSpec
 from holdfast.records.header import CLASSIFICATION
@@ -62,7 +63,7 @@ class Classification:
         "top5": np.bool_,
     }
     per_image = "Percent of the images classified correctly"
-    headline = ("clean", "mean_corruption_accuracy", "retention", "mce", "mfr")
+    headline = ("clean", "mean_corruption_accuracy", "retention", "mce", "mean_c_bar_accuracy", "mfr")
     examples: Examples = ClassExamples()
     running = RunningScore(
         "", lambda cell: np.array([cell.right.sum(), len(cell)]), lambda sums: sums[0] / sums[1]
@@ -256,6 +257,7 @@ class Classification:
             *clean_score(cells, MEASURE),
             *_clean_details(cells, classes=class_count(header)),
             *corruption_scores(cells, measure=MEASURE, reference=reference),
+            *c_bar_scores(cells, MEASURE),
             *sequence_formulas(cells, columns=columns, reference=reference),
             *condition_scores(cells, MEASURE),
             *single_scores(cells, MEASURE),

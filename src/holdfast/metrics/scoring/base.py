@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.corruptions.severities import ALL, SEVERITIES, STANDARD
+from holdfast.corruptions.severities import PUBLISHED, SEVERITIES, STANDARD
 from holdfast.metrics.corruption import (
     FAN_KINDS,
     FAN_LABEL,
@@ -230,7 +230,7 @@ class Benchmark:
     def kinds(self) -> list[str]:
         """All measured kinds: built-in ones in canonical order, then custom ones."""
         there = dict.fromkeys(cell.kind for cell in self.cells if cell.family == "corruption")
-        return [*(kind for kind in ALL if kind in there), *(kind for kind in there if kind not in ALL)]
+        return [*(kind for kind in PUBLISHED if kind in there), *(kind for kind in there if kind not in PUBLISHED)]
 
     def complete(self, kind: str) -> bool:
         """Whether all five severities of a kind were measured."""

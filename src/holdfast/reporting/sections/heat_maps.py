@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.corruptions.severities import ALL, SEVERITIES, table_group
+from holdfast.corruptions.severities import PUBLISHED, SEVERITIES, table_group
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import NOT_MEASURED, kind_label, number
 from holdfast.tasks import task_named
@@ -72,7 +72,7 @@ def cell_scores(entry: Entry) -> dict[str, float]:
 
 def _heat_groups(entry: Entry) -> Iterable[HeatGroup]:
     there = dict.fromkeys(cell.spec.kind for cell in entry.records.cells.values() if cell.spec.family == "corruption")
-    shown = [*(kind for kind in ALL if kind in there), *(kind for kind in there if kind not in ALL)]
+    shown = [*(kind for kind in PUBLISHED if kind in there), *(kind for kind in there if kind not in PUBLISHED)]
     scores = cell_scores(entry)
     for group in dict.fromkeys(map(table_group, shown)):
         yield HeatGroup(group, [_heat_row(entry, kind, scores) for kind in shown if table_group(kind) == group])

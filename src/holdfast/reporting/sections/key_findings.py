@@ -1,10 +1,14 @@
 """Key findings of a report: computed sentences about scores and differences."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
 
-from holdfast.metrics.comparison import Comparison, Difference
+from holdfast.metrics.carry_over import CARRIES_OVER, SPECIFIC, CarryOver
+from holdfast.metrics.comparison import Comparison, Difference, carry_over_of_sets
 from holdfast.metrics.summary import Score
 from holdfast.records.header import CLASSIFICATION
+from holdfast.records.records import Records
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import kind_label, number, signed, span
 
@@ -50,7 +54,36 @@ def _against(entry: Entry, baseline: Entry, comparison: Comparison) -> list[Sent
     shown = [d for d in found.values() if _is_corrupted(d)][:1] or [found[name] for name in ("clean",) if name in found]
     attacks = [d for d in found.values() if d.family == "attack" and d.verdict != "unclear"]
     shown += sorted(attacks, key=lambda difference: -abs(difference.interval.value))[:1]
-    return [_difference(entry, baseline, difference) for difference in shown]
+    carried = [comparison.carry_over] if comparison.carry_over is not None else []
+    names = {comparison.first: entry.name, comparison.second: baseline.name}
+    return [
+        *(_difference(entry, baseline, difference) for difference in shown),
+        *(carry_over_sentence(each, names) for each in carried),
+    ]
+
+
+def carry_over_sentence(found: CarryOver, names: Mapping[str, str]) -> Sentence:
+    """Whether a gain on C carries over to C-bar, with the names that the page calls the models by."""
+    text = str(replace(found, better=names[found.better], other=names[found.other]))
+    verdict = {CARRIES_OVER: "better", SPECIFIC: "worse"}.get(found.verdict, "unclear")
+    return Sentence(f"{text[0].upper()}{text[1:]}.", verdict)
+
+
+def carry_over_sentences(sets: Sequence[DataSet]) -> list[Sentence]:
+    """The same of stored sets, where C and C-bar are two data sets of the same images."""
+    found = []
+    for c, bar in permutations(sets, 2):
+        places = {entry.run.number: entry for entry in c.shown_models}
+        for entry in bar.shown_models[1:]:
+            if entry.run.number in places and bar.baseline.run.number in places:
+                pairs = [(places[each.run.number], each) for each in (entry, bar.baseline)]
+                sides = [[_named(each) for each in side] for side in zip(*pairs, strict=True)]
+                found.append(carry_over_of_sets(*sides))
+    return [carry_over_sentence(each, {name: name for name in (each.better, each.other)}) for each in found if each]
+
+
+def _named(entry: Entry) -> Records:
+    return replace(entry.records, header={**entry.records.header, "model": entry.name}, folder=None)
 
 
 def _is_corrupted(score: Score | Difference) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.corruptions.c_bar_severities import C_BAR_KINDS, C_BAR_SUITES
 from holdfast.published import published
 from holdfast.published.paper_scores import COLUMNS, PaperScore, how, of_imagenet, paper_says, where
 from holdfast.reporting.comparable import DataSet, Entry
@@ -15,6 +16,8 @@ LABELS = {
     "retention": "FAN retention",
     "mce": "mCE",
     "mce_without_noise": "mCE w/o noise",
+    "c_accuracy": "mCA",
+    "c_bar_accuracy": "C-bar mCA",
     "mfr": "mFR",
     "imagenet_a": "ImageNet-A",
     "imagenet_r": "ImageNet-R",
@@ -36,6 +39,9 @@ MORE_LABELS = {
     "coco": "COCO",
     "coco_c": "COCO-C",
     "coco_retention": "retention",
+    "c_error": "error on C",
+    "c_bar_error": "error on C-bar",
+    **{kind.name: kind.name.replace("_", " ") for kind in C_BAR_KINDS},
 }
 
 
@@ -143,11 +149,18 @@ def _name(row: PaperScore) -> str:
     return f"{row.model}, {row.how}" if row.how else row.model
 
 
-LOWER = ("mce", "mce_without_noise", "mfr")
+LOWER = ("mce", "mce_without_noise", "mfr", "c_error", "c_bar_error", *(kind.name for kind in C_BAR_KINDS))
 # title, the lists of scores.json, and their columns
 TABLES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("ImageNet and its variants", ("scores", "tora"), tuple(LABELS)),
     ("CIFAR", ("cifar",), ("cifar10", "cifar10_c", "cifar100", "cifar100_c")),
+    *(
+        (title, (rows,), ("c_error", "c_bar_error", *C_BAR_SUITES[suite]))
+        for title, rows, suite in (
+            ("ImageNet-C-bar, errors", "imagenet_c_bar", "imagenet-c-bar"),
+            ("CIFAR-10-C-bar, errors", "cifar_c_bar", "cifar-c-bar"),
+        )
+    ),
     ("Cityscapes, segmentation", ("segmentation",), ("cityscapes", "cityscapes_c", "city_retention")),
     ("COCO, detection", ("detection",), ("coco", "coco_c", "coco_retention")),
 )
