@@ -56,6 +56,25 @@ class AdaptRecipe:
 
 
 @dataclass(frozen=True)
+class MixRecipe:
+    """Weights that are averages of those of other models; nothing is trained then (`holdfast mix`).
+
+    Args:
+        parents: the models, as run:DIR, run:DIR@best or timm:NAME[@FILE]; of an interpolation the start comes first.
+        rule: interpolate between two (WiSE-FT), the uniform mean of all, or a greedy soup.
+        alpha: weight of the second of two: 0 is the first, 1 the second.
+        greedy: a greedy soup accepts what raises the validation score (released) or does not lower it (paper).
+        images: training images, at most, on which BatchNorm's statistics are estimated anew.
+    """
+
+    parents: list[str] = field(default_factory=list)
+    rule: Literal["interpolate", "uniform", "greedy"] = "interpolate"
+    alpha: float = 0.5
+    greedy: Literal["released", "paper"] = "released"
+    images: int = 10_000
+
+
+@dataclass(frozen=True)
 class ModelRecipe:
     """What is trained, and from where it starts.
 
@@ -68,6 +87,7 @@ class ModelRecipe:
         head: new gives a fresh head, keep insists on the initial one, auto keeps it if the number of classes fits.
         frozen: modules or parameters that stay as they are, by name (blocks.0, patch_embed).
         adapt: see AdaptRecipe; null trains the model itself.
+        mix: see MixRecipe; null for a model that is trained.
     """
 
     name: str | None = None
@@ -78,6 +98,7 @@ class ModelRecipe:
     head: Literal["auto", "new", "keep"] = "auto"
     frozen: list[str] = field(default_factory=list)
     adapt: AdaptRecipe | None = None
+    mix: MixRecipe | None = None
 
 
 @dataclass(frozen=True)
