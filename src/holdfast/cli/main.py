@@ -22,6 +22,7 @@ from holdfast.runtime.signals import handle_signals
 COMMANDS = {
     "list": "list models (--cost: with size and GMACs), methods, corruptions, suites, recipes, studies or data",
     "train": "train or fine-tune a model from a recipe",
+    "mix": "average the weights of models: WiSE-FT between a start and its fine-tuned model, uniform and greedy soups",
     "evaluate": "measure a model on clean, corrupted, perturbed, attacked or official images; goes on if killed",
     "analyze": "see why: attention stability, overfocusing, head diversity, noise decay, grouping",
     "lab": "watch one image break through one model or two, on a local page: fog, patches, attacks, attention",

@@ -85,6 +85,8 @@ def train(
             named = merge(overrides or {}, {"data": {"train": train_spec, "val": val_spec}})
             return train(recipe, out=out, overrides=named, resume=resume, objective=objective, show=show)
     recipe = load_recipe(recipe, overrides)
+    if recipe.model.mix is not None:
+        return _train_nothing(recipe, Path(out), resume=resume)
     if parts := parts_of(recipe, Path(out)):
         return train_parts(recipe, Path(out), parts, resume=resume, show=show)
     run = RunFolder(Path(out))
@@ -123,6 +125,17 @@ def train(
             if recipe.model.init is not None and not position.step:
                 journal.say(described_start(recipe.model))
             return run_steps(stage, run, position, journal=journal, stop=stop)
+
+
+def _train_nothing(recipe: Recipe, out: Path, *, resume: bool) -> TrainingResult:
+    """Average finished models, as the recipe of a mixture says."""
+    from holdfast.training.mix import mix_run  # which is needed here alone
+
+    run = RunFolder(out)
+    run.check(recipe, resume=resume)
+    if not run.finished:
+        mix_run(recipe, out)
+    return TrainingResult(out, 0, None, None)
 
 
 def _header(stage: TrainState) -> str:
