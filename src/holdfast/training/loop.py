@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from holdfast.errors import HoldfastError
 from holdfast.io import atomic
 from holdfast.io.images import turned_warning
 from holdfast.io.training_log import idle_parts
-from holdfast.methods import Objective, OwnsModules
+from holdfast.methods import Loss, Objective, OwnsModules
 from holdfast.models.corruption_model import save_corruptor
 from holdfast.models.fingerprint import weights_fingerprint
 from holdfast.runtime.signals import peer_deaths, worker_deaths
@@ -41,6 +42,7 @@ from holdfast.training.phases import PhaseRun, parts_of
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import flat_values, load_recipe, merge, to_yaml
 from holdfast.training.run_folder import RunFolder, export_model, write_config
+from holdfast.training.sam import sharpness_aware
 from holdfast.training.seeding import Stream, reseed, seeded
 
 logger = logging.getLogger(__name__)
@@ -228,20 +230,24 @@ def train_step(stage: TrainState, batches: list[Batch], *, step: int, epoch: int
     """One optimizer step: mix, objective, backward, clip, step, average. Returns figures for the log."""
     accelerator, recipe = stage.accelerator, stage.recipe
     figures: dict[str, Tensor] = {}
+    player = stage.objective if isinstance(stage.objective, OwnsModules) else None
     for number, batch in enumerate(batches):
         images = send_to_device(batch.images, accelerator.device, non_blocking=True)
         targets = send_to_device(batch.targets, accelerator.device, non_blocking=True)
+        key = (Stream.STEP, recipe.seed, step, number, accelerator.process_index)
+        learn = partial(backward_pass, stage, targets=targets, epoch=epoch, key=key, parts=len(batches))
         last = number == len(batches) - 1
-        reseed(Stream.STEP, recipe.seed, step, number, accelerator.process_index)
-        with nullcontext() if last else accelerator.no_sync(stage.model):
-            images, targets = stage.mix(images, targets, epoch)
-            with accelerator.autocast():
-                loss = stage.objective(stage.model, images, targets)
-            accelerator.backward(loss.total / len(batches))
+        if recipe.optimizer.sam is None:
+            loss = learn(images, sync=last)
+        else:
+            players = player.modules.values() if player is not None else ()
+            copied = images.clone() if isinstance(images, Tensor) else images  # mixup writes into its images
+            passes = (partial(learn, copied, sync=False), partial(learn, images, sync=last))
+            loss, above = sharpness_aware(*passes, recipe.optimizer.sam, stage.bare, players)
+            loss = replace(loss, parts={**loss.parts, "sharpness": (above.total - loss.total).detach()})
         for name, value in {"loss": loss.total.detach(), **loss.parts}.items():
             figures[name] = figures.get(name, torch.zeros_like(value)) + value / len(batches)
 
-    player = stage.objective if isinstance(stage.objective, OwnsModules) else None
     if player is not None:
         share_gradients(stage, player)
     if recipe.optimizer.clip_grad is not None:
@@ -254,6 +260,19 @@ def train_step(stage: TrainState, batches: list[Batch], *, step: int, epoch: int
     if stage.ema is not None:
         stage.ema.update(stage.bare, step=step + 1 if recipe.train.ema_warmup else None)
     return figures
+
+
+def backward_pass(
+    stage: TrainState, images: Any, *, targets: Any, epoch: int, key: tuple[int, ...], parts: int, sync: bool
+) -> Loss:
+    """Mix, objective and backward of one batch by the random numbers of ``key``; its gradients are shared or not."""
+    reseed(*key)
+    with nullcontext() if sync else stage.accelerator.no_sync(stage.model):
+        images, targets = stage.mix(images, targets, epoch)
+        with stage.accelerator.autocast():
+            loss = stage.objective(stage.model, images, targets)
+        stage.accelerator.backward(loss.total / parts)
+    return loss
 
 
 def share_gradients(stage: TrainState, player: OwnsModules) -> None:

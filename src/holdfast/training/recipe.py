@@ -174,6 +174,21 @@ class ObjectiveRecipe:
 
 
 @dataclass(frozen=True)
+class SamRecipe:
+    """Sharpness-aware minimisation: steps by the gradient at the weights + ε, for two passes a step.
+
+    Args:
+        rho: length of ε; published are 0.05 (SAM) and 0.5 (ASAM).
+        adaptive: measure ε relative to the size of every weight (ASAM).
+        eta: of ASAM: added to the size of every weight.
+    """
+
+    rho: float = 0.05
+    adaptive: bool = False
+    eta: float = 0.01
+
+
+@dataclass(frozen=True)
 class OptimizerRecipe:
     """How weights move. Biases, norms and what the model names (class tokens, …) are not decayed.
 
@@ -189,6 +204,7 @@ class OptimizerRecipe:
         groups: timm's rules, or segmentation for those of the published segmentors: the head learns ten times faster,
             and only names with norm in them are not decayed.
         options: further arguments of the optimizer, such as betas.
+        sam: see SamRecipe; null for plain steps.
     """
 
     name: str = "adamw"
@@ -200,6 +216,7 @@ class OptimizerRecipe:
     clip_grad: float | None = None
     groups: Literal["timm", "segmentation"] = "timm"
     options: dict[str, Any] = field(default_factory=dict)
+    sam: SamRecipe | None = None
 
 
 @dataclass(frozen=True)

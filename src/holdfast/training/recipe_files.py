@@ -85,6 +85,8 @@ RULES: dict[str, RecipeRule] = {
     "train.log_steps": AT_LEAST_1,
     "train.phases.weights": PROBABILITIES,
     "train.phases.first_epochs": AT_LEAST_1,
+    "optimizer.sam.rho": AT_LEAST_0,
+    "optimizer.sam.eta": AT_LEAST_0,
     "model.mix.alpha": PROBABILITY,
     "model.mix.images": AT_LEAST_1,
 }
