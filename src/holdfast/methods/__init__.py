@@ -4,6 +4,7 @@ from holdfast._deprecated import renamed
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.adversarial import AdversarialTraining
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
+from holdfast.methods.augmix import AugMix, jensen_shannon
 from holdfast.methods.distillation import Distillation
 from holdfast.methods.loss_terms import Context, ForwardPass, ImageSpace, Term, Views
 from holdfast.methods.noise2net import Noise2Net, noise2net
@@ -20,6 +21,7 @@ from holdfast.methods.patch_augment import PatchAugmentation, patch_augment
 from holdfast.methods.robust_training import TERMS, RobustObjective, TermEntry, robust_objective
 from holdfast.methods.segmentation_loss import PixelCrossEntropy, pixel_cross_entropy
 from holdfast.methods.tora import TradeOff, tora_objective
+from holdfast.methods.trades import Mart, Trades
 from holdfast.models.adaptation import ADAPTERS
 from holdfast.models.tora_phases import begin_phase
 
@@ -47,6 +49,7 @@ __all__ = [
     "AdversarialTraining",
     "AfatSettings",
     "AttentionDiversification",
+    "AugMix",
     "Context",
     "CrossEntropy",
     "Distillation",
@@ -54,6 +57,7 @@ __all__ = [
     "ForwardPass",
     "ImageSpace",
     "Loss",
+    "Mart",
     "Noise2Net",
     "Objective",
     "OwnsModules",
@@ -63,11 +67,13 @@ __all__ = [
     "Term",
     "TermEntry",
     "TradeOff",
+    "Trades",
     "Views",
     "begin_phase",
     "build_objective",
     "corruptor_for",
     "detection_losses",
+    "jensen_shannon",
     "methods",
     "noise2net",
     "patch_augment",
