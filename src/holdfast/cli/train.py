@@ -17,7 +17,6 @@ from holdfast import older_recipes
 from holdfast.cli.exit_codes import EXIT_SIGNAL
 from holdfast.cli.shared_options import add_dry_run, dry_run, told_how_far_off
 from holdfast.errors import HoldfastError
-from holdfast.io.validation import chosen_names
 from holdfast.io.yaml import read_yaml
 from holdfast.training import recipe as recipes
 from holdfast.training.recipe_files import leaves, merge
@@ -39,8 +38,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--method",
-        help="a comma list of robust terms with their defaults, such as afat,adl (`holdfast list methods`): short for "
-        "--objective.name=robust --objective.options",
+        help="methods with their defaults, several with commas, such as augmix,sam (`holdfast list methods`): short for "
+        "the recipe values that each stands for",
     )
     parser.add_argument("--compile", action="store_true", help="compile the model (short for --train.compile=true)")
     parser.add_argument(
@@ -137,8 +136,6 @@ def recipe_values(arguments: Namespace) -> dict[str, Any]:
 def _overrides(arguments: Namespace) -> dict[str, Any]:
     """The recipe values that were given, also those with a short form."""
     given = recipe_values(arguments)
-    if arguments.method:
-        given["objective"] = _method(arguments.method, given.get("objective", {}))
     for flag, section, key in (
         ("init", "model", "init"),
         ("init_weights", "model", "init_weights"),
@@ -148,6 +145,10 @@ def _overrides(arguments: Namespace) -> dict[str, Any]:
         value = getattr(arguments, flag)
         if value:
             given.setdefault(section, {})[key] = value
+    if arguments.method:
+        from holdfast.training.method_options import method_values
+
+        return method_values(arguments.method, given)
     return given
 
 
@@ -174,16 +175,6 @@ def prepared(argv: list[str]) -> list[str]:
             raise HoldfastError(f"--{path} must hold keys and values, got {text!r}")
         gathered[path] = merge(gathered.get(path, {}), values)
     return [*rest, *(f"--{path}={json.dumps(values)}" for path, values in gathered.items())]
-
-
-def _method(text: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    from holdfast.methods import TERMS
-
-    names = chosen_names(text, TERMS, one="method", several="--method")
-    if "distillation" in names and not (given.get("options") or {}).get("distillation"):
-        raise HoldfastError("--method distillation needs a teacher: --objective.options.distillation.teacher=run:DIR")
-    defaults: dict[str, Any] = {name: 0.5 if name == "noise2net_share" else {} for name in names}
-    return {**given, "name": "robust", "options": merge(defaults, given.get("options") or {})}
 
 
 def _nest_options(value: Any) -> Any:

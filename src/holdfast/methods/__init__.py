@@ -24,6 +24,9 @@ from holdfast.methods.tora import TradeOff, tora_objective
 from holdfast.methods.trades import Mart, Trades
 from holdfast.models.adaptation import ADAPTERS
 from holdfast.models.tora_phases import begin_phase
+from holdfast.registry import METHOD_LINES
+
+OF_THE_LOOP = ("optimizer.sam", "train.probe", "holdfast mix")  # methods that are no objectives
 
 OBJECTIVES["pixel_cross_entropy"] = PixelCrossEntropy
 OBJECTIVES["robust"] = robust_objective
@@ -38,6 +41,7 @@ def methods() -> dict[str, str]:
         "pixel_cross_entropy": "cross-entropy of label maps, divided by the labelled pixels or, as published, by all",
         "detection": "the losses that a detector returns, summed",
         **{f"robust: {name}": entry.line for name, entry in TERMS.items()},
+        **{name: METHOD_LINES[name] for name in METHOD_LINES if name.startswith(OF_THE_LOOP)},
         **{f"model.adapt: {name}": adapter.line for name, adapter in ADAPTERS.items()},
         "tora": "adapters on a frozen ViT, trained for λ · robust + (1 − λ) · clean cross-entropy (TORA-ViT)",
     }

@@ -16,11 +16,11 @@ from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, spent, time
 from holdfast.training.accelerator import engine
 from holdfast.training.build import TrainState, build_training
 from holdfast.training.checkpoint import flatten_state, last_intact
-from holdfast.training.initialize import train_mode
 from holdfast.training.loader import Item, Key, TransformedImages, collate
 from holdfast.training.loop import train_step
 from holdfast.training.phases import PhaseRun, parts_of
-from holdfast.training.recipe import Recipe
+from holdfast.training.probe_phase import FOLDER
+from holdfast.training.recipe import ProbeRecipe, Recipe
 from holdfast.training.recipe_files import load_recipe
 from holdfast.training.run_folder import RunFolder
 from holdfast.training.seeding import Stream, seeded
@@ -40,6 +40,8 @@ def dry_run_report(
     if process_count() > 1:
         raise HoldfastError("--dry-run must be one process; several of them share the processor time that it tells")
     recipe = load_recipe(recipe, overrides)
+    if recipe.model.mix is not None:
+        raise HoldfastError("--dry-run of a mixture is that of holdfast mix; this recipe trains nothing")
     parts = parts_of(recipe, out) or [PhaseRun(recipe, out)]
     for part in parts:
         RunFolder(part.folder).check(part.recipe, resume=resume)
@@ -50,6 +52,8 @@ def dry_run_report(
         before = last_intact(RunFolder(parts[0].folder).checkpoints)
         done = before[1]["position"]["step"] if before else 0
         found = forecast_stage(stage, out, start=start, done=done)
+        if recipe.train.probe is not None and not RunFolder(out / FOLDER).finished:
+            found = _with_probe(found, stage, recipe.train.probe)
     if len(parts) > 1:
         remark = f"{len(parts)} runs, one after the other; only the first was tried, the others are taken for its like"
         longer = sum(part.recipe.train.epochs for part in parts) / max(parts[0].recipe.train.epochs, 1)
@@ -79,10 +83,22 @@ def forecast_stage(stage: TrainState, out: Path, *, start: Seconds = NOTHING, do
     return DryRunReport(what, counts, _bytes(stage), total, parts=shares)
 
 
+def _with_probe(report: DryRunReport, stage: TrainState, settings: ProbeRecipe) -> DryRunReport:
+    """The same with a look at every image for the linear probe before it, or with that alone."""
+    looks = min(len(stage.train_images), settings.images) + len(stage.val_images)
+    probing = _validation_costs(stage).times(looks)
+    remark = f"the linear probe looks at {looks:,} images first; fitting its regressions is not in the time"
+    shares = (
+        {"linear probe": probing.processor} if settings.only else {**report.parts, "linear probe": probing.processor}
+    )
+    total = probing if settings.only else report.spent + probing
+    return replace(report, spent=total, parts=shares, remarks=(*report.remarks, remark))
+
+
 def _training_costs(stage: TrainState) -> tuple[Seconds, Seconds]:
     """What an image takes to be read and varied, and to be learnt from."""
     reading, items = _time_loading(stage.train_images, stage.order.batch(0))
-    train_mode(stage.bare)
+    stage.learn()
     few = min(2, len(items))  # mixing takes pairs
     first = _step(stage, items[:few])
     second = first if first.wall > STEPPING else _step(stage, items[:few])  # the first is slower than all others

@@ -34,11 +34,12 @@ from holdfast.training.checkpoint import (
     restore_checkpoint,
     save_checkpoint,
 )
-from holdfast.training.initialize import described_start, train_mode
+from holdfast.training.initialize import described_start
 from holdfast.training.loader import Batch, Unreadable
 from holdfast.training.lock import check_free
 from holdfast.training.logger import Meter, TrainingLogger
 from holdfast.training.phases import PhaseRun, parts_of
+from holdfast.training.probe_phase import after_probe, probe_run
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import flat_values, load_recipe, merge, to_yaml
 from holdfast.training.run_folder import RunFolder, export_model, write_config
@@ -87,8 +88,8 @@ def train(
             named = merge(overrides or {}, {"data": {"train": train_spec, "val": val_spec}})
             return train(recipe, out=out, overrides=named, resume=resume, objective=objective, show=show)
     recipe = load_recipe(recipe, overrides)
-    if recipe.model.mix is not None:
-        return _train_nothing(recipe, Path(out), resume=resume)
+    if recipe.model.mix is not None or (recipe.train.probe is not None and recipe.train.probe.only):
+        return _without_steps(recipe, Path(out), resume=resume)
     if parts := parts_of(recipe, Path(out)):
         return train_parts(recipe, Path(out), parts, resume=resume, show=show)
     run = RunFolder(Path(out))
@@ -100,7 +101,8 @@ def train(
     ):
         if accelerator.is_main_process:
             check_free(run.path)
-        shared = rescale_for_processes(recipe, run.checkpoints, accelerator.num_processes) if resume else recipe
+        started = after_probe(recipe, run.path, accelerator)
+        shared = rescale_for_processes(started, run.checkpoints, accelerator.num_processes) if resume else started
         stage = build_training(shared, accelerator, objective=objective, begun=run.begun if resume else None)
         accelerator.wait_for_everyone()  # all have checked the folder before one writes into it
         if accelerator.is_main_process:
@@ -124,20 +126,26 @@ def train(
             peer_deaths(accelerator.num_processes, way_on=LEFT_BEHIND),
         ):
             journal.continue_from(position.step)
-            if recipe.model.init is not None and not position.step:
-                journal.say(described_start(recipe.model))
+            if started.model.init is not None and not position.step:
+                journal.say(described_start(started.model))
             return run_steps(stage, run, position, journal=journal, stop=stop)
 
 
-def _train_nothing(recipe: Recipe, out: Path, *, resume: bool) -> TrainingResult:
-    """Average finished models, as the recipe of a mixture says."""
-    from holdfast.training.mix import mix_run  # which is needed here alone
+def _without_steps(recipe: Recipe, out: Path, *, resume: bool) -> TrainingResult:
+    """A mixture of finished models, or a linear probe: one process makes them at once."""
+    from holdfast.training.mix import mix_run  # which few runs need
 
     run = RunFolder(out)
     run.check(recipe, resume=resume)
-    if not run.finished:
-        mix_run(recipe, out)
-    return TrainingResult(out, 0, None, None)
+    accuracy = None
+    with engine(recipe.train, folder=out) as together:
+        if together.is_main_process and not run.finished:
+            if recipe.model.mix is not None:
+                mix_run(recipe, out)
+            else:
+                accuracy = probe_run(recipe, out).accuracy
+        together.wait_for_everyone()
+    return TrainingResult(out, 0, accuracy, accuracy)
 
 
 def _header(stage: TrainState) -> str:
@@ -191,7 +199,7 @@ def run_steps(
     meter, unreadable = Meter(accelerator), Unreadable(accelerator, skip=stage.recipe.data.skip_bad)
     batches = iter(stage.batches_from(position.step))
     accuracy: float | None = None
-    train_mode(stage.bare)
+    stage.learn()
 
     for step in range(position.step, stage.steps):
         epoch, done = step // stage.steps_per_epoch, step + 1
@@ -216,7 +224,7 @@ def run_steps(
             journal.write("epoch", step=done, epoch=epoch, **scores, **unreadable.summary())
             journal.say(f"epoch {epoch}: {describe(scores)}")
             meter = Meter(accelerator)  # its clock runs for training alone
-            train_mode(stage.bare)
+            stage.learn()
         if save:
             save_all(stage, run, position)
         if signal and done < stage.steps:

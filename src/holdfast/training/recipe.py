@@ -260,6 +260,21 @@ class PhasesRecipe:
 
 
 @dataclass(frozen=True)
+class ProbeRecipe:
+    """A first phase that fits the head to the frozen features, before everything is trained (LP-FT).
+
+    Args:
+        only: stop after it: a linear probe.
+        eval_mode: train in evaluation mode afterwards, as published: norms keep their statistics, nothing is dropped.
+        images: training images, at most, that the head is fitted to.
+    """
+
+    only: bool = False
+    eval_mode: bool = True
+    images: int = 50_000
+
+
+@dataclass(frozen=True)
 class TrainRecipe:
     """The loop.
 
@@ -281,6 +296,7 @@ class TrainRecipe:
         log_steps: write a line of the log every so many steps.
         trackers: tensorboard, wandb, or any other tracker of accelerate.
         phases: see PhasesRecipe; null for one phase, or all in their order where an adapted model has several.
+        probe: see ProbeRecipe; null trains everything from the first step.
     """
 
     epochs: int = 10
@@ -299,6 +315,7 @@ class TrainRecipe:
     log_steps: int = 20
     trackers: list[str] = field(default_factory=list)
     phases: PhasesRecipe | None = None
+    probe: ProbeRecipe | None = None
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,7 @@ RULES: dict[str, RecipeRule] = {
     "train.phases.first_epochs": AT_LEAST_1,
     "optimizer.sam.rho": AT_LEAST_0,
     "optimizer.sam.eta": AT_LEAST_0,
+    "train.probe.images": AT_LEAST_1,
     "model.mix.alpha": PROBABILITY,
     "model.mix.images": AT_LEAST_1,
 }
@@ -121,6 +122,8 @@ def check_values(recipe: Recipe) -> None:
         )
     if recipe.model.adapt is not None and recipe.model.init is None:
         raise HoldfastError("model.init must say which pretrained model is adapted (--init), got null")
+    if recipe.train.probe is not None and recipe.model.adapt is not None:
+        raise HoldfastError("train.probe trains a whole model and model.adapt freezes it; leave out one of them")
     if recipe.train.phases is not None and recipe.model.adapt is None:
         raise HoldfastError("train.phases belongs to a recipe with model.adapt, got one without")
     mixes = recipe.augment.mixup > 0 or recipe.augment.cutmix > 0
