@@ -38,8 +38,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--method",
-        help="methods with their defaults, several with commas, such as augmix,sam (`holdfast list methods`): short for "
-        "the recipe values that each stands for",
+        help="methods with their defaults, several with commas, such as augmix,sam (`holdfast list methods`): short "
+        "for the recipe values that each stands for",
     )
     parser.add_argument("--compile", action="store_true", help="compile the model (short for --train.compile=true)")
     parser.add_argument(
@@ -96,7 +96,7 @@ def run(arguments: Namespace) -> int:
         return EXIT_SIGNAL + result.stopped_by
     if account.comparison and (out / "log.jsonl").exists():
         append_log(out / "log.jsonl", "forecast", step=result.step, **account.comparison)
-    console.print(f"finished after {result.step} steps{_validation_score(result)}: {out}", highlight=False)
+    console.print(f"finished after {result.step} steps{_validation_score(result)}: {result.folder}", highlight=False)
     return 0
 
 

@@ -20,21 +20,23 @@ from holdfast.training.recipe import ModelRecipe, Recipe
 
 
 def named_model(recipe: ModelRecipe) -> ModelRecipe:
-    """The recipe with its model's name, which ``timm:NAME`` and ``run:DIR`` also tell."""
-    start = model_spec(recipe.init or "")
+    """The recipe with its model's name, which ``timm:NAME`` and ``run:DIR`` also tell; a run tells arguments, too."""
+    start, kwargs = model_spec(recipe.init or ""), recipe.kwargs
     if start.kind == "timm":
         told = start.rest
     elif start.kind == "run":
         config = _run_config(Path(start.rest))
-        # of a segmenter its encoder
-        told = str(config.get("model_args", {}).get("encoder") or config.get("architecture") or "")
+        arguments = config.get("model_args", {})
+        told = str(arguments.get("encoder") or config.get("architecture") or "")  # of a segmenter its encoder
+        if recipe.name is None and not kwargs and "encoder" not in arguments:
+            kwargs = {key: value for key, value in arguments.items() if key != "img_size"}  # which data.size tells
     else:
         told = recipe.name or ""
     if not told:
         raise HoldfastError("model.name must name a model, or --init must be timm:NAME or run:DIR; got neither")
     if recipe.name and _plain(recipe.name) != _plain(told):
         raise HoldfastError(f"model.name and init must agree, got {recipe.name!r} and {recipe.init!r} ({told})")
-    return replace(recipe, name=told)
+    return replace(recipe, name=told, kwargs=kwargs)
 
 
 @dataclass(frozen=True)

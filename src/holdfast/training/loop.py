@@ -38,7 +38,7 @@ from holdfast.training.initialize import described_start
 from holdfast.training.loader import Batch, Unreadable
 from holdfast.training.lock import check_free
 from holdfast.training.logger import Meter, TrainingLogger
-from holdfast.training.phases import PhaseRun, parts_of
+from holdfast.training.phases import PhaseRun, parts_of, phase_notes
 from holdfast.training.probe_phase import after_probe, probe_run
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import flat_values, load_recipe, merge, to_yaml
@@ -154,7 +154,17 @@ def _header(stage: TrainState) -> str:
     epochs = f"{stage.epochs} epoch{'' if stage.epochs == 1 else 's'}"
     counts = f"{len(stage.train_images)} images, {epochs}, {stage.steps} steps of {stage.images_per_step}"
     rate = f"peak learning rate {stage.peak_lr:.3g}"
-    return f"training {recipe.model.name} on {recipe.data.train}: {counts}, {rate}, on {stage.accelerator.device}"
+    what = f"{recipe.model.name}{_phase(recipe)} on {recipe.data.train}"
+    return f"training {what}: {counts}, {rate}, on {stage.accelerator.device}"
+
+
+def _phase(recipe: Recipe) -> str:
+    """How a model is adapted, in which phase, and with which weight of robustness."""
+    if recipe.model.adapt is None:
+        return ""
+    notes = phase_notes(recipe)
+    weights = f", λ {notes['weights'][0]:g}" if len(notes["weights"]) == 1 else ""
+    return f" with {recipe.model.adapt.name}, phase {notes['phase']}{weights},"
 
 
 @contextmanager
@@ -185,7 +195,7 @@ def train_parts(recipe: Recipe, out: Path, parts: list[PhaseRun], *, resume: boo
                 atomic.write_text(whole.recipe, to_yaml(recipe))
             if results[-1].stopped_by:
                 break
-    return replace(results[-1], folder=out, step=sum(result.step for result in results))
+    return replace(results[-1], step=sum(result.step for result in results))
 
 
 def run_steps(

@@ -14,7 +14,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "lp-ft": {"train": {"probe": {}}},
     "linear-probe": {"train": {"probe": {"only": True}}},
 }
-# terms that want more than their own defaults; RandAugment holds operations of ImageNet-C's kind, which AugMix leaves out
+# terms that want more than their defaults; RandAugment has operations of ImageNet-C's kind, which AugMix leaves out
 TERM_VALUES: dict[str, dict[str, Any]] = {
     "augmix": {"augment": {"rand_augment": None}},
     "noise2net_share": {"objective": {"options": {"noise2net_share": 0.5}}},
