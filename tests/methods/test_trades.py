@@ -1,5 +1,7 @@
 """TRADES and MART: the values of the published losses and attacks on a linear model."""
 
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -11,7 +13,8 @@ from torch.nn import functional as F
 from holdfast.errors import HoldfastError
 from holdfast.methods import Mart, RobustObjective, Trades
 from holdfast.methods.trades import climb, divergence_from_clean, kl_divergence, mart_terms, summed_cross_entropy
-from tests.training.helpers import assert_same_run, log_of, run
+from holdfast.training.recipe_files import load_recipe, to_yaml
+from tests.training.helpers import assert_same_run, log_of, run, tiny
 from tests.training.test_loop import StopsAt
 
 X = torch.tensor([[0.4, 0.6], [0.8, 0.03]], dtype=torch.float64)
@@ -83,6 +86,19 @@ def test_a_run_is_alive_and_resumes_to_the_same_bits(term, figure, tmp_path):
     assert run(tmp_path / "parts", objective=StopsAt(2, RobustObjective([term])), **values).stopped_by
     run(tmp_path / "parts", resume=True, objective=RobustObjective([term]), **values)
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.mark.full
+def test_two_processes_agree_on_the_weights(tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    objective = {"name": "robust", "options": {"augmix": {}, "trades": {"steps": 2}}}
+    recipe.write_text(to_yaml(load_recipe(tiny(objective=objective, train={"epochs": 1}))))
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = ["-m", "holdfast", "train", str(recipe), "--out", str(tmp_path / "two"), "--train.batch_size=8"]
+    done = subprocess.run([*launcher, *command], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (end,) = log_of(tmp_path / "two", "end")
+    assert (end["processes"], end["processes_agree"]) == (2, True)
 
 
 def test_bad_settings_get_one_sentence():

@@ -51,6 +51,10 @@ def test_wise_ft_is_a_run_that_knows_its_parents(runs, tmp_path, capsys):
     assert load_model(f"run:{out}").classes == tuple("0123456789")
     assert main(["runs", str(tmp_path)]) == 0
     assert "finished" in capsys.readouterr().out
+    options = ["--data", "digits:test", "--limit", "10", "--suite", "clean", "--workers", "0", "--device", "cpu"]
+    assert main(["evaluate", str(out), *options]) == 0
+    assert main(["report", str(out), "--out", str(tmp_path / "report.html")]) == 0
+    assert main(["card", str(out), "--out", str(tmp_path / "card")]) == 0
     again = train(out / "recipe.yaml", out=tmp_path / "again", show=False)  # the recipe is runnable
     assert_same_weights(again.folder / "model.safetensors", out / "model.safetensors")
 

@@ -145,7 +145,7 @@ def test_two_processes_agree_on_the_weights(tmp_path):
     recipe.write_text(to_yaml(load_recipe(tiny(objective=afat, train={"epochs": 1, "accumulate": 2}, **SAM))))
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = ["-m", "holdfast", "train", str(recipe), "--out", str(tmp_path / "two"), "--train.batch_size=8"]
-    done = subprocess.run([*launcher, *command], capture_output=True, text=True, check=False, timeout=180)
+    done = subprocess.run([*launcher, *command], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     (end,) = log_of(tmp_path / "two", "end")
     assert (end["processes"], end["processes_agree"]) == (2, True)

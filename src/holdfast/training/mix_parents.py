@@ -119,8 +119,10 @@ def _check_alike(one: Parent, other: Parent) -> None:
 
 
 def _other_heads(start: Parent, end: Parent) -> bool:
-    """Whether the two differ in the shape of some tensor; which one is looked at only then."""
-    return any(key in start.state and start.state[key].shape != value.shape for key, value in end.state.items())
+    """Whether the start's head is not that of the end's classes: of another shape, or the end began with a new one."""
+    if any(key in start.state and start.state[key].shape != value.shape for key, value in end.state.items()):
+        return True
+    return start.classes is None and end.recipe is not None and end.recipe.model.head == "new"
 
 
 def _with_probe(start: Parent, end: Parent, recipe: Recipe) -> Parent:
