@@ -30,7 +30,7 @@ from holdfast.training.run_folder import export_model
 from interleave import interleave
 
 RESULTS = Path(__file__).parent / "results"
-BATCH, THREADS = 4, 1
+BATCH, THREADS = 8, 1
 AT_MOST = {"SAM": 2.1, "AugMix with divergence": 3.1}
 METHODS: dict[str, dict[str, object]] = {
     "plain": {},

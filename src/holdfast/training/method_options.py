@@ -1,6 +1,6 @@
 """What ``--method`` stands for: recipe values by the name of a method, alone and in sums (``augmix,sam``)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.errors import HoldfastError
@@ -45,11 +45,11 @@ def method_values(text: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return merge(values, given)
 
 
-def _check_sum(names: list[str], terms: list[str], adapters: list[str]) -> None:
+def _check_sum(names: Sequence[str], terms: Sequence[str], adapters: Sequence[str]) -> None:
     for group in APART:
         if len(both := [name for name in names if name in group]) > 1:
             raise HoldfastError(f"--method must name one of {', '.join(group)}, got {' and '.join(both)}")
-    alone = [name for name in names if name == "linear-probe"] or adapters
+    alone = [name for name in names if name == "linear-probe"] or list(adapters)
     if alone and (len(names) > 1 and (terms or "linear-probe" in alone or len(adapters) > 1 or "lp-ft" in names)):
         raise HoldfastError(f"--method {alone[0]} trains by an objective of its own and goes with none of the others")
 

@@ -6,6 +6,7 @@ of its own, as published: ``train.batch_size`` is the size of the batch that ε 
 ``train.accumulate`` makes the optimizer's batch larger without touching it.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
@@ -64,31 +65,26 @@ def perturbed(parameters: Mapping[str, nn.Parameter], settings: SamRecipe) -> It
 
 
 def ascent_steps(parameters: Mapping[str, nn.Parameter], settings: SamRecipe) -> dict[str, Tensor]:
-    """ε by name: ρ·g/‖g‖, or ρ·T²g/‖Tg‖ with T = \\|w\\| + η on weights (ASAM); zeros where g is not finite.
+    r"""ε by name: ρ·g/‖g‖, or ρ·T²g/‖Tg‖ with T = \|w\| + η on weights (ASAM); none where g is not finite.
 
     The norm is that of all gradients together. A loss scale (fp16) cancels, so it need not be taken out.
     """
-    if not parameters:
+    gradients = {name: parameter.grad for name, parameter in parameters.items() if parameter.grad is not None}
+    scales = {name: _scale(name, parameters[name], settings) for name in gradients}
+    scaled = {name: value if scales[name] is None else scales[name] * value for name, value in gradients.items()}
+    norm = float(torch.nn.utils.get_total_norm(list(scaled.values()))) if scaled else 0.0
+    if not math.isfinite(norm):
         return {}
-    scales = {name: _scale(name, parameter, settings) for name, parameter in parameters.items()}
-    scaled = {name: scales[name] * _gradient(parameter) for name, parameter in parameters.items()}
-    device = next(iter(scaled.values())).device
-    norm = torch.linalg.vector_norm(torch.stack([value.norm().to(device) for value in scaled.values()]))
     length = settings.rho / (norm + GUARD)
     return {
-        name: torch.where(torch.isfinite(norm), length * scales[name] * value, torch.zeros_like(value))
+        name: value * length if scales[name] is None else scales[name] * value * length
         for name, value in scaled.items()
     }
 
 
-def _gradient(parameter: nn.Parameter) -> Tensor:
-    assert parameter.grad is not None
-    return parameter.grad
-
-
-def _scale(name: str, parameter: nn.Parameter, settings: SamRecipe) -> Tensor | float:
-    """ASAM's T: of tensors that are called weights; biases, tokens and positional codes have 1."""
-    return parameter.detach().abs() + settings.eta if settings.adaptive and "weight" in name else 1.0
+def _scale(name: str, parameter: nn.Parameter, settings: SamRecipe) -> Tensor | None:
+    """ASAM's T: of tensors that are called weights; None for 1: biases, tokens, positional codes, and all of SAM."""
+    return parameter.detach().abs() + settings.eta if settings.adaptive and "weight" in name else None
 
 
 @contextmanager
