@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.registry import list_models
     from holdfast.reporting.page import report
     from holdfast.training.loop import train
+    from holdfast.training.mix import mix
 
 _HOME = {
     "ComputeConfig": "holdfast.evaluation.config",
@@ -49,6 +50,7 @@ _HOME = {
     "list_models": "holdfast.registry",
     "load_checkpoint": "holdfast.models.checkpoints",
     "load_records": "holdfast.records",
+    "mix": "holdfast.training.mix",
     "predict": "holdfast.inference.predict",
     "report": "holdfast.reporting.page",
     "segmenter": "holdfast.models.segmenter",
@@ -91,6 +93,7 @@ __all__ = [
     "list_models",
     "load_checkpoint",
     "load_records",
+    "mix",
     "predict",
     "report",
     "segmenter",

@@ -22,6 +22,7 @@ from holdfast.runtime.signals import handle_signals
 COMMANDS = {
     "list": "list models (--cost: with size and GMACs), methods, corruptions, suites, recipes, studies or data",
     "train": "train or fine-tune a model from a recipe",
+    "mix": "average the weights of models: WiSE-FT between a start and its fine-tuned model, uniform and greedy soups",
     "evaluate": "measure a model on clean, corrupted, perturbed, attacked or official images; resumes if interrupted",
     "analyze": "explain robustness: attention stability, overfocusing, head diversity, noise decay, grouping",
     "lab": "explore one image with one or two models on a local page: corruptions, patches, attacks, attention",

@@ -42,6 +42,8 @@ def run(arguments: Namespace) -> None:
 
 def _rows(root: Path) -> Iterator[tuple[str, ...]]:
     folders = {path.parent for path in root.rglob(RECIPE)} | {path.parent for path in root.rglob("records")}
+    # a recipe with phases stands above the runs that it was carried out as
+    folders -= {folder for folder in folders if not (folder / LOG).exists() and any(folder.glob(f"*/{RECIPE}"))}
     for folder in sorted(folders):
         if not any(parent in folders for parent in folder.parents if parent != root):
             yield (str(folder.relative_to(root)), *_training_columns(folder), _records_column(folder))

@@ -16,7 +16,6 @@ from rich.console import Console
 from holdfast.cli import EXIT_SIGNAL
 from holdfast.cli.shared_options import add_dry_run, dry_run, print_dry_run_comparison
 from holdfast.errors import HoldfastError
-from holdfast.io.validation import chosen_names
 from holdfast.io.yaml import read_yaml
 from holdfast.training import recipe as recipes
 from holdfast.training.recipe_files import leaves, merge
@@ -38,8 +37,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--method",
-        help="comma-separated robust terms with their defaults, such as afat,adl (`holdfast list methods`): short for "
-        "--objective.name=robust --objective.options",
+        help="methods with their defaults, several with commas, such as augmix,sam (`holdfast list methods`): short "
+        "for the recipe values that each stands for",
     )
     parser.add_argument("--compile", action="store_true", help="compile the model (short for --train.compile=true)")
     parser.add_argument(
@@ -95,7 +94,7 @@ def run(arguments: Namespace) -> int:
         return EXIT_SIGNAL + result.stopped_by
     if account.comparison and (out / "log.jsonl").exists():
         append_log(out / "log.jsonl", "forecast", step=result.step, **account.comparison)
-    console.print(f"finished after {result.step} steps{_validation_score(result)}: {out}", highlight=False)
+    console.print(f"finished after {result.step} steps{_validation_score(result)}: {result.folder}", highlight=False)
     return 0
 
 
@@ -135,8 +134,6 @@ def recipe_values(arguments: Namespace) -> dict[str, Any]:
 def _overrides(arguments: Namespace) -> dict[str, Any]:
     """The recipe values given on the command line, including those with a short form."""
     given = recipe_values(arguments)
-    if arguments.method:
-        given["objective"] = _method(arguments.method, given.get("objective", {}))
     for flag, section, key in (
         ("init", "model", "init"),
         ("init_weights", "model", "init_weights"),
@@ -146,6 +143,10 @@ def _overrides(arguments: Namespace) -> dict[str, Any]:
         value = getattr(arguments, flag)
         if value:
             given.setdefault(section, {})[key] = value
+    if arguments.method:
+        from holdfast.training.method_options import method_values
+
+        return method_values(arguments.method, given)
     return given
 
 
@@ -172,16 +173,6 @@ def merge_dictionary_options(argv: list[str]) -> list[str]:
             raise HoldfastError(f"--{path} must hold keys and values, got {text!r}")
         gathered[path] = merge(gathered.get(path, {}), values)
     return [*rest, *(f"--{path}={json.dumps(values)}" for path, values in gathered.items())]
-
-
-def _method(text: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    from holdfast.methods import TERMS
-
-    names = chosen_names(text, TERMS, one="method", several="--method")
-    if "distillation" in names and not (given.get("options") or {}).get("distillation"):
-        raise HoldfastError("--method distillation needs a teacher: --objective.options.distillation.teacher=run:DIR")
-    defaults: dict[str, Any] = {name: 0.5 if name == "noise2net_share" else {} for name in names}
-    return {**given, "name": "robust", "options": merge(defaults, given.get("options") or {})}
 
 
 def _nest_options(value: Any) -> Any:

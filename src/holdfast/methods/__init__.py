@@ -4,6 +4,7 @@ from holdfast._deprecated import renamed
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.adversarial import AdversarialTraining
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, corruptor_for
+from holdfast.methods.augmix import AugMix, jensen_shannon
 from holdfast.methods.distillation import Distillation
 from holdfast.methods.loss_terms import Context, ForwardPass, ImageSpace, Term, Views
 from holdfast.methods.noise2net import Noise2Net, noise2net
@@ -20,7 +21,11 @@ from holdfast.methods.patch_augment import PatchAugmentation, patch_augment
 from holdfast.methods.robust_training import TERMS, RobustObjective, TermEntry, robust_objective
 from holdfast.methods.segmentation_loss import PixelCrossEntropy, pixel_cross_entropy
 from holdfast.methods.tora import TradeOff, tora_objective
+from holdfast.methods.trades import Mart, Trades
 from holdfast.models.adaptation import ADAPTERS, begin_phase
+from holdfast.registry import METHOD_LINES
+
+OF_THE_LOOP = ("optimizer.sam", "train.probe", "holdfast mix")  # methods that are no objectives
 
 OBJECTIVES["pixel_cross_entropy"] = PixelCrossEntropy
 OBJECTIVES["robust"] = robust_objective
@@ -35,6 +40,7 @@ def methods() -> dict[str, str]:
         "pixel_cross_entropy": "cross-entropy of label maps, divided by the labelled pixels or, as published, by all",
         "detection": "the losses that a detector returns, summed",
         **{f"robust: {name}": entry.line for name, entry in TERMS.items()},
+        **{name: METHOD_LINES[name] for name in METHOD_LINES if name.startswith(OF_THE_LOOP)},
         **{f"model.adapt: {name}": adapter.line for name, adapter in ADAPTERS.items()},
         "tora": "adapters on a frozen ViT, trained for λ · robust + (1 − λ) · clean cross-entropy (TORA-ViT)",
     }
@@ -46,6 +52,7 @@ __all__ = [
     "AdversarialTraining",
     "AfatSettings",
     "AttentionDiversification",
+    "AugMix",
     "Context",
     "CrossEntropy",
     "Distillation",
@@ -53,6 +60,7 @@ __all__ = [
     "ForwardPass",
     "ImageSpace",
     "Loss",
+    "Mart",
     "Noise2Net",
     "Objective",
     "OwnsModules",
@@ -62,11 +70,13 @@ __all__ = [
     "Term",
     "TermEntry",
     "TradeOff",
+    "Trades",
     "Views",
     "begin_phase",
     "build_objective",
     "corruptor_for",
     "detection_losses",
+    "jensen_shannon",
     "methods",
     "noise2net",
     "patch_augment",

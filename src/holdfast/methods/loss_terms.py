@@ -135,6 +135,12 @@ class ForwardPass:
             )
         return self.pair(term, self._joint)[0]
 
+    def all_outputs_of(self, term: Term, count: int) -> tuple[Any, ...]:
+        """The model's answers to the first views, so many, that a term added."""
+        self.outputs_of(term)  # refuses what has no answers
+        place = self._places[id(term)]
+        return tuple(self._joint.chunk(self._count)[place : place + count])
+
     def pair(self, term: Term, joint: Tensor) -> tuple[Tensor, Tensor]:
         """The rows of the joint batch that belong to the first view that a term added, and to the clean images."""
         if id(term) not in self._places:

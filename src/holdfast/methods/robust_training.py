@@ -26,12 +26,14 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.methods.adl import adl_term
 from holdfast.methods.adversarial import adversarial_term
 from holdfast.methods.afat import afat_term
+from holdfast.methods.augmix import augmix_term
 from holdfast.methods.distillation import distillation_term
 from holdfast.methods.loss_terms import Context, ForwardPass, ImageSpace, Term
 from holdfast.methods.noise2net import noise2net_term
 from holdfast.methods.objective import Loss, TaskLoss
 from holdfast.methods.patch_augment import patches_term
 from holdfast.methods.segmentation_loss import pixel_cross_entropy
+from holdfast.methods.trades import mart_term, trades_term
 from holdfast.runtime.device import unwrap_model
 
 
@@ -132,9 +134,12 @@ class TermEntry(NamedTuple):
 TERMS: dict[str, TermEntry] = {  # in the order in which they prepare views and add losses: augmentations come first
     "noise2net_share": TermEntry(noise2net_term, "a share of the batch distorted by random networks (DeepAugment)"),
     "patches": TermEntry(patches_term, "a second cross-entropy on patch-wise augmented images (RVT)"),
+    "augmix": TermEntry(augmix_term, "AugMix views and the Jensen-Shannon divergence of the predictions (AugMix)"),
     "afat": TermEntry(afat_term, "features aligned against the patches that a corruption model picks (AFAT, RSPC)"),
     "adl": TermEntry(adl_term, "attention diversification loss against overfocusing (TAP+ADL)"),
     "adversarial": TermEntry(adversarial_term, "cross-entropy on FGSM or PGD images"),
+    "trades": TermEntry(trades_term, "clean cross-entropy and the divergence that an attack can make (TRADES)"),
+    "mart": TermEntry(mart_term, "attacked images, with more weight where the clean prediction is wrong (MART)"),
     "distillation": TermEntry(
         distillation_term, "a teacher's predictions as targets, hard or soft (DeiT; FAN, Table 2)"
     ),

@@ -137,7 +137,9 @@ def _within(run: Path | str | Records) -> Sequence[Path | Records]:
     folder = Path(run).expanduser()
     if not folder.is_dir():
         raise HoldfastError(f"a run must be a folder, but {str(run)!r} does not exist")
-    if any((folder / name).exists() for name in OWN_FILES) or any(folder.glob(f"*/{HEADER}")):
+    phases = not (folder / "log.jsonl").exists() and any(folder.glob("*/recipe.yaml"))  # its runs are below
+    own = [name for name in OWN_FILES if not (phases and name == "recipe.yaml")]
+    if any((folder / name).exists() for name in own) or any(folder.glob(f"*/{HEADER}")):
         return [folder]
     below = {path.parent for name in OWN_FILES for path in folder.glob(f"*/**/{name}") if path.name != HEADER}
     return sorted(below) or [folder]

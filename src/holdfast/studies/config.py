@@ -311,12 +311,16 @@ def _references(values: Any) -> list[str]:
     """All names in braces in nested values."""
     if isinstance(values, Mapping):
         return [name for value in values.values() for name in _references(value)]
+    if isinstance(values, list):
+        return [name for value in values for name in _references(value)]
     return REFERENCE.findall(values) if isinstance(values, str) else []
 
 
 def _fill_references(values: Any, folders: Mapping[str, Path]) -> Any:
     if isinstance(values, Mapping):
         return {key: _fill_references(value, folders) for key, value in values.items()}
+    if isinstance(values, list):
+        return [_fill_references(value, folders) for value in values]
     return REFERENCE.sub(lambda found: str(folders[found[1]]), values) if isinstance(values, str) else values
 
 

@@ -104,29 +104,29 @@ def _costs(study: Study, todo: list[Run], tell: Callable[[str], None]) -> tuple[
 def _time_run(study: Study, name: str, seed: int) -> RunCost:
     recipe = study.recipe_of(name, seed)
     with engine(recipe.train, folder=Path()) as accelerator:
-        stage = build_training(recipe, accelerator)
-        trained = forecast_run(stage, Path())
+        state = build_training(recipe, accelerator)
+        trained = forecast_run(state, Path())
         if name not in study.rows:
             return RunCost(trained.spent, size=trained.size)
-        model: Any = stage.bare if recipe.model.adapt is None else stage.bare.backbone
-        describe(model, image=stage.image)
+        model: Any = state.bare if recipe.model.adapt is None else state.bare.backbone
+        describe(model, image=state.image)
         data = [(study.test, study.suites, study.limit), *((other, "clean", None) for other in study.shifts.values())]
         protocol = EvalProtocol(preparation=study.preparation)
-        found = [_evaluation_estimate(stage, *each, protocol=protocol) for each in data]
+        found = [_evaluation_estimate(state, *each, protocol=protocol) for each in data]
         measured = Seconds(sum(f.spent.processor for f in found), sum(f.spent.wall for f in found))
         size = trained.size + sum(each.size for each in found)
         return RunCost(
-            trained.spent, measured, _analysis_seconds(study, stage), size, any(each.at_least for each in found)
+            trained.spent, measured, _analysis_seconds(study, state), size, any(each.at_least for each in found)
         )
 
 
 def _evaluation_estimate(
-    stage: TrainState, data: str, suites: object, limit: int | None, *, protocol: EvalProtocol
+    state: TrainState, data: str, suites: object, limit: int | None, *, protocol: EvalProtocol
 ) -> DryRunReport:
     before = spent()
     found = forecast_evaluation(
         EvaluationRequest(
-            stage.bare, data, suites, limit=limit, workers=0, protocol=protocol, compute=compute_of(stage.recipe)
+            state.bare, data, suites, limit=limit, workers=0, protocol=protocol, compute=compute_of(state.recipe)
         )
     )
     started = Seconds(max(found.parts["starting"] - before, 0.0), 0.0)  # without earlier work of this process
@@ -134,11 +134,11 @@ def _evaluation_estimate(
     return DryRunReport(found.what, found.counts, found.size, started + work, found.at_least)
 
 
-def _analysis_seconds(study: Study, stage: TrainState) -> Seconds:
+def _analysis_seconds(study: Study, state: TrainState) -> Seconds:
     if not study.analyses:
         return NOTHING
     count = min(study.limit or ANALYSED, ANALYSED)
     few = min(TRIED, count)
     options: dict[str, Any] = {"settings": SETTINGS, "protocol": EvalProtocol(preparation=study.preparation)}
-    took, _ = time_work(lambda: analyze(stage.bare, study.test, study.analyses, limit=few, show=False, **options))
+    took, _ = time_work(lambda: analyze(state.bare, study.test, study.analyses, limit=few, show=False, **options))
     return took.times(count / few)

@@ -23,7 +23,7 @@ from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import Task, task_of
 from holdfast.training.augment.classification import ImageFormat
 from holdfast.training.checkpoint import CheckpointState
-from holdfast.training.initialize import ResumedRun, class_order, named_model, with_init_settings
+from holdfast.training.initialize import ResumedRun, class_order, named_model, train_mode, with_init_settings
 from holdfast.training.loader import (
     BatchRangeSampler,
     EpochSampler,
@@ -78,6 +78,11 @@ class TrainState:
     def images_per_step(self) -> int:
         """The global batch size of an optimizer step."""
         return self.order.global_batch * self.recipe.train.accumulate
+
+    def learn(self) -> None:
+        """Put the model into the mode in which it learns; what is frozen stays in evaluation mode."""
+        probe = self.recipe.train.probe
+        self.bare.eval() if probe is not None and probe.eval_mode else train_mode(self.bare)
 
     def batches_from(self, step: int) -> DataLoader[Any]:
         """The training batches from a step to the end of the run."""

@@ -16,11 +16,11 @@ from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, spent, time
 from holdfast.training.accelerator import engine
 from holdfast.training.build import TrainState, build_training
 from holdfast.training.checkpoint import flatten_state, last_intact
-from holdfast.training.initialize import train_mode
 from holdfast.training.loader import Item, Key, TransformedImages, collate
 from holdfast.training.loop import train_step
 from holdfast.training.phases import PhaseRun, parts_of
-from holdfast.training.recipe import Recipe
+from holdfast.training.probe_phase import FOLDER
+from holdfast.training.recipe import ProbeRecipe, Recipe
 from holdfast.training.recipe_files import load_recipe
 from holdfast.training.run_folder import RunFolder
 from holdfast.training.seeding import Stream, seeded
@@ -42,6 +42,8 @@ def dry_run_report(
             "--dry-run must run as one process: several would share the processor time that it measures"
         )
     recipe = load_recipe(recipe, overrides)
+    if recipe.model.mix is not None:
+        raise HoldfastError("--dry-run of a mixture is that of holdfast mix; this recipe trains nothing")
     parts = parts_of(recipe, out) or [PhaseRun(recipe, out)]
     for part in parts:
         RunFolder(part.folder).check(part.recipe, resume=resume)
@@ -52,6 +54,8 @@ def dry_run_report(
         before = last_intact(RunFolder(parts[0].folder).checkpoints)
         done = before[1]["position"]["step"] if before else 0
         found = forecast_run(state, out, start=start, done=done)
+        if recipe.train.probe is not None and not RunFolder(out / FOLDER).finished:
+            found = _with_probe(found, state, recipe.train.probe)
     if len(parts) > 1:
         remark = (
             f"{len(parts)} runs, one after another; only the first was timed, the others are assumed to cost the same"
@@ -83,10 +87,22 @@ def forecast_run(state: TrainState, out: Path, *, start: Seconds = NOTHING, done
     return DryRunReport(what, counts, _bytes(state), total, parts=shares)
 
 
+def _with_probe(report: DryRunReport, state: TrainState, settings: ProbeRecipe) -> DryRunReport:
+    """The same with a look at every image for the linear probe before it, or with that alone."""
+    looks = min(len(state.train_images), settings.images) + len(state.val_images)
+    probing = _validation_costs(state).times(looks)
+    remark = f"the linear probe looks at {looks:,} images first; fitting its regressions is not in the time"
+    shares = (
+        {"linear probe": probing.processor} if settings.only else {**report.parts, "linear probe": probing.processor}
+    )
+    total = probing if settings.only else report.spent + probing
+    return replace(report, spent=total, parts=shares, remarks=(*report.remarks, remark))
+
+
 def _training_costs(state: TrainState) -> tuple[Seconds, Seconds]:
     """Time per image for loading with augmentation, and for a training step."""
     reading, items = _time_loading(state.train_images, state.order.batch(0))
-    train_mode(state.bare)
+    state.learn()
     few = min(2, len(items))  # mixup needs pairs
     first = _step(state, items[:few])
     second = first if first.wall > STEPPING else _step(state, items[:few])  # the first is slower than the others

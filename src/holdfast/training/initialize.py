@@ -20,21 +20,24 @@ from holdfast.training.recipe import ModelRecipe, Recipe
 
 
 def named_model(recipe: ModelRecipe) -> ModelRecipe:
-    """The recipe with its model's name, which may come from ``timm:NAME`` or ``run:DIR``."""
-    start = model_spec(recipe.init or "")
+    """The recipe with its model's name, which may come from ``timm:NAME`` or ``run:DIR``; a run gives arguments, too."""
+    start, kwargs = model_spec(recipe.init or ""), recipe.kwargs
     if start.kind == "timm":
         told = start.rest
     elif start.kind == "run":
         config = _run_config(Path(start.rest))
+        arguments = config.get("model_args", {})
         # for a segmenter, its encoder
-        told = str(config.get("model_args", {}).get("encoder") or config.get("architecture") or "")
+        told = str(arguments.get("encoder") or config.get("architecture") or "")
+        if recipe.name is None and not kwargs and "encoder" not in arguments:
+            kwargs = {key: value for key, value in arguments.items() if key != "img_size"}  # data.size decides that
     else:
         told = recipe.name or ""
     if not told:
         raise HoldfastError("the recipe names no model: set model.name, or --init to timm:NAME or run:DIR")
     if recipe.name and _plain(recipe.name) != _plain(told):
         raise HoldfastError(f"model.name and init must agree, got {recipe.name!r} and {recipe.init!r} ({told})")
-    return replace(recipe, name=told)
+    return replace(recipe, name=told, kwargs=kwargs)
 
 
 @dataclass(frozen=True)

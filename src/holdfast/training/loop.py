@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from holdfast.errors import HoldfastError
 from holdfast.io import atomic
 from holdfast.io.images import turned_warning
 from holdfast.io.training_log import idle_parts
-from holdfast.methods import Objective, OwnsModules
+from holdfast.methods import Loss, Objective, OwnsModules
 from holdfast.models.corruption_model import save_corruptor
 from holdfast.models.fingerprint import weights_fingerprint
 from holdfast.runtime.signals import peer_deaths, worker_deaths
@@ -33,13 +34,15 @@ from holdfast.training.checkpoint import (
     restore_checkpoint,
     save_checkpoint,
 )
-from holdfast.training.initialize import described_start, train_mode
+from holdfast.training.initialize import described_start
 from holdfast.training.loader import Batch, Unreadable
 from holdfast.training.logger import Meter, TrainingLogger
-from holdfast.training.phases import PhaseRun, parts_of
+from holdfast.training.phases import PhaseRun, parts_of, phase_notes
+from holdfast.training.probe_phase import after_probe, probe_run
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import flat_values, load_recipe, merge, to_yaml
 from holdfast.training.run_folder import RunFolder, check_free, export_model, write_config
+from holdfast.training.sam import sharpness_aware
 from holdfast.training.seeding import Stream, reseed, seeded
 
 logger = logging.getLogger(__name__)
@@ -84,6 +87,8 @@ def train(
             named = merge(overrides or {}, {"data": {"train": train_spec, "val": val_spec}})
             return train(recipe, out=out, overrides=named, resume=resume, objective=objective, show=show)
     recipe = load_recipe(recipe, overrides)
+    if recipe.model.mix is not None or (recipe.train.probe is not None and recipe.train.probe.only):
+        return _without_steps(recipe, Path(out), resume=resume)
     if parts := parts_of(recipe, Path(out)):
         return train_parts(recipe, Path(out), parts, resume=resume, show=show)
     run = RunFolder(Path(out))
@@ -95,7 +100,8 @@ def train(
     ):
         if accelerator.is_main_process:
             check_free(run.path)
-        shared = rescale_for_processes(recipe, run.checkpoints, accelerator.num_processes) if resume else recipe
+        started = after_probe(recipe, run.path, accelerator)
+        shared = rescale_for_processes(started, run.checkpoints, accelerator.num_processes) if resume else started
         state = build_training(shared, accelerator, objective=objective, resumed=run.resumed if resume else None)
         accelerator.wait_for_everyone()  # all processes check the folder before one writes into it
         if accelerator.is_main_process:
@@ -119,9 +125,26 @@ def train(
             peer_deaths(accelerator.num_processes, way_on=LEFT_BEHIND),
         ):
             journal.continue_from(position.step)
-            if recipe.model.init is not None and not position.step:
-                journal.say(described_start(recipe.model))
+            if started.model.init is not None and not position.step:
+                journal.say(described_start(started.model))
             return run_steps(state, run, position, journal=journal, stop=stop)
+
+
+def _without_steps(recipe: Recipe, out: Path, *, resume: bool) -> TrainingResult:
+    """A mixture of finished models, or a linear probe: one process makes them at once."""
+    from holdfast.training.mix import mix_run  # which few runs need
+
+    run = RunFolder(out)
+    run.check(recipe, resume=resume)
+    accuracy = None
+    with engine(recipe.train, folder=out) as together:
+        if together.is_main_process and not run.finished:
+            if recipe.model.mix is not None:
+                mix_run(recipe, out)
+            else:
+                accuracy = probe_run(recipe, out).accuracy
+        together.wait_for_everyone()
+    return TrainingResult(out, 0, accuracy, accuracy)
 
 
 def _header(state: TrainState) -> str:
@@ -130,7 +153,17 @@ def _header(state: TrainState) -> str:
     epochs = f"{state.epochs} epoch{'' if state.epochs == 1 else 's'}"
     counts = f"{len(state.train_images)} images, {epochs}, {state.steps} steps of {state.images_per_step}"
     rate = f"peak learning rate {state.peak_lr:.3g}"
-    return f"training {recipe.model.name} on {recipe.data.train}: {counts}, {rate}, on {state.accelerator.device}"
+    what = f"{recipe.model.name}{_phase(recipe)} on {recipe.data.train}"
+    return f"training {what}: {counts}, {rate}, on {state.accelerator.device}"
+
+
+def _phase(recipe: Recipe) -> str:
+    """How a model is adapted, in which phase, and with which weight of robustness."""
+    if recipe.model.adapt is None:
+        return ""
+    notes = phase_notes(recipe)
+    weights = f", λ {notes['weights'][0]:g}" if len(notes["weights"]) == 1 else ""
+    return f" with {recipe.model.adapt.name}, phase {notes['phase']}{weights},"
 
 
 @contextmanager
@@ -161,7 +194,7 @@ def train_parts(recipe: Recipe, out: Path, parts: list[PhaseRun], *, resume: boo
                 atomic.write_text(whole.recipe, to_yaml(recipe))
             if results[-1].stopped_by:
                 break
-    return replace(results[-1], folder=out, step=sum(result.step for result in results))
+    return replace(results[-1], step=sum(result.step for result in results))
 
 
 def run_steps(
@@ -175,7 +208,7 @@ def run_steps(
     meter, unreadable = Meter(accelerator), Unreadable(accelerator, skip=state.recipe.data.skip_bad)
     batches = iter(state.batches_from(position.step))
     accuracy: float | None = None
-    train_mode(state.bare)
+    state.learn()
 
     for step in range(position.step, state.steps):
         epoch, done = step // state.steps_per_epoch, step + 1
@@ -200,7 +233,7 @@ def run_steps(
             journal.write("epoch", step=done, epoch=epoch, **scores, **unreadable.summary())
             journal.say(f"epoch {epoch}: {describe(scores)}")
             meter = Meter(accelerator)  # restarts its clock, so that throughput excludes validation
-            train_mode(state.bare)
+            state.learn()
         if save:
             save_all(state, run, position)
         if signal and done < state.steps:
@@ -214,21 +247,24 @@ def train_step(state: TrainState, batches: list[Batch], *, step: int, epoch: int
     """One optimizer step: mixup, objective, backward, gradient clipping, step, EMA. Returns values for the log."""
     accelerator, recipe = state.accelerator, state.recipe
     figures: dict[str, Tensor] = {}
+    owner = state.objective if isinstance(state.objective, OwnsModules) else None
     for number, batch in enumerate(batches):
         images = send_to_device(batch.images, accelerator.device, non_blocking=True)
         targets = send_to_device(batch.targets, accelerator.device, non_blocking=True)
+        key = (Stream.STEP, recipe.seed, step, number, accelerator.process_index)
+        learn = partial(backward_pass, state, targets=targets, epoch=epoch, key=key, parts=len(batches))
         last = number == len(batches) - 1
-        # keyed by step and process, so that mixup and drop-path are the same after a resume
-        reseed(Stream.STEP, recipe.seed, step, number, accelerator.process_index)
-        with nullcontext() if last else accelerator.no_sync(state.model):
-            images, targets = state.mix(images, targets, epoch)
-            with accelerator.autocast():
-                loss = state.objective(state.model, images, targets)
-            accelerator.backward(loss.total / len(batches))
+        if recipe.optimizer.sam is None:
+            loss = learn(images, sync=last)
+        else:
+            owned = owner.modules.values() if owner is not None else ()
+            copied = images.clone() if isinstance(images, Tensor) else images  # mixup writes into its images
+            passes = (partial(learn, copied, sync=False), partial(learn, images, sync=last))
+            loss, above = sharpness_aware(*passes, recipe.optimizer.sam, state.bare, owned)
+            loss = replace(loss, parts={**loss.parts, "sharpness": (above.total - loss.total).detach()})
         for name, value in {"loss": loss.total.detach(), **loss.parts}.items():
             figures[name] = figures.get(name, torch.zeros_like(value)) + value / len(batches)
 
-    owner = state.objective if isinstance(state.objective, OwnsModules) else None
     if owner is not None:
         share_gradients(state, owner)
     # the model's gradients only: the objective's own modules clip theirs, with other limits (AFAT: 5)
@@ -242,6 +278,19 @@ def train_step(state: TrainState, batches: list[Batch], *, step: int, epoch: int
     if state.ema is not None:
         state.ema.update(state.bare, step=step + 1 if recipe.train.ema_warmup else None)
     return figures
+
+
+def backward_pass(
+    state: TrainState, images: Any, *, targets: Any, epoch: int, key: tuple[int, ...], parts: int, sync: bool
+) -> Loss:
+    """Mix, objective and backward of one batch by the random numbers of ``key``; its gradients are shared or not."""
+    reseed(*key)  # keyed by step and process, so that mixup and drop-path are the same after a resume
+    with nullcontext() if sync else state.accelerator.no_sync(state.model):
+        images, targets = state.mix(images, targets, epoch)
+        with state.accelerator.autocast():
+            loss = state.objective(state.model, images, targets)
+        state.accelerator.backward(loss.total / parts)
+    return loss
 
 
 def share_gradients(state: TrainState, owner: OwnsModules) -> None:

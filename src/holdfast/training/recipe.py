@@ -56,6 +56,25 @@ class AdaptRecipe:
 
 
 @dataclass(frozen=True)
+class MixRecipe:
+    """Weights that are averages of those of other models; nothing is trained then (`holdfast mix`).
+
+    Args:
+        parents: the models, as run:DIR, run:DIR@best or timm:NAME[@FILE]; of an interpolation the start comes first.
+        rule: interpolate between two (WiSE-FT), the uniform mean of all, or a greedy soup.
+        alpha: weight of the second of two: 0 is the first, 1 the second.
+        greedy: a greedy soup accepts what raises the validation score (released) or does not lower it (paper).
+        images: training images, at most, on which BatchNorm's statistics are estimated anew.
+    """
+
+    parents: list[str] = field(default_factory=list)
+    rule: Literal["interpolate", "uniform", "greedy"] = "interpolate"
+    alpha: float = 0.5
+    greedy: Literal["released", "paper"] = "released"
+    images: int = 10_000
+
+
+@dataclass(frozen=True)
 class ModelRecipe:
     """What is trained, and from where it starts.
 
@@ -68,6 +87,7 @@ class ModelRecipe:
         head: new gives a fresh head, keep insists on the initial one, auto keeps it if the number of classes fits.
         frozen: modules or parameters that stay as they are, by name (blocks.0, patch_embed).
         adapt: see AdaptRecipe; null trains the model itself.
+        mix: see MixRecipe; null for a model that is trained.
     """
 
     name: str | None = None
@@ -78,6 +98,7 @@ class ModelRecipe:
     head: Literal["auto", "new", "keep"] = "auto"
     frozen: list[str] = field(default_factory=list)
     adapt: AdaptRecipe | None = None
+    mix: MixRecipe | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +174,21 @@ class ObjectiveRecipe:
 
 
 @dataclass(frozen=True)
+class SamRecipe:
+    """Sharpness-aware minimisation: steps by the gradient at the weights + ε, for two passes a step.
+
+    Args:
+        rho: length of ε; published are 0.05 (SAM) and 0.5 (ASAM).
+        adaptive: measure ε relative to the size of every weight (ASAM).
+        eta: of ASAM: added to the size of every weight.
+    """
+
+    rho: float = 0.05
+    adaptive: bool = False
+    eta: float = 0.01
+
+
+@dataclass(frozen=True)
 class OptimizerRecipe:
     """How weights move. Biases, norms and what the model names (class tokens, …) are not decayed.
 
@@ -168,6 +204,7 @@ class OptimizerRecipe:
         groups: timm's rules, or segmentation for those of the published segmentors: the head learns ten times faster,
             and only names with norm in them are not decayed.
         options: further arguments of the optimizer, such as betas.
+        sam: see SamRecipe; null for plain steps.
     """
 
     name: str = "adamw"
@@ -179,6 +216,7 @@ class OptimizerRecipe:
     clip_grad: float | None = None
     groups: Literal["timm", "segmentation"] = "timm"
     options: dict[str, Any] = field(default_factory=dict)
+    sam: SamRecipe | None = None
 
 
 @dataclass(frozen=True)
@@ -222,6 +260,21 @@ class PhasesRecipe:
 
 
 @dataclass(frozen=True)
+class ProbeRecipe:
+    """A first phase that fits the head to the frozen features, before everything is trained (LP-FT).
+
+    Args:
+        only: stop after it: a linear probe.
+        eval_mode: train in evaluation mode afterwards, as published: norms keep their statistics, nothing is dropped.
+        images: training images, at most, that the head is fitted to.
+    """
+
+    only: bool = False
+    eval_mode: bool = True
+    images: int = 50_000
+
+
+@dataclass(frozen=True)
 class TrainRecipe:
     """The loop.
 
@@ -243,6 +296,7 @@ class TrainRecipe:
         log_steps: write a line of the log every so many steps.
         trackers: tensorboard, wandb, or any other tracker of accelerate.
         phases: see PhasesRecipe; null for one phase, or all in their order where an adapted model has several.
+        probe: see ProbeRecipe; null trains everything from the first step.
     """
 
     epochs: int = 10
@@ -261,6 +315,7 @@ class TrainRecipe:
     log_steps: int = 20
     trackers: list[str] = field(default_factory=list)
     phases: PhasesRecipe | None = None
+    probe: ProbeRecipe | None = None
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,11 @@ RULES: dict[str, RecipeRule] = {
     "train.log_steps": AT_LEAST_1,
     "train.phases.weights": PROBABILITIES,
     "train.phases.first_epochs": AT_LEAST_1,
+    "optimizer.sam.rho": AT_LEAST_0,
+    "optimizer.sam.eta": AT_LEAST_0,
+    "train.probe.images": AT_LEAST_1,
+    "model.mix.alpha": PROBABILITY,
+    "model.mix.images": AT_LEAST_1,
 }
 
 
@@ -116,6 +121,8 @@ def check_values(recipe: Recipe) -> None:
         )
     if recipe.model.adapt is not None and recipe.model.init is None:
         raise HoldfastError("model.init must name the pretrained model to adapt (--init), got null")
+    if recipe.train.probe is not None and recipe.model.adapt is not None:
+        raise HoldfastError("train.probe trains a whole model and model.adapt freezes it; omit one of them")
     if recipe.train.phases is not None and recipe.model.adapt is None:
         raise HoldfastError("train.phases is for recipes with model.adapt, got one without")
     mixes = recipe.augment.mixup > 0 or recipe.augment.cutmix > 0
