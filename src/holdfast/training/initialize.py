@@ -20,7 +20,7 @@ from holdfast.training.recipe import ModelRecipe, Recipe
 
 
 def named_model(recipe: ModelRecipe) -> ModelRecipe:
-    """The recipe with its model's name, which may come from ``timm:NAME`` or ``run:DIR``; a run gives arguments, too."""
+    """The recipe with its model's name, which ``timm:NAME`` or ``run:DIR`` may give; a run gives arguments, too."""
     start, kwargs = model_spec(recipe.init or ""), recipe.kwargs
     if start.kind == "timm":
         told = start.rest
