@@ -297,10 +297,14 @@ def _fill(place: Path) -> None:
         ):
             assert main(argv) == 0
         values = tiny(
-            model={"name": "vit_nano", "kwargs": {"depth": 1}, "init": f"run:{place / 'run'}"},
+            model={
+                "name": "vit_nano",
+                "kwargs": {"depth": 1},
+                "init": f"run:{place / 'run'}",
+                "adapt": {"name": "tora", "options": {"reduction": 4}},
+            },
             objective={"name": "tora", "options": {"steps": 1}},
-            tora={"phase": "robust", "lambdas": [], "reduction": 4},
-            train={"epochs": 1},
+            train={"epochs": 1, "phases": {"run": "robust", "weights": []}},
         )
         from holdfast.training.loop import train
 

@@ -237,15 +237,14 @@ def _trained(folder: Path) -> None:
 
 def _tora(folder: Path) -> None:
     _trained(folder)
-    section = {"phase": "all", "lambdas": [0.5], "reduction": 4}
+    adapters = {"name": "tora", "options": {"reduction": 4}}
+    phases = {"run": "all", "weights": [0.5]}
     values = tiny(
-        model={"name": None, "kwargs": {"depth": 1}, "init": "run:run"},
+        model={"name": None, "kwargs": {"depth": 1}, "init": "run:start", "adapt": adapters},
         objective={"name": "tora", "options": {"steps": 1}},
-        tora=section,
-        train={"epochs": 1, "checkpoint_steps": 1, "device": "auto"},
+        train={"epochs": 1, "checkpoint_steps": 1, "device": "auto", "phases": phases},
     )
     (folder / "run").rename(folder / "start")
-    values["model"]["init"] = "run:start"
     (folder / "recipe.yaml").write_text(to_yaml(load_recipe(values)))
 
 

@@ -35,7 +35,9 @@ def finished_run(folder, *, method: str, weight: float, seed: int, start=None) -
 def log(folder, *, seconds: float, start=None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     train = {"batch_size": 10, "accumulate": 2}
-    (folder / "recipe.yaml").write_text(yaml.safe_dump({"train": train, "tora": {"start": start}}))
+    (folder / "recipe.yaml").write_text(
+        yaml.safe_dump({"train": train, "model": {"adapt": {"name": "tora", "start": start}}})
+    )
     steps = [{"event": "step", "step": n, "images_per_s": 2 * 10 * 5 / (seconds / 2)} for n in (5, 10)]
     end = {"event": "end", "step": 10, "processes": 1}
     (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*steps, end]))

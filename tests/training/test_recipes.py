@@ -71,7 +71,8 @@ def test_builds_and_takes_two_steps_at_a_shrunken_size(name, pictures, tmp_path)
     if (
         load_recipe(name).model.adapt is not None
     ):  # its phases are runs of their own, and its weights have other classes here
-        overrides |= {"model": overrides["model"] | {"head": "auto"}, "tora": {"phase": "robust"}}
+        overrides["model"] |= {"head": "auto"}
+        overrides["train"] |= {"phases": {"run": "robust"}}
     if load_recipe(name).data.train.partition(":")[0] in ("scenes", "camvid", "cityscapes"):  # label maps
         overrides["data"] |= {"train": "scenes:train,64x64,8", "val": "scenes:val,64x64,2"}
         overrides["augment"] = {"joint": {"crop": [64, 64], "box": None}}
