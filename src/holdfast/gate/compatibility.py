@@ -17,6 +17,7 @@ from holdfast.gate.paired_scores import Columns, PairedScores, names_digest
 PIXEL_MAKERS = ("holdfast", "numpy", "scipy", "pillow", "opencv")  # torch and timm belong to the model
 _WORDS = {
     "task": "task",
+    "stored_set": "data",
     "data_fingerprint": "data",
     "data_content": "data",
     "label": "protocol",
@@ -88,6 +89,8 @@ def _identity(side: PairedScores, *, attacked: bool) -> dict[str, Any]:
     made = header.get("versions") or {}
     return {
         "task": side.task,
+        # C and C-bar of the same images differ in nothing else
+        "stored_set": None if header.get("label") == "on-the-fly" else side.data.partition(":")[0],
         **{key: header.get(key) for key in ("data_fingerprint", "data_content", "label", "preset")},
         **{key: header.get(key) for key in ("seed", "frost", "exif")},
         "steps": [steps.get("protocol"), steps.get("after_corruption"), steps.get("preparation", "benchmark")],
