@@ -80,6 +80,8 @@ def find_differences(new: PairedScores, old: PairedScores) -> dict[str, tuple[An
     ours, theirs = (_identity(side, attacked=bool(attacked)) for side in (new, old))
     if None in (ours["data_content"], theirs["data_content"]):  # records of before knew names and sizes only
         ours["data_content"] = theirs["data_content"] = None
+    if ours["label"] != theirs["label"]:  # which says it all
+        ours["stored_set"] = theirs["stored_set"] = None
     return {key: (ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]}
 
 
