@@ -194,3 +194,13 @@ def test_flat_images_keep_their_level_where_nothing_is_moved_in():
             assert (corrupt(image, kind, severity=5, rng=1) == level).all(), kind
         middle = corrupt(image, "ripple", severity=5, rng=1)[8:-8, 8:-8]
         assert np.abs(middle.astype(int) - level).max() <= 1
+
+
+def test_stored_speed_holds_the_bars_and_the_page_shows_it():
+    root = Path(__file__).parents[2]
+    results = json.loads((root / "perf" / "results" / "c_bar.json").read_text(encoding="utf-8"))
+    assert results["summary"]["sum"] >= 50
+    assert results["summary"]["lowest"] >= 1
+    assert list(results["kinds"]) == list(NAMES)
+    table = (root / "perf" / "results" / "c_bar.md").read_text(encoding="utf-8").strip()
+    assert table in (root / "docs" / "c-bar.md").read_text(encoding="utf-8")

@@ -18,13 +18,14 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import ComputeConfig, EvalProtocol
 from holdfast.lab import inspect_image, open_model, probabilities, right
 from holdfast.lab.inspect import focus_of
+from holdfast.lab.server import kind_groups
 from holdfast.lab.view_data import answers, verdict
 from holdfast.models import create_model
 from holdfast.models.corruption_model import Corruptor
 from tests.evaluation.toys import colours
 
 IMAGES = 3
-SUITES = "clean,corruptions,fgsm,pgd5,pgd5-rspc,occlusion-random"
+SUITES = "clean,corruptions,cifar-c-bar,fgsm,pgd5,pgd5-rspc,occlusion-random"
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +49,18 @@ def records(model, data):
     return holdfast.evaluate(model, data, SUITES, workers=0, compute=ComputeConfig(attack_batch_size=1), show=False)
 
 
+def test_the_lab_offers_c_bar_to_classifiers(lens):
+    groups = dict(kind_groups(lens.kinds))
+    assert list(groups)[-2:] == ["extra", "c-bar"]
+    assert len(groups["c-bar"]) == 15
+
+
 CELLS = {
     "": "clean",
     "fog/3": "fog/3",
     "gaussian_noise/5": "gaussian_noise/5",
     "jpeg_compression/2": "jpeg_compression/2",
+    "sparkles/4": "sparkles/4",
     "fgsm/1": "fgsm",
     "pgd/1": "pgd5",
     "pgd/8": "pgd5-rspc",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from holdfast.corruptions import C_BAR_SUITES, SEVERITIES, STANDARD
-from holdfast.metrics import carry_over_verdict, compare
+from holdfast.metrics import carry_over_verdict, compare, paper_says
 from holdfast.metrics.intervals import Interval, t_quantile
 from tests.records.making_records import cell, corrupted, flat, records
 
@@ -137,3 +137,14 @@ def test_the_mean_over_c_bar_is_plain_and_partial_without_a_kind():
     small = records(corrupted(flat(0.5, kinds=C_BAR_SUITES["cifar-c-bar"]), count=10)).summary(intervals=False)
     assert "CIFAR-10-C-bar" in small["mean_c_bar_accuracy"].definition
     assert "mean_c_bar_accuracy_partial" not in small
+
+
+def test_the_published_errors_stand_beside_a_resnet50_as_accuracies():
+    found = [row for row in paper_says("resnet50") if "mean_c_bar_accuracy" in row.values]
+    assert len(found) == 6
+    plain, augmix = found[0], next(row for row in found if "AugMix" in row.how)
+    gains = [augmix.values[name] - plain.values[name] for name in ("mean_corruption_accuracy", "mean_c_bar_accuracy")]
+    assert gains == pytest.approx([8.9, 5.3])
+    for row in found:
+        kinds = np.mean([row.values[f"accuracy/{kind}"] for kind in BAR])
+        assert kinds == pytest.approx(row.values["mean_c_bar_accuracy"], abs=0.07)

@@ -1,4 +1,4 @@
-"""Waves and noise of ImageNet-C-bar and CIFAR-10-C-bar: six kinds that add a field of light to an image.
+"""Waves and noise of ImageNet-C-bar and CIFAR-10-C-bar: six kinds that draw a field over the whole image.
 
 Mintun, Kirillov and Xie, "On Interaction Between Augmentations and Corruptions in Natural Corruption Robustness",
 NeurIPS 2021. All parameters are linear in the published magnitude. The originals take square images; here an extent is
@@ -207,7 +207,7 @@ def _unit_complex(phases: NDArray[Any]) -> NDArray[np.complex128]:
     return values
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)  # large images have large fields
 def _amplitudes(height: int, width: int, brown: bool) -> Plane:
     """By distance d from the zero frequency, in cycles per √(height · width): d for blue, 1 / (d² + 1) for brown."""
     side = math.sqrt(height * width)

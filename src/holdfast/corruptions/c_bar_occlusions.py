@@ -80,7 +80,7 @@ def _star(shape: tuple[int, ...], centre: tuple[float, float], lengths: NDArray[
     around = (np.arctan2(x, y) + np.pi) / (2 * np.pi) * len(lengths)
     ray = around.astype(np.intp)
     around -= ray
-    table = np.concatenate([lengths, lengths[:2]])  # the last ray's neighbour is the first
+    table = np.concatenate([lengths, lengths[:2]]).astype(np.float64)  # the last ray's neighbour is the first
     reach = table.take(ray)
     reach += around * np.diff(table, append=0).take(ray)
     reach *= reach

@@ -17,6 +17,7 @@ from holdfast.gate.paired_scores import Columns, PairedScores, names_digest
 PIXEL_MAKERS = ("holdfast", "numpy", "scipy", "pillow", "opencv")  # torch and timm belong to the model
 _WORDS = {
     "task": "task",
+    "stored_set": "data",
     "data_fingerprint": "data",
     "data_content": "data",
     "label": "protocol",
@@ -79,6 +80,8 @@ def find_differences(new: PairedScores, old: PairedScores) -> dict[str, tuple[An
     ours, theirs = (_identity(each, attacked=bool(attacked)) for each in (new, old))
     if None in (ours["data_content"], theirs["data_content"]):  # earlier records have no content digest
         ours["data_content"] = theirs["data_content"] = None
+    if ours["label"] != theirs["label"]:  # which says it all
+        ours["stored_set"] = theirs["stored_set"] = None
     return {key: (ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]}
 
 
@@ -88,6 +91,8 @@ def _identity(scores: PairedScores, *, attacked: bool) -> dict[str, Any]:
     made = header.get("versions") or {}
     return {
         "task": scores.task,
+        # C and C-bar of the same images differ in nothing else
+        "stored_set": None if header.get("label") == "on-the-fly" else scores.data.partition(":")[0],
         **{key: header.get(key) for key in ("data_fingerprint", "data_content", "label", "preset")},
         **{key: header.get(key) for key in ("seed", "frost", "exif")},
         "steps": [steps.get("protocol"), steps.get("after_corruption"), steps.get("preparation", "benchmark")],

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -153,20 +154,21 @@ def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Record
 
 def _carry_over_of_pairs(pairs: Sequence[tuple[Records, Records]]) -> CarryOver | None:
     """Of C and C-bar in record sets of their own, as stored sets are; on the images that both sets have."""
-    found = (carry_over_of_sets(one, other) for one in pairs for other in pairs if one is not other)
+    found = (carry_over_of_sets(one, other) for one, other in combinations(pairs, 2))
     return next((carried for carried in found if carried is not None), None)
 
 
-def carry_over_of_sets(c: Sequence[Records], c_bar: Sequence[Records]) -> CarryOver | None:
-    """Whether a gain on C carries over, from two models' records of C and the same two models' records of C-bar."""
+def carry_over_of_sets(one: Sequence[Records], other: Sequence[Records]) -> CarryOver | None:
+    """Whether a gain on C carries over, where two models' records of C and of C-bar are sets of their own.
+
+    None unless both sets are of the same models under the same protocol, share images, and only together have both.
+    """
     told = ("task", "label", "preset", "model_fingerprint")
-    for one, other in zip(c, c_bar, strict=True):
-        if any(one.header.get(key) != other.header.get(key) for key in told) or one.current != other.current:
-            return None
-    sides = [
-        replace(one, by_view={one.current: {**one.cells, **other.cells}}) for one, other in zip(c, c_bar, strict=True)
-    ]
-    if not all(_has_both(each.cells) for each in sides) or any(_has_both(each.cells) for each in c):
+    pairs = list(zip(one, other, strict=True))
+    if any(a.current != b.current or any(a.header.get(key) != b.header.get(key) for key in told) for a, b in pairs):
+        return None
+    sides = [replace(a, by_view={a.current: {**a.cells, **b.cells}}) for a, b in pairs]
+    if not all(_has_both(side.cells) for side in sides) or any(_has_both(each.cells) for each in (*one, *other)):
         return None
     try:
         return compare(sides[0], sides[1]).carry_over

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import combinations
 
 from holdfast.metrics.carry_over import CARRIES_OVER, SPECIFIC, CarryOver
 from holdfast.metrics.comparison import Comparison, Difference, carry_over_of_sets
@@ -72,12 +72,12 @@ def carry_over_sentence(found: CarryOver, names: Mapping[str, str]) -> Sentence:
 def carry_over_sentences(sets: Sequence[DataSet]) -> list[Sentence]:
     """The same of stored sets, where C and C-bar are two data sets of the same images."""
     found = []
-    for c, bar in permutations(sets, 2):
-        places = {entry.run.number: entry for entry in c.shown_models}
-        for entry in bar.shown_models[1:]:
-            if entry.run.number in places and bar.baseline.run.number in places:
-                pairs = [(places[each.run.number], each) for each in (entry, bar.baseline)]
-                sides = [[_named(each) for each in side] for side in zip(*pairs, strict=True)]
+    for one, other in combinations(sets, 2):
+        places = {(entry.run.number, entry.view): entry for entry in one.shown}
+        for entry in other.shown_models[1:]:
+            pairs = [(places.get((each.run.number, each.view)), each) for each in (entry, other.baseline)]
+            if all(place is not None for place, _ in pairs):
+                sides = [[_named(each) for each in side if each is not None] for side in zip(*pairs, strict=True)]
                 found.append(carry_over_of_sets(*sides))
     return [carry_over_sentence(each, {name: name for name in (each.better, each.other)}) for each in found if each]
 
