@@ -43,7 +43,7 @@ def test_the_standardisation_is_folded_into_the_head_and_the_first_best_c_wins()
         fit_probe(features, labels * 0, features, labels, classes=3)
 
 
-def test_lp_ft_is_two_runs_and_both_are_models(tmp_path):
+def test_lp_ft_is_two_runs_and_both_are_models(tmp_path, capsys):
     out = tmp_path / "run"
     run(out, **LP_FT)
     probe, tuned = out / "phase1-probe", out
@@ -56,6 +56,8 @@ def test_lp_ft_is_two_runs_and_both_are_models(tmp_path):
     run(alone, train={"epochs": 1, "probe": {"only": True}})
     assert_same_weights(alone / "model.safetensors", probe / "model.safetensors")
     assert not (alone / "checkpoints").exists()
+    assert main(["runs", str(tmp_path)]) == 0
+    assert "run/phase1-probe" in capsys.readouterr().out
 
 
 def test_a_stopped_run_keeps_its_probe_and_resumes_to_the_same_bits(tmp_path):

@@ -45,7 +45,8 @@ def _rows(root: Path) -> Iterator[tuple[str, ...]]:
     # a recipe with phases stands above the runs that it was carried out as
     folders -= {folder for folder in folders if not (folder / LOG).exists() and any(folder.glob(f"*/{RECIPE}"))}
     for folder in sorted(folders):
-        if not any(parent in folders for parent in folder.parents if parent != root):
+        first_phase = folder.name.startswith("phase1-")  # LP-FT's stands in the folder of the second
+        if first_phase or not any(parent in folders for parent in folder.parents if parent != root):
             yield (str(folder.relative_to(root)), *_training_columns(folder), _records_column(folder))
 
 

@@ -26,7 +26,7 @@ from holdfast.models.weight_averaging import (
 )
 from holdfast.registry import model_spec
 from holdfast.runtime.dry_run import human_bytes
-from holdfast.training.mix_parents import NO_DATA, Parent, State, need_images, read_parents
+from holdfast.training.mix_parents import NO_DATA, Parent, State, need_images, other_heads, read_parents
 from holdfast.training.recipe import DataRecipe, MixRecipe, ModelRecipe, Recipe
 from holdfast.training.recipe_files import check_values, load_recipe, to_yaml
 from holdfast.training.recipe_images import RecipeImages, open_images, validation_scores
@@ -267,7 +267,7 @@ def describe_mix(*models: str | Path, out: str | Path, alpha: Sequence[float], *
     """What a mixture would be, found without making it: the parents are read and checked."""
     recipe = mix_recipe(models, **{"soup": None, "greedy": "released", **options})
     assert recipe.model.mix is not None
-    parents = read_parents(recipe)
+    parents = read_parents(recipe, fit=False)
     _check_folder(Path(out))
     rule, count = recipe.model.mix.rule, len(parents)
     results = len(alpha) if rule == "interpolate" else 1
@@ -276,8 +276,9 @@ def describe_mix(*models: str | Path, out: str | Path, alpha: Sequence[float], *
     norms = has_batch_statistics(parents[-1].state)
     passes = f"{averages} passes over at most {recipe.model.mix.images:,} images" if norms else "no BatchNorm"
     size = sum(tensor.nbytes for tensor in parents[-1].state.values())
+    probe = ", a linear probe for the start" if rule == "interpolate" and other_heads(*parents) else ""
     return [
         f"would average {count} models ({rule}) into {out}: {results} run folder{'' if results == 1 else 's'}",
-        f"  {looks}, {passes}",
+        f"  {looks}, {passes}{probe}",
         f"  on disk: {human_bytes(results * size)}",
     ]

@@ -16,7 +16,7 @@ from holdfast.models.checkpoints import read_weights
 from holdfast.models.factory import architecture_of, load_torch_model
 from holdfast.models.weight_averaging import check_same_tensors
 from holdfast.registry import model_spec
-from holdfast.training.linear_probe import fit_head
+from holdfast.training.linear_probe import fit_head, linear_head
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import load_recipe
 from holdfast.training.recipe_images import open_images
@@ -45,8 +45,11 @@ class Parent:
         return self.config.get("architecture")
 
 
-def read_parents(recipe: Recipe) -> list[Parent]:
-    """The weights of all parents; refuses models that cannot be averaged. A start with another head gets a probe's."""
+def read_parents(recipe: Recipe, *, fit: bool = True) -> list[Parent]:
+    """The weights of all parents; refuses models that cannot be averaged.
+
+    A start with another head gets that of a linear probe, unless ``fit`` is False.
+    """
     assert recipe.model.mix is not None
     mixed = recipe.model.mix
     if len(mixed.parents) < 2 or (mixed.rule == "interpolate" and len(mixed.parents) != 2):
@@ -57,7 +60,9 @@ def read_parents(recipe: Recipe) -> list[Parent]:
     last = parents[-1]
     for parent in parents[:-1]:
         _check_alike(parent, last)
-    if mixed.rule == "interpolate" and _other_heads(parents[0], last):
+    if mixed.rule == "interpolate" and other_heads(parents[0], last):
+        if not fit:
+            return parents
         parents[0] = _with_probe(parents[0], last, recipe)
     check_same_tensors([parent.state for parent in parents])
     if sentence := _independent_starts(parents):
@@ -118,7 +123,7 @@ def _check_alike(one: Parent, other: Parent) -> None:
             )
 
 
-def _other_heads(start: Parent, end: Parent) -> bool:
+def other_heads(start: Parent, end: Parent) -> bool:
     """Whether the start's head is not that of the end's classes: of another shape, or the end began with a new one."""
     if any(key in start.state and start.state[key].shape != value.shape for key, value in end.state.items()):
         return True
@@ -136,6 +141,7 @@ def _with_probe(start: Parent, end: Parent, recipe: Recipe) -> Parent:
                 "differs"
             )
     need_images(recipe, f"{start.spec} has another head than {end.spec}; a linear probe for it")
+    linear_head(model)  # refuses what no probe can be fitted to
     model.reset_classifier(next(len(end.state[key]) for key in sorted(head) if key in end.state))
     with seeded(Stream.WEIGHTS, recipe.seed):
         images = open_images(recipe, model, classes=end.classes)
