@@ -73,7 +73,7 @@ def carry_over_sentences(sets: Sequence[DataSet]) -> list[Sentence]:
     """The same of stored sets, where C and C-bar are two data sets of the same images."""
     found = []
     for one, other in combinations(sets, 2):
-        places = {(entry.run.number, entry.view): entry for entry in one.shown}
+        places = {(entry.run.number, entry.view): entry for entry in one.shown_models}
         for entry in other.shown_models[1:]:
             pairs = [(places.get((each.run.number, each.view)), each) for each in (entry, other.baseline)]
             if all(place is not None for place, _ in pairs):
