@@ -1,84 +1,55 @@
 """Every shipped recipe is complete, says what it costs, builds, and takes two steps at a shrunken size."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import timm
-from safetensors.torch import save_file
 
 from holdfast.errors import HoldfastError
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import RULES, as_values, find_recipe, leaves, load_recipe, recipe_names, to_yaml
 from tests.training.helpers import log_of
+from tests.training.shrunken_recipes import pictures, shrunken
 
 RECIPES = recipe_names()
 
 
-def shrunken(name: str) -> dict:
-    """Few and narrow blocks, small images; everything else is the recipe's own."""
-    recipe = load_recipe(name)
-    model = recipe.model.name or ""
-    kwargs: dict = {}
-    if "swin" in model:
-        kwargs = {"depths": [1, 1, 1, 1], "embed_dim": 16, "num_heads": [1, 2, 4, 8]}
-    elif "rvt" in model:
-        stages = 2 if "tiny" in model else 1
-        kwargs = {"depths": [1] * stages, "masked_blocks": 1, "embed_dims": [32] * stages, "num_heads": [2] * stages}
-    elif "resnet" in model:
-        kwargs = {"layers": [1, 1, 1, 1]}
-    elif "deit" in model:
-        kwargs = {"depth": 1, "embed_dim": 32, "num_heads": 2}
-    elif "fan" in model:
-        kwargs = {"depth": 1, "embed_dim": 32, "num_heads": 2, "feature_block": 0}
-        kwargs |= {"tail": [64, 1, 4]} if "Xlarge" in model else {}
-    else:
-        kwargs = {"depth": 1}
-    return {"kwargs": kwargs} | ({} if recipe.model.name else {"name": "vit_nano"})
-
-
-def weight_file(name: str, folder: Path, *, size: int) -> str:
-    """Random weights of a recipe's shrunken model; of another number of classes where the recipe wants a new head."""
-    kwargs, new = shrunken(name)["kwargs"], load_recipe(name).model.head == "new"
-    model = timm.create_model(
-        load_recipe(name).model.name, img_size=size, **kwargs, **({"num_classes": 5} if new else {})
-    )
-    save_file(model.state_dict(), folder / "pretrained.safetensors")
-    return str(folder / "pretrained.safetensors")
-
-
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
-    rng = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("data") / "pictures.npz"
-    np.savez(path, x=rng.integers(0, 256, (8, 40, 40, 3), dtype=np.uint8), y=np.arange(8) % 2)
-    return f"npz:{path}"
+def noise(tmp_path_factory):
+    return pictures(tmp_path_factory.mktemp("data"))
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if load_recipe(name).model.name != "detector"])
-def test_builds_and_takes_two_steps_at_a_shrunken_size(name, pictures, tmp_path):
-    nano = "nano" in (load_recipe(name).model.name or "nano")
-    overrides = {
-        "data": {"train": pictures, "val": pictures, "workers": 0, "size": 32 if nano else 64},
-        "model": shrunken(name),
-        "train": {"batch_size": 4, "epochs": 1, "device": "cpu", "log_steps": 1},
-        "schedule": {"cooldown_epochs": 0, "warmup_epochs": 0},
-    }
-    if load_recipe(name).model.init is not None:
-        overrides["model"] = shrunken(name) | {"init": weight_file(name, tmp_path, size=overrides["data"]["size"])}
-    if (
-        load_recipe(name).model.adapt is not None
-    ):  # its phases are runs of their own, and its weights have other classes here
-        overrides |= {"model": overrides["model"] | {"head": "auto"}, "tora": {"phase": "robust"}}
-    if load_recipe(name).data.train.partition(":")[0] in ("scenes", "camvid", "cityscapes"):  # label maps
-        overrides["data"] |= {"train": "scenes:train,64x64,8", "val": "scenes:val,64x64,2"}
-        overrides["augment"] = {"joint": {"crop": [64, 64], "box": None}}
-        overrides["train"] = {**overrides["train"], "steps": 2}
-        del overrides["train"]["epochs"]
+def test_builds_and_takes_two_steps_at_a_shrunken_size(name, noise, tmp_path):
+    overrides = shrunken(name, noise, tmp_path)
     assert train(name, out=tmp_path / "run", overrides=overrides, show=False).step == 2
     assert all(np.isfinite(line["loss"]) for line in log_of(tmp_path / "run", "step"))
+
+
+A_FEW = (
+    "digits/fan_nano",
+    "imagenet/rspc_fan_base_hybrid",
+    "cityscapes/tapadl_fan_base_hybrid",
+    "coco/cascade_fan_tiny_hybrid_3x",
+)
+
+
+@pytest.mark.parametrize("names", [A_FEW, pytest.param(tuple(RECIPES), marks=pytest.mark.full)], ids=["few", "all"])
+def test_two_processes_take_steps_of_the_scaled_global_batch_and_end_with_the_same_weights(names, tmp_path):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*torchrun, "-m", "tests.training.shrunken_recipes", str(tmp_path), *names]
+    root = Path(__file__).parents[2]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=root, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    for name in names:
+        (end,) = log_of(tmp_path / name.replace("/", "-") / "run", "end")
+        assert (end["processes"], end["processes_agree"], end["step"]) == (2, True, 2), name
+    if "cityscapes/tapadl_fan_base_hybrid" in names:
+        assert "batch norms take the statistics of each process' own images" in ended.stderr
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -119,7 +90,8 @@ def test_the_published_baselines_are_all_there():
 )
 def test_the_learning_rate_at_the_released_batch_is_the_released_one(name, gpus, lr):
     recipe = load_recipe(f"imagenet/{name}")
-    assert recipe.optimizer.lr * recipe.train.batch_size * gpus / recipe.optimizer.lr_base_batch == pytest.approx(lr)
+    assert recipe.train.batch_size * gpus == recipe.train.global_batch
+    assert recipe.optimizer.lr * recipe.train.global_batch / recipe.optimizer.lr_base_batch == pytest.approx(lr)
 
 
 OF_FAN = ("fan_", "rspc_fan", "tapadl_fan", "resnet50", "vit_small")

@@ -23,6 +23,7 @@ from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import Task, task_of
 from holdfast.training.augment.classification import ImageFormat
 from holdfast.training.checkpoint import CheckpointState
+from holdfast.training.global_batch import PER_PROCESS_NOTE, share_batch, synchronize_batch_norms
 from holdfast.training.initialize import Begun, as_begun, class_order, named_model
 from holdfast.training.loader import (
     BatchRangeSampler,
@@ -109,6 +110,7 @@ def build_training(
         recipe = replace(recipe, model=named_model(recipe.model))
     if task.name == CLASSIFICATION and not begun.earlier_version:
         recipe = as_begun(recipe)
+    recipe = share_batch(recipe, accelerator.num_processes)
     order = build_order(recipe, accelerator, length=len(train))
     with seeded(Stream.WEIGHTS, recipe.seed):
         bare = task.build(recipe.model, classes=len(train.classes), size=recipe.data.size)
@@ -123,6 +125,8 @@ def build_training(
     check_model(bare, image, task=task, classes=len(train.classes), data=recipe.data.train)
     if recipe.train.grad_checkpointing:
         bare.set_grad_checkpointing(True)
+    if recipe.train.sync_bn and accelerator.num_processes > 1:
+        bare = synchronize(bare, accelerator)
     bare.to(accelerator.device)
     ema = ModelEmaV3(bare, decay=recipe.train.ema, use_warmup=recipe.train.ema_warmup) if recipe.train.ema else None
     steps_per_epoch = order.batches_per_epoch // recipe.train.accumulate
@@ -164,6 +168,15 @@ def build_training(
         peak_lr=peak_lr,
         player_starts=player_starts(objective),
     )
+
+
+def synchronize(model: nn.Module, accelerator: Accelerator) -> nn.Module:
+    """The model with synchronised batch norms where they work, which is on CUDA."""
+    if accelerator.device.type == "cuda":
+        return synchronize_batch_norms(model)
+    if accelerator.is_main_process:
+        logger.warning(PER_PROCESS_NOTE)
+    return model
 
 
 def player_starts(objective: Objective) -> dict[str, dict[str, Tensor]]:

@@ -78,6 +78,7 @@ RULES: dict[str, RecipeRule] = {
     "train.steps": AT_LEAST_1,
     "train.batch_size": AT_LEAST_1,
     "train.accumulate": AT_LEAST_1,
+    "train.global_batch": AT_LEAST_1,
     "train.ema": BELOW_1,
     "train.checkpoint_steps": AT_LEAST_0,
     "train.keep_epochs": AT_LEAST_0,
