@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from holdfast.errors import HoldfastError
+from holdfast.models.flops import measure_cost
+from holdfast.training.cost import cost_lines, forward_passes, recipe_cost
+from holdfast.training.global_batch import share_batch
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import RULES, as_values, find_recipe, leaves, load_recipe, recipe_names, to_yaml
@@ -117,15 +120,34 @@ def test_mixed_precision_is_off_where_the_release_has_it_off(name):
     assert load_recipe(f"imagenet/{name}").train.precision == "no"
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if "--nnodes" in find_recipe(name).read_text()])
-def test_the_global_batch_that_the_text_names_is_the_one_of_its_command(name):
+@pytest.mark.parametrize("name", [name for name in RECIPES if load_recipe(name).train.global_batch])
+def test_the_batch_that_the_text_names_is_the_one_of_its_command(name):
     text = find_recipe(name).read_text()
-    nodes, gpus = (int(re.search(rf"--{option} (\d+)", text)[1]) for option in ("nnodes", "nproc-per-node"))
-    batch = load_recipe(name).train.batch_size
-    if said := re.search(r"global batch (\d+)", text):
-        assert nodes * gpus * batch == int(said[1])
-    if said := re.search(r"(\d+) images on each of (\d+) GPUs", text):
-        assert (batch, nodes * gpus) == (int(said[1]), int(said[2]))
+    gpus = int(re.search(r"torchrun --nproc-per-node (\d+) -m holdfast train", text)[1])
+    train = share_batch(load_recipe(name), gpus).train
+    said = re.search(r"batch: (\d+) images a step, on (\d+) GPUs in (\d+) pass(?:es)? of (\d+) each", text)
+    assert tuple(map(int, said.groups())) == (train.global_batch, gpus, train.accumulate, train.batch_size)
+
+
+COUNTED = ("imagenet/rspc_rvt_tiny_plus", "cityscapes/fan_tiny_hybrid", "coco/mask_fan_tiny_hybrid_1x")
+PAPERS = tuple(name for name in RECIPES if load_recipe(name).train.global_batch)
+
+
+@pytest.mark.parametrize("names", [COUNTED, pytest.param(PAPERS, marks=pytest.mark.full)], ids=["few", "all"])
+def test_the_cost_on_top_is_what_is_counted(names):
+    for name in names:
+        text = find_recipe(name).read_text()
+        gpus = int(re.search(r"torchrun --nproc-per-node (\d+) -m holdfast train", text)[1])
+        assert "\n".join(cost_lines(name, load_recipe(name), gpus=gpus)) in text
+
+
+def test_the_counted_flops_are_those_of_the_models_and_their_passes():
+    cost = recipe_cost(load_recipe("imagenet/rspc_rvt_tiny_plus"), "imagenet")
+    gmacs = measure_cost("rvt_tiny_plus").gmacs
+    passes = 3 * 2 + 2  # clean and occluded, forward and backward; and both augmented, forward alone
+    assert cost.flops == pytest.approx(gmacs * 2e9 * passes * 310 * 1_281_167, rel=0.01)
+    assert forward_passes(load_recipe("imagenet/rvt_tiny_plus")) == 4
+    assert forward_passes(load_recipe("imagenet/fan_tiny_vit")) == 3
 
 
 def test_a_recipe_is_the_same_after_writing_and_reading():

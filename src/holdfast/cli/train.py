@@ -47,6 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--skip-bad", action="store_true", help="go on without unreadable images (--data.skip_bad=true)"
     )
     add_dry_run(parser)
+    parser.add_argument("--processes", type=int, help="with --dry-run: forecast for so many processes, such as 8 GPUs")
     parser.usage = "holdfast train [RECIPE] [--out DIR] [--resume] [--init FROM] [--SECTION.KEY=VALUE ...]"
     add_recipe_values(parser)
 
@@ -85,7 +86,13 @@ def run(arguments: Namespace) -> int:
     if arguments.dry_run:
         from holdfast.training.dry_run import dry_run_report
 
-        return dry_run("train", arguments, [dry_run_report(recipe, **asked)])
+        processes = arguments.processes if arguments.processes is not None else 1
+        return dry_run("train", arguments, [dry_run_report(recipe, **asked, processes=processes)])
+    if arguments.processes is not None:
+        raise HoldfastError(
+            f"--processes belongs to --dry-run; start the training itself with torchrun --nproc-per-node "
+            f"{arguments.processes} -m holdfast train …"
+        )
     try:
         with told_how_far_off("train", arguments) as account:
             result = train(recipe, show=True, **asked)

@@ -16,11 +16,12 @@ from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, spent, time
 from holdfast.training.accelerator import engine
 from holdfast.training.build import TrainState, build_training
 from holdfast.training.checkpoint import flatten_state, last_intact
+from holdfast.training.global_batch import share_batch, share_images
 from holdfast.training.initialize import train_mode
 from holdfast.training.loader import Item, Key, TransformedImages, collate
 from holdfast.training.loop import train_step
 from holdfast.training.phases import PhaseRun, parts_of
-from holdfast.training.recipe import Recipe
+from holdfast.training.recipe import Recipe, TrainRecipe
 from holdfast.training.recipe_files import load_recipe
 from holdfast.training.run_folder import RunFolder
 from holdfast.training.seeding import Stream, seeded
@@ -35,11 +36,17 @@ def dry_run_report(
     out: Path,
     overrides: Mapping[str, Any] | None = None,
     resume: bool = False,
+    processes: int = 1,
 ) -> DryRunReport:
-    """Assemble a run, time some of its steps, and write nothing."""
+    """Assemble a run, time some of its steps, and write nothing; ``processes`` are those that would share its steps."""
     if process_count() > 1:
-        raise HoldfastError("--dry-run must be one process; several of them share the processor time that it tells")
+        raise HoldfastError(
+            "--dry-run must be one process, because several share the processor time that it tells; "
+            "leave torchrun out and add --processes N"
+        )
     recipe = load_recipe(recipe, overrides)
+    whole = as_one_process(recipe, processes)
+    share, recipe = share_batch(recipe, processes).train, whole
     parts = parts_of(recipe, out) or [PhaseRun(recipe, out)]
     for part in parts:
         RunFolder(part.folder).check(part.recipe, resume=resume)
@@ -50,11 +57,36 @@ def dry_run_report(
         before = last_intact(RunFolder(parts[0].folder).checkpoints)
         done = before[1]["position"]["step"] if before else 0
         found = forecast_stage(stage, out, start=start, done=done)
+    if processes > 1:
+        found = among_processes(found, processes, share=share, peak_lr=stage.peak_lr)
     if len(parts) > 1:
         remark = f"{len(parts)} runs, one after the other; only the first was tried, the others are taken for its like"
         longer = sum(part.recipe.train.epochs for part in parts) / max(parts[0].recipe.train.epochs, 1)
-        found = replace(found, spent=found.spent.times(longer), size=len(parts) * found.size, remarks=(remark,))
+        found = replace(
+            found, spent=found.spent.times(longer), size=len(parts) * found.size, remarks=(*found.remarks, remark)
+        )
     return found
+
+
+def as_one_process(recipe: Recipe, processes: int) -> Recipe:
+    """The recipe by which a single process takes the steps of so many."""
+    if processes < 1:
+        raise HoldfastError(f"--processes must be at least 1, got {processes}")
+    train = recipe.train
+    images = train.global_batch or train.batch_size * train.accumulate * processes
+    share_images(recipe, images, processes)  # refuses what cannot be shared
+    return recipe if processes == 1 else replace(recipe, train=replace(train, global_batch=images))
+
+
+def among_processes(found: DryRunReport, processes: int, *, share: TrainRecipe, peak_lr: float) -> DryRunReport:
+    """The forecast by the clock for so many processes, each on a processor or GPU like the one that was tried."""
+    remark = (
+        f"{processes} processes: {share.batch_size} images each in {share.accumulate} "
+        f"pass{'' if share.accumulate == 1 else 'es'} per step, peak learning rate {peak_lr:.3g}; the time here is "
+        "that of all of them at once, on as many processors or GPUs like this one, without what they tell each other"
+    )
+    spent = Seconds(found.spent.processor, found.spent.wall / processes)
+    return replace(found, spent=spent, remarks=(*found.remarks, remark))
 
 
 def forecast_stage(stage: TrainState, out: Path, *, start: Seconds = NOTHING, done: int = 0) -> DryRunReport:
