@@ -51,10 +51,13 @@ def shrunken_model(model: str) -> dict:
         return {"depths": [1] * stages, "masked_blocks": 1, "embed_dims": [32] * stages, "num_heads": [2] * stages}
     if "resnet" in model or "resnext" in model:
         return {"layers": [1, 1, 1, 1]}
+    if "convit" in model:
+        return {"depth": 2, "local_up_to_layer": 1, "embed_dim": 8, "num_heads": 4}
     if "deit" in model:
         return {"depth": 1, "embed_dim": 32, "num_heads": 2}
     if "fan" in model:
         kwargs = {"depth": 1, "embed_dim": 32, "num_heads": 2, "feature_block": 0}
+        kwargs |= {"depth": 4} if "p16" in model else {}  # three of whose blocks a segmenter looks at
         return kwargs | ({"tail": [64, 1, 4]} if "Xlarge" in model else {})
     return {"depth": 1}
 
@@ -87,10 +90,17 @@ def shrunken(name: str, data: str, folder: Path) -> dict:
 
 def of_detector(recipe: Recipe) -> dict:
     """A detector with few channels on scenes of objects."""
-    encoder = recipe.model.kwargs["encoder"]
+    small = {**DETECTOR, "encoder_options": shrunken_model(recipe.model.kwargs["encoder"])}
+    if "fixed_size" in recipe.model.kwargs:
+        small = merge(small, {"fixed_size": [64, 64], "encoder_options": {"img_size": 64}})
     return {
-        "data": {"train": "scene-objects:train,64x80,8", "val": "scene-objects:val,64x80,2", "size": None},
-        "model": {"kwargs": {**DETECTOR, "encoder_options": shrunken_model(encoder)}},
+        "data": {
+            "train": "scene-objects:train,64x80,8",
+            "val": "scene-objects:val,64x80,2",
+            "size": None,
+            "val_subset": None,
+        },
+        "model": {"kwargs": small},
         "augment": {"object_scales": [64, 72], "object_crop_sides": [40, 60]},
     }
 

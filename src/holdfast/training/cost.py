@@ -16,6 +16,7 @@ from holdfast.models import create_model
 from holdfast.models.segmenter import segmenter
 from holdfast.models.tora import tora
 from holdfast.training.global_batch import share_batch
+from holdfast.training.initialize import size_argument
 from holdfast.training.recipe import Recipe
 
 HALF_RATE, FULL_RATE = 0.25 * 312e12, 0.6 * 19.5e12  # FLOP per second of an A100: tensor cores, and without them
@@ -108,7 +109,7 @@ def _look(recipe: Recipe) -> _Look:
         model: nn.Module = segmenter(str(recipe.model.name), **kwargs)
         height, width = crop
     else:
-        size = {"img_size": recipe.data.size} if recipe.data.size and "resnet" not in str(recipe.model.name) else {}
+        size = size_argument(str(recipe.model.name), recipe.data.size)
         model = create_model(str(recipe.model.name), **kwargs, **size)
         height = width = recipe.data.size or 224
     if recipe.model.adapt is not None:
@@ -125,9 +126,10 @@ def _detector_look(recipe: Recipe) -> _Look:
     model: Any = create_model("detector", num_classes=80, **kwargs).train()
     if recipe.train.grad_checkpointing:
         model.set_grad_checkpointing(True)
-    sides = kwargs.get("fixed_size") or kwargs.get("min_size", 800)
+    sides = kwargs.get("min_size", 800)
     short = sum(sides) / len(sides) if isinstance(sides, list | tuple) else sides
-    height, width = (int(side / 32 + 0.5) * 32 for side in (short, short * (1 if "fixed_size" in kwargs else 4 / 3)))
+    shape = 1 if kwargs.get("square") else 4 / 3  # most images of COCO are so much wider
+    height, width = kwargs.get("fixed_size") or (int(side / 32 + 0.5) * 32 for side in (short, short * shape))
     image = torch.zeros(2, 3, height, width)
     samples = int(kwargs.get("samples", 512))
 
