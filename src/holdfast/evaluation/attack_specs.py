@@ -8,7 +8,16 @@ from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replac
 from types import NoneType
 from typing import Any
 
-from holdfast.attacks import PIXEL_PRESETS, PRESETS, AutoAttack, GradientAttack, LearnedOcclusion, Occlusion, PatchFool
+from holdfast.attacks import (
+    PIXEL_PRESETS,
+    PRESETS,
+    AutoAttack,
+    CorruptorOcclusion,
+    GradientAttack,
+    LearnedOcclusion,
+    Occlusion,
+    PatchFool,
+)
 from holdfast.attacks.segpgd import SegPGD
 from holdfast.errors import HoldfastError, nearest
 from holdfast.io.validation import number
@@ -22,6 +31,7 @@ FAMILIES: dict[str, Any] = {
     "pgd": GradientAttack(eps=8 / 255, alpha=1 / 255, steps=20),
     "segpgd": SegPGD(eps=8 / 255, alpha=1 / 255, steps=20),
     "occlusion": Occlusion(),
+    "occlusion-corruptor": CorruptorOcclusion(),
     "patch-fool": PatchFool(),
     "autoattack": AutoAttack(eps=8 / 255),
 }
