@@ -141,6 +141,7 @@ _ATTACKS = {
     "pgd20": "PGD, L∞ 8/255, 20 steps",
     "segpgd20": "SegPGD, L∞ 8/255, 20 steps (segmentation)",
     "occlusion-learned": "the same where a corruption model wants it, fitted to the model and the images",
+    "occlusion-generated": "the same by alignment, fitted to other images than it is scored on (AFAT's Table 3)",
 }
 STORED = {
     "imagenet-c": "ImageNet-C as stored: --data imagenet-c:DIR",

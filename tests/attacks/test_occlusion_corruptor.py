@@ -4,7 +4,8 @@ import pytest
 import timm
 import torch
 
-from holdfast.attacks import CorruptorOcclusion, LearnedOcclusion, fit_corruptor, from_pixels
+from holdfast.attacks import CorruptorOcclusion, GeneratedOcclusion, LearnedOcclusion, fit_corruptor, from_pixels
+from holdfast.attacks.occlusion_learned import CrossFitted, half_of
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.models.corruption_model import Corruptor, save_corruptor
@@ -59,7 +60,7 @@ def test_one_fitted_to_other_images_by_alignment_is_used_for_the_images_that_are
 def test_an_afat_runs_own_corruption_model_is_a_suite(tmp_path, capsys):
     afat = {"name": "robust", "options": {"afat": {"weight": 0.1}}}
     train(tiny(model={"name": "fan_nano"}, objective=afat, train={"epochs": 1}), out=tmp_path / "run", show=False)
-    suite = f"clean,occlusion-corruptor:file={tmp_path / 'run' / 'corruptor.safetensors'}"
+    suite = f"occlusion-corruptor:file={tmp_path / 'run' / 'corruptor.safetensors'}"
     words = ["evaluate", str(tmp_path / "run"), "--data", "digits:test", "--limit", "8", "--suite", suite]
     assert main([*words, "--out", str(tmp_path / "records")]) == 0
     assert "occlusion-corruptor" in capsys.readouterr().out
@@ -70,3 +71,22 @@ def test_without_a_file_or_with_a_wrong_one_it_is_one_sentence(tmp_path):
         CorruptorOcclusion()(model(), torch.rand(1, 3, 32, 32), torch.zeros(1, dtype=torch.long))
     with pytest.raises(HoldfastError, match="must be a corruptor's file"):
         CorruptorOcclusion(str(tmp_path / "missing"))
+
+
+def test_generated_occlusion_is_by_alignment_and_each_half_is_covered_by_the_model_of_the_other():
+    assert GeneratedOcclusion().objective == "alignment"
+    both = CrossFitted([corruptor(worst=3), corruptor(worst=60)])
+    names = [f"image{number}" for number in range(12)]
+    images = torch.rand(12, 3, 32, 32) + 0.5
+    keep = both.keep(images, 1 / 64, names=names).flatten(1)
+    for name, kept in zip(names, keep, strict=True):
+        fitted_to_other_half = 0 if half_of(name) == 1 else 1
+        assert int((kept == 0).nonzero()) == (3, 60)[fitted_to_other_half]
+
+
+def test_the_suite_fits_two_models_to_two_halves_of_the_images(tmp_path):
+    train(tiny(model={"name": "fan_nano"}, train={"epochs": 1}), out=tmp_path / "run", show=False)
+    words = ["evaluate", str(tmp_path / "run"), "--data", "digits:test", "--limit", "12", "--out", str(tmp_path / "r")]
+    assert main([*words, "--suite", "occlusion-generated:epochs=1"]) == 0
+    files = sorted(path.name for path in (tmp_path / "r").rglob("corruptor.*.safetensors"))
+    assert [name.rsplit(".", 2)[1] for name in files] == ["0", "1"]

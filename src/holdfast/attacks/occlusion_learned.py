@@ -3,9 +3,10 @@
 AFAT trains the corruption model together with the network; its Table 3 attacks the plain network with one, too.
 """
 
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +50,35 @@ class LearnedOcclusion:
         for name in ("patch_size", "epochs", "lr"):
             if not getattr(self, name) > 0:
                 raise HoldfastError(f"{name} must be positive, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class GeneratedOcclusion(LearnedOcclusion):
+    """The same by alignment, as in AFAT's paper, and never scored on images that it was fitted to.
+
+    Two corruption models are fitted, each to images of one half, and each is used for the other half.
+    """
+
+    objective: Literal["cross-entropy", "alignment"] = "alignment"
+
+
+class CrossFitted(nn.Module):
+    """Two corruption models, each for the images of the half that it was not fitted to."""
+
+    def __init__(self, models: Sequence[Corruptor]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+
+    def keep(self, images: Tensor, ratio: float, *, names: Sequence[int | str]) -> Tensor:
+        """The mask of kept patches, (B, 1, rows, columns)."""
+        first, second = (cast(Corruptor, model).keep(images, ratio) for model in self.models)
+        use_first = torch.tensor([half_of(name) == 1 for name in names], device=images.device)
+        return torch.where(use_first.view(-1, 1, 1, 1), first, second)
+
+
+def half_of(name: int | str) -> int:
+    """Which half of a set an image belongs to, 0 or 1, by its id alone."""
+    return zlib.crc32(str(name).encode()) % 2
 
 
 @dataclass(frozen=True, eq=False)

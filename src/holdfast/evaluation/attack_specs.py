@@ -13,6 +13,7 @@ from holdfast.attacks import (
     PRESETS,
     AutoAttack,
     CorruptorOcclusion,
+    GeneratedOcclusion,
     GradientAttack,
     LearnedOcclusion,
     Occlusion,
@@ -25,7 +26,12 @@ from holdfast.runtime.plugins import code_fingerprint
 
 # what is attacked with; the corruption model of the learned occlusion is fitted to a sample of the images before they
 # are scored, in more passes than a whole data set would take
-ATTACKS: dict[str, Any] = {**PRESETS, **PIXEL_PRESETS, "occlusion-learned": LearnedOcclusion(epochs=50)}
+ATTACKS: dict[str, Any] = {
+    **PRESETS,
+    **PIXEL_PRESETS,
+    "occlusion-learned": LearnedOcclusion(epochs=50),
+    "occlusion-generated": GeneratedOcclusion(epochs=50),
+}
 # what settings are written behind, beside the attacks above: the names alone, without a protocol's settings
 FAMILIES: dict[str, Any] = {
     "pgd": GradientAttack(eps=8 / 255, alpha=1 / 255, steps=20),
