@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.attacks import GeneratedOcclusion, LearnedOcclusion, Occlusion, fit_corruptor
 from holdfast.attacks.criteria import MISCLASSIFICATION
 from holdfast.attacks.occlusion import occlude_images
-from holdfast.attacks.occlusion_learned import CrossFitted, half_of
+from holdfast.attacks.occlusion_learned import CrossFitted, halves_of
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attack_specs import options_of
 from holdfast.evaluation.cell_images import WorkerCache
@@ -103,7 +103,9 @@ def fitted_corruptors(
     if learned:
         processes.meet()
     models = {name: [load_corruptor(path) for path in files.values()] for name, files in paths.items()}
-    return {name: (CrossFitted(some) if len(some) > 1 else some[0]).to(judge.device) for name, some in models.items()}
+    halves = halves_of(plan.ids) if any(len(some) > 1 for some in models.values()) else {}
+    chosen = {name: CrossFitted(some, halves) if len(some) > 1 else some[0] for name, some in models.items()}
+    return {name: model.to(judge.device) for name, model in chosen.items()}
 
 
 def _corruptor_files(cell: Cell, folder: Path) -> dict[int | None, Path]:
@@ -132,7 +134,9 @@ def _fit(
     half: int | None,
 ) -> Corruptor:
     rows = limit_rows(plan.ids, plan.strata, FITTED_ON if half is None else 2 * FITTED_ON).tolist()
-    rows = [row for row in rows if half is None or half_of(plan.ids[row]) == half][:FITTED_ON]
+    if half is not None:
+        halves = halves_of(plan.ids)
+        rows = [row for row in rows if halves[plan.ids[row]] == half][:FITTED_ON]
     parts = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
     pieces = [
         piece for part in parts for piece in cell.make.pieces(cell, part, WorkerCache(plan, steps, seed)) if piece.rows
