@@ -8,6 +8,7 @@ from torch import nn
 import holdfast  # noqa: F401  (registers the models)
 from holdfast.errors import HoldfastError
 from holdfast.models.segmenter import segmenter
+from holdfast.training.checkpoint import last_intact, rescale_for_processes
 from holdfast.training.global_batch import share_batch, synchronize_batch_norms
 from holdfast.training.recipe_files import load_recipe, recipe_names
 from tests.training.helpers import log_of, run
@@ -118,3 +119,13 @@ def test_a_batch_norm_alone_is_synchronised_with_its_weights():
     synchronised = synchronize_batch_norms(norm)
     assert isinstance(synchronised, nn.SyncBatchNorm)
     assert torch.equal(synchronised.weight, norm.weight)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 8])
+def test_a_run_that_goes_on_with_another_number_of_processes_keeps_its_global_batch(processes, tmp_path):
+    run(tmp_path, train={"batch_size": 8, "global_batch": 16, "epochs": 1})
+    recipe = load_recipe(tmp_path / "recipe.yaml")
+    assert last_intact(tmp_path / "checkpoints")[1]["position"]["images_per_step"] == 16
+    train = share_batch(rescale_for_processes(recipe, tmp_path / "checkpoints", processes), processes).train
+    assert train.batch_size * train.accumulate * processes == 16
+    assert train.batch_size <= 8
