@@ -45,11 +45,11 @@ def dry_run_report(
             "leave torchrun out and add --processes N"
         )
     recipe = load_recipe(recipe, overrides)
+    for part in parts_of(recipe, out) or [PhaseRun(recipe, out)]:
+        RunFolder(part.folder).check(part.recipe, resume=resume)
     whole = as_one_process(recipe, processes)
     share, recipe = share_batch(recipe, processes).train, whole
     parts = parts_of(recipe, out) or [PhaseRun(recipe, out)]
-    for part in parts:
-        RunFolder(part.folder).check(part.recipe, resume=resume)
     begin = time.perf_counter()
     with seeded(Stream.WEIGHTS, recipe.seed), engine(recipe.train, folder=out) as accelerator:
         stage = build_training(parts[0].recipe, accelerator, begun=RunFolder(parts[0].folder).begun)
