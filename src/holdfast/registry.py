@@ -150,6 +150,7 @@ _ATTACKS = {
     "pgd20": "PGD, L∞ 8/255, 20 steps",
     "segpgd20": "SegPGD, L∞ 8/255, 20 steps (segmentation)",
     "occlusion-learned": "patches chosen by a corruption model that is fitted to the model and the images",
+    "occlusion-generated": "patches chosen by a corruption model fitted by alignment to other images (AFAT, Table 3)",
 }
 STORED = {
     "imagenet-c": "ImageNet-C as stored: --data imagenet-c:DIR",

@@ -60,6 +60,7 @@ def test_an_album_of_one_model_has_every_picture(runs, tmp_path):
             "stability-boxes",
             "stability-heads",
             "occlusion-spread",
+            "occlusion-images",
         ),
         *("overfocus-layers", "diversity-layers", "noise-decay", "noise-decay-eigenvalues"),
         *("groups-1", "groups-2", "maps-1", "maps-2", "query-1", "query-2", "maps-heads", "maps-layers"),

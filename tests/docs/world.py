@@ -71,8 +71,8 @@ COCO_IDS = [n for n in range(1, 91) if n not in (12, 26, 29, 30, 45, 66, 68, 69,
 # appended to a command, where the last value of an option counts
 SMALLER = {
     "train": (
-        "--train.epochs=1 --train.batch_size=2 --data.train_subset=4 --data.val_subset=4 --data.workers=0 "
-        "--train.device=cpu --schedule.warmup_epochs=0"
+        "--train.epochs=1 --train.batch_size=2 --train.global_batch=2 --data.train_subset=4 --data.val_subset=4 "
+        "--data.workers=0 --train.device=cpu --schedule.warmup_epochs=0"
     ),
     "evaluate": "--limit 2 --workers 0",
     "analyze": "--limit 2 --masks 2 --mask-images 2 --pictures 1 --clusters 2 --batch-size 2",
@@ -84,7 +84,7 @@ SMALLER = {
 
 TINY = (
     "{'data': {'train_subset': 4, 'val_subset': 4, 'workers': 0}, "
-    "'train': {'epochs': 1, 'batch_size': 2, 'device': 'cpu'}, 'schedule': {'warmup_epochs': 0}}"
+    "'train': {'epochs': 1, 'batch_size': 2, 'global_batch': 2, 'device': 'cpu'}, 'schedule': {'warmup_epochs': 0}}"
 )
 SMALLER_CALLS = {
     "holdfast.train": f"overrides={TINY}, show=False",

@@ -134,3 +134,38 @@ def test_in_a_plain_loop_lambda_moves_the_two_losses_apart():
         ends[weight] = {name: float(value) for name, value in judge(model, images, targets).parts.items()}
     assert ends[1.0]["adversarial_cross_entropy"] < ends[0.0]["adversarial_cross_entropy"]
     assert ends[0.0]["clean_cross_entropy"] < ends[1.0]["clean_cross_entropy"]
+
+
+def moved_heads(*, own_heads: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradients of the two heads of a model that fuses nothing, which begin as copies of one."""
+    torch.manual_seed(0)
+    model, (images, targets) = holdfast.tora(timm.create_model("vit_nano", depth=2), method="head-only"), batch()
+    begin_phase(model, "joint")
+    objective = tora_objective(phase="joint", trade_off=0.3, mean=HALF, std=HALF, steps=1, own_heads=own_heads)
+    objective(model, images, targets).total.backward()
+    return model.heads["acc"].weight.grad, model.heads["rob"].weight.grad
+
+
+def test_two_heads_of_one_prediction_learn_the_same_and_heads_with_losses_of_their_own_do_not():
+    assert torch.equal(*moved_heads(own_heads=False))
+    assert not torch.allclose(*moved_heads(own_heads=True))
+
+
+def test_with_own_heads_each_loss_reads_its_head_and_the_attack_looks_at_the_robust_one():
+    model, (images, targets) = adapted(method="head-only"), batch()
+    objective = TradeOff(0.3, attack=ATTACK, mean=HALF, std=HALF, own_heads=True)
+    torch.manual_seed(7)
+    loss = objective(model, images, targets)
+    torch.manual_seed(7)
+    seed = int(torch.randint(2**31, ()))
+    pixels = PixelModel(_Viewed(model, "rob"), mean=HALF, std=HALF)
+    adversarial = perturb(ATTACK, pixels, (images + 1) / 2, targets, seed=seed) * 2 - 1
+    robust = F.cross_entropy(model.views(adversarial)["rob"], targets)
+    clean = F.cross_entropy(model.views(images)["acc"], targets)
+    torch.testing.assert_close(loss.total, 0.3 * robust + 0.7 * clean)
+
+
+def test_own_heads_are_refused_where_there_is_one_head():
+    objective = TradeOff(0.5, attack=ATTACK, mean=HALF, std=HALF, own_heads=True)
+    with pytest.raises(HoldfastError, match="own_heads needs the heads acc and rob"):
+        objective(adapted(method="single-adapter"), *batch())

@@ -176,3 +176,29 @@ def test_how_far_off_is_a_share_of_what_it_took(took, verdict):
 def test_times_and_sizes_are_readable():
     assert [human_seconds(value) for value in (1.23, 45, 600, 86400)] == ["1.2 s", "45 s", "10 min", "24.0 h"]
     assert [human_bytes(value) for value in (12, 4500, 119e6, 2.5e12)] == ["12 bytes", "4.5 kB", "119 MB", "2.5 TB"]
+
+
+def test_a_training_is_forecast_for_eight_processes_from_one(tmp_path, capsys):
+    words = ["train", "digits/fan_nano", "--out", str(tmp_path / "run"), "--train.global_batch=64", "--dry-run"]
+    assert main([*words, "--processes", "8"]) == 0
+    said = capsys.readouterr().out
+    assert "64 images per step" in said
+    assert "8 processes: 8 images each in 1 pass per step, peak learning rate" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_processes_that_cannot_share_a_step_are_refused_by_the_dry_run_already(tmp_path, capsys):
+    words = ["train", "digits/fan_nano", "--out", str(tmp_path / "run"), "--train.global_batch=64", "--dry-run"]
+    assert main([*words, "--processes", "7"]) == 2
+    assert "takes 64 images per step, which 7 processes cannot share evenly" in capsys.readouterr().err
+
+
+def test_without_a_global_batch_more_processes_take_more_images_per_step(tmp_path, capsys):
+    words = ["train", "digits/fan_nano", "--out", str(tmp_path / "run"), "--train.batch_size=16", "--dry-run"]
+    assert main([*words, "--processes", "4"]) == 0
+    assert "64 images per step" in capsys.readouterr().out
+
+
+def test_processes_without_a_dry_run_are_refused_with_the_command_that_starts_them(tmp_path, capsys):
+    assert main(["train", "digits/fan_nano", "--out", str(tmp_path / "run"), "--processes", "8"]) == 2
+    assert "torchrun --nproc-per-node 8 -m holdfast train" in capsys.readouterr().err

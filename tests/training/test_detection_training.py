@@ -173,7 +173,7 @@ def test_shipped_recipes_build_and_take_two_steps_at_a_shrunken_size(name, tmp_p
         "data": {"train": "scene-objects:train,64x80,4", "val": "scene-objects:val,64x80,1", "workers": 0},
         "model": {"kwargs": {"encoder_options": TINY_ENCODER, **SMALL}},
         "augment": {"object_scales": [64], "object_crop_sides": [40, 60]},
-        "train": {"epochs": 1, "batch_size": 2, "accumulate": 1, "device": "cpu", "log_steps": 1},
+        "train": {"epochs": 1, "batch_size": 2, "global_batch": 2, "device": "cpu", "log_steps": 1},
         "schedule": {"warmup_epochs": 0},
     }
     if load_recipe(name).data.val_subset:

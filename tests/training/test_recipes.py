@@ -1,85 +1,58 @@
 """Every shipped recipe is complete, says what it costs, builds, and takes two steps at a shrunken size."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import timm
-from safetensors.torch import save_file
 
 from holdfast.errors import HoldfastError
+from holdfast.models.flops import measure_cost
+from holdfast.training.cost import cost_lines, forward_passes, recipe_cost
+from holdfast.training.global_batch import share_batch
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import RULES, as_values, find_recipe, leaves, load_recipe, recipe_names, to_yaml
 from tests.training.helpers import log_of
+from tests.training.shrunken_recipes import pictures, shrunken
 
 RECIPES = recipe_names()
 
 
-def shrunken(name: str) -> dict:
-    """Few and narrow blocks, small images; everything else is the recipe's own."""
-    recipe = load_recipe(name)
-    model = recipe.model.name or ""
-    kwargs: dict = {}
-    if "swin" in model:
-        kwargs = {"depths": [1, 1, 1, 1], "embed_dim": 16, "num_heads": [1, 2, 4, 8]}
-    elif "rvt" in model:
-        stages = 2 if "tiny" in model else 1
-        kwargs = {"depths": [1] * stages, "masked_blocks": 1, "embed_dims": [32] * stages, "num_heads": [2] * stages}
-    elif "resnet" in model:
-        kwargs = {"layers": [1, 1, 1, 1]}
-    elif "deit" in model:
-        kwargs = {"depth": 1, "embed_dim": 32, "num_heads": 2}
-    elif "fan" in model:
-        kwargs = {"depth": 1, "embed_dim": 32, "num_heads": 2, "feature_block": 0}
-        kwargs |= {"tail": [64, 1, 4]} if "Xlarge" in model else {}
-    else:
-        kwargs = {"depth": 1}
-    return {"kwargs": kwargs} | ({} if recipe.model.name else {"name": "vit_nano"})
-
-
-def weight_file(name: str, folder: Path, *, size: int) -> str:
-    """Random weights of a recipe's shrunken model; of another number of classes where the recipe wants a new head."""
-    kwargs, new = shrunken(name)["kwargs"], load_recipe(name).model.head == "new"
-    model = timm.create_model(
-        load_recipe(name).model.name, img_size=size, **kwargs, **({"num_classes": 5} if new else {})
-    )
-    save_file(model.state_dict(), folder / "pretrained.safetensors")
-    return str(folder / "pretrained.safetensors")
-
-
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
-    rng = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("data") / "pictures.npz"
-    np.savez(path, x=rng.integers(0, 256, (8, 40, 40, 3), dtype=np.uint8), y=np.arange(8) % 2)
-    return f"npz:{path}"
+def noise(tmp_path_factory):
+    return pictures(tmp_path_factory.mktemp("data"))
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if load_recipe(name).model.name != "detector"])
-def test_builds_and_takes_two_steps_at_a_shrunken_size(name, pictures, tmp_path):
-    nano = "nano" in (load_recipe(name).model.name or "nano")
-    overrides = {
-        "data": {"train": pictures, "val": pictures, "workers": 0, "size": 32 if nano else 64},
-        "model": shrunken(name),
-        "train": {"batch_size": 4, "epochs": 1, "device": "cpu", "log_steps": 1},
-        "schedule": {"cooldown_epochs": 0, "warmup_epochs": 0},
-    }
-    if load_recipe(name).model.init is not None:
-        overrides["model"] = shrunken(name) | {"init": weight_file(name, tmp_path, size=overrides["data"]["size"])}
-    if (
-        load_recipe(name).model.adapt is not None
-    ):  # its phases are runs of their own, and its weights have other classes here
-        overrides["model"] |= {"head": "auto"}
-        overrides["train"] |= {"phases": {"run": "robust"}}
-    if load_recipe(name).data.train.partition(":")[0] in ("scenes", "camvid", "cityscapes"):  # label maps
-        overrides["data"] |= {"train": "scenes:train,64x64,8", "val": "scenes:val,64x64,2"}
-        overrides["augment"] = {"joint": {"crop": [64, 64], "box": None}}
-        overrides["train"] = {**overrides["train"], "steps": 2}
-        del overrides["train"]["epochs"]
+def test_builds_and_takes_two_steps_at_a_shrunken_size(name, noise, tmp_path):
+    overrides = shrunken(name, noise, tmp_path)
     assert train(name, out=tmp_path / "run", overrides=overrides, show=False).step == 2
     assert all(np.isfinite(line["loss"]) for line in log_of(tmp_path / "run", "step"))
+
+
+A_FEW = (
+    "digits/fan_nano",
+    "imagenet/rspc_fan_base_hybrid",
+    "cityscapes/tapadl_fan_base_hybrid",
+    "coco/cascade_fan_tiny_hybrid_3x",
+)
+
+
+@pytest.mark.parametrize("names", [A_FEW, pytest.param(tuple(RECIPES), marks=pytest.mark.full)], ids=["few", "all"])
+def test_two_processes_take_steps_of_the_scaled_global_batch_and_end_with_the_same_weights(names, tmp_path):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*torchrun, "-m", "tests.training.shrunken_recipes", str(tmp_path), *names]
+    root = Path(__file__).parents[2]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=root, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    for name in names:
+        (end,) = log_of(tmp_path / name.replace("/", "-") / "run", "end")
+        assert (end["processes"], end["processes_agree"], end["step"]) == (2, True, 2), name
+    if "cityscapes/tapadl_fan_base_hybrid" in names:
+        assert "batch norms take the statistics of each process' own images" in ended.stderr
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -120,7 +93,8 @@ def test_the_published_baselines_are_all_there():
 )
 def test_the_learning_rate_at_the_released_batch_is_the_released_one(name, gpus, lr):
     recipe = load_recipe(f"imagenet/{name}")
-    assert recipe.optimizer.lr * recipe.train.batch_size * gpus / recipe.optimizer.lr_base_batch == pytest.approx(lr)
+    assert recipe.train.batch_size * gpus == recipe.train.global_batch
+    assert recipe.optimizer.lr * recipe.train.global_batch / recipe.optimizer.lr_base_batch == pytest.approx(lr)
 
 
 OF_FAN = ("fan_", "rspc_fan", "tapadl_fan", "resnet50", "vit_small")
@@ -137,7 +111,7 @@ def test_fans_loop_erases_after_mixing_and_all_others_before(name):
 def test_rvts_and_cifars_augmented_pass_moves_batch_norm_alone_and_tapadls_trains(name):
     patches = load_recipe(name).objective.options.get("patches")
     released = {"imagenet/tapadl_rvt_base_plus": {"patch_size": 16}}
-    discarded = "rvt" in name or name.startswith("cifar")
+    discarded = "rvt" in name or (name.startswith("cifar") and "fan_" in name)
     assert patches == released.get(name, {"patch_size": 16, "discard_gradient": True} if discarded else None)
 
 
@@ -146,15 +120,34 @@ def test_mixed_precision_is_off_where_the_release_has_it_off(name):
     assert load_recipe(f"imagenet/{name}").train.precision == "no"
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if "--nnodes" in find_recipe(name).read_text()])
-def test_the_global_batch_that_the_text_names_is_the_one_of_its_command(name):
+@pytest.mark.parametrize("name", [name for name in RECIPES if load_recipe(name).train.global_batch])
+def test_the_batch_that_the_text_names_is_the_one_of_its_command(name):
     text = find_recipe(name).read_text()
-    nodes, gpus = (int(re.search(rf"--{option} (\d+)", text)[1]) for option in ("nnodes", "nproc-per-node"))
-    batch = load_recipe(name).train.batch_size
-    if said := re.search(r"global batch (\d+)", text):
-        assert nodes * gpus * batch == int(said[1])
-    if said := re.search(r"(\d+) images on each of (\d+) GPUs", text):
-        assert (batch, nodes * gpus) == (int(said[1]), int(said[2]))
+    gpus = int(re.search(r"torchrun --nproc-per-node (\d+) -m holdfast train", text)[1])
+    train = share_batch(load_recipe(name), gpus).train
+    said = re.search(r"batch: (\d+) images a step, on (\d+) GPUs in (\d+) pass(?:es)? of (\d+) each", text)
+    assert tuple(map(int, said.groups())) == (train.global_batch, gpus, train.accumulate, train.batch_size)
+
+
+COUNTED = ("imagenet/rspc_rvt_tiny_plus", "cityscapes/fan_tiny_hybrid", "coco/mask_fan_tiny_hybrid_1x")
+PAPERS = tuple(name for name in RECIPES if load_recipe(name).train.global_batch)
+
+
+@pytest.mark.parametrize("names", [COUNTED, pytest.param(PAPERS, marks=pytest.mark.full)], ids=["few", "all"])
+def test_the_cost_on_top_is_what_is_counted(names):
+    for name in names:
+        text = find_recipe(name).read_text()
+        gpus = int(re.search(r"torchrun --nproc-per-node (\d+) -m holdfast train", text)[1])
+        assert "\n".join(cost_lines(name, load_recipe(name), gpus=gpus)) in text
+
+
+def test_the_counted_flops_are_those_of_the_models_and_their_passes():
+    cost = recipe_cost(load_recipe("imagenet/rspc_rvt_tiny_plus"), "imagenet")
+    gmacs = measure_cost("rvt_tiny_plus").gmacs
+    passes = 3 * 2 + 2  # clean and occluded, forward and backward; and both augmented, forward alone
+    assert cost.flops == pytest.approx(gmacs * 2e9 * passes * 310 * 1_281_167, rel=0.01)
+    assert forward_passes(load_recipe("imagenet/rvt_tiny_plus")) == 4
+    assert forward_passes(load_recipe("imagenet/fan_tiny_vit")) == 3
 
 
 def test_a_recipe_is_the_same_after_writing_and_reading():

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.analysis.probe import Probe
     from holdfast.attention import AttentionHandle
 
+SHOWN = 4  # images with a histogram of their own
 MASKS = Setting("masks", 100, "random occlusion masks per image", int, at_least(1))
 IMAGES = Setting("occlusion_images", 64, "images that are occluded so often", int, at_least(1), option="--mask-images")
 PATCH_SIZE = Setting(
@@ -100,6 +101,20 @@ def spread_figure(results: Results) -> "Figure":
     return figure
 
 
+def images_figure(results: Results) -> "Figure":
+    """The attention's cosines over the masks of single images (AFAT, Fig. 3 and 8, last column)."""
+    count = min(SHOWN, *(len(result.arrays["scores"]) for result in check_some(results, "occlusion result")))
+    figure = new_figure(2.6 * count + 0.6, 2.8)
+    axes = grid_of(figure, 1, count, sharey=True)[0]
+    labels = [label_of(result) for result in results]
+    for number, axis in enumerate(axes):
+        histograms(axis, [result.arrays["scores"][number] for result in results], labels)
+        tidy(axis, xlabel="cosine of attention", ylabel="% of masks" if not number else "", title=f"image {number + 1}")
+    legend(axes[0], loc="upper left")
+    note(figure, f"one score per mask; {results[0].header['masks']} masks of each image")
+    return figure
+
+
 def percent_right(result: AnalysisResult, name: str) -> np.ndarray:
     """Accuracy over the images; NaN if the model's classes are not those of the data."""
     share = 100 * result.arrays[name].mean(axis=0, dtype=np.float64)
@@ -107,8 +122,10 @@ def percent_right(result: AnalysisResult, name: str) -> np.ndarray:
 
 
 def pages(results: Results) -> Iterator[Page]:
-    """One figure of all results."""
+    """A figure of all images together, and of a few images one by one."""
     yield "occlusion-spread", lambda: spread_figure(results)
+    if all(np.isfinite(result.arrays["scores"]).any() for result in results):
+        yield "occlusion-images", lambda: images_figure(results)
 
 
 def _maybe_look(subject: "Probe", pixels: "Tensor") -> "tuple[Tensor, list[AttentionHandle]]":

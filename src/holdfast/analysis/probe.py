@@ -20,6 +20,8 @@ from holdfast.analysis.token_features import (
     layouts,
     outputs_of,
 )
+from holdfast.attacks.occlusion import Occlusion, occlude_images
+from holdfast.attacks.patch_selection import fitting_patch
 from holdfast.attacks.pixel_model import PixelModel, backbone
 from holdfast.attention import AttentionHandle, Seen, can_watch, watch, why_not
 from holdfast.corruptions import corrupt_batch
@@ -36,6 +38,7 @@ from holdfast.tasks import task_of
 
 logger = logging.getLogger(__name__)
 
+OCCLUSION = "occlusion"  # a cell beside those of the corruptions: AFAT's figures
 MOST_PIXELS = 2**21  # per forward pass: 32 images of 256 × 256, or two of 1024 × 1024
 
 
@@ -167,11 +170,21 @@ class Probe:
         return self._pixels([self.steps.to_model(image, corrupted=False) for image in batch.images])
 
     def corrupted(self, batch: ProbeBatch, cell: str) -> Tensor:
-        """The same images under a corruption cell such as ``fog/3``."""
+        """The same images under a corruption cell such as ``fog/3``, or ``occlusion/10``."""
         kind, severity = parse_cell(cell)
+        if kind == OCCLUSION:
+            return self._occluded(batch, severity / 100)
         options: dict[str, Any] = {"severity": severity, "preset": self.steps.preset, "seed": self.seed}
         images = corrupt_batch(batch.images, kind, ids=batch.ids, **options)
         return self._pixels([self.steps.to_model(image, corrupted=True) for image in images])
+
+    def _occluded(self, batch: ProbeBatch, ratio: float) -> Tensor:
+        """The images with one random mask each, of patches as large as tokens, covered with noise (AFAT)."""
+        side = self.token_size or fitting_patch(self.steps.size)
+        attack = Occlusion(ratio, side, masks=1)
+        options: dict[str, Any] = {"seed": self.seed, "names": list(batch.ids)}
+        (covered,) = occlude_images(attack, self.model, self.clean(batch), **options)
+        return covered
 
     def _pixels(self, images: list[np.ndarray]) -> Tensor:
         stacked = torch.from_numpy(np.stack(images)).to(self.device)
@@ -199,8 +212,14 @@ def _classes(images: Source, numbers: list[int]) -> list[int]:
 
 
 def parse_cell(cell: str) -> tuple[str, int]:
-    """Split a cell such as ``fog/3`` into kind and severity."""
+    """Split ``fog/3`` into kind and severity, ``occlusion/10`` into occlusion and the percentage of patches."""
     kind, _, severity = str(cell).partition("/")
+    if kind == OCCLUSION:
+        if not severity.isdigit() or not 1 <= int(severity) <= 100:
+            raise HoldfastError(
+                f"occlusion must have a percentage of patches from 1 to 100, as occlusion/10, got {cell!r}"
+            )
+        return kind, int(severity)
     kind_of(kind)
     if not severity.isdigit():
         raise HoldfastError(f"cells must be named KIND/SEVERITY, such as fog/3, got {cell!r}")

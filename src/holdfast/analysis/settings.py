@@ -129,7 +129,7 @@ def _cells(name: str, value: Any) -> None:
 CELLS = Setting(
     "cells",
     ("gaussian_noise/3",),
-    "comma list of corruption cells such as fog/3; pictures show the first",
+    "comma list of corruption cells such as fog/3, or occlusion/10 for a tenth of the patches; pictures show the first",
     check=_cells,
     read=comma_list,
 )

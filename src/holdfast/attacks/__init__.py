@@ -4,7 +4,8 @@ from holdfast._deprecated import renamed
 from holdfast.attacks.autoattack import AutoAttack
 from holdfast.attacks.base import AttackResult
 from holdfast.attacks.occlusion import AttentionOcclusion, Occlusion, OcclusionResult
-from holdfast.attacks.occlusion_learned import FittedCorruptor, LearnedOcclusion, fit_corruptor
+from holdfast.attacks.occlusion_corruptor import CorruptorOcclusion
+from holdfast.attacks.occlusion_learned import FittedCorruptor, GeneratedOcclusion, LearnedOcclusion, fit_corruptor
 from holdfast.attacks.patch_fool import PatchFool
 from holdfast.attacks.pixel_model import PixelModel, from_pixels
 from holdfast.attacks.presets import PRESETS
@@ -24,7 +25,9 @@ __all__ = [
     "AttackResult",
     "AttentionOcclusion",
     "AutoAttack",
+    "CorruptorOcclusion",
     "FittedCorruptor",
+    "GeneratedOcclusion",
     "GradientAttack",
     "LearnedOcclusion",
     "Occlusion",

@@ -3,9 +3,10 @@
 AFAT trains the corruption model together with the network; its Table 3 also attacks a plain network with one.
 """
 
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +50,41 @@ class LearnedOcclusion:
         for name in ("patch_size", "epochs", "lr"):
             if not getattr(self, name) > 0:
                 raise HoldfastError(f"{name} must be positive, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class GeneratedOcclusion(LearnedOcclusion):
+    """The same by alignment, as in AFAT's paper, and never scored on images that it was fitted to.
+
+    Two corruption models are fitted, each to images of one half, and each is used for the other half.
+    """
+
+    objective: Literal["cross-entropy", "alignment"] = "alignment"
+
+
+class CrossFitted(nn.Module):
+    """Two corruption models, each for the images of the half that it was not fitted to.
+
+    Args:
+        models: fitted to the images of half 0 and of half 1.
+        halves: of every image, by its id; see `halves_of`.
+    """
+
+    def __init__(self, models: Sequence[Corruptor], halves: Mapping[int | str, int]) -> None:
+        super().__init__()
+        self.models, self.halves = nn.ModuleList(models), halves
+
+    def keep(self, images: Tensor, ratio: float, *, names: Sequence[int | str]) -> Tensor:
+        """The mask of kept patches, (B, 1, rows, columns)."""
+        first, second = (cast(Corruptor, model).keep(images, ratio) for model in self.models)
+        use_first = torch.tensor([self.halves[name] == 1 for name in names], device=images.device)
+        return torch.where(use_first.view(-1, 1, 1, 1), first, second)
+
+
+def halves_of(ids: Sequence[int | str]) -> dict[int | str, int]:
+    """Which half of a set each image belongs to, 0 or 1, whatever the order of the set: by checksums of the ids."""
+    ordered = sorted(ids, key=lambda name: (zlib.crc32(str(name).encode()), str(name)))
+    return {name: place % 2 for place, name in enumerate(ordered)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """``holdfast list``: tables of models, methods, corruptions, suites, recipes, studies and data."""
 
 import fnmatch
+import re
 from argparse import Namespace
 from collections.abc import Callable
 
@@ -20,7 +21,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("what", choices=sorted(LISTERS), help="kind of thing to list")
     parser.add_argument("pattern", nargs="?", help="only names that match, such as 'fan_*_hybrid'")
     parser.add_argument(
-        "--cost", action="store_true", help="models: count parameters and GMACs, next to the papers' values"
+        "--cost",
+        action="store_true",
+        help="models: count parameters and GMACs, next to the papers' values; recipes: images a step, FLOPs, memory "
+        "and hours on GPUs",
     )
 
 
@@ -71,7 +75,27 @@ def recipes_table(arguments: Namespace) -> Table:
     from holdfast.training.recipe_files import headline, recipe_names
 
     names = _matching_names(arguments.pattern, recipe_names())
-    return _table("recipe", "what it trains", rows=[[name, headline(name)] for name in names])
+    if not arguments.cost:
+        return _table("recipe", "what it trains", rows=[[name, headline(name)] for name in names])
+    table = Table(box=None, header_style="bold")
+    table.add_column("recipe", no_wrap=True)
+    for column in ("images a step", "exaFLOP", "GB per GPU", "A100 hours"):
+        table.add_column(column, justify="right")
+    table.add_column("otherwise")
+    for name in names:
+        table.add_row(name, *_recipe_cost(name))
+    return table
+
+
+def _recipe_cost(name: str) -> list[str]:
+    """What a recipe's header says of its cost: figures where they were counted, else its sentence."""
+    from holdfast.training.recipe_files import header
+
+    lines = header(name)
+    counted = re.match(r"(\S+) exaFLOP, (\S+) GB per GPU, (\S+) A100 hours", lines.get("cost", ""))
+    if counted is None:
+        return ["", "", "", "", lines.get("cost", "")]
+    return [lines["batch"].split()[0], *counted.groups(), ""]
 
 
 def studies_table(arguments: Namespace) -> Table:

@@ -45,6 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--skip-bad", action="store_true", help="skip unreadable images (short for --data.skip_bad=true)"
     )
     add_dry_run(parser)
+    parser.add_argument("--processes", type=int, help="with --dry-run: forecast for so many processes, such as 8 GPUs")
     parser.usage = "holdfast train [RECIPE] [--out DIR] [--resume] [--init FROM] [--SECTION.KEY=VALUE ...]"
     add_recipe_values(parser)
 
@@ -82,7 +83,13 @@ def run(arguments: Namespace) -> int:
     if arguments.dry_run:
         from holdfast.training.dry_run import dry_run_report
 
-        return dry_run("train", arguments, [dry_run_report(recipe, **options)])
+        processes = arguments.processes if arguments.processes is not None else 1
+        return dry_run("train", arguments, [dry_run_report(recipe, **options, processes=processes)])
+    if arguments.processes is not None:
+        raise HoldfastError(
+            f"--processes belongs to --dry-run; start the training itself with torchrun --nproc-per-node "
+            f"{arguments.processes} -m holdfast train …"
+        )
     try:
         with print_dry_run_comparison("train", arguments) as account:
             result = train(recipe, show=True, **options)

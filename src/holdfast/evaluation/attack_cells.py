@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.attacks import LearnedOcclusion, Occlusion, fit_corruptor
+from holdfast.attacks import GeneratedOcclusion, LearnedOcclusion, Occlusion, fit_corruptor
 from holdfast.attacks.criteria import MISCLASSIFICATION
 from holdfast.attacks.occlusion import occlude_images
+from holdfast.attacks.occlusion_learned import CrossFitted, halves_of
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attack_specs import options_of
 from holdfast.evaluation.cell_images import WorkerCache
@@ -37,7 +38,7 @@ def attack_batch(
     task: Task,
     ids: Sequence[str],
     seed: int,
-    corruptor: Corruptor | None = None,
+    corruptor: Any = None,
 ) -> dict[str, Field]:
     """Attack one batch of uint8 images and return the fields that a unit records.
 
@@ -90,32 +91,56 @@ def fitted_corruptors(
     batch_size: int,
     folder: Path,
     processes: Processes,
-) -> dict[str, Corruptor]:
+) -> dict[str, Any]:
     """Corruption models of learned occlusions, by cell: fitted once, by the first process, before the units.
 
     AFAT, Table 3. The images are chosen by their ids, so that scores do not depend on the shard size.
     """
     learned = [cell for cell in cells if isinstance(cell.attack, LearnedOcclusion)]
-    paths = {cell.name: folder / f"corruptor.{file_name(cell.name)}.safetensors" for cell in learned}
+    paths = {cell.name: _corruptor_files(cell, folder) for cell in learned}
     for cell in learned if processes.first else ():
-        if not paths[cell.name].exists():
-            corruptor = _fit(plan, cell, normalized_model, steps=steps, seed=seed, batch_size=batch_size)
-            with atomic.replace_file(paths[cell.name]) as unfinished:
-                save_corruptor(corruptor, unfinished)
+        for half, path in paths[cell.name].items():
+            if not path.exists():
+                corruptor = _fit(plan, cell, normalized_model, steps=steps, seed=seed, batch_size=batch_size, half=half)
+                with atomic.replace_file(path) as unfinished:
+                    save_corruptor(corruptor, unfinished)
     if learned:
         processes.meet()
-    return {name: load_corruptor(path).to(normalized_model.device) for name, path in paths.items()}
+    models = {name: [load_corruptor(path) for path in files.values()] for name, files in paths.items()}
+    halves = halves_of(plan.ids) if any(len(some) > 1 for some in models.values()) else {}
+    chosen = {name: CrossFitted(some, halves) if len(some) > 1 else some[0] for name, some in models.items()}
+    return {name: model.to(normalized_model.device) for name, model in chosen.items()}
 
 
-def fitting_definition() -> dict[str, Any]:
+def _corruptor_files(cell: Cell, folder: Path) -> dict[int | None, Path]:
+    """Paths of the corruption models of a cell, by the half of the images that each is fitted to; None for all."""
+    name = f"corruptor.{file_name(cell.name)}"
+    if isinstance(cell.attack, GeneratedOcclusion):
+        return {half: folder / f"{name}.{half}.safetensors" for half in (0, 1)}
+    return {None: folder / f"{name}.safetensors"}
+
+
+def fitting_definition(attack: LearnedOcclusion) -> dict[str, Any]:
     """Settings of the fit, as the cell's definition records them."""
-    return {"fitted": "once, before the units", "fitted_on_at_most": FITTED_ON}
+    settings = {"fitted": "once, before the units", "fitted_on_at_most": FITTED_ON}
+    crossed = isinstance(attack, GeneratedOcclusion)
+    return settings | ({"scored_on": "the half of the images that it was not fitted to"} if crossed else {})
 
 
 def _fit(
-    plan: Plan, cell: Cell, normalized_model: NormalizedModel, *, steps: PreprocessingSteps, seed: int, batch_size: int
+    plan: Plan,
+    cell: Cell,
+    normalized_model: NormalizedModel,
+    *,
+    steps: PreprocessingSteps,
+    seed: int,
+    batch_size: int,
+    half: int | None,
 ) -> Corruptor:
-    rows = limit_rows(plan.ids, plan.strata, FITTED_ON).tolist()
+    rows = limit_rows(plan.ids, plan.strata, FITTED_ON if half is None else 2 * FITTED_ON).tolist()
+    if half is not None:
+        halves = halves_of(plan.ids)
+        rows = [row for row in rows if halves[plan.ids[row]] == half][:FITTED_ON]
     parts = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
     pieces = [
         samples
@@ -147,18 +172,31 @@ def _occlude_batch(
     task: Task,
     ids: Sequence[str],
     seed: int,
-    corruptor: Corruptor | None,
+    corruptor: Any,
 ) -> dict[str, Field]:
     """Predict every image under every mask, (n, masks); the variance over masks is part of the result."""
     attack = cell.attack
     if isinstance(attack, LearnedOcclusion):
         attack = Occlusion(attack.ratio, patch_size=attack.patch_size, fill=attack.fill)
     names: list[int | str] = list(ids)
+    if isinstance(corruptor, CrossFitted):
+        corruptor = _OfImages(corruptor, names)
     with torch.no_grad():
         masked = occlude_images(attack, normalized_model.pixels, pixels, seed=seed, names=names, corruptor=corruptor)
         answers = [normalized_model.predict(covered) for covered in masked]
     rows = {view: _by_image([answer[view] for answer in answers]) for view in normalized_model.views}
     return task.keep(rows, targets, cell=cell, repeats=attack.masks)
+
+
+class _OfImages:
+    """Cross-fitted corruption models for a batch of these names."""
+
+    def __init__(self, models: CrossFitted, names: list[int | str]) -> None:
+        self.models, self.names = models, names
+
+    def keep(self, images: Tensor, ratio: float) -> Tensor:
+        """As of one corruption model."""
+        return self.models.keep(images, ratio, names=self.names)
 
 
 def _by_image(answers: Sequence[Any]) -> Any:

@@ -8,20 +8,36 @@ from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replac
 from types import NoneType
 from typing import Any
 
-from holdfast.attacks import PIXEL_PRESETS, PRESETS, AutoAttack, GradientAttack, LearnedOcclusion, Occlusion, PatchFool
+from holdfast.attacks import (
+    PIXEL_PRESETS,
+    PRESETS,
+    AutoAttack,
+    CorruptorOcclusion,
+    GeneratedOcclusion,
+    GradientAttack,
+    LearnedOcclusion,
+    Occlusion,
+    PatchFool,
+)
 from holdfast.attacks.segpgd import SegPGD
 from holdfast.errors import HoldfastError, nearest
 from holdfast.io.validation import number
 from holdfast.runtime.plugins import code_fingerprint
 
-# registered attacks; the corruption model of the learned occlusion is fitted to 256 images before they are scored, so
-# it takes more epochs than a whole data set would need
-ATTACKS: dict[str, Any] = {**PRESETS, **PIXEL_PRESETS, "occlusion-learned": LearnedOcclusion(epochs=50)}
+# registered attacks; the corruption model of the learned occlusion is fitted to a sample of the images before they are
+# scored, so it takes more epochs than a whole data set would need
+ATTACKS: dict[str, Any] = {
+    **PRESETS,
+    **PIXEL_PRESETS,
+    "occlusion-learned": LearnedOcclusion(epochs=50),
+    "occlusion-generated": GeneratedOcclusion(epochs=50),
+}
 # further names that take settings: attack families without the settings of a published protocol
 FAMILIES: dict[str, Any] = {
     "pgd": GradientAttack(eps=8 / 255, alpha=1 / 255, steps=20),
     "segpgd": SegPGD(eps=8 / 255, alpha=1 / 255, steps=20),
     "occlusion": Occlusion(),
+    "occlusion-corruptor": CorruptorOcclusion(),
     "patch-fool": PatchFool(),
     "autoattack": AutoAttack(eps=8 / 255),
 }

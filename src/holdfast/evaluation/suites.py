@@ -215,7 +215,7 @@ def _cells_of_attack(suite: AttackSuite, source: Source, steps: PreprocessingSte
         attack = replace(attack, patch_size=fitting_patch(steps.size))
     definition = replace(suite, attack=attack).definition
     if isinstance(attack, LearnedOcclusion):
-        definition |= fitting_definition()
+        definition |= fitting_definition(attack)
     yield Cell(cell, CleanImages(), source, definition, attack=attack)
 
 

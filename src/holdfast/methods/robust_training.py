@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
@@ -167,19 +167,25 @@ def robust_objective(
     task_loss: TaskLoss = F.cross_entropy,
     goal: Criterion = MISCLASSIFICATION,
     class_weights: Sequence[float] | None = None,
+    divisor: Literal["all", "labelled"] | None = None,
     classes: Sequence[str] = (),
     **options: Any,
 ) -> RobustObjective:
     """A robust objective from a recipe's options, one per term; null omits a term.
 
-    ``class_weights`` are for segmentation, see :func:`~holdfast.methods.segmentation_loss.pixel_cross_entropy`.
+    ``class_weights`` and ``divisor`` are for segmentation, see
+    :func:`~holdfast.methods.segmentation_loss.pixel_cross_entropy`.
     """
     for name in options:
         if name not in TERMS:
             hint = nearest(name, TERMS) or f"; it takes {', '.join(TERMS)}"
             raise HoldfastError(f"unknown option {name!r} of objective 'robust'{hint}")
-    if class_weights is not None:
-        task_loss = partial(pixel_cross_entropy, class_weights=class_weights)
+    if divisor is not None and goal is MISCLASSIFICATION:
+        raise HoldfastError(
+            f"divisor of objective 'robust' is for label maps of pixels alone, got {divisor!r}; leave it out"
+        )
+    if class_weights is not None or divisor is not None:
+        task_loss = partial(pixel_cross_entropy, class_weights=class_weights, divisor=divisor or "labelled")
     context = Context(model, size, mean, std, classes)
     asked = [name for name in TERMS if options.get(name) is not None]
     if isinstance(model, GeneralizedRCNN):

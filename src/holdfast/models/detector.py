@@ -44,6 +44,7 @@ class DetectorSettings:
         top_channels: width of FAN-Hybrid's coarsest map.
         min_size: short side of the images; one of several is drawn in training, the last one is used in testing.
         max_size: largest long side.
+        square: resize images to squares of that side, whatever their shape (FAN's paper, for FAN-ViT).
         fixed_size: height and width that every image is resized to instead, for encoders of one size.
         mean: per-channel mean of [0,1] pixels.
         std: per-channel standard deviation of [0,1] pixels.
@@ -65,6 +66,7 @@ class DetectorSettings:
     top_channels: int = PUBLISHED_TOP
     min_size: int | tuple[int, ...] = 800
     max_size: int = 1333
+    square: bool = False
     fixed_size: tuple[int, int] | None = None
     mean: tuple[float, ...] = field(default=IMAGENET_DEFAULT_MEAN)
     std: tuple[float, ...] = field(default=IMAGENET_DEFAULT_STD)
@@ -86,6 +88,11 @@ class DetectorSettings:
         for name in ("num_classes", "channels", "head_width", "max_size", "anchors", "samples", "detections"):
             if getattr(self, name) < 1:
                 raise HoldfastError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.fixed_size is not None and [type(side) for side in self.fixed_size] != [int, int]:
+            raise HoldfastError(
+                f"fixed_size must be one height and one width, got {list(self.fixed_size)}; "
+                "square=True with several sides in min_size draws from square sizes"
+            )
         if not self.mask_convs or min(self.mask_convs) < 1:
             raise HoldfastError(f"mask_convs must be one or more widths, got {self.mask_convs}")
 
@@ -125,6 +132,7 @@ class Detector(GeneralizedRCNN):
             size_divisible=pyramid.strides[3],
             fixed_size=settings.fixed_size and (settings.fixed_size[1], settings.fixed_size[0]),
         )
+        scaling.square = settings.square
         super().__init__(pyramid, rpn, Cascade(stages), scaling)
         self.settings = settings
         self.num_classes, self.num_features = settings.num_classes, settings.channels

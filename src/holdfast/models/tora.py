@@ -213,7 +213,9 @@ class ToraViT(nn.Module):
         return {"joint": _mean(logits), **logits}
 
     def forward(self, images: Tensor, view: str = "joint") -> Tensor:
-        """Logits of one prediction, (B, classes)."""
+        """Logits of one prediction, (B, classes); ``each`` gives those of every head, (heads, B, classes)."""
+        if view == "each":
+            return torch.stack(list(self._logits(images, tuple(self.heads)).values()))
         if view not in self.view_names:
             raise HoldfastError(f"view must be one of {', '.join(self.view_names)}, got {view!r}")
         return _mean(self._logits(images, (view,) if view in self.heads else tuple(self.heads)))

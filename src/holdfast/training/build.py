@@ -23,6 +23,7 @@ from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import Task, task_of
 from holdfast.training.augment.classification import ImageFormat
 from holdfast.training.checkpoint import CheckpointState
+from holdfast.training.global_batch import PER_PROCESS_NOTE, share_batch, synchronize_batch_norms
 from holdfast.training.initialize import ResumedRun, class_order, named_model, train_mode, with_init_settings
 from holdfast.training.loader import (
     BatchRangeSampler,
@@ -114,6 +115,7 @@ def build_training(
         recipe = replace(recipe, model=named_model(recipe.model))
     if task.name == CLASSIFICATION and not resumed.earlier_version:
         recipe = with_init_settings(recipe)
+    recipe = share_batch(recipe, accelerator.num_processes)
     order = build_order(recipe, accelerator, length=len(train))
     with seeded(Stream.WEIGHTS, recipe.seed):
         bare = task.build(recipe.model, classes=len(train.classes), size=recipe.data.size)
@@ -128,6 +130,8 @@ def build_training(
     check_model(bare, image, task=task, classes=len(train.classes), data=recipe.data.train)
     if recipe.train.grad_checkpointing:
         bare.set_grad_checkpointing(True)
+    if recipe.train.sync_bn and accelerator.num_processes > 1:
+        bare = synchronize(bare, accelerator)
     bare.to(accelerator.device)
     ema = ModelEmaV3(bare, decay=recipe.train.ema, use_warmup=recipe.train.ema_warmup) if recipe.train.ema else None
     steps_per_epoch = order.batches_per_epoch // recipe.train.accumulate
@@ -169,6 +173,15 @@ def build_training(
         peak_lr=peak_lr,
         initial_modules=initial_modules(objective),
     )
+
+
+def synchronize(model: nn.Module, accelerator: Accelerator) -> nn.Module:
+    """The model with synchronised batch norms where they work, which is on CUDA."""
+    if accelerator.device.type == "cuda":
+        return synchronize_batch_norms(model)
+    if accelerator.is_main_process:
+        logger.warning(PER_PROCESS_NOTE)
+    return model
 
 
 def initial_modules(objective: Objective) -> dict[str, dict[str, Tensor]]:

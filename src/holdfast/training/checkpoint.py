@@ -24,6 +24,7 @@ from torch.optim import Optimizer
 
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
+from holdfast.training.global_batch import share_images
 from holdfast.training.recipe import Recipe
 
 STATE, SEAL = "state.json", "checksum"
@@ -225,13 +226,6 @@ def rescale_for_processes(recipe: Recipe, checkpoints: Path, processes: int) -> 
     before = last_intact(checkpoints)
     images = before[1]["position"].get("images_per_step") if before else None
     train = recipe.train
-    if images is None or images == train.batch_size * train.accumulate * processes:
+    if images is None or train.global_batch or images == train.batch_size * train.accumulate * processes:
         return recipe
-    if images % processes:
-        raise HoldfastError(
-            f"the run has {images} images per step, which {processes} processes cannot share evenly; "
-            f"resume with a number of processes that divides {images}"
-        )
-    mine = images // processes
-    times = next(count for count in range(1, mine + 1) if mine % count == 0 and mine // count <= train.batch_size)
-    return replace(recipe, train=replace(train, batch_size=mine // times, accumulate=times))
+    return share_images(replace(recipe, train=replace(train, accumulate=1)), images, processes)

@@ -16,11 +16,12 @@ from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, spent, time
 from holdfast.training.accelerator import engine
 from holdfast.training.build import TrainState, build_training
 from holdfast.training.checkpoint import flatten_state, last_intact
+from holdfast.training.global_batch import share_batch, share_images
 from holdfast.training.loader import Item, Key, TransformedImages, collate
 from holdfast.training.loop import train_step
 from holdfast.training.phases import PhaseRun, parts_of
 from holdfast.training.probe_phase import FOLDER
-from holdfast.training.recipe import ProbeRecipe, Recipe
+from holdfast.training.recipe import ProbeRecipe, Recipe, TrainRecipe
 from holdfast.training.recipe_files import load_recipe
 from holdfast.training.run_folder import RunFolder
 from holdfast.training.seeding import Stream, seeded
@@ -35,18 +36,22 @@ def dry_run_report(
     out: Path,
     overrides: Mapping[str, Any] | None = None,
     resume: bool = False,
+    processes: int = 1,
 ) -> DryRunReport:
-    """Build a run and time some of its steps, without writing anything."""
+    """Build a run and time some of its steps, without writing anything; ``processes`` would share its steps."""
     if process_count() > 1:
         raise HoldfastError(
-            "--dry-run must run as one process: several would share the processor time that it measures"
+            "--dry-run must run as one process: several would share the processor time that it measures; "
+            "omit torchrun and add --processes N"
         )
     recipe = load_recipe(recipe, overrides)
     if recipe.model.mix is not None:
         raise HoldfastError("--dry-run of a mixture is that of holdfast mix; this recipe trains nothing")
-    parts = parts_of(recipe, out) or [PhaseRun(recipe, out)]
-    for part in parts:
+    for part in parts_of(recipe, out) or [PhaseRun(recipe, out)]:
         RunFolder(part.folder).check(part.recipe, resume=resume)
+    whole = as_one_process(recipe, processes)
+    share, recipe = share_batch(recipe, processes).train, whole
+    parts = parts_of(recipe, out) or [PhaseRun(recipe, out)]
     begin = time.perf_counter()
     with seeded(Stream.WEIGHTS, recipe.seed), engine(recipe.train, folder=out) as accelerator:
         state = build_training(parts[0].recipe, accelerator, resumed=RunFolder(parts[0].folder).resumed)
@@ -56,13 +61,38 @@ def dry_run_report(
         found = forecast_run(state, out, start=start, done=done)
         if recipe.train.probe is not None and not RunFolder(out / FOLDER).finished:
             found = _with_probe(found, state, recipe.train.probe)
+    if processes > 1:
+        found = among_processes(found, processes, share=share, peak_lr=state.peak_lr)
     if len(parts) > 1:
         remark = (
             f"{len(parts)} runs, one after another; only the first was timed, the others are assumed to cost the same"
         )
         longer = sum(part.recipe.train.epochs for part in parts) / max(parts[0].recipe.train.epochs, 1)
-        found = replace(found, spent=found.spent.times(longer), size=len(parts) * found.size, remarks=(remark,))
+        found = replace(
+            found, spent=found.spent.times(longer), size=len(parts) * found.size, remarks=(*found.remarks, remark)
+        )
     return found
+
+
+def as_one_process(recipe: Recipe, processes: int) -> Recipe:
+    """The recipe by which a single process takes the steps of so many."""
+    if processes < 1:
+        raise HoldfastError(f"--processes must be at least 1, got {processes}")
+    train = recipe.train
+    images = train.global_batch or train.batch_size * train.accumulate * processes
+    share_images(recipe, images, processes)  # refuses what cannot be shared
+    return recipe if processes == 1 else replace(recipe, train=replace(train, global_batch=images))
+
+
+def among_processes(found: DryRunReport, processes: int, *, share: TrainRecipe, peak_lr: float) -> DryRunReport:
+    """The forecast by the clock for so many processes, each on a processor or GPU like the one that was tried."""
+    remark = (
+        f"{processes} processes: {share.batch_size} images each in {share.accumulate} "
+        f"pass{'' if share.accumulate == 1 else 'es'} per step, peak learning rate {peak_lr:.3g}; the time here is "
+        "that of all of them at once, on as many processors or GPUs like this one, without what they tell each other"
+    )
+    spent = Seconds(found.spent.processor, found.spent.wall / processes)
+    return replace(found, spent=spent, remarks=(*found.remarks, remark))
 
 
 def forecast_run(state: TrainState, out: Path, *, start: Seconds = NOTHING, done: int = 0) -> DryRunReport:

@@ -78,7 +78,8 @@ class EpochSampler:
         if self.batches_per_epoch == 0:
             raise HoldfastError(
                 f"train.batch_size × processes × accumulate must not exceed the {length} training images, "
-                f"got {batch_size} × {processes} × {accumulate} = {self.global_batch * accumulate}"
+                f"got {batch_size} × {processes} × {accumulate} = {self.global_batch * accumulate}; "
+                "lower --train.batch_size, or --train.global_batch where the recipe has one"
             )
         self._permutation = lru_cache(maxsize=2)(self._draw)
 

@@ -284,6 +284,11 @@ class TrainRecipe:
             --train.epochs replaces it.
         batch_size: images per process and forward pass; the global batch is this × processes × accumulate.
         accumulate: forward passes per optimizer step.
+        global_batch: images per optimizer step over all processes, to which a published learning rate belongs;
+            batch_size and accumulate are then the most images per pass and the fewest passes. null for the product of
+            the three.
+        sync_bn: normalise by the statistics of all processes on CUDA (torch's SyncBatchNorm), as the released
+            segmentors and detectors; TAP's own batch norm stays plain.
         ema: decay of the averaged weights; null for none.
         ema_warmup: let the decay grow with the number of steps, for short runs.
         precision: no, bf16 or fp16; auto takes half precision on CUDA only, where it helps.
@@ -303,6 +308,8 @@ class TrainRecipe:
     steps: int | None = None
     batch_size: int = 64
     accumulate: int = 1
+    global_batch: int | None = None
+    sync_bn: bool = False
     ema: float | None = None
     ema_warmup: bool = False
     precision: Literal["auto", "no", "bf16", "fp16"] = "auto"

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import re
 import typing
 from argparse import ArgumentError
 from collections.abc import Callable, Iterator, Mapping
@@ -77,6 +78,7 @@ RULES: dict[str, RecipeRule] = {
     "train.steps": AT_LEAST_1,
     "train.batch_size": AT_LEAST_1,
     "train.accumulate": AT_LEAST_1,
+    "train.global_batch": AT_LEAST_1,
     "train.ema": BELOW_1,
     "train.checkpoint_steps": AT_LEAST_0,
     "train.keep_epochs": AT_LEAST_0,
@@ -231,6 +233,13 @@ def headline(name: str) -> str:
     """The first comment line of a shipped recipe, its description."""
     first = find_recipe(name).read_text(encoding="utf-8").splitlines()[0]
     return first.removeprefix("#").strip()
+
+
+def header(name: str) -> dict[str, str]:
+    """What the comment on top of a shipped recipe says under batch, cost and score."""
+    comment = [line for line in find_recipe(name).read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    found = re.findall(r"\b(batch|cost|score): (.+?)(?=\s{2,}|$)", "\n".join(comment), flags=re.MULTILINE)
+    return dict(reversed(found))
 
 
 def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,11 +12,14 @@ Size = tuple[int, int]  # height, width
 class Scaling(GeneralizedRCNNTransform):
     """Normalise, resize, pad with zeros; sizes are rounded (480×640 → 800×1067), masks sampled at pixel centres."""
 
+    square = False  # whether images are brought to squares of the sides in ``min_size``, whatever their shape
+
     def resize(self, image: Tensor, target: Target | None = None) -> tuple[Tensor, Target | None]:
         """The image and its target at the network's size; in training, one of the short sides in ``min_size``."""
         old = (image.shape[-2], image.shape[-1])
         short = self.torch_choice(self.min_size) if self.training else self.min_size[-1]
-        new = (self.fixed_size[1], self.fixed_size[0]) if self.fixed_size else scaled_size(old, short, self.max_size)
+        new = (short, short) if self.square else scaled_size(old, short, self.max_size)
+        new = (self.fixed_size[1], self.fixed_size[0]) if self.fixed_size else new
         if new == old:
             return image, target
         image = F.interpolate(image[None], size=new, mode="bilinear", align_corners=False)[0]
