@@ -43,6 +43,27 @@ def add_preprocessing(parser: ArgumentParser) -> None:
         default="model",
         help="model: clean images as the model prepares them; benchmark: all as the corruption benchmark does",
     )
+    _add_dense(parser)
+
+
+def _add_dense(parser: ArgumentParser) -> None:
+    """What detectors and segmenters of other projects return, where their files do not tell."""
+    parser.add_argument(
+        "--outputs",
+        help="of an ONNX detector: torchvision, paddle, yolov8, yolov5, yolov10, detr, rt-detr; of an ONNX segmenter: "
+        "logits, labels (default: recognised)",
+    )
+    parser.add_argument(
+        "--resize", help="to such a model's size: stretch, letterbox or none (default: as its project does it)"
+    )
+    parser.add_argument("--nms", help="after an ONNX detector: per-class, agnostic or none (default: likewise)")
+    parser.add_argument("--nms-iou", type=float, help="overlap from which on a box is suppressed (default: likewise)")
+    parser.add_argument(
+        "--score-threshold", type=float, help="keep detections from this score on (default: likewise, at most 0.001)"
+    )
+    parser.add_argument(
+        "--class-ids", help="ranks or category-ids: how an ONNX detector numbers its classes (default: by their number)"
+    )
 
 
 def protocol_of(arguments: Namespace, **other: Any) -> "EvalProtocol":

@@ -104,8 +104,15 @@ def load_onnx(path: Path) -> tuple[nn.Module, OnnxDescription]:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a class for every kind of failure
         raise HoldfastError(f"onnxruntime cannot open {path} ({_line(error)})") from error
+    digest = file_digest(path, proto)
+    if told == OnnxDescription():  # not one of ours: it may be a detector or a segmenter
+        from holdfast.deploy.onnx_recognition import dense_model
+
+        dense = dense_model(session, name=path.name, digest=digest)
+        if dense is not None:
+            return dense, told
     _check_ends(session, path)
-    model = OnnxModel(session, told, digest=file_digest(path, proto), operators=operators(proto))
+    model = OnnxModel(session, told, digest=digest, operators=operators(proto))
     if told.task == "segmentation" and told.size is not None:
         return Windowed(model, told.size, told.stride), told
     return (FromProbabilities(model) if told.output == "probabilities" else model), told

@@ -34,6 +34,15 @@ class EvalProtocol:
         probabilities: whether the model answers with probabilities instead of logits; must be said where its answers
             look like them.
         classes_differ: measure a run also on data whose classes have other names than those it was trained on.
+        outputs: what an ONNX detector returns: ``torchvision``, ``paddle``, ``yolov8``, ``yolov5``, ``yolov10``,
+            ``detr`` or ``rt-detr``; or an ONNX segmenter: ``logits`` or ``labels``. Recognised unless given.
+        resize: how images are brought to the size of an ONNX detector or segmenter: ``stretch``, ``letterbox`` or
+            ``none``; as its layout does it unless given.
+        nms: non-maximum suppression after an ONNX detector: ``per-class``, ``agnostic`` or ``none``; likewise.
+        nms_iou: overlap from which on a box is suppressed; likewise.
+        score_threshold: detections of lower scores are not kept; likewise, at most 0.001.
+        class_ids: whether an ONNX detector numbers classes by ``ranks`` or by ``category-ids``; by how many it has
+            unless given.
     """
 
     preset: str | None = None
@@ -51,6 +60,12 @@ class EvalProtocol:
     exif: str = "ignore"
     probabilities: bool | None = None
     classes_differ: bool = False
+    outputs: str | None = None
+    resize: str | None = None
+    nms: str | None = None
+    nms_iou: float | None = None
+    score_threshold: float | None = None
+    class_ids: str | None = None
 
     def __post_init__(self) -> None:
         check_exif(self.exif)

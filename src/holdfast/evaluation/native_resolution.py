@@ -1,6 +1,7 @@
 """Images at their own size: how dense tasks see them. They are corrupted as they are stored, labels untouched."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import cv2
@@ -23,6 +24,7 @@ class NativeSize:
             leaves them as they are.
         window: height and width of sliding windows; None looks at whole images.
         stride: pixels from one window to the next.
+        own_steps: what a segmenter of another project does with an image itself.
     """
 
     preset: str
@@ -31,12 +33,14 @@ class NativeSize:
     box: tuple[int, int] | None = None
     window: tuple[int, int] | None = None
     stride: int | None = None
+    own_steps: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Any, wanted: ModelInput, *, preset: str) -> "NativeSize":
         """The steps for a source and a model."""
         box = getattr(source, "box", None)
-        return cls(preset, wanted.mean, wanted.std, box, window=wanted.window, stride=wanted.stride)
+        windows = {"window": wanted.window, "stride": wanted.stride}
+        return cls(preset, wanted.mean, wanted.std, box, **windows, own_steps=dict(wanted.own_steps))
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -57,6 +61,7 @@ class NativeSize:
             "inference": windows or whole,
             "mean": list(self.mean),
             "std": list(self.std),
+            **self.own_steps,
         }
 
     @property

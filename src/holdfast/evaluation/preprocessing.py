@@ -7,8 +7,8 @@ wants it, by its ``crop_pct`` and interpolation. Every step is kept in the recor
 
 import io
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,7 +40,8 @@ class ModelInput:
     """What the model wants to see.
 
     ``size`` None means the protocol's own size, ``window`` None whole images, ``crop_pct`` None a model that does not
-    say how it prepares images: the benchmark's preparation then serves clean images too.
+    say how it prepares images: the benchmark's preparation then serves clean images too. ``own_steps`` is what a
+    detector or segmenter of another project does itself, for records.
     """
 
     size: tuple[int, int] | None
@@ -52,6 +53,7 @@ class ModelInput:
     crop_pct: float | None = None
     crop_mode: str = "center"
     preparation: str = MODEL
+    own_steps: Mapping[str, Any] = field(default_factory=dict)
 
 
 class PreprocessingSteps(Protocol):
@@ -254,6 +256,7 @@ def model_input(
         crop_pct=crop_pct if crop_pct is not None else known["crop_pct"] if _says_crop(told) else None,
         crop_mode=str(known.get("crop_mode", "center")),
         preparation=preparation,
+        own_steps=getattr(inner, "own_steps", {}),
     )
     if chosen.size is not None:
         check_side(chosen.size)

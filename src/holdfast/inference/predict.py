@@ -1,7 +1,7 @@
 """``holdfast.predict``: what a model sees in single images, prepared as an evaluation prepares them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData
 from holdfast.inference.overlays import check_film, film_frame, overlay_paths, write_film, write_overlay
-from holdfast.inference.predictor import Predictor, given_normalisation
+from holdfast.inference.predictor import Predictor, configure_model, given_normalisation
 from holdfast.io.images import UnreadableFile, decode
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.models.unwrap import unwrap_model
@@ -117,6 +117,7 @@ def predict(
     if moving is not None:
         check_film(moving)
     loaded = load_model(model)
+    loaded = replace(loaded, model=configure_model(loaded.model, protocol, None)[0])
     task = _task(loaded, drawn=folder is not None or moving is not None)
     source: Any = _Files(task.name, paths, protocol.exif)
     if isinstance(images, Tensor):

@@ -5,7 +5,7 @@ the device, and then the checks: whether its mean can be that of these pixels, a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +25,7 @@ from holdfast.models.sliding_window import Windowed
 from holdfast.runtime.device import choose_device, choose_precision
 
 ROUNDING = 1e-3  # by which probabilities may miss a sum of 1
+DENSE_OPTIONS = ("outputs", "resize", "nms", "nms_iou", "score_threshold", "class_ids")
 CLASSIFICATION, SEGMENTATION, DETECTION = "classification", "segmentation", "detection"
 
 
@@ -68,8 +69,9 @@ class Predictor:
             steps: chooses the way of the images; the task's own unless given.
         """
         loaded = model if isinstance(model, LoadedModel) else load_model(model)
+        configured, protocol = configure_model(loaded.model, protocol, data.pictures)
         check_protocol(data.task.name, protocol)
-        loaded = replace(loaded, model=apply_protocol(loaded.model, protocol))
+        loaded = replace(loaded, model=apply_protocol(configured, protocol))
         adapt = getattr(data.task, "adapted", None)
         asked = loaded.model if adapt is None else adapt(loaded.model, data.pictures)
         chosen = steps(loaded.model) if steps is not None else requested_steps(loaded.model, data, protocol)
@@ -95,6 +97,22 @@ class Predictor:
         """The answer of the first view to one picture that nothing was done to."""
         pixels = torch.from_numpy(self.steps.clean(picture).copy()).permute(2, 0, 1)[None]
         return next(iter(self.judge.look(pixels).values()))[0]
+
+
+def configure_model(model: nn.Module, protocol: EvalProtocol, pictures: Any) -> tuple[nn.Module, EvalProtocol]:
+    """A model that prepares images itself, as a protocol asks for it, and what of the protocol is left for others.
+
+    Such models have ``configured(protocol, pictures)`` and say in ``consumes`` which fields of a protocol they use.
+    """
+    make: Any = getattr(model, "configured", None)
+    if make is None:
+        for name in DENSE_OPTIONS:
+            if getattr(protocol, name) is not None:
+                raise HoldfastError(f"{name} is of detectors and segmenters of other projects, see --outputs; this is none")
+        return model, protocol
+    made = make(protocol, pictures)
+    usual = {each.name: each.default for each in fields(EvalProtocol) if each.name in made.consumes}
+    return made, replace(protocol, **usual)
 
 
 def apply_protocol(model: nn.Module, protocol: EvalProtocol) -> nn.Module:

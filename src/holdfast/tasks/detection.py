@@ -6,7 +6,7 @@ padding changes what FAN sees everywhere. Corruptions act on that size, as in CO
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -50,10 +50,12 @@ class NativePreprocessing:
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
     same_for_clean: bool = True
+    own_steps: Mapping[str, Any] = field(default_factory=dict)  # of a detector of another project
 
     def record(self) -> dict[str, Any]:
         """The steps as plain data."""
-        return {"protocol": "native size, corrupted in RGB", "after_corruption": "nothing", "model_size": "as it is"}
+        steps = {"protocol": "native size, corrupted in RGB", "after_corruption": "nothing", "model_size": "as it is"}
+        return {**steps, **self.own_steps}
 
     def named(self, way: str) -> list[str]:
         """None: all cells take the one way that the header names."""
@@ -130,7 +132,7 @@ class Detection:
             raise HoldfastError(f"preset must be 'any' for detection, whose images keep their size, got {preset!r}")
         if stored_jpeg:
             raise HoldfastError("stored_jpeg is of ImageNet-C; detectors see corrupted images without it")
-        return NativePreprocessing()
+        return NativePreprocessing(own_steps=dict(wanted.own_steps))
 
     def adapted(self, model: "nn.Module", source: Any) -> "nn.Module":
         """The model itself, or one that answers with COCO's gapped category ids behind their ranks."""
