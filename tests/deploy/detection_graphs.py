@@ -61,16 +61,19 @@ def overlap(one, others):
     return both / ((one[2:] - one[:2]).prod() + (others[:, 2:] - others[:, :2]).prod(1) - both)
 
 
-def greedy_nms(rows, iou, *, per_class=True):
+def greedy_nms(rows, iou, *, per_class=True, candidates=30_000, most=300):
     """Rows of (x0, y0, x1, y1, score, class), best first, without those that overlap a better one."""
-    rows = rows[np.argsort(-rows[:, 4], kind="stable")]
-    kept = []
-    while len(rows):
-        best, rows = rows[0], rows[1:]
-        kept.append(best)
-        alike = (rows[:, 5] == best[5]) | (not per_class)
-        rows = rows[~(alike & (overlap(best[:4], rows[:, :4]) > iou))]
-    return np.array(kept).reshape(-1, 6)
+    rows = rows[np.argsort(-rows[:, 4], kind="stable")][:candidates]
+    groups = rows[:, 5] if per_class else np.zeros(len(rows))
+    members = {group: np.flatnonzero(groups == group) for group in np.unique(groups)}
+    alive, kept = np.ones(len(rows), bool), []
+    for number in range(len(rows)):
+        if alive[number] and len(kept) < most:
+            kept.append(number)
+            worse = members[groups[number]]
+            worse = worse[worse > number]
+            alive[worse[overlap(rows[number, :4], rows[worse, :4]) > iou]] = False
+    return rows[kept]
 
 
 def coco_scores(annotations: Path, found: dict[str, np.ndarray], category_ids) -> np.ndarray:

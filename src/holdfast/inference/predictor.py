@@ -104,11 +104,12 @@ def configure_model(model: nn.Module, protocol: EvalProtocol, pictures: Any) -> 
 
     Such models have ``configured(protocol, pictures)`` and say in ``consumes`` which fields of a protocol they use.
     """
+    consumed = getattr(model, "consumes", ())
+    for name in DENSE_OPTIONS:
+        if getattr(protocol, name) is not None and name not in consumed:
+            raise HoldfastError(f"{name} is of other detectors or segmenters than this model, which has no use for it")
     make: Any = getattr(model, "configured", None)
     if make is None:
-        for name in DENSE_OPTIONS:
-            if getattr(protocol, name) is not None:
-                raise HoldfastError(f"{name} is of detectors and segmenters of other projects, see --outputs; this is none")
         return model, protocol
     made = make(protocol, pictures)
     usual = {each.name: each.default for each in fields(EvalProtocol) if each.name in made.consumes}
