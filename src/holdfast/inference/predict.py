@@ -24,6 +24,7 @@ from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import Task, task_named
 
 DETECTION = "detection"
+_OF_TORCHVISION = {"torchvision.models.detection": DETECTION, "torchvision.models.segmentation": "segmentation"}
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,9 @@ def _task(loaded: LoadedModel, *, drawn: bool) -> Task:
     model: Any = unwrap_model(loaded.model)
     told = getattr(model, "pretrained_cfg", None)  # of exported files
     known = told.get("task", CLASSIFICATION) if isinstance(told, dict) else CLASSIFICATION
-    task = task_named(str(getattr(model, "task", DETECTION if isinstance(model, GeneralizedRCNN) else known)))
+    of_torchvision = _OF_TORCHVISION.get(".".join(type(model).__module__.split(".")[:3]), known)
+    detects = isinstance(model, GeneralizedRCNN)
+    task = task_named(str(getattr(model, "task", DETECTION if detects else of_torchvision)))
     if not callable(getattr(task, "answer", None)):
         raise HoldfastError(
             f"predict cannot show the answers of {task.name} models, whose task has no way to tell them"
