@@ -308,3 +308,37 @@ def test_options_of_such_detectors_are_refused_for_other_models(data):
 
     with pytest.raises(HoldfastError, match="nms is of other detectors or segmenters than this model"):
         evaluate(plain_mask_rcnn(), f"coco:{data},{data / 'instances.json'}", protocol=EvalProtocol(nms="none"))
+
+
+def words(**options):
+    """A protocol as options of a command."""
+    return [w for key, value in options.items() for w in (f"--{key.replace('_', '-')}", *map(str, np.atleast_1d(value)))]
+
+
+def test_a_foreign_file_goes_through_every_command(data, tmp_path, capsys):
+    """Evaluate, gate in one step, report, predict with overlays, lab; export says why not."""
+    from holdfast.cli.main import main
+    from holdfast.lab import inspect_image, open_model
+    from holdfast.lab.session import Session, ViewState
+
+    outputs, _, _ = detr(data)
+    path, spec = constant_graph(tmp_path / "m.onnx", outputs, size=SEEN), f"coco:{data},{data / 'instances.json'}"
+    model, told = f"onnx:{path}", words(mean=(0.1, 0.2, 0.3), std=(0.5, 0.5, 0.5), outputs="detr")
+    run = ["evaluate", "--model", model, "--data", spec, "--suite", "clean", "--workers", "0"]
+    assert main([*run, "--out", str(tmp_path / "old"), *told]) == 0
+    gate = ["gate", "--model", model, "--against", str(tmp_path / "old"), "--out", str(tmp_path / "new"), "--workers", "0"]
+    assert main(gate) == 2
+    assert "does not say its mean and std" in capsys.readouterr().err
+    assert main([*gate, *told, "--unresolved", "pass"]) == 0
+    assert main(["gate", str(tmp_path / "new"), "--against", str(tmp_path / "old"), "--outputs", "detr"]) == 2
+    assert "goes with --model" in capsys.readouterr().err
+    assert main(["report", str(tmp_path / "old"), "--out", str(tmp_path / "report.html")]) == 0
+    seen = ["predict", str(data / "0.png"), "--model", model, "--overlays", str(tmp_path / "seen")]
+    assert main([*seen, *told]) == 0
+    assert (tmp_path / "seen" / "0.png").is_file()
+    assert main(["export", model, "--data", spec, "--out", str(tmp_path / "n.onnx"), *told]) == 2
+    assert "which is a file already" in capsys.readouterr().err
+    protocol = EvalProtocol(mean=(0.1, 0.2, 0.3), std=(0.5, 0.5, 0.5), outputs="detr")
+    lens = open_model(model, spec, protocol=protocol)
+    assert inspect_image(lens, 0, "fog/3").after.kept
+    assert "outputs='detr'" in Session([lens]).kept(ViewState(0, "fog/3"), "lines.py").decode()

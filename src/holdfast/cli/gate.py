@@ -9,6 +9,7 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli.exit_codes import EXIT_OK, EXIT_SHUT
+from holdfast.cli.preprocessing_options import add_preprocessing, protocol_of
 from holdfast.cli.shared_options import model_file_name, run_folder
 from holdfast.errors import HoldfastError
 
@@ -39,6 +40,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--save", type=Path, metavar="FILE", help="write a small baseline file for later gates; not if this one is shut"
     )
+    parser.add_argument(
+        "--classes-differ", action="store_true", help="measure --model although the data's classes have other names"
+    )
+    add_preprocessing(parser, preparation=False)  # which is the baseline's
     parser.usage = "holdfast gate [RUN] [--model MODEL] [--against RUN|RECORDS|FILE] [--save FILE] [OPTIONS]"
 
 
@@ -70,6 +75,8 @@ def _check(arguments: Namespace) -> None:
     if (arguments.run is None) == (arguments.model is None):
         came = "neither" if arguments.run is None else "both"
         raise HoldfastError(f"holdfast gate needs a run's folder or --model, one of the two; got {came}")
+    if arguments.model is None and protocol_of(arguments) != protocol_of(Namespace()):
+        raise HoldfastError("how a model wants its images (--size, --mean, --outputs …) goes with --model, got a run")
     if arguments.against is None and (arguments.save is None or arguments.model is not None):
         raise HoldfastError("holdfast gate needs --against RUN|RECORDS|FILE, or --save FILE for a run; got neither")
     for option in ("save", "junit", "markdown"):
@@ -100,7 +107,8 @@ def _evaluate_candidate(arguments: Namespace, old: "list[PairedScores]") -> "lis
     from holdfast.gate.evaluate_candidate import measured_like
 
     out = arguments.out or (None if run_folder(arguments.model) else Path("runs") / model_file_name(arguments.model))
-    return measured_like(old, arguments.model, data=arguments.data, out=out, workers=arguments.workers)
+    given = {"data": arguments.data, "out": out, "workers": arguments.workers}
+    return measured_like(old, arguments.model, protocol=protocol_of(arguments), **given)
 
 
 def _save(sides: "list[PairedScores]", path: Path, console: Console) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ANSWERS = {"yes": True, "no": False}
 
 
-def add_preprocessing(parser: ArgumentParser) -> None:
+def add_preprocessing(parser: ArgumentParser, *, preparation: bool = True) -> None:
     """The options of :class:`holdfast.EvalProtocol` that say how a model wants its images, and what it answers with."""
     parser.add_argument(
         "--size", help="side of the model's images, or HEIGHTxWIDTH such as 1024x2048 (default: the model's own)"
@@ -38,11 +38,12 @@ def add_preprocessing(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--crop-pct", type=float, help="share of the resized image that the crop keeps (default: the model's own)"
     )
-    parser.add_argument(
-        "--preparation",
-        default="model",
-        help="model: clean images as the model prepares them; benchmark: all as the corruption benchmark does",
-    )
+    if preparation:
+        parser.add_argument(
+            "--preparation",
+            default="model",
+            help="model: clean images as the model prepares them; benchmark: all as the corruption benchmark does",
+        )
     _add_dense(parser)
 
 

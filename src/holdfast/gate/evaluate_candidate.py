@@ -1,6 +1,7 @@
 """A new model measured as the baseline was: its data, suites, protocol and seed, so that the two can be compared."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ from holdfast.corruptions.severities import EXTRA
 from holdfast.errors import HoldfastError
 from holdfast.gate.paired_scores import PairedScores, side_of
 from holdfast.reporting.export.tables import clean_elsewhere
+
+OF_BASELINE = ("preset", "extra", "stored_jpeg", "preparation", "exif")  # fields of a protocol; others are the model's
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,6 +29,7 @@ def measured_like(
     workers: int | None = None,
     device: str = "auto",
     show: bool | None = None,
+    protocol: "EvalProtocol | None" = None,
 ) -> list[PairedScores]:
     """A side for every one of the baseline's, of another model.
 
@@ -37,6 +41,8 @@ def measured_like(
         workers: likewise.
         device: likewise.
         show: likewise.
+        protocol: how the model wants its images and what it answers with, such as the mean that an ONNX file does not
+            tell; everything else is the baseline's.
     """
     from holdfast.evaluation.evaluate import evaluate
 
@@ -45,7 +51,7 @@ def measured_like(
         raise HoldfastError(f"data must be one for each of the baseline's {len(old)} data sets, got {len(places)}")
     options: dict[str, Any] = {"out": out, "workers": workers, "device": device, "show": show}
     sets = [
-        evaluate(model, place, _suites(side), **_as_measured(side), **options)
+        evaluate(model, place, _suites(side), **_as_measured(side, protocol), **options)
         for side, place in zip(old, places, strict=True)
     ]
     return [side_of(records, clean=clean_elsewhere(records, sets)) for records in sets]
@@ -60,9 +66,11 @@ def _suites(side: PairedScores) -> list[str]:
     return [str(suite) for suite in dict.fromkeys(suites)]
 
 
-def _as_measured(side: PairedScores) -> dict[str, Any]:
+def _as_measured(side: PairedScores, asked: "EvalProtocol | None") -> dict[str, Any]:
     header = side.header
     compute, protocol = _options(side)
+    if asked is not None:
+        protocol = replace(protocol, **{name: getattr(asked, name) for name in vars(asked) if name not in OF_BASELINE})
     return {"limit": header.get("limit"), "seed": int(header.get("seed", 0)), "protocol": protocol, "compute": compute}
 
 

@@ -160,6 +160,9 @@ def check_protocol(task: str, protocol: EvalProtocol) -> None:
         raise HoldfastError(
             f"crop_pct and interpolation are of classification, got them for {task}, whose images keep their size"
         )
+    own = [name for name in ("size", "mean", "std") if getattr(protocol, name) is not None]
+    if task == DETECTION and own:
+        raise HoldfastError(f"{own[0]} is the business of a detector of torchvision's protocol; leave --{own[0]} away")
     if task == DETECTION and protocol.probabilities:
         raise HoldfastError("probabilities is of classification and label maps, got it for detection")
 
