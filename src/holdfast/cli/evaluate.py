@@ -33,7 +33,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", help="a run's folder; its records go there, and its data are the default")
     parser.add_argument(
         "--model",
-        help="any model: run:DIR, timm:NAME[@CHECKPOINT], local-dir:DIR, python:module:function, onnx:FILE, hf:DIR",
+        help="any model: run:DIR, timm:NAME[@CHECKPOINT], local-dir:DIR, python:module:function, onnx:FILE, hf:DIR, "
+        "torchvision:NAME[@CHECKPOINT]",
     )
     parser.add_argument(
         "--data",

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from holdfast.deploy.onnx_files import OnnxDescription, describe_onnx, file_digest, operators, read_onnx
+from holdfast.deploy.onnx_files import (
+    OnnxDescription,
+    class_names,
+    describe_onnx,
+    file_digest,
+    operators,
+    read_onnx,
+)
 from holdfast.errors import HoldfastError
 from holdfast.models.outputs import logits_of
 from holdfast.models.sliding_window import Windowed
@@ -110,7 +118,7 @@ def load_onnx(path: Path) -> tuple[nn.Module, OnnxDescription]:
 
         dense = dense_model(session, name=path.name, digest=digest)
         if dense is not None:
-            return dense, told
+            return dense, replace(told, classes=class_names(proto))
     _check_ends(session, path)
     model = OnnxModel(session, told, digest=digest, operators=operators(proto))
     if told.task == "segmentation" and told.size is not None:

@@ -88,6 +88,7 @@ def predict(
     overlays: str | Path | None = None,
     film: str | Path | None = None,
     fps: float = 8.0,
+    class_names: Sequence[str] | None = None,
 ) -> list[Prediction]:
     """What a model answers to some image files, to all in a folder, or to a tensor of images.
 
@@ -105,6 +106,7 @@ def predict(
             masks of detectors.
         film: a WebP file that shows all images, beside their overlays, one after the other in the order of their names.
         fps: its frames per second.
+        class_names: what the model's classes are called, where its files do not tell.
     """
     if top < 1:
         raise HoldfastError(f"top must be at least 1, got {top}")
@@ -118,6 +120,8 @@ def predict(
     if moving is not None:
         check_film(moving)
     loaded = load_model(model)
+    if class_names is not None:
+        loaded = replace(loaded, classes=tuple(class_names))
     loaded = replace(loaded, model=configure_model(loaded.model, protocol, None)[0])
     task = _task(loaded, drawn=folder is not None or moving is not None)
     source: Any = _Files(task.name, paths, protocol.exif)
