@@ -124,9 +124,7 @@ def network(channels: list[int], rng: np.random.Generator) -> tuple[list[Any], l
     for number, count in enumerate(channels):
         values = rng.normal(0, 1 / np.sqrt(9 * before), (count, before, 3, 3)).astype(np.float32)
         weights.append(numpy_helper.from_array(values, f"w{number}"))
-        nodes.append(
-            helper.make_node("Conv", [last, f"w{number}"], [f"c{number}"], strides=[2, 2], pads=[1, 1, 1, 1])
-        )
+        nodes.append(helper.make_node("Conv", [last, f"w{number}"], [f"c{number}"], strides=[2, 2], pads=[1, 1, 1, 1]))
         nodes.append(helper.make_node("Relu", [f"c{number}"], [f"r{number}"]))
         last, before = f"r{number}", count
     return nodes, weights, last
@@ -170,16 +168,15 @@ def save(path: Path, nodes: list[Any], weights: list[Any], side: int, output: tu
 def as_markdown(rows: list[dict[str, Any]], environment: str) -> str:
     lines = [
         "# Detectors and segmenters of other projects\n",
-        "One 480×640 image, processor milliseconds of one thread, medians, interleaved; the machine was busy with other "
-        f"work. The last column is (adapter − by hand) / forward, at most {100 * BAR:.0f} %. {environment}\n",
+        "One 480×640 image, processor milliseconds of one thread, medians, interleaved; the machine was busy with "
+        f"other work. The last column is (adapter − by hand) / forward, at most {100 * BAR:.0f} %. {environment}\n",
         "| file | forward | by hand: resize, normalise, run, decode | adapter | more than by hand |",
         "|---|---|---|---|---|",
     ]
     for row in rows:
         more = (row["adapter"] - row["by hand"]) / row["forward"]
-        lines.append(
-            f"| {row['what']} | {row['forward']:.1f} | {row['by hand']:.1f} | {row['adapter']:.1f} | {100 * more:+.1f} % |"
-        )
+        times = " | ".join(f"{row[name]:.1f}" for name in ("forward", "by hand", "adapter"))
+        lines.append(f"| {row['what']} | {times} | {100 * more:+.1f} % |")
     return "\n".join(lines) + "\n"
 
 

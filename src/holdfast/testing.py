@@ -40,8 +40,8 @@ def assert_no_worse(
         unresolved: whether what these images cannot tell shall ``fail`` (the default) or ``pass``.
         margin: points that still count as no worse; 0.5 unless given.
         allow_unreadable: how many more images than of the baseline may be unreadable; none unless given.
-        options: ``out``, ``workers``, ``device``, ``show`` and ``protocol`` of :func:`holdfast.evaluate`; of the protocol
-            only how the model wants its images.
+        options: ``out``, ``workers``, ``device``, ``show`` and ``protocol`` of :func:`holdfast.evaluate`; of the
+            protocol only how the model wants its images.
     """
     is_file = isinstance(baseline, Path | str) and Path(baseline).is_file()
     old = read_baseline(Path(str(baseline))) if is_file else paired_scores_of(baseline)

@@ -15,7 +15,7 @@ KINDS = {"f": TensorProto.FLOAT, "i": TensorProto.INT64}
 def constant_graph(
     path: Path, outputs: dict, *, size=(64, 64), batch=1, more=(), kind=TensorProto.FLOAT, channels=3
 ) -> Path:
-    """A file whose outputs are these arrays, whatever it sees (each a little bound to the image, so that it is used)."""
+    """A file whose outputs are these arrays, whatever it sees; they depend on it by nothing, so that it is used."""
     shape = [channels, *size] if batch is None else [batch, channels, *size]
     inputs = [helper.make_tensor_value_info("images", kind, shape)]
     inputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 2]) for name in more]

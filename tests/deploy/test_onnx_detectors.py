@@ -162,7 +162,7 @@ def paddle(folder):
     rows = candidates(folder, "none")
     written = np.column_stack([rows[:, 5], rows[:, 4], rows[:, :4]]).astype(np.float32)
     outputs = {"rows": written, "count": np.array([len(rows)])}
-    return outputs, {name: rows for name in placed(folder, "none")}, PLAIN
+    return outputs, dict.fromkeys(placed(folder, "none"), rows), PLAIN
 
 
 CASES = (yolov8, yolov8_agnostic, yolov5, yolov10, detr, rt_detr, torchvision, paddle)
@@ -257,13 +257,24 @@ def test_the_80_categories_of_coco_are_read_from_80_and_from_91_classes(tmp_path
         ids.labels(torch.tensor([97]))
 
 
+FIRST = np.array([1, 0, 0, 0, 0, 0])  # the column of classes
 MALFORMED = {
     "NaN boxes": (yolov8, "output0", lambda values: np.where(values > 30, np.nan, values), "NaN or infinity"),
     "infinite logits": (detr, "logits", lambda values: values * np.inf, "NaN or infinity"),
-    "too large a count": (paddle, "count", lambda values: values + 3, r"must add up to the 12 rows there are, got \[15\]"),
+    "too large a count": (
+        paddle,
+        "count",
+        lambda values: values + 3,
+        r"must add up to the 12 rows there are, got \[15\]",
+    ),
     "a negative count": (paddle, "count", lambda values: -values, "must add up"),
-    "class out of range": (paddle, "rows", lambda values: values + [90, 0, 0, 0, 0, 0], "classes must be numbers 0 to 2"),
-    "half a class": (paddle, "rows", lambda values: values + [0.5, 0, 0, 0, 0, 0], "classes must be whole numbers"),
+    "class out of range": (
+        paddle,
+        "rows",
+        lambda values: values + 90 * FIRST,
+        "classes must be numbers 0 to 2",
+    ),
+    "half a class": (paddle, "rows", lambda values: values + 0.5 * FIRST, "classes must be whole numbers"),
     "id out of range": (torchvision, "labels", lambda values: values + 50, "classes must be numbers 0 to 13"),
     "other counts": (torchvision, "scores", lambda values: values[:-1], "must be equally many, got 12, 12, 11"),
     "other classes": (yolov8, "output0", lambda values: values[:, :-1], "must have the 3 classes of the data"),
@@ -290,7 +301,9 @@ def test_malformed_outputs_are_one_sentence_and_nothing_is_written(data, tmp_pat
 
 def test_outputs_that_fit_several_layouts_or_none_are_told_apart(data, tmp_path):
     rows = np.zeros((1, 40, 6), np.float32)
-    with pytest.raises(HoldfastError, match=r"can be those of several layouts: name one with --outputs \(yolov5, yolov10\)"):
+    with pytest.raises(
+        HoldfastError, match=r"can be those of several layouts: name one with --outputs \(yolov5, yolov10\)"
+    ):
         measured(constant_graph(tmp_path / "m.onnx", {"output": rows}, size=SEEN), data)
     strange = {"a": np.zeros((1, 7, 4), np.float32), "b": np.zeros((1, 3, 9, 9), np.float32)}
     with pytest.raises(HoldfastError, match="detections as torchvision, paddle, yolov8"):
@@ -312,7 +325,9 @@ def test_options_of_such_detectors_are_refused_for_other_models(data):
 
 def words(**options):
     """A protocol as options of a command."""
-    return [w for key, value in options.items() for w in (f"--{key.replace('_', '-')}", *map(str, np.atleast_1d(value)))]
+    return [
+        w for key, value in options.items() for w in (f"--{key.replace('_', '-')}", *map(str, np.atleast_1d(value)))
+    ]
 
 
 def test_a_foreign_file_goes_through_every_command(data, tmp_path, capsys):
@@ -326,7 +341,17 @@ def test_a_foreign_file_goes_through_every_command(data, tmp_path, capsys):
     model, told = f"onnx:{path}", words(mean=(0.1, 0.2, 0.3), std=(0.5, 0.5, 0.5), outputs="detr")
     run = ["evaluate", "--model", model, "--data", spec, "--suite", "clean", "--workers", "0"]
     assert main([*run, "--out", str(tmp_path / "old"), *told]) == 0
-    gate = ["gate", "--model", model, "--against", str(tmp_path / "old"), "--out", str(tmp_path / "new"), "--workers", "0"]
+    gate = [
+        "gate",
+        "--model",
+        model,
+        "--against",
+        str(tmp_path / "old"),
+        "--out",
+        str(tmp_path / "new"),
+        "--workers",
+        "0",
+    ]
     assert main(gate) == 2
     assert "does not say its mean and std" in capsys.readouterr().err
     assert main([*gate, *told, "--unresolved", "pass"]) == 0

@@ -31,13 +31,16 @@ def test_every_builder_of_both_kinds_is_known():
     names = builder_names()
     assert {"fcn_resnet50", "deeplabv3_resnet101", "lraspp_mobilenet_v3_large", "ssd300_vgg16"} <= set(names)
     assert {"fcos_resnet50_fpn", "retinanet_resnet50_fpn_v2", "maskrcnn_resnet50_fpn"} <= set(names)
-    with pytest.raises(HoldfastError, match="torchvision:fcn_resnet5 is no segmenter or detector.*fcn_resnet50"):
+    with pytest.raises(HoldfastError, match=r"torchvision:fcn_resnet5 is no segmenter or detector.*fcn_resnet50"):
         load_model("torchvision:fcn_resnet5")
 
 
 def test_a_segmenter_sees_images_as_the_transforms_of_its_weights_make_them(lraspp):
     model, path = lraspp
-    source, preset = SceneSource("test", count=2), tv.get_model_weights("lraspp_mobilenet_v3_large").DEFAULT.transforms()
+    source, preset = (
+        SceneSource("test", count=2),
+        tv.get_model_weights("lraspp_mobilenet_v3_large").DEFAULT.transforms(),
+    )
     records = evaluate(f"torchvision:lraspp_mobilenet_v3_large@{path}", source, workers=0, show=False)
     total = 0
     for index in range(2):

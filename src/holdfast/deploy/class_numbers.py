@@ -1,7 +1,7 @@
 """Which class of the data a detector's class number means: a rank, or a category id, of which COCO's have gaps.
 
-COCO numbers its 80 categories from 1 to 90. Some detectors answer with ranks (0 to 79, torchvision's own from 1), others
-with the ids themselves, so that they have 91 classes.
+COCO numbers its 80 categories from 1 to 90. Some detectors answer with ranks (0 to 79, torchvision's own from 1),
+others with the ids themselves, so that they have 91 classes.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,9 @@ class ClassNumbers:
         wrong = classes[(classes < low) | (classes > high)] if high is not None else classes[classes < low]
         if len(wrong):
             upper = f" to {high}" if high is not None else " or more"
-            raise HoldfastError(f"classes must be numbers {low}{upper}, got {int(wrong[0])}; nothing was recorded for it")
+            raise HoldfastError(
+                f"classes must be numbers {low}{upper}, got {int(wrong[0])}; nothing was recorded for it"
+            )
         if self.ids is None:
             return classes + 1 - self.first, torch.ones_like(classes, dtype=torch.bool)
         ranks = torch.zeros(max(self.ids) + 1, dtype=torch.int64)

@@ -36,13 +36,15 @@ class HuggingFaceDetector(nn.Module):
         super().__init__()
         self.model, self.processor, self.least_score = model, processor, least_score
         self.processor_settings = processor.to_json_string()  # so that records of another processor are kept apart
-        self.numbers, self.class_ids = ClassNumbers(), None
-        self.classes_of_model = int(model.config.num_labels)
+        self.numbers = ClassNumbers()
+        self.class_ids: str | None = None
+        config: Any = model.config
+        self.classes_of_model = int(config.num_labels)
 
     @property
     def own_steps(self) -> dict[str, Any]:
         """What the detector itself does with an image and its outputs, for records."""
-        ids = {"class_ids": self.class_ids} if self.class_ids is not None else {}
+        ids: dict[str, Any] = {"class_ids": self.class_ids} if self.class_ids is not None else {}
         return {"model_size": processor_words(self.processor), "score_threshold": self.least_score, **ids}
 
     def configured(self, protocol: "EvalProtocol", pictures: Any) -> "HuggingFaceDetector":
@@ -123,9 +125,7 @@ def _check_unasked(protocol: "EvalProtocol") -> None:
             raise HoldfastError(f"{name} of an hf: model is what its own processor says; leave --{name} away")
 
 
-def semantic_logits(
-    classes: Tensor, masks: Tensor, size: tuple[int, int], grid: tuple[int, int] | None
-) -> Tensor:
+def semantic_logits(classes: Tensor, masks: Tensor, size: tuple[int, int], grid: tuple[int, int] | None) -> Tensor:
     """Scores of every class and pixel from queries, as transformers' post-processing adds them up, as logarithms."""
     if grid is not None:
         masks = interpolate(masks, size=grid, mode="bilinear", align_corners=False)

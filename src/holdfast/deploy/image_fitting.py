@@ -9,14 +9,18 @@ from PIL import Image
 from torch import Tensor
 
 from holdfast.errors import HoldfastError, nearest
-from holdfast.evaluation.eval_transform import INTERPOLATIONS as OF_PILLOW
 
 RESIZES = {
     "none": "images keep their size",
     "stretch": "images are resized to the model's size, whatever their aspect",
     "letterbox": "images keep their aspect and lie in the middle of grey (114) borders",
 }
-OF_OPENCV = {"opencv-bilinear": cv2.INTER_LINEAR, "opencv-bicubic": cv2.INTER_CUBIC, "opencv-nearest": cv2.INTER_NEAREST}
+OF_PILLOW = ("bilinear", "bicubic", "nearest", "lanczos", "box", "hamming")
+OF_OPENCV = {
+    "opencv-bilinear": cv2.INTER_LINEAR,
+    "opencv-bicubic": cv2.INTER_CUBIC,
+    "opencv-nearest": cv2.INTER_NEAREST,
+}
 INTERPOLATIONS = (*OF_PILLOW, *OF_OPENCV)  # Pillow's smooth when they shrink an image, OpenCV's do not
 GREY = 114
 

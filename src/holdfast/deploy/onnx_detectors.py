@@ -14,7 +14,6 @@ from holdfast.deploy.detection_layouts import LAYOUTS, SUPPRESSIONS, Detections,
 from holdfast.deploy.image_fitting import INTERPOLATIONS, RESIZES, Placement, check_choice, place_image
 from holdfast.deploy.onnx_session import OnnxSession, described_outputs
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.preprocessing import check_side, normalisation
 
 if TYPE_CHECKING:
     from holdfast.evaluation.config import EvalProtocol
@@ -66,7 +65,12 @@ class OnnxDetector(nn.Module):
     consumes += ("nms", "nms_iou", "score_threshold", "class_ids")
 
     def __init__(
-        self, session: OnnxSession, *, layouts: Sequence[str] = (), outputs: Outputs = (), read: DetectorProtocol | None = None
+        self,
+        session: OnnxSession,
+        *,
+        layouts: Sequence[str] = (),
+        outputs: Outputs = (),
+        read: DetectorProtocol | None = None,
     ) -> None:
         super().__init__()
         self.session, self.layouts, self.read = session, tuple(layouts), read
@@ -107,7 +111,9 @@ class OnnxDetector(nn.Module):
     def forward(self, images: Tensor) -> list[dict[str, Tensor]]:
         """Boxes, labels from 1 and scores of every image, perhaps masks."""
         if self.read is None:
-            raise HoldfastError(f"{self.session.name} must be configured first: give it to holdfast.evaluate by its spec")
+            raise HoldfastError(
+                f"{self.session.name} must be configured first: give it to holdfast.evaluate by its spec"
+            )
         return [self._found(_as_bytes(image), images.device) for image in images]
 
     def _found(self, image: np.ndarray, device: torch.device) -> dict[str, Tensor]:
@@ -119,7 +125,9 @@ class OnnxDetector(nn.Module):
             found = self._decoded(outputs, placed)
             labels, known = self.numbers.labels(found.classes)
         except HoldfastError as error:
-            raise HoldfastError(f"the outputs of {self.session.name} cannot be read as {read.outputs}: {error}") from error
+            raise HoldfastError(
+                f"the outputs of {self.session.name} cannot be read as {read.outputs}: {error}"
+            ) from error
         boxes = found.boxes if read.layout.image_pixels else placed.undo(found.boxes)
         boxes = placed.clip(boxes) if read.layout.clip else boxes
         answer = {"boxes": boxes[known], "labels": labels[known], "scores": found.scores[known]}
@@ -149,8 +157,8 @@ class OnnxDetector(nn.Module):
             return fitting[0]
         choices = fitting or list(LAYOUTS)
         raise HoldfastError(
-            f"the outputs of {self.session.name} ({described_outputs(list(self._outputs)) or 'not known'}) can be those "
-            f"of {'several' if fitting else 'no known'} layouts: name one with --outputs ({', '.join(choices)})"
+            f"the outputs of {self.session.name} ({described_outputs(list(self._outputs)) or 'not known'}) can be "
+            f"those of {'several' if fitting else 'no known'} layouts: name one with --outputs ({', '.join(choices)})"
         )
 
 
@@ -158,7 +166,9 @@ def _read_protocol(name: str, session: OnnxSession, asked: "EvalProtocol") -> De
     layout = LAYOUTS[name]
     given = (asked.size, asked.size) if isinstance(asked.size, int) else asked.size
     if given is not None and session.size not in (None, given):
-        raise HoldfastError(f"size must be the {session.size[0]}×{session.size[1]} that the file fixes, got {asked.size}")
+        raise HoldfastError(
+            f"size must be the {session.size[0]}×{session.size[1]} that the file fixes, got {asked.size}"
+        )
     size = given or session.size
     resize = asked.resize or ("stretch" if layout.resize == "none" and size is not None else layout.resize)
     interpolation, nms = asked.interpolation or layout.interpolation, asked.nms or layout.suppression
@@ -170,21 +180,14 @@ def _read_protocol(name: str, session: OnnxSession, asked: "EvalProtocol") -> De
     ):
         check_choice(word, value, known)
     _check_said(layout, asked, size=size, resize=resize)
-    mean, std = layout.normalisation or (None, None)
-    mean, std = normalisation(
-        asked.mean if asked.mean is not None else mean or (0.0,) * 3,
-        asked.std if asked.std is not None else std or (1.0,) * 3,
-        pixel_range=asked.pixel_range,
-    )
-    if size is not None:
-        check_side(size)
+    mean, std = layout.normalisation or ((0.0,) * 3, (1.0,) * 3)
     return DetectorProtocol(
         name,
         None if resize == "none" else size,
         resize,
         interpolation,
-        mean,
-        std,
+        tuple(asked.mean) if asked.mean is not None else mean,
+        tuple(asked.std) if asked.std is not None else std,
         nms,
         _share("nms_iou", asked.nms_iou, layout.iou),
         _share("score_threshold", asked.score_threshold, layout.least_score),

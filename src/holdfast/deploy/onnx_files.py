@@ -106,7 +106,7 @@ def describe_onnx(model: Any, *, path: Path) -> OnnxDescription:
 
 
 def class_names(model: Any) -> tuple[str, ...] | None:
-    """The names of the classes as YOLO's exporter writes them, ``{0: 'person', 1: 'bicycle'}``; None where it did not."""
+    """The names of the classes as YOLO's exporter writes them, ``{0: 'person', …}``; None where it did not."""
     texts = [entry.value for entry in model.metadata_props if entry.key == "names"]
     try:
         named = ast.literal_eval(texts[0]) if texts else None

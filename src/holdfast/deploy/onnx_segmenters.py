@@ -11,7 +11,6 @@ from torch.nn.functional import interpolate, one_hot
 from holdfast.deploy.image_fitting import OF_OPENCV, Placement, check_choice
 from holdfast.deploy.onnx_session import OnnxSession, described_outputs
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.preprocessing import check_side
 
 if TYPE_CHECKING:
     from holdfast.deploy.detection_layouts import Outputs
@@ -76,10 +75,8 @@ class OnnxSegmenter(nn.Module):
         check_choice("outputs", made.outputs, tuple(OUTPUTS))
         check_choice("resize", protocol.resize or "none", RESIZES)
         check_choice("interpolation", made.interpolation, INTERPOLATIONS)
-        if made.size is not None:
-            check_side(made.size)
-            if protocol.resize == "none" and self.session.size is not None:
-                raise HoldfastError(f"resize must be stretch for a file that fixes the size {made.size}, got none")
+        if protocol.resize == "none" and self.session.size is not None:
+            raise HoldfastError(f"resize must be stretch for a file that fixes the size {made.size}, got none")
         made.classes = len(getattr(pictures, "classes", ()) or ()) or self.classes
         return made
 

@@ -37,8 +37,8 @@ class OnnxSession:
         unknown = [one.name for one in session.get_inputs() if one.name not in (self._image.name, *_MORE)]
         if unknown:
             raise HoldfastError(
-                f"{name} wants {', '.join(map(repr, unknown))} beside the image, which Holdfast does not know; it knows "
-                f"{', '.join(_MORE)}"
+                f"{name} wants {', '.join(map(repr, unknown))} beside the image, which Holdfast does not know; it "
+                f"knows {', '.join(_MORE)}"
             )
 
     @property

@@ -17,7 +17,13 @@ from holdfast.deploy.onnx_model import FromProbabilities, check_told
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData
-from holdfast.evaluation.preprocessing import ModelInput, PreprocessingSteps, model_input, normalisation
+from holdfast.evaluation.preprocessing import (
+    ModelInput,
+    PreprocessingSteps,
+    check_side,
+    model_input,
+    normalisation,
+)
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.models.segmenter import with_sliding_window
@@ -111,9 +117,21 @@ def configure_model(model: nn.Module, protocol: EvalProtocol, pictures: Any) -> 
     make: Any = getattr(model, "configured", None)
     if make is None:
         return model, protocol
-    made = make(protocol, pictures)
+    if protocol.size is not None:
+        check_side(protocol.size)
+    made = make(_unit_pixels(protocol) if "mean" in consumed else protocol, pictures)
     usual = {each.name: each.default for each in fields(EvalProtocol) if each.name in made.consumes}
     return made, replace(protocol, **usual)
+
+
+def _unit_pixels(protocol: EvalProtocol) -> EvalProtocol:
+    """A protocol whose mean and std are of pixels from 0 to 1; what was not given stays so, unless the range was."""
+    asked = {"mean": protocol.mean, "std": protocol.std}
+    usual = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+    given = {name: usual[name] if value is None else value for name, value in asked.items()}
+    mean, std = normalisation(given["mean"], given["std"], pixel_range=protocol.pixel_range)
+    told = {name: value for name, value in (("mean", mean), ("std", std)) if asked[name] is not None}
+    return replace(protocol, **({"mean": mean, "std": std} if protocol.pixel_range != 1 else told))
 
 
 def apply_protocol(model: nn.Module, protocol: EvalProtocol) -> nn.Module:

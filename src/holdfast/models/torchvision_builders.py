@@ -41,7 +41,9 @@ class TorchvisionSegmenter(nn.Module):
     task = "segmentation"
     consumes = ("size", "resize")
 
-    def __init__(self, model: nn.Module, configuration: dict[str, Any], short_side: int | tuple[int, int] | None) -> None:
+    def __init__(
+        self, model: nn.Module, configuration: dict[str, Any], short_side: int | tuple[int, int] | None
+    ) -> None:
         super().__init__()
         self.model, self.pretrained_cfg, self.short_side = model, configuration, short_side
         self.num_classes = int(configuration["num_classes"])
@@ -125,20 +127,27 @@ def _fetched(name: str, weights: Any) -> nn.Module:
     except Exception as error:  # urllib, ssl and torch.hub have exceptions of their own
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise HoldfastError(
-            f"the weights of torchvision:{name} cannot be fetched ({reason}); with a file at hand: torchvision:{name}@FILE"
+            f"the weights of torchvision:{name} cannot be fetched ({reason}); with a file at hand: "
+            f"torchvision:{name}@FILE"
         ) from error
 
 
 def _filled(name: str, path: Path) -> nn.Module:
     """The builder's model with a file's weights, of as many classes as they are for."""
     state = read_weights(path)
-    options: dict[str, Any] = {"weights": None, "weights_backbone": None, "num_classes": _told_classes(state, name, path)}
+    options: dict[str, Any] = {
+        "weights": None,
+        "weights_backbone": None,
+        "num_classes": _told_classes(state, name, path),
+    }
     if name in tv.list_models(module=tv.segmentation) and not name.startswith("lraspp"):
         options["aux_loss"] = any(key.startswith("aux_classifier.") for key in state)
     model = tv.get_model(name, **options)
     missing, unexpected = model.load_state_dict(dict(_fitting(state, model)), strict=False)
     if missing or unexpected:
-        raise HoldfastError(f"{path.name} must hold the weights of {name}, but {(missing or unexpected)[0]} does not fit")
+        raise HoldfastError(
+            f"{path.name} must hold the weights of {name}, but {(missing or unexpected)[0]} does not fit"
+        )
     return model
 
 
