@@ -61,7 +61,7 @@ class OnnxDetector(nn.Module):
 
     differentiable = False
     task = "detection"
-    consumes = ("outputs", "size", "resize", "interpolation", "mean", "std", "pixel_range")
+    consumes: tuple[str, ...] = ("outputs", "size", "resize", "interpolation", "mean", "std", "pixel_range")
     consumes += ("nms", "nms_iou", "score_threshold", "class_ids")
 
     def __init__(

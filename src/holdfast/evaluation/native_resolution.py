@@ -39,7 +39,7 @@ class NativeSize:
     def of(cls, source: Any, wanted: ModelInput, *, preset: str) -> "NativeSize":
         """The steps for a source and a model."""
         box = getattr(source, "box", None)
-        windows = {"window": wanted.window, "stride": wanted.stride}
+        windows: dict[str, Any] = {"window": wanted.window, "stride": wanted.stride}
         return cls(preset, wanted.mean, wanted.std, box, **windows, own_steps=dict(wanted.own_steps))
 
     @property

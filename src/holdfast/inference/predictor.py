@@ -120,7 +120,7 @@ def configure_model(model: nn.Module, protocol: EvalProtocol, pictures: Any) -> 
     if protocol.size is not None:
         check_side(protocol.size)
     made = make(_unit_pixels(protocol) if "mean" in consumed else protocol, pictures)
-    usual = {each.name: each.default for each in fields(EvalProtocol) if each.name in made.consumes}
+    usual: dict[str, Any] = {each.name: each.default for each in fields(EvalProtocol) if each.name in made.consumes}
     return made, replace(protocol, **usual)
 
 
@@ -130,8 +130,9 @@ def _unit_pixels(protocol: EvalProtocol) -> EvalProtocol:
     usual = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
     given = {name: usual[name] if value is None else value for name, value in asked.items()}
     mean, std = normalisation(given["mean"], given["std"], pixel_range=protocol.pixel_range)
-    told = {name: value for name, value in (("mean", mean), ("std", std)) if asked[name] is not None}
-    return replace(protocol, **({"mean": mean, "std": std} if protocol.pixel_range != 1 else told))
+    ranged = protocol.pixel_range != 1
+    known = {name: value is not None or ranged for name, value in asked.items()}
+    return replace(protocol, mean=mean if known["mean"] else None, std=std if known["std"] else None)
 
 
 def apply_protocol(model: nn.Module, protocol: EvalProtocol) -> nn.Module:
