@@ -9,7 +9,7 @@ pytest.importorskip("transformers", reason="needs the extra hf")
 import transformers as hf
 from PIL import Image
 
-from holdfast import evaluate, predict
+from holdfast import evaluate, export, predict
 from holdfast.data.scenes import SceneSource
 from holdfast.deploy.detection_layouts import LAYOUTS  # noqa: F401 - the module must import without onnx
 from holdfast.errors import HoldfastError
@@ -158,6 +158,9 @@ def test_what_does_not_fit_is_one_sentence(tmp_path):
         evaluate(f"hf:{tmp_path / 'seven'}", data, workers=0, show=False)
     with pytest.raises(HoldfastError, match="mean of an hf: model is what its own processor says"):
         evaluate(f"hf:{tmp_path / 'seven'}", data, workers=0, show=False, protocol=EvalProtocol(mean=(0, 0, 0)))
+    with pytest.raises(HoldfastError, match="cannot be exported: its processor prepares images outside of the network"):
+        export(f"hf:{tmp_path / 'seven'}", tmp_path / "m.onnx", data)
+    assert not (tmp_path / "m.onnx").exists()
     (tmp_path / "seven" / "preprocessor_config.json").unlink()
     with pytest.raises(
         HoldfastError, match="must be an image classifier, segmenter or detector of transformers with its"

@@ -367,3 +367,40 @@ def test_a_foreign_file_goes_through_every_command(data, tmp_path, capsys):
     lens = open_model(model, spec, protocol=protocol)
     assert inspect_image(lens, 0, "fog/3").after.kept
     assert "outputs='detr'" in Session([lens]).kept(ViewState(0, "fog/3"), "lines.py").decode()
+
+
+def test_a_layout_of_ones_own_is_one_row(data, tmp_path, monkeypatch):
+    """Rows of corners, class and score, as nobody else writes them."""
+    from holdfast.deploy.detection_layouts import LAYOUTS, Detections, Layout
+
+    def parts(outputs):
+        return {"mine": outputs[0][1]} if outputs[0][0] == "mine" else None
+
+    def decode(found, seen, least):
+        rows = torch.from_numpy(found["mine"][0])
+        return Detections(rows[:, :4], rows[:, 4].long(), rows[:, 5])
+
+    plain = ((0.0,) * 3, (1.0,) * 3)
+    monkeypatch.setitem(LAYOUTS, "mine", Layout("corners, class, score", parts, decode, normalisation=plain))
+    rows = candidates(data, "stretch")
+    outputs = {"mine": rows[None][:, :, [0, 1, 2, 3, 5, 4]].astype(np.float32)}
+    records = measured(constant_graph(tmp_path / "m.onnx", outputs, size=SEEN), data, outputs="mine")
+    wanted = coco_scores(data / "instances.json", undone(rows, placed(data, "stretch"), clip=False), IDS)
+    assert _columns(records)["box_AP"][0] == pytest.approx(wanted[0], abs=1e-6)
+
+
+def test_names_that_an_exporter_wrote_into_the_file_are_shown_and_compared(data, tmp_path):
+    import onnx
+
+    from holdfast import predict
+
+    path = constant_graph(tmp_path / "m.onnx", yolov8(data)[0], size=SEEN)
+    model = onnx.load(str(path))
+    onnx.helper.set_model_props(model, {"names": "{0: 'car', 1: 'bus', 2: 'cat'}"})
+    onnx.save(model, str(path))
+    (found,) = predict(f"onnx:{path}", data / "0.png")
+    assert {row["class"] for row in found.rows} <= {"car", "bus", "cat"}
+    with pytest.raises(HoldfastError, match="number 0 is 'car' for the model and 'c1' in the data"):
+        measured(path, data)
+    (named,) = predict(f"onnx:{path}", data / "0.png", class_names=["one", "two", "three"])
+    assert {row["class"] for row in named.rows} <= {"one", "two", "three"}

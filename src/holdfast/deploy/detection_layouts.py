@@ -283,7 +283,7 @@ LAYOUTS: dict[str, Layout] = {
         **_YOLO,
     ),
     "yolov10": Layout(
-        "YOLOv10, v26 and exports with NMS inside: (1, n, 6), rows of corners in pixels, score and class",
+        "YOLOv10 and exports with NMS inside: (1, n, 6), rows of corners in pixels, score and class",
         _yolov10_parts,
         _yolov10,
         least_score=0.001,

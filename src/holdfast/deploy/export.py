@@ -108,6 +108,8 @@ def prepare_export(
         raise HoldfastError(
             f"model must be one of PyTorch to be exported, got {loaded.name!r}, which is a file already"
         )
+    if reason := getattr(loaded.model, "not_exportable", None):
+        raise HoldfastError(f"{loaded.name} cannot be exported: {reason}")
     told = _describe_export(loaded, opened, asked)
     with Predictor.open(loaded, opened, asked) as predictor:
         plain, images = _plain(loaded.model), _images(opened, predictor, told)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 # what ends the name of an architecture, and the class of transformers that loads it
 DETECTION, SEMANTIC, UNIVERSAL = "ForObjectDetection", "ForSemanticSegmentation", "ForUniversalSegmentation"
 _NAMED = {"DetrForSegmentation": None, "Mask2Former": UNIVERSAL, "MaskFormer": UNIVERSAL, "Yolos": DETECTION}
+NOT_EXPORTABLE = (
+    "its processor prepares images outside of the network; export the network by torch.onnx or Optimum and measure "
+    "that file as onnx:FILE"
+)
 LEAST = 1e-12  # of a share whose logarithm is taken
 
 
@@ -30,6 +34,7 @@ class HuggingFaceDetector(nn.Module):
     """A detector of transformers as torchvision's: [0,1] images (n, 3, H, W) in, a dictionary for each out."""
 
     task = "detection"
+    not_exportable = NOT_EXPORTABLE
     consumes = ("score_threshold", "class_ids")
 
     def __init__(self, model: nn.Module, processor: Any, *, least_score: float = 0.0) -> None:
@@ -82,6 +87,7 @@ class HuggingFaceSegmenter(nn.Module):
     """A segmenter of transformers: [0,1] images (n, 3, H, W) in, logits (n, classes, H, W) out."""
 
     task = "segmentation"
+    not_exportable = NOT_EXPORTABLE
     consumes = ()
 
     def __init__(self, model: nn.Module, processor: Any, configuration: dict[str, Any]) -> None:
@@ -136,7 +142,7 @@ def semantic_logits(classes: Tensor, masks: Tensor, size: tuple[int, int], grid:
 
 def prepared(processor: Any, image: Tensor) -> dict[str, Tensor]:
     """What the model's own processor makes of an image of [0,1] pixels, given to it as bytes."""
-    pixels = (image.detach() * 255).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
+    pixels = (image.detach() * 255).round_().clamp_(0, 255).to(torch.uint8).permute(1, 2, 0).cpu().numpy()
     made = processor(images=np.ascontiguousarray(pixels), return_tensors="pt", input_data_format="channels_last")
     return {name: made[name].to(image.device) for name in ("pixel_values", "pixel_mask") if name in made}
 

@@ -221,7 +221,7 @@ def _class_count(name: str, outputs: Outputs) -> int | None:
 
 def _as_bytes(image: Tensor) -> np.ndarray:
     """An image (3, H, W) of [0,1] pixels, or of bytes, as bytes (H, W, 3)."""
-    bytes_ = image if image.dtype == torch.uint8 else (image.detach() * 255).round_().to(torch.uint8)
+    bytes_ = image if image.dtype == torch.uint8 else (image.detach() * 255).round_().clamp_(0, 255).to(torch.uint8)
     return np.ascontiguousarray(bytes_.permute(1, 2, 0).cpu().numpy())
 
 
