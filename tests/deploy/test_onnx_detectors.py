@@ -404,3 +404,31 @@ def test_names_that_an_exporter_wrote_into_the_file_are_shown_and_compared(data,
         measured(path, data)
     (named,) = predict(f"onnx:{path}", data / "0.png", class_names=["one", "two", "three"])
     assert {row["class"] for row in named.rows} <= {"one", "two", "three"}
+
+
+def test_masks_come_back_at_the_images_size(tmp_path):
+    masks = np.zeros((1, 1, *SEEN), np.float32)
+    masks[..., 16:48, 24:72] = 1  # the middle half of both sides
+    outputs = {
+        "boxes": np.array([[24, 16, 72, 48]], np.float32),
+        "labels": np.array([1]),
+        "scores": np.array([0.9], np.float32),
+        "masks": masks,
+    }
+    model = load_model(f"onnx:{constant_graph(tmp_path / 'm.onnx', outputs, size=SEEN)}").model
+    (found,) = model.configured(EvalProtocol(), None)(torch.rand(1, 3, 128, 96))
+    assert found["boxes"].tolist() == [[24, 32, 72, 96]]
+    assert found["masks"].shape == (1, 1, 128, 96)
+    inside = found["masks"][0, 0] >= 0.5
+    assert inside[32:96, 24:72].all()
+    assert inside.sum() == 64 * 48
+
+
+def test_paddles_ways_to_say_that_there_is_nothing(data, tmp_path):
+    for number, rows in enumerate((np.zeros((0, 6)), np.full((1, 1), -1.0))):
+        outputs = {"rows": rows.astype(np.float32), "count": np.array([len(rows)])}
+        path = constant_graph(tmp_path / f"{number}.onnx", outputs, size=SEEN, more=("scale_factor",))
+        records = measured(path, data, outputs="paddle", **PLAIN)
+        assert all(len(boxes) == 0 for boxes in records.cells["clean"].fields["boxes"])
+    with pytest.raises(HoldfastError, match="resize must be stretch or none for paddle"):
+        measured(path, data, resize="letterbox", **PLAIN)

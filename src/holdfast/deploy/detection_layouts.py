@@ -126,9 +126,13 @@ def _torchvision(parts: Arrays, seen: tuple[int, int], least: float) -> Detectio
 
 
 def _paddle_parts(outputs: Outputs) -> dict[str, np.ndarray] | None:
-    rows = [each for _, each in outputs if each.ndim == 2 and each.shape[1] == 6 and _is_float(each)]
+    rows = [each for _, each in outputs if each.ndim == 2 and _is_float(each)]
     counts = [each for _, each in outputs if each.ndim == 1 and not _is_float(each)]
-    return {"rows": rows[0], "counts": counts[0]} if len(rows) == 1 and len(counts) == 1 else None
+    if len(rows) != 1 or len(counts) != 1:
+        return None
+    if rows[0].shape == (1, 1) and rows[0][0, 0] == -1:  # how older versions write that there is nothing
+        return {"rows": np.zeros((0, 6), np.float32), "counts": np.zeros_like(counts[0])}
+    return {"rows": rows[0], "counts": counts[0]} if rows[0].shape[1] == 6 else None
 
 
 def _paddle(parts: Arrays, seen: tuple[int, int], least: float) -> Detections:
@@ -136,7 +140,7 @@ def _paddle(parts: Arrays, seen: tuple[int, int], least: float) -> Detections:
     if counts.min(initial=0) < 0 or int(counts.sum()) != len(rows):
         raise HoldfastError(f"counts of rows must add up to the {len(rows)} rows there are, got {counts.tolist()}")
     rows = rows[: int(counts[0]) if len(counts) else 0]
-    rows = rows[(rows[:, 0] != -1) & (rows[:, 1] >= least)]  # −1 is how Paddle writes that there is nothing
+    rows = rows[(rows[:, 0] != -1) & (rows[:, 1] >= least)]  # −1 is no class
     return Detections(rows[:, 2:], _whole(rows[:, 0]), rows[:, 1])
 
 

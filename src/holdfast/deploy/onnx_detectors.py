@@ -179,6 +179,8 @@ def _read_protocol(name: str, session: OnnxSession, asked: "EvalProtocol") -> De
         *([("class_ids", asked.class_ids, tuple(CLASS_IDS))] if asked.class_ids is not None else []),
     ):
         check_choice(word, value, known)
+    if layout.image_pixels and resize == "letterbox":
+        raise HoldfastError(f"resize must be stretch or none for {name}, whose files know no borders, got 'letterbox'")
     _check_said(layout, asked, size=size, resize=resize)
     mean, std = layout.normalisation or ((0.0,) * 3, (1.0,) * 3)
     return DetectorProtocol(
