@@ -228,8 +228,11 @@ def test_what_neither_file_nor_layout_says_must_be_said(data, tmp_path):
 
 def test_settings_are_part_of_the_model_and_words_are_checked(data, tmp_path):
     path = constant_graph(tmp_path / "m.onnx", yolov8(data)[0], size=SEEN)
-    one, other = measured(path, data), measured(path, data, nms="agnostic")
-    assert one.header["model_fingerprint"] != other.header["model_fingerprint"]
+    another = constant_graph(tmp_path / "n.onnx", {"output0": yolov8(data)[0]["output0"] * 0.9}, size=SEEN)
+    one, other, third = measured(path, data), measured(path, data, nms="agnostic"), measured(another, data)
+    assert len({records.header["model_fingerprint"] for records in (one, other, third)}) == 3
+    copy = constant_graph(tmp_path / "copy.onnx", yolov8(data)[0], size=SEEN)
+    assert measured(copy, data).header["model_fingerprint"] == one.header["model_fingerprint"]
     for options, sentence in (
         ({"outputs": "yolo8"}, "outputs must be one of torchvision, paddle, .* got 'yolo8'"),
         ({"nms": "soft"}, "nms must be one of per-class, agnostic, none, got 'soft'"),

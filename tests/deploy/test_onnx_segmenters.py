@@ -98,6 +98,8 @@ def test_counts_are_those_of_the_same_graph_by_hand(tmp_path, case):
 
 def test_windows_of_the_files_size_see_every_place_once(tmp_path):
     whole = measured(by_level(tmp_path / "open.onnx", stride=1))
+    coarse = measured(by_level(tmp_path / "coarse.onnx", stride=2))
+    assert whole.header["model_fingerprint"] != coarse.header["model_fingerprint"]
     windows = measured(by_level(tmp_path / "fixed.onnx", stride=1, size=(32, 32)), window=32, stride=16)
     np.testing.assert_array_equal(whole.cells["clean"].counts, windows.cells["clean"].counts)
     assert "windows of 32×32" in windows.header["preprocessing"]["inference"]

@@ -74,6 +74,7 @@ class OnnxDetector(nn.Module):
     ) -> None:
         super().__init__()
         self.session, self.layouts, self.read = session, tuple(layouts), read
+        self.digest = session.digest  # by which records tell models apart
         self.numbers = ClassNumbers(read.layout.first if read is not None else 0)
         self._outputs = outputs  # of a grey image
 

@@ -33,6 +33,7 @@ class OnnxSegmenter(nn.Module):
     def __init__(self, session: OnnxSession, outputs: "Outputs" = ()) -> None:
         super().__init__()
         self.session, self._outputs = session, outputs
+        self.digest = session.digest  # by which records tell models apart
         self.outputs: str | None = None
         self.size: tuple[int, int] | None = None
         self.interpolation = "bilinear"
