@@ -64,6 +64,7 @@ MODEL_FORMS = {
     "python": "python:module:function",
     "onnx": "onnx:FILE",
     "hf": "hf:DIR or hf:NAME",
+    "torchvision": "torchvision:NAME[@CHECKPOINT]",
 }
 
 

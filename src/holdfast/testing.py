@@ -40,7 +40,8 @@ def assert_no_worse(
         unresolved: ``fail`` (the default) or ``pass`` rules that these images cannot decide.
         margin: non-inferiority margin in points; 0.5 by default.
         allow_unreadable: how many more unreadable images than the baseline are allowed; 0 by default.
-        options: ``out``, ``workers``, ``device`` and ``show`` of :func:`holdfast.evaluate`.
+        options: ``out``, ``workers``, ``device``, ``show`` and ``protocol`` of :func:`holdfast.evaluate`; of the
+            protocol only the model's input and output settings.
     """
     is_file = isinstance(baseline, Path | str) and Path(baseline).is_file()
     old = read_baseline(Path(str(baseline))) if is_file else paired_scores_of(baseline)

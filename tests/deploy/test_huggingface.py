@@ -71,7 +71,7 @@ def test_every_way_to_rescale_and_normalise_is_one_mean_and_std(options):
 def test_what_is_no_classifier_gets_a_sentence(folder, tmp_path):
     import shutil
 
-    with pytest.raises(HoldfastError, match="must be an image classifier of transformers"):
+    with pytest.raises(HoldfastError, match="must be an image classifier, segmenter or detector of transformers"):
         load_model(f"hf:{tmp_path}")
     headless = tmp_path / "headless"
     transformers.ViTModel.from_pretrained(folder).save_pretrained(headless)

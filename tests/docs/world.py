@@ -18,6 +18,7 @@ from torch.utils.data import TensorDataset
 
 import holdfast
 from holdfast.data import open_data
+from tests.deploy.detection_graphs import constant_graph
 from tests.tasks.detectors import coco_folder
 from tests.training import test_own_adapter as own_adapter
 
@@ -144,6 +145,7 @@ def build(folder: Path) -> None:
     """Everything that the pages name, in a folder that they then work in."""
     _pictures(folder)
     _weights(folder)
+    _foreign_files(folder)
     _runs(folder)
     (folder / "small_models.py").write_text(
         f"import timm\n\n\ndef vit():\n    return timm.create_model({SMALL_VIT})\n\n\n"
@@ -186,6 +188,20 @@ def _weights(folder: Path) -> None:
     save_file(timm.create_model("vit_nano").state_dict(), folder / "weights" / "vit_nano.safetensors")
     for name in ("fan_hybrid_base.pth.tar", "fan_hybrid_small.pth.tar", "fan_hybrid_tiny.pth.tar", "released.pth"):
         torch.save({"state_dict": timm.create_model("fan_tiny_8_p4_hybrid").state_dict()}, folder / name)
+
+
+def _foreign_files(folder: Path) -> None:
+    """ONNX files as other projects export them, which answer every image alike."""
+    boxes, scores = np.array([[8, 8, 40, 50], [30, 10, 60, 60]], np.float32), np.zeros((100, 80), np.float32)
+    scores[:2, :2] = [[0.9, 0.1], [0.2, 0.8]]
+    grid = np.concatenate([np.tile(boxes, (50, 1)), scores], axis=1).T[None]
+    constant_graph(folder / "yolov8n.onnx", {"output0": grid})
+    rows = np.array([[0, 0.9, 5, 6, 21, 26], [1, 0.5, 25, 6, 41, 26]], np.float32)
+    constant_graph(folder / "picodet.onnx", {"rows": rows, "count": np.array([2])}, more=("scale_factor",))
+    classes = len(open_data(f"masks:{folder / 'val' / 'images'},{folder / 'val' / 'labels'}").classes)
+    logits = np.random.default_rng(0).normal(0, 1, (1, classes, 12, 16)).astype(np.float32)
+    constant_graph(folder / "segmenter.onnx", {"logits": logits})
+    (folder / "coco.names").write_text("\n".join(f"c{number}" for number in COCO_IDS) + "\n")
 
 
 def _runs(folder: Path) -> None:

@@ -183,9 +183,11 @@ def check_reached(seen: Mapping[str, Tensor], names: Sequence[str]) -> None:
 
 
 def first_tensor(output: Any) -> Tensor:
-    """A module's features: its output, or the first tensor of a tuple (blocks that also return the grid)."""
+    """A module's features: its output, or the first tensor of a tuple (blocks that also return the grid) or mapping."""
     if isinstance(output, Tensor):
         return output
+    if isinstance(output, Mapping):  # of transformers and of torchvision's segmenters
+        output = list(output.values())
     if isinstance(output, tuple | list) and output and isinstance(output[0], Tensor):
         return output[0]
     raise HoldfastError(f"a module must return a tensor to be measured, got {type(output).__name__}")

@@ -36,7 +36,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--model",
-        help="any model: run:DIR, timm:NAME[@CHECKPOINT], local-dir:DIR, python:module:function, onnx:FILE, hf:DIR",
+        help="any model: run:DIR, timm:NAME[@CHECKPOINT], local-dir:DIR, python:module:function, onnx:FILE, hf:DIR, "
+        "torchvision:NAME[@CHECKPOINT]",
     )
     parser.add_argument(
         "--data",

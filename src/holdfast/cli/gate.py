@@ -9,7 +9,7 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli import EXIT_GATE_FAILED, EXIT_OK
-from holdfast.cli.shared_options import model_file_name, run_folder
+from holdfast.cli.shared_options import add_preprocessing, model_file_name, protocol_of, run_folder
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--save", type=Path, metavar="FILE", help="write a small baseline file for later gates, unless this gate fails"
     )
+    parser.add_argument(
+        "--classes-differ", action="store_true", help="measure --model although the data's classes have other names"
+    )
+    add_preprocessing(parser, preparation=False)  # which is the baseline's
     parser.usage = "holdfast gate [RUN] [--model MODEL] [--against RUN|RECORDS|FILE] [--save FILE] [OPTIONS]"
 
 
@@ -77,6 +81,8 @@ def _check(arguments: Namespace) -> None:
     if (arguments.run is None) == (arguments.model is None):
         given = "neither" if arguments.run is None else "both"
         raise HoldfastError(f"holdfast gate needs either a run's folder or --model, got {given}")
+    if arguments.model is None and protocol_of(arguments) != protocol_of(Namespace()):
+        raise HoldfastError("the model's input options (--size, --mean, --outputs …) need --model, got a run")
     if arguments.against is None and (arguments.save is None or arguments.model is not None):
         raise HoldfastError("holdfast gate needs --against RUN|RECORDS|FILE, or --save FILE for a run; got neither")
     for option in ("save", "junit", "markdown"):
@@ -107,7 +113,8 @@ def _evaluate_candidate(arguments: Namespace, old: "list[PairedScores]") -> "lis
     from holdfast.gate.evaluate_candidate import evaluate_like_baseline
 
     out = arguments.out or (None if run_folder(arguments.model) else Path("runs") / model_file_name(arguments.model))
-    return evaluate_like_baseline(old, arguments.model, data=arguments.data, out=out, workers=arguments.workers)
+    given = {"data": arguments.data, "out": out, "workers": arguments.workers}
+    return evaluate_like_baseline(old, arguments.model, protocol=protocol_of(arguments), **given)
 
 
 def _save(scores: "list[PairedScores]", path: Path, console: Console) -> None:

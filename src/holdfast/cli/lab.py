@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         nargs="*",
         metavar="MODEL",
         help="one model, or two side by side: a run's folder, timm:NAME[@FILE], local-dir:DIR, python:module:function, "
-        "onnx:FILE, hf:DIR",
+        "onnx:FILE, hf:DIR, torchvision:NAME[@FILE]",
     )
     parser.add_argument(
         "--data", help="images, such as folder:DIR; `holdfast list data` lists all forms (default: the run's own)"

@@ -22,7 +22,7 @@ FORMATS = ("table", "json", "csv")
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast predict``."""
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="image files, or folders of them")
-    parser.add_argument("--model", required=True, help="a run's folder, timm:NAME[@FILE], local-dir:DIR, python:…")
+    parser.add_argument("--model", required=True, help="a run's folder, or any model as in `holdfast evaluate --model`")
     parser.add_argument("--checkpoint", help="of a run: best, last or a weight file (default: the exported weights)")
     parser.add_argument("--top", type=int, default=5, help="number of predictions per image")
     parser.add_argument("--format", default="table", help="table, json or csv")
@@ -38,6 +38,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--film", type=Path, metavar="FILE.webp", help="also write an animation of all images next to their overlays"
     )
     parser.add_argument("--fps", type=float, default=8.0, help="frames per second of the animation")
+    parser.add_argument(
+        "--class-names", type=Path, metavar="FILE", help="class names, one per line, for a model without its own"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     add_preprocessing(parser)
 
@@ -51,7 +54,8 @@ def run(arguments: Namespace) -> None:
 
     protocol = protocol_of(arguments)
     drawings = {"overlays": arguments.overlays, "film": arguments.film, "fps": arguments.fps}
-    options = {"top": arguments.top, "device": arguments.device, "protocol": protocol}
+    names = _class_names(arguments.class_names) if arguments.class_names is not None else None
+    options = {"top": arguments.top, "device": arguments.device, "protocol": protocol, "class_names": names}
     found = predict(with_checkpoint(arguments.model, arguments.checkpoint), arguments.images, **options, **drawings)
     text = {"table": _table, "json": _json, "csv": _csv}[arguments.format](found)
     if arguments.out is None:
@@ -62,6 +66,16 @@ def run(arguments: Namespace) -> None:
     for path in (arguments.overlays, arguments.film):
         if path is not None:
             print(f"written: {path}", file=sys.stderr)
+
+
+def _class_names(path: Path) -> list[str]:
+    try:
+        names = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise HoldfastError(f"--class-names must be a text file with a name per line, got {str(path)!r}") from error
+    if not names or not all(names):
+        raise HoldfastError(f"--class-names must have a name on every line, got {str(path)!r}")
+    return names
 
 
 def _rows(found: "list[Prediction]") -> list[dict[str, object]]:

@@ -138,7 +138,7 @@ def print_dry_run_comparison(command: str, arguments: Namespace) -> "Iterator[Ac
 ANSWERS = {"yes": True, "no": False}
 
 
-def add_preprocessing(parser: ArgumentParser) -> None:
+def add_preprocessing(parser: ArgumentParser, *, preparation: bool = True) -> None:
     """Add the options of :class:`holdfast.EvalProtocol` that describe a model's input and output."""
     parser.add_argument(
         "--size", help="input size in pixels, or HEIGHTxWIDTH such as 1024x2048 (default: the model's own)"
@@ -161,10 +161,32 @@ def add_preprocessing(parser: ArgumentParser) -> None:
         help="interpolation of the resize: bilinear, bicubic, nearest, lanczos … (default: the model's own)",
     )
     parser.add_argument("--crop-pct", type=float, help="ratio of crop size to resized size (default: the model's own)")
+    if preparation:
+        parser.add_argument(
+            "--preparation",
+            default="model",
+            help="model: clean images get the model's own transform; benchmark: all get the corruption benchmark's",
+        )
+    _add_dense_options(parser)
+
+
+def _add_dense_options(parser: ArgumentParser) -> None:
+    """Add the options that describe the outputs of other projects' detectors and segmenters."""
     parser.add_argument(
-        "--preparation",
-        default="model",
-        help="model: clean images get the model's own transform; benchmark: all images get the corruption benchmark's",
+        "--outputs",
+        help="of an ONNX detector: torchvision, paddle, yolov8, yolov5, yolov10, detr, rt-detr; of an ONNX segmenter: "
+        "logits, labels (default: recognised)",
+    )
+    parser.add_argument(
+        "--resize", help="of an ONNX detector or segmenter: stretch, letterbox or none (default: as its project does)"
+    )
+    parser.add_argument("--nms", help="after an ONNX detector: per-class, agnostic or none (default: as its project)")
+    parser.add_argument("--nms-iou", type=float, help="IoU threshold of this suppression (default: as its project)")
+    parser.add_argument(
+        "--score-threshold", type=float, help="lowest score of a detection (default: as its project, at most 0.001)"
+    )
+    parser.add_argument(
+        "--class-ids", help="class numbers of an ONNX detector: ranks or category-ids (default: by their number)"
     )
 
 

@@ -108,6 +108,8 @@ def prepare_export(
         raise HoldfastError(
             f"model must be a PyTorch model to be exported, got {loaded.name!r}, which is an exported file"
         )
+    if reason := getattr(loaded.model, "not_exportable", None):
+        raise HoldfastError(f"{loaded.name} cannot be exported: {reason}")
     description = _describe_export(loaded, opened, protocol)
     with Predictor.open(loaded, opened, protocol) as predictor:
         plain, images = _plain(loaded.model), _images(opened, predictor, description)

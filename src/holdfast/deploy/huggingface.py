@@ -1,4 +1,4 @@
-"""Image classifiers of Hugging Face's transformers with their own preprocessing: ``hf:DIR|NAME``.
+"""Models of Hugging Face's transformers with their own preprocessing: ``hf:DIR|NAME``.
 
 Only safetensors weights are read, and no code of the repository is run.
 """
@@ -13,6 +13,7 @@ from typing import Any
 from PIL import Image
 from torch import Tensor, nn
 
+from holdfast.deploy.huggingface_dense import load_dense
 from holdfast.errors import HoldfastError
 from holdfast.models.hub_offline import quick_hub
 
@@ -38,34 +39,56 @@ class HuggingFaceModel(nn.Module):
         return self.model(pixel_values=images).logits
 
 
-def load_hugging_face(name: str) -> tuple[HuggingFaceModel, tuple[str, ...] | None]:
-    """Load a classifier from a folder or the Hub, with its class names unless they are placeholders."""
+def load_hugging_face(name: str) -> tuple[nn.Module, tuple[str, ...] | None]:
+    """Load a model from a folder or the Hub, with its class names unless they are placeholders."""
     try:
-        from transformers import AutoImageProcessor, AutoModelForImageClassification
+        import transformers
     except ModuleNotFoundError as error:
         raise HoldfastError(
             "hf: models need transformers, which is not installed; run: pip install 'holdfast-vision[hf]'"
         ) from error
-    try:
-        with quick_hub(), _quiet():
-            model, report = AutoModelForImageClassification.from_pretrained(
-                name, trust_remote_code=False, use_safetensors=True, output_loading_info=True
-            )
-            processor = AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
-    except Exception as error:  # transformers, the Hub and safetensors have exceptions of their own
-        raise HoldfastError(
-            f"hf:{name} must be an image classifier of transformers with its preprocessing, in safetensors "
-            f"({' '.join(str(error).split())[:160]})"
-        ) from error
-    if report["missing_keys"]:
-        missing = sorted(map(str, report["missing_keys"]))[0]
-        raise HoldfastError(f"hf:{name} must hold all weights of a classifier, but {missing} is missing")
+    dense = load_dense(name, _config(name), lambda kind: _load(getattr(transformers, kind), name, what="a dense model"))
+    if dense is not None:
+        return dense
+    model, processor = _load(transformers.AutoModelForImageClassification, name, what="a classifier")
     configuration = {
         "architecture": str(getattr(model.config, "model_type", type(model).__name__)),
         "num_classes": int(model.config.num_labels),
         **preprocessing_of(processor, name=name),
     }
     return HuggingFaceModel(model, configuration), _classes(model.config)
+
+
+def _config(name: str) -> Any:
+    """What ``config.json`` says; nothing where it cannot be read, which loading the model then tells."""
+    from transformers import AutoConfig
+
+    try:
+        with quick_hub(), _quiet():
+            return AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except Exception:  # transformers, the Hub and safetensors have exceptions of their own
+        return None
+
+
+def _load(kind: Any, name: str, *, what: str) -> tuple[Any, Any]:
+    """A model of one of transformers' automatic classes with all its weights, and its processor."""
+    from transformers import AutoImageProcessor
+
+    try:
+        with quick_hub(), _quiet():
+            model, report = kind.from_pretrained(
+                name, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+            )
+            processor = AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
+    except Exception as error:  # likewise
+        raise HoldfastError(
+            f"hf:{name} must be an image classifier, segmenter or detector of transformers with its preprocessing, in "
+            f"safetensors ({' '.join(str(error).split())[:160]})"
+        ) from error
+    if report["missing_keys"]:
+        lacking = sorted(map(str, report["missing_keys"]))[0]
+        raise HoldfastError(f"hf:{name} must hold all weights of {what}, but {lacking} is missing")
+    return model, processor
 
 
 def preprocessing_of(processor: Any, *, name: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 An ONNX file is data, not code, but it may refer to other files (external data) and may be damaged, huge or foreign.
 """
 
+import ast
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -104,6 +105,18 @@ def describe_onnx(model: Any, *, path: Path) -> OnnxDescription:
         raise HoldfastError(
             f"the Holdfast metadata in {path} must be as `holdfast export` writes them, but cannot be read"
         ) from error
+
+
+def class_names(model: Any) -> tuple[str, ...] | None:
+    """The names of the classes as YOLO's exporter writes them, ``{0: 'person', …}``; None where it did not."""
+    texts = [entry.value for entry in model.metadata_props if entry.key == "names"]
+    try:
+        named = ast.literal_eval(texts[0]) if texts else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    if not isinstance(named, dict) or sorted(named, key=str) != sorted(range(len(named)), key=str) or not named:
+        return None
+    return tuple(str(named[number]) for number in range(len(named)))
 
 
 def _read_description(values: Mapping[str, Any]) -> OnnxDescription:

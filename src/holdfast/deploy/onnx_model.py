@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from holdfast.deploy.onnx_files import OnnxDescription, describe_onnx, file_digest, operators, read_onnx
+from holdfast.deploy.onnx_files import (
+    OnnxDescription,
+    class_names,
+    describe_onnx,
+    file_digest,
+    operators,
+    read_onnx,
+)
 from holdfast.errors import HoldfastError
 from holdfast.models.outputs import logits_of
 from holdfast.models.sliding_window import Windowed
@@ -104,8 +112,15 @@ def load_onnx(path: Path) -> tuple[nn.Module, OnnxDescription]:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a class for every kind of failure
         raise HoldfastError(f"onnxruntime cannot open {path} ({_line(error)})") from error
+    digest = file_digest(path, proto)
+    if description == OnnxDescription():  # not one of ours: it may be a detector or a segmenter
+        from holdfast.deploy.onnx_recognition import dense_model
+
+        dense = dense_model(session, name=path.name, digest=digest)
+        if dense is not None:
+            return dense, replace(description, classes=class_names(proto))
     _check_ends(session, path)
-    model = OnnxModel(session, description, digest=file_digest(path, proto), operators=operators(proto))
+    model = OnnxModel(session, description, digest=digest, operators=operators(proto))
     if description.task == "segmentation" and description.size is not None:
         return Windowed(model, description.size, description.stride), description
     return (FromProbabilities(model) if description.output == "probabilities" else model), description

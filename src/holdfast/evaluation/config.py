@@ -34,6 +34,15 @@ class EvalProtocol:
         probabilities: whether the model outputs probabilities instead of logits; required if its outputs look like
             probabilities.
         classes_differ: evaluate a run on data whose class names differ from those it was trained on.
+        outputs: output layout of an ONNX detector (``torchvision``, ``paddle``, ``yolov8``, ``yolov5``, ``yolov10``,
+            ``detr``, ``rt-detr``) or segmenter (``logits``, ``labels``); recognised by default.
+        resize: how images are brought to the size of an ONNX detector or segmenter: ``stretch``, ``letterbox`` or
+            ``none``; by default as its layout does.
+        nms: non-maximum suppression after an ONNX detector: ``per-class``, ``agnostic`` or ``none``; likewise.
+        nms_iou: IoU threshold of the suppression; likewise.
+        score_threshold: lowest score of a detection; likewise, at most 0.001.
+        class_ids: whether an ONNX detector numbers classes by ``ranks`` or ``category-ids``; by default inferred from
+            their number.
     """
 
     preset: str | None = None
@@ -51,6 +60,12 @@ class EvalProtocol:
     exif: str = "ignore"
     probabilities: bool | None = None
     classes_differ: bool = False
+    outputs: str | None = None
+    resize: str | None = None
+    nms: str | None = None
+    nms_iou: float | None = None
+    score_threshold: float | None = None
+    class_ids: str | None = None
 
     def __post_init__(self) -> None:
         check_exif(self.exif)

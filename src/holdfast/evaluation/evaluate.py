@@ -47,7 +47,7 @@ def evaluate(
 
     Args:
         model: a module, or ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``,
-            ``onnx:FILE``, ``hf:DIR``.
+            ``onnx:FILE``, ``hf:DIR``, ``torchvision:NAME[@CHECKPOINT]``.
         data: a spec such as ``digits``, ``folder:DIR``, ``imagenet-c:DIR``, a source, or what
             :func:`holdfast.data.from_torch` takes: a Dataset, a DataLoader, tensors (x, y).
         suites: names of suites as in ``holdfast list suites``, in a comma list; an attack with settings such as

@@ -1,6 +1,7 @@
 """Preprocessing at native resolution for dense tasks: images are corrupted as stored, and labels stay untouched."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import cv2
@@ -24,6 +25,7 @@ class NativeSize:
             keeps their size.
         window: height and width of the sliding window; None for whole images.
         stride: stride of the sliding window in pixels.
+        own_steps: the preprocessing inside another project's segmenter, as plain data.
     """
 
     preset: str
@@ -32,12 +34,14 @@ class NativeSize:
     box: tuple[int, int] | None = None
     window: tuple[int, int] | None = None
     stride: int | None = None
+    own_steps: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Any, wanted: ModelInput, *, preset: str) -> "NativeSize":
         """Build the preprocessing for a data source and a model."""
         box = getattr(source, "box", None)
-        return cls(preset, wanted.mean, wanted.std, box, window=wanted.window, stride=wanted.stride)
+        windows: dict[str, Any] = {"window": wanted.window, "stride": wanted.stride}
+        return cls(preset, wanted.mean, wanted.std, box, **windows, own_steps=dict(wanted.own_steps))
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -58,6 +62,7 @@ class NativeSize:
             "inference": windows or whole,
             "mean": list(self.mean),
             "std": list(self.std),
+            **self.own_steps,
         }
 
     @property

@@ -7,8 +7,8 @@ preprocessing (``crop_pct``, interpolation). The header of the records lists eve
 
 import io
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,7 +41,8 @@ class ModelInput:
     """Input configuration of a model.
 
     ``size`` None means the protocol's size, ``window`` None whole images, and ``crop_pct`` None a model without its own
-    preprocessing: clean images then get the benchmark's.
+    preprocessing: clean images then get the benchmark's. ``own_steps`` is the preprocessing inside another project's
+    detector or segmenter, for records.
     """
 
     size: tuple[int, int] | None
@@ -53,6 +54,7 @@ class ModelInput:
     crop_pct: float | None = None
     crop_mode: str = "center"
     preparation: str = MODEL
+    own_steps: Mapping[str, Any] = field(default_factory=dict)
 
 
 class PreprocessingSteps(Protocol):
@@ -286,6 +288,7 @@ def model_input(
         crop_pct=crop_pct if crop_pct is not None else known["crop_pct"] if _has_crop_pct(config) else None,
         crop_mode=str(known.get("crop_mode", "center")),
         preparation=preparation,
+        own_steps=getattr(inner, "own_steps", {}),
     )
     if chosen.size is not None:
         check_side(chosen.size)

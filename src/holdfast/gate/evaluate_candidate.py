@@ -1,6 +1,7 @@
 """Evaluation of a candidate model with the data, suites, protocol and seed of a baseline."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ from holdfast.corruptions.severities import EXTRA
 from holdfast.errors import HoldfastError
 from holdfast.gate.paired_scores import PairedScores, make_paired_scores
 from holdfast.reporting.export.tables import clean_elsewhere
+
+OF_BASELINE = ("preset", "extra", "stored_jpeg", "preparation", "exif")  # fields of a protocol; others are the model's
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,6 +29,7 @@ def evaluate_like_baseline(
     workers: int | None = None,
     device: str = "auto",
     show: bool | None = None,
+    protocol: "EvalProtocol | None" = None,
 ) -> list[PairedScores]:
     """Evaluate a model as the baseline was, and return its paired scores for every data set of the baseline.
 
@@ -37,6 +41,8 @@ def evaluate_like_baseline(
         workers: likewise.
         device: likewise.
         show: likewise.
+        protocol: how the model wants its images and what it answers with, such as the mean that an ONNX file does not
+            tell; everything else is the baseline's.
     """
     from holdfast.evaluation.evaluate import evaluate
 
@@ -47,7 +53,7 @@ def evaluate_like_baseline(
         )
     options: dict[str, Any] = {"out": out, "workers": workers, "device": device, "show": show}
     sets = [
-        evaluate(model, place, _suites(each), **_settings(each), **options)
+        evaluate(model, place, _suites(each), **_settings(each, protocol), **options)
         for each, place in zip(old, places, strict=True)
     ]
     return [make_paired_scores(records, clean=clean_elsewhere(records, sets)) for records in sets]
@@ -62,9 +68,12 @@ def _suites(baseline: PairedScores) -> list[str]:
     return [str(suite) for suite in dict.fromkeys(suites)]
 
 
-def _settings(baseline: PairedScores) -> dict[str, Any]:
+def _settings(baseline: PairedScores, requested: "EvalProtocol | None") -> dict[str, Any]:
     header = baseline.header
     compute, protocol = _options(baseline)
+    if requested is not None:
+        own = {name: getattr(requested, name) for name in vars(requested) if name not in OF_BASELINE}
+        protocol = replace(protocol, **own)
     return {"limit": header.get("limit"), "seed": int(header.get("seed", 0)), "protocol": protocol, "compute": compute}
 
 

@@ -1,7 +1,7 @@
 """``holdfast.predict``: predictions for single images, preprocessed as in an evaluation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData
 from holdfast.inference.overlays import check_film, film_frame, overlay_paths, write_film, write_overlay
-from holdfast.inference.predictor import Predictor, given_normalisation
+from holdfast.inference.predictor import Predictor, configure_model, given_normalisation
 from holdfast.io.images import UnreadableFile, decode
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.records.header import CLASSIFICATION
@@ -24,6 +24,7 @@ from holdfast.runtime.device import unwrap_model
 from holdfast.tasks import Task, task_named
 
 DETECTION = "detection"
+_OF_TORCHVISION = {"torchvision.models.detection": DETECTION, "torchvision.models.segmentation": "segmentation"}
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ def predict(
     overlays: str | Path | None = None,
     film: str | Path | None = None,
     fps: float = 8.0,
+    class_names: Sequence[str] | None = None,
 ) -> list[Prediction]:
     """Predict image files, all images of a folder, or a tensor of images.
 
@@ -104,6 +106,7 @@ def predict(
             and masks of detectors.
         film: WebP file that shows all images beside their overlays, sorted by name.
         fps: frames per second of the film.
+        class_names: names of the model's classes, if its files have none.
     """
     if top < 1:
         raise HoldfastError(f"top must be at least 1, got {top}")
@@ -117,6 +120,9 @@ def predict(
     if moving is not None:
         check_film(moving)
     loaded = load_model(model)
+    if class_names is not None:
+        loaded = replace(loaded, classes=tuple(class_names))
+    loaded = replace(loaded, model=configure_model(loaded.model, protocol, None)[0])
     task = _task(loaded, drawn=folder is not None or moving is not None)
     source: Any = _Files(task.name, paths, protocol.exif)
     if isinstance(images, Tensor):
@@ -158,7 +164,9 @@ def _task(loaded: LoadedModel, *, drawn: bool) -> Task:
     model: Any = unwrap_model(loaded.model)
     config = getattr(model, "pretrained_cfg", None)  # of exported files
     known = config.get("task", CLASSIFICATION) if isinstance(config, dict) else CLASSIFICATION
-    task = task_named(str(getattr(model, "task", DETECTION if isinstance(model, GeneralizedRCNN) else known)))
+    of_torchvision = _OF_TORCHVISION.get(".".join(type(model).__module__.split(".")[:3]), known)
+    detects = isinstance(model, GeneralizedRCNN)
+    task = task_named(str(getattr(model, "task", DETECTION if detects else of_torchvision)))
     if not callable(getattr(task, "answer", None)):
         raise HoldfastError(f"predict cannot list predictions of {task.name} models: their task needs a method answer")
     if drawn and not callable(getattr(task, "overlay", None)):

@@ -6,7 +6,7 @@ checks: whether mean and std suit the pixels' range, and whether the outputs are
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,7 +18,13 @@ from holdfast.deploy.onnx_model import FromProbabilities, check_input_settings
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData
-from holdfast.evaluation.preprocessing import ModelInput, PreprocessingSteps, model_input, normalisation
+from holdfast.evaluation.preprocessing import (
+    ModelInput,
+    PreprocessingSteps,
+    check_side,
+    model_input,
+    normalisation,
+)
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.models.segmenter import with_sliding_window
@@ -26,6 +32,7 @@ from holdfast.models.sliding_window import Windowed
 from holdfast.runtime.device import choose_device, choose_precision
 
 ROUNDING = 1e-3  # tolerance for the sum of probabilities, which half precision rounds
+DENSE_OPTIONS = ("outputs", "resize", "nms", "nms_iou", "score_threshold", "class_ids")
 CLASSIFICATION, SEGMENTATION, DETECTION = "classification", "segmentation", "detection"
 
 
@@ -69,8 +76,9 @@ class Predictor:
             steps: makes the preprocessing of a model; by default the task's own.
         """
         loaded = model if isinstance(model, LoadedModel) else load_model(model)
+        configured, protocol = configure_model(loaded.model, protocol, data.pictures)
         check_protocol(data.task.name, protocol)
-        loaded = replace(loaded, model=apply_protocol(loaded.model, protocol))
+        loaded = replace(loaded, model=apply_protocol(configured, protocol))
         adapt = getattr(data.task, "adapt_model", None) or getattr(data.task, "adapted", None)  # the hook's old name
         adapted = loaded.model if adapt is None else adapt(loaded.model, data.pictures)
         chosen = steps(loaded.model) if steps is not None else requested_steps(loaded.model, data, protocol)
@@ -102,6 +110,36 @@ class Predictor:
         """Output of the first view for one uncorrupted picture."""
         pixels = torch.from_numpy(self.steps.clean(picture).copy()).permute(2, 0, 1)[None]
         return next(iter(self.normalized_model.predict_bytes(pixels).values()))[0]
+
+
+def configure_model(model: nn.Module, protocol: EvalProtocol, pictures: Any) -> tuple[nn.Module, EvalProtocol]:
+    """A model that prepares images itself, as a protocol asks for it, and what of the protocol is left for others.
+
+    Such models have ``configured(protocol, pictures)`` and say in ``consumes`` which fields of a protocol they use.
+    """
+    consumed = getattr(model, "consumes", ())
+    for name in DENSE_OPTIONS:
+        if getattr(protocol, name) is not None and name not in consumed:
+            raise HoldfastError(f"{name} is of other detectors or segmenters than this model, which has no use for it")
+    make: Any = getattr(model, "configured", None)
+    if make is None:
+        return model, protocol
+    if protocol.size is not None:
+        check_side(protocol.size)
+    made = make(_unit_pixels(protocol) if "mean" in consumed else protocol, pictures)
+    usual: dict[str, Any] = {each.name: each.default for each in fields(EvalProtocol) if each.name in made.consumes}
+    return made, replace(protocol, **usual)
+
+
+def _unit_pixels(protocol: EvalProtocol) -> EvalProtocol:
+    """A protocol whose mean and std are of pixels from 0 to 1; what was not given stays so, unless the range was."""
+    asked = {"mean": protocol.mean, "std": protocol.std}
+    usual = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+    given = {name: usual[name] if value is None else value for name, value in asked.items()}
+    mean, std = normalisation(given["mean"], given["std"], pixel_range=protocol.pixel_range)
+    ranged = protocol.pixel_range != 1
+    known = {name: value is not None or ranged for name, value in asked.items()}
+    return replace(protocol, mean=mean if known["mean"] else None, std=std if known["std"] else None)
 
 
 def apply_protocol(model: nn.Module, protocol: EvalProtocol) -> nn.Module:
@@ -148,6 +186,9 @@ def check_protocol(task: str, protocol: EvalProtocol) -> None:
         raise HoldfastError(
             f"crop_pct and interpolation are settings of classification: omit them, because {task} keeps images' size"
         )
+    own = [name for name in ("size", "mean", "std") if getattr(protocol, name) is not None]
+    if task == DETECTION and own:
+        raise HoldfastError(f"{own[0]} is the business of a detector of torchvision's protocol; leave --{own[0]} away")
     if task == DETECTION and protocol.probabilities:
         raise HoldfastError("probabilities is a setting of classification and segmentation: omit it for detection")
 

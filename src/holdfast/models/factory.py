@@ -235,6 +235,13 @@ def _of_hugging_face(rest: str) -> LoadedModel:
     return LoadedModel(model, f"hf:{rest}", classes=classes)
 
 
+def _of_torchvision(rest: str) -> LoadedModel:
+    from holdfast.models.torchvision_builders import build_torchvision
+
+    model, classes = build_torchvision(rest)
+    return LoadedModel(model, f"torchvision:{rest}", classes=classes)
+
+
 def architecture_of(model: nn.Module) -> str:
     """timm's name of the model's architecture, else the name of its class."""
     config = getattr(unwrap_model(model), "pretrained_cfg", None) or {}
@@ -252,4 +259,5 @@ SPECS: dict[str, Callable[[str], LoadedModel]] = {
     "python": _of_python,
     "onnx": _of_onnx,
     "hf": _of_hugging_face,
+    "torchvision": _of_torchvision,
 }

@@ -6,7 +6,7 @@ changes the output of FAN's global attention. Corruptions act on that size, as i
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -51,10 +51,12 @@ class NativePreprocessing:
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
     same_for_clean: bool = True
+    own_steps: Mapping[str, Any] = field(default_factory=dict)  # of a detector of another project
 
     def record(self) -> dict[str, Any]:
         """The preprocessing as plain data, for the header of the records."""
-        return {"protocol": "native size, corrupted in RGB", "after_corruption": "nothing", "model_size": "as it is"}
+        steps = {"protocol": "native size, corrupted in RGB", "after_corruption": "nothing", "model_size": "as it is"}
+        return {**steps, **self.own_steps}
 
     def cell_steps(self, way: str) -> list[str]:
         """An empty list, because all cells share the preprocessing in the header."""
@@ -135,7 +137,7 @@ class Detection:
             raise HoldfastError(f"preset must be 'any' for detection, whose images keep their size, got {preset!r}")
         if stored_jpeg:
             raise HoldfastError("stored_jpeg is a setting of ImageNet-C: omit it for detection")
-        return NativePreprocessing()
+        return NativePreprocessing(own_steps=dict(wanted.own_steps))
 
     def adapt_model(self, model: "nn.Module", source: Any) -> "nn.Module":
         """Map the labels of a model that outputs COCO's category ids, which have gaps, to class ranks."""
