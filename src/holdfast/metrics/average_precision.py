@@ -14,6 +14,7 @@ from faster_coco_eval.core import mask as coco_masks
 from holdfast._deprecated import renamed
 from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.errors import HoldfastError
+from holdfast.metrics.corruption import percent_of_clean
 from holdfast.records.detections import coco_found, coco_truth, has_masks
 
 Overlap = Literal["bbox", "segm"]
@@ -112,10 +113,8 @@ def mean_performance(scores: Mapping[str, Sequence[float]], *, kinds: Sequence[s
 
 
 def relative_performance(corrupted: float, clean: float) -> float:
-    """rPC in percent: mPC divided by the clean score (FAN: retention)."""
-    if not clean > 0:
-        raise HoldfastError(f"the clean score must be above 0 for rPC, got {clean}")
-    return 100 * corrupted / clean
+    """rPC in percent: mPC divided by the clean score (FAN: retention); NaN for a clean score of 0."""
+    return float(percent_of_clean(corrupted, clean))
 
 
 def _five(values: Sequence[float], kind: str) -> np.ndarray:

@@ -103,13 +103,23 @@ def fan_accuracy(errors: Errors) -> Values:
 
 
 def retention(corrupted_accuracy: Values, clean_accuracy: Values) -> Values:
-    """Retention in percent: corrupted accuracy divided by clean accuracy (FAN, Figure 1).
+    """Retention in percent: corrupted accuracy divided by clean accuracy (FAN, Figure 1); see :func:`percent_of_clean`.
 
-    For a clean accuracy of 0 it is undefined: NaN, which tables show as a dash.
+    Both are fractions; NaN stands for a score that is undefined, such as the AP of images without objects.
     """
-    corrupted = _fraction(corrupted_accuracy, "corrupted_accuracy")
-    clean = np.asarray(_fraction(clean_accuracy, "clean_accuracy"), dtype=np.float64)
-    return plain(100 * np.asarray(corrupted) / np.where(clean > 0, clean, np.nan))
+    _fraction(np.nan_to_num(corrupted_accuracy), "corrupted_accuracy")
+    _fraction(np.nan_to_num(clean_accuracy), "clean_accuracy")
+    return percent_of_clean(corrupted_accuracy, clean_accuracy)
+
+
+def percent_of_clean(corrupted: Values, clean: Values) -> Values:
+    """A score under corruption in percent of the clean score, elementwise for arrays of replicates.
+
+    NaN for a clean score of 0: nothing can be retained of nothing, and neither 0 nor 100 % nor infinity would tell the
+    truth. Tables show it as a dash, and an interval with such a replicate has no bounds.
+    """
+    whole = np.asarray(clean, dtype=np.float64)
+    return plain(100 * np.asarray(corrupted) / np.where(whole > 0, whole, np.nan))
 
 
 def mean_of(values: Sequence[Values]) -> Values:

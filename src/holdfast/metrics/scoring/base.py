@@ -1,9 +1,9 @@
-"""Score definitions: name, required cells, and computation from means over images.
+"""Score definitions: name, what is read, and computation from quantities of cells.
 
-A definition takes the mean over the images of every column (``column("fog/3", "right")``) and works on numbers and
-on arrays of jackknife replicates, so a score and its interval share one computation, by the pure functions of
-:mod:`holdfast.metrics.corruption` and :mod:`~holdfast.metrics.flip_rate`. The score of a cell is the task's
-:class:`CellScore`; everything else is common to all tasks.
+A definition takes ``replicates["fog/3", "right"]`` and so on: arrays with the value of a quantity and its jackknife
+replicates (:mod:`holdfast.metrics.replicates`), so a score and its interval share one computation, by the pure
+functions of :mod:`holdfast.metrics.corruption` and :mod:`~holdfast.metrics.flip_rate`. The score of a cell is the
+task's :class:`CellScore`; everything else is common to all tasks.
 
 A score with missing cells is never reported under its name: it is called ``…_partial`` and lists them.
 """
@@ -31,7 +31,8 @@ from holdfast.metrics.corruption import (
 from holdfast.metrics.intervals import Scale
 from holdfast.records.cells import CellSpec, corruption_cell
 
-Means = Mapping[str, Values]
+Key = tuple[str, str]  # a cell and one of its quantities
+Means = Mapping[Key, Values]
 Compute = Callable[[Means], Values]
 
 SETS = {"imagenet-a": "ImageNet-A", "imagenet-r": "ImageNet-R", "imagenet-sketch": "ImageNet-Sketch"}
@@ -47,7 +48,7 @@ class ScoreDefinition:
         unit: ``%``, ``% of AlexNet``, ``nats``, ``ranks``.
         better: ``high`` or ``low``.
         definition: the definition in one sentence.
-        compute: computes the score from the means over the images.
+        compute: computes the score from the quantities of cells.
         note: note that accompanies the number.
         missing: missing cells of a partial score.
         family: family of its cells, if they share one: ``attack``, ``corruption`` …
@@ -57,8 +58,10 @@ class ScoreDefinition:
         headline: whether reports show it in the first table, beside the task's headline scores.
         scale: shape of its interval: ``proportion`` from 0 to 100 %, ``ratio``, or ``plain``; by default a proportion
             in ``%``, a ratio in ``% of`` something, plain in any other unit.
-        answers: the column whose mean it is, if it is one: if that is 0 or 1 for every image, the interval of
+        answers: the quantity whose mean it is, if it is one: if that is 0 or 1 for every image, the interval of
             a difference includes Bonett and Price's pseudo-pairs.
+        reads: cells and quantities that it is computed from; a custom score that does not say so counts as reading
+            everything.
     """
 
     name: str
@@ -75,7 +78,8 @@ class ScoreDefinition:
     cells: tuple[str, ...] = ()
     headline: bool = False
     scale: Scale | None = None
-    answers: str = ""
+    answers: Key | None = None
+    reads: tuple[Key, ...] = ()
 
     @property
     def interval_scale(self) -> Scale:
@@ -93,8 +97,9 @@ class CellScore:
         name: part of score names: ``accuracy`` gives ``accuracy/fog`` and ``mean_corruption_accuracy``.
         label: label in sentences: ``top-1 accuracy``.
         mean_label: label of its mean over corruptions in tables: ``mCA``.
-        of: computes it from the means over the images and the name of a cell.
+        of: computes it from the quantities and the name of a cell.
         answers: the quantity whose mean it is, if it is one.
+        quantities: quantities that it is computed from, if there are others.
     """
 
     name: str
@@ -102,10 +107,16 @@ class CellScore:
     mean_label: str
     of: Callable[[Means, str], Values]
     answers: str = ""
+    quantities: tuple[str, ...] = ()
 
-    def column(self, cell: str) -> str:
-        """Key of that quantity in a cell; empty if there is none."""
-        return column(cell, self.answers) if self.answers else ""
+    def column(self, cell: str) -> Key | None:
+        """Key of the quantity whose mean it is; None if there is none."""
+        return column(cell, self.answers) if self.answers else None
+
+    def reads(self, *cells: str) -> tuple[Key, ...]:
+        """Keys of the quantities that its values in some cells are computed from."""
+        quantities = self.quantities or (self.answers,) * bool(self.answers)
+        return tuple(column(cell, quantity) for cell in cells for quantity in quantities)
 
 
 @dataclass(frozen=True)
@@ -120,9 +131,9 @@ class Reference:
     flips_note: str = ""
 
 
-def column(cell: str, quantity: str) -> str:
-    """Key of one quantity of one cell, which is averaged over the images."""
-    return f"{cell}|{quantity}"
+def column(cell: str, quantity: str) -> Key:
+    """Key of one quantity of one cell."""
+    return cell, quantity
 
 
 def shared_formulas(
@@ -143,7 +154,15 @@ def clean_score(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefi
     found = [cell.name for cell in cells if cell.family == "clean"][:1]
     return [
         ScoreDefinition(
-            "clean", "clean", "%", "high", text, _percent(measure, name), cells=(name,), answers=measure.column(name)
+            "clean",
+            "clean",
+            "%",
+            "high",
+            text,
+            _percent(measure, name),
+            cells=(name,),
+            answers=measure.column(name),
+            reads=measure.reads(name),
         )
         for name in found
     ]
@@ -180,6 +199,7 @@ def condition_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[Scor
             kind=cell.kind,
             cells=(cell.name,),
             answers=measure.column(cell.name),
+            reads=measure.reads(cell.name),
         )
         for cell in cells
         if cell.family == "condition"
@@ -189,7 +209,8 @@ def condition_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[Scor
     text = f"mean {measure.label} over {len(names)} natural conditions"
     name = f"mean_condition_{measure.name}"
     compute: Compute = lambda means: 100 * mean_of([measure.of(means, cell) for cell in names])  # noqa: E731
-    return [ScoreDefinition(name, "conditions", "%", "high", text, compute, cells=tuple(names)), *each]
+    about: dict[str, Any] = {"cells": tuple(names), "reads": measure.reads(*names)}
+    return [ScoreDefinition(name, "conditions", "%", "high", text, compute, **about), *each]
 
 
 def single_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefinition]:
@@ -200,7 +221,7 @@ def single_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDe
 def _single(cell: CellSpec, measure: CellScore) -> ScoreDefinition:
     compute = _percent(measure, cell.name)
     about: dict[str, Any] = {"family": cell.family, "kind": cell.kind, "cells": (cell.name,)}
-    about["answers"] = measure.column(cell.name)
+    about |= {"answers": measure.column(cell.name), "reads": measure.reads(cell.name)}
     if cell.family == "set":
         label = SETS.get(cell.kind, cell.kind)
         among = " among its 200 classes" if cell.kind in ("imagenet-a", "imagenet-r") else ""
@@ -271,6 +292,10 @@ class Benchmark:
         """Names of all cells of some kinds."""
         return tuple(name for kind in kinds for name in self.severities(kind).values())
 
+    def reads(self, kinds: Sequence[str], *, clean: bool = False) -> tuple[Key, ...]:
+        """What is read of all cells of some kinds, and of the clean cell."""
+        return self.measure.reads(*((self.clean,) if clean else ()), *self.names(kinds))
+
 
 def partial_if(formula: ScoreDefinition, *, missing: tuple[str, ...], count: int, wanted: int) -> ScoreDefinition:
     """Return the definition; if kinds are missing, with a name and label that mark it as partial."""
@@ -285,16 +310,22 @@ def _mean_score(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
     text = f"mean {measure.label} over 15 kinds × 5 severities"
     compute: Compute = lambda m: 100 * mean_corruption_accuracy(benchmark.errors(m, kinds), kinds=kinds)  # noqa: E731
     return ScoreDefinition(
-        f"mean_corruption_{measure.name}", measure.mean_label, "%", "high", text, compute, family="corruption"
+        f"mean_corruption_{measure.name}",
+        measure.mean_label,
+        "%",
+        "high",
+        text,
+        compute,
+        family="corruption",
+        reads=benchmark.reads(kinds),
     )
 
 
 def _retention(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
     text = f"mean corruption {benchmark.measure.name} over 15 kinds by clean {benchmark.measure.name}"
-    cells = (benchmark.clean, *benchmark.names(kinds))
-    return ScoreDefinition(
-        "retention", "retention", "%", "high", text, _retention_score(benchmark, kinds), cells=cells, scale="ratio"
-    )
+    about: dict[str, Any] = {"cells": (benchmark.clean, *benchmark.names(kinds)), "scale": "ratio"}
+    about["reads"] = benchmark.reads(kinds, clean=True)
+    return ScoreDefinition("retention", "retention", "%", "high", text, _retention_score(benchmark, kinds), **about)
 
 
 def _retention_score(benchmark: Benchmark, kinds: Sequence[str]) -> Compute:
@@ -329,13 +360,14 @@ def _at_fewer_severities(benchmark: Benchmark) -> list[ScoreDefinition]:
             missing=missing,
             family="corruption",
             cells=names,
+            reads=measure.reads(*names),
         )
     ]
     if clean:
         kept = f"{text} by clean {measure.name}"
         share: Compute = lambda means: retention(mean(means), benchmark.clean_value(means))  # noqa: E731
         label, cells = f"retention{suffix}", (clean, *names)
-        about: dict[str, Any] = {"missing": missing, "cells": cells, "scale": "ratio"}
+        about: dict[str, Any] = {"missing": missing, "cells": cells, "scale": "ratio", "reads": measure.reads(*cells)}
         scores.append(ScoreDefinition("retention_partial", label, "%", "high", kept, share, **about))
     return scores
 
@@ -360,13 +392,15 @@ def _relative_to_reference(benchmark: Benchmark) -> list[ScoreDefinition]:
 def _mce(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
     name = _reference(benchmark).name
     text = f"mean over the 15 kinds of the error by that of {name}"
-    return ScoreDefinition("mce", "mCE", f"% of {name}", "low", text, _mean_ce(benchmark, kinds))
+    compute = _mean_ce(benchmark, kinds)
+    return ScoreDefinition("mce", "mCE", f"% of {name}", "low", text, compute, reads=benchmark.reads(kinds))
 
 
 def _without_noise(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
     text = "mCE over the 12 kinds that are not noise"
     unit = f"% of {_reference(benchmark).name}"
-    return ScoreDefinition("mce_without_noise", "mCE w/o noise", unit, "low", text, _mean_ce(benchmark, kinds))
+    compute, reads = _mean_ce(benchmark, kinds), benchmark.reads(kinds)
+    return ScoreDefinition("mce_without_noise", "mCE w/o noise", unit, "low", text, compute, reads=reads)
 
 
 def _relative(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
@@ -383,9 +417,8 @@ def _relative(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
         )
         return mean_corruption_error(ces, kinds=kinds)
 
-    return ScoreDefinition(
-        "relative_mce", "relative mCE", f"% of {reference.name}", "low", text, compute, scale="plain"
-    )
+    about: dict[str, Any] = {"scale": "plain", "reads": benchmark.reads(kinds, clean=True)}
+    return ScoreDefinition("relative_mce", "relative mCE", f"% of {reference.name}", "low", text, compute, **about)
 
 
 def _mean_ce(benchmark: Benchmark, kinds: Sequence[str]) -> Compute:
@@ -411,12 +444,12 @@ def _fan_scores(benchmark: Benchmark) -> list[ScoreDefinition]:
 
     mean = f"mean {measure.name} over the 16 kinds of FAN's Table 12"
     kept = f"FAN's 16-kind {measure.name} by clean {measure.name}"
-    scores = [ScoreDefinition(f"fan_{measure.name}", f"FAN {measure.name}", "%", "high", mean, compute, note=FAN_LABEL)]
+    about: dict[str, Any] = {"note": FAN_LABEL, "reads": benchmark.reads(FAN_KINDS)}
+    scores = [ScoreDefinition(f"fan_{measure.name}", f"FAN {measure.name}", "%", "high", mean, compute, **about)]
     if benchmark.clean:
         share = _retention_score(benchmark, FAN_KINDS)
-        scores.append(
-            ScoreDefinition("fan_retention", "FAN retention", "%", "high", kept, share, note=FAN_LABEL, scale="ratio")
-        )
+        about |= {"scale": "ratio", "reads": benchmark.reads(FAN_KINDS, clean=True)}
+        scores.append(ScoreDefinition("fan_retention", "FAN retention", "%", "high", kept, share, **about))
     return scores
 
 
@@ -442,6 +475,7 @@ def _of_kind(benchmark: Benchmark, kind: str) -> ScoreDefinition:
         table=measure.name,
         kind=kind,
         cells=names,
+        reads=measure.reads(*names),
     )
     if benchmark.complete(kind):
         return formula
@@ -462,7 +496,8 @@ def _ce(benchmark: Benchmark, kind: str) -> ScoreDefinition:
         family="corruption",
         table="ce",
         kind=kind,
-        cells=tuple(benchmark.severities(kind).values()),
+        cells=benchmark.names([kind]),
+        reads=benchmark.reads([kind]),
     )
 
 

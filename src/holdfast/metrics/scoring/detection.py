@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.corruptions.severities import SEVERITIES
 from holdfast.metrics.average_precision import COCO_C, COCO_C_FAN, SCORES
 from holdfast.metrics.corruption import Values, mean_of, retention
-from holdfast.metrics.scoring.base import Benchmark, CellScore, Compute, Means, ScoreDefinition, column
+from holdfast.metrics.scoring.base import Benchmark, CellScore, Compute, Key, Means, ScoreDefinition, column
 from holdfast.records.cells import CellSpec
 
 BOX, MASK = "box_", "mask_"  # prefixes of column names
@@ -20,17 +20,23 @@ FAN_NOTE = "16 kinds: flatters rPC by about 6 points against COCO-C's 15, never 
 SIZES = {"s": "small objects (below 32² px)", "m": "medium ones", "l": "large ones (from 96² px)"}
 
 
-def detection_formulas(cells: Sequence[CellSpec], *, columns: Sequence[str]) -> list[ScoreDefinition]:
+def detection_formulas(cells: Sequence[CellSpec], *, columns: Collection[Key]) -> list[ScoreDefinition]:
     """Every score that the cells allow, boxes first, then masks."""
     there = set(columns)
-    kinds = [over for over in OVER if any(name.endswith(f"|{over}AP") for name in there)]
+    kinds = [over for over in OVER if any(quantity == f"{over}AP" for _, quantity in there)]
     return [formula for over in kinds for formula in _of_overlap(cells, over, there)]
 
 
-def _of_overlap(cells: Sequence[CellSpec], over: str, there: Collection[str]) -> list[ScoreDefinition]:
+def cell_ap(over: str = BOX) -> CellScore:
+    """AP of a cell's boxes or masks."""
+    prefix, label, quantity = "" if over == BOX else over, f"{over.removesuffix('_')} AP", f"{over}AP"
+    of = lambda means, cell: means[column(cell, quantity)]  # noqa: E731
+    return CellScore(f"{prefix}ap", label, f"{prefix}mPC", of, quantities=(quantity,))
+
+
+def _of_overlap(cells: Sequence[CellSpec], over: str, there: Collection[Key]) -> list[ScoreDefinition]:
     prefix = "" if over == BOX else over
-    what = f"{over.removesuffix('_')} AP"
-    measure = CellScore(f"{prefix}ap", what, f"{prefix}mPC", lambda means, cell: means[column(cell, f"{over}AP")])
+    measure = cell_ap(over)
     benchmark = Benchmark(tuple(cells), measure, None)
     return [
         *_clean_scores(benchmark, over, prefix, there),
@@ -40,7 +46,7 @@ def _of_overlap(cells: Sequence[CellSpec], over: str, there: Collection[str]) ->
     ]
 
 
-def _clean_scores(benchmark: Benchmark, over: str, prefix: str, there: Collection[str]) -> list[ScoreDefinition]:
+def _clean_scores(benchmark: Benchmark, over: str, prefix: str, there: Collection[Key]) -> list[ScoreDefinition]:
     clean = benchmark.clean
     if not clean:
         return []
@@ -55,6 +61,7 @@ def _clean_scores(benchmark: Benchmark, over: str, prefix: str, there: Collectio
             _sentence(score, over),
             _percent(column(clean, f"{over}{score}")),
             cells=(clean,),
+            reads=(column(clean, f"{over}{score}"),),
         )
         for score, name in named.items()
     ]
@@ -82,6 +89,7 @@ def _means(
             lambda means: 100 * np.asarray(_mean(cells, means, chosen)),
             note=note,
             family="corruption",
+            reads=cells.reads(chosen),
         )
 
     def rpc(cells: Benchmark, chosen: Sequence[str]) -> ScoreDefinition:
@@ -92,9 +100,10 @@ def _means(
             "%",
             "high",
             text,
-            lambda means: _relative(_mean(cells, means, chosen), cells.clean_value(means)),
+            lambda means: retention(_mean(cells, means, chosen), cells.clean_value(means)),
             note=note,
             scale="ratio",
+            reads=cells.reads(chosen, clean=True),
         )
 
     return benchmark.over(kinds, mpc) + (benchmark.over(kinds, rpc) if benchmark.clean else [])
@@ -116,6 +125,7 @@ def _kind(benchmark: Benchmark, kind: str, prefix: str) -> ScoreDefinition:
         table=f"{prefix}ap",
         kind=kind,
         cells=names,
+        reads=benchmark.reads([kind]),
     )
 
 
@@ -125,14 +135,7 @@ def _mean(benchmark: Benchmark, means: Means, kinds: Sequence[str]) -> Values:
     return mean_of([mean_of(values) for values in of_kinds])
 
 
-def _relative(corrupted: Values, clean: Values) -> Values:
-    """rPC; NaN where there is no object, or where clean AP is 0."""
-    known = ~(np.isnan(corrupted) | np.isnan(clean))
-    shares = [np.where(known, value, 0.0) for value in (corrupted, clean)]
-    return retention(*shares)
-
-
-def _percent(key: str) -> Compute:
+def _percent(key: Key) -> Compute:
     return lambda means: 100 * means[key]
 
 

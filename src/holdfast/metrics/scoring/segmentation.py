@@ -1,6 +1,6 @@
 """Score definitions of segmentation from pixel counts: mIoU of every cell, and the papers' averages of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from holdfast.metrics.jackknife import grouping_of, groups_of
 from holdfast.metrics.scoring.base import (
     CellScore,
     Compute,
+    Key,
     Means,
     ScoreDefinition,
     clean_score,
@@ -91,11 +92,26 @@ def _by_group(cell: CellRecord) -> dict[str, np.ndarray]:
 
 def counts_of(means: Means, cell: str, *, classes: int, region: str = ALL) -> np.ndarray:
     """Mean counts of a cell as ``metrics.iou`` takes them, (…, 3, classes)."""
-    parts = [[means[column(cell, quantity(p, c, region=region))] for c in range(classes)] for p in PARTS]
-    return np.moveaxis(np.array(parts, dtype=np.float64), (0, 1), (-2, -1))
+    counts = np.array([means[key] for key in count_keys(cell, classes=classes, region=region)], dtype=np.float64)
+    return np.moveaxis(counts.reshape(len(PARTS), classes, *counts.shape[1:]), (0, 1), (-2, -1))
 
 
-def _check_classes(classes: int, cells: Sequence[CellSpec], columns: Sequence[str]) -> None:
+def count_keys(cell: str, *, classes: int, region: str = ALL) -> tuple[Key, ...]:
+    """Keys of the three counts of every class."""
+    return tuple(column(cell, quantity(part, label, region=region)) for part in PARTS for label in range(classes))
+
+
+def cell_miou(classes: int) -> CellScore:
+    """mIoU of a cell."""
+
+    def of(means: Means, cell: str) -> Values:
+        return plain(mean_iou(counts_of(means, cell, classes=classes)))
+
+    counts = tuple(name for _, name in count_keys("", classes=classes))
+    return CellScore("miou", "mIoU", "mIoU-C", of, quantities=counts)
+
+
+def _check_classes(classes: int, cells: Sequence[CellSpec], columns: Collection[Key]) -> None:
     """Raise an error if the header's number of classes does not match the counts."""
     known = set(columns)
     for cell in cells:
@@ -107,7 +123,7 @@ def _check_classes(classes: int, cells: Sequence[CellSpec], columns: Sequence[st
 
 
 def segmentation_formulas(
-    cells: Sequence[CellSpec], *, columns: Sequence[str], header: Mapping[str, Any]
+    cells: Sequence[CellSpec], *, columns: Collection[Key], header: Mapping[str, Any]
 ) -> list[ScoreDefinition]:
     """Every score that these cells allow."""
     classes = int(header.get("classes", 0))
@@ -118,10 +134,7 @@ def segmentation_formulas(
             f"records of a segmenter must name their {classes} classes, got {len(names)} names; evaluate again"
         )
 
-    def of(means: Means, cell: str) -> Values:
-        return plain(mean_iou(counts_of(means, cell, classes=classes)))
-
-    measure = CellScore("miou", "mIoU", "mIoU-C", of)
+    measure = cell_miou(classes)
     clean = next((cell.name for cell in cells if cell.family == "clean"), None)
     return [
         *clean_score(cells, measure),
@@ -141,62 +154,94 @@ def _clean_details(clean: str, names: Sequence[str]) -> list[ScoreDefinition]:
     def percent(score: Callable[..., Any], region: str = ALL) -> Compute:
         return lambda means: plain(100 * score(counts_of(means, clean, classes=classes, region=region)))
 
+    def about(region: str = ALL) -> dict[str, Any]:
+        return {"reads": count_keys(clean, classes=classes, region=region)}
+
     contours = f"mean Boundary IoU (Cheng et al. 2021), {100 * BOUNDARY_SHARE:g} % of the diagonal, clean images"
     accuracy = "share of labelled pixels that are right, clean images"
     scores = [
-        ScoreDefinition("pixel_accuracy", "pixel accuracy", "%", "high", accuracy, percent(pixel_accuracy)),
+        ScoreDefinition("pixel_accuracy", "pixel accuracy", "%", "high", accuracy, percent(pixel_accuracy), **about()),
         ScoreDefinition(
-            "mean_accuracy", "mAcc", "%", "high", "mean accuracy of the classes, clean", percent(mean_accuracy)
+            "mean_accuracy",
+            "mAcc",
+            "%",
+            "high",
+            "mean accuracy of the classes, clean",
+            percent(mean_accuracy),
+            **about(),
         ),
-        ScoreDefinition("boundary_iou", "boundary IoU", "%", "high", contours, percent(mean_iou, BOUNDARY)),
+        ScoreDefinition(
+            "boundary_iou", "boundary IoU", "%", "high", contours, percent(mean_iou, BOUNDARY), **about(BOUNDARY)
+        ),
     ]
     for number in range(len(BANDS) + 1):
         name = band_name(number)
         text = f"mIoU of the pixels {name} from the label boundary, clean images"
         scores.append(
             ScoreDefinition(
-                f"band/{name}", f"mIoU {name}", "%", "high", text, percent(mean_iou, name), table="band", kind=name
+                f"band/{name}",
+                f"mIoU {name}",
+                "%",
+                "high",
+                text,
+                percent(mean_iou, name),
+                table="band",
+                kind=name,
+                **about(name),
             )
         )
     return scores
 
 
 def _calibration(clean: str) -> list[ScoreDefinition]:
+    keys = [[column(clean, f"{SURE}{part}:{bin}") for bin in range(PIXEL_BINS)] for part in range(3)]
+
     def compute(means: Means) -> Values:
-        sums = [[means[column(clean, f"{SURE}{part}:{bin}")] for bin in range(PIXEL_BINS)] for part in range(3)]
+        sums = [[means[key] for key in part] for part in keys]
         return plain(100 * pixel_error(np.moveaxis(np.array(sums), (0, 1), (-2, -1))))
 
     text = f"expected calibration error of the labelled pixels, {PIXEL_BINS} bins of confidence, clean images"
-    return [ScoreDefinition("ece", "ECE (pixels)", "%", "low", text, compute)]
+    reads = tuple(key for part in keys for key in part)
+    return [ScoreDefinition("ece", "ECE (pixels)", "%", "low", text, compute, reads=reads)]
 
 
 def _class_scores(clean: str, names: Sequence[str]) -> list[ScoreDefinition]:
     def percent(label: int) -> Compute:
         return lambda means: plain(100 * class_iou(counts_of(means, clean, classes=len(names)))[..., label])
 
+    about: dict[str, Any] = {"table": "iou", "reads": count_keys(clean, classes=len(names))}
     return [
         ScoreDefinition(
-            f"iou/{name}", name, "%", "high", f"IoU of {name}, clean images", percent(label), table="iou", kind=name
+            f"iou/{name}", name, "%", "high", f"IoU of {name}, clean images", percent(label), kind=name, **about
         )
         for label, name in enumerate(names)
     ]
 
 
-def _group_scores(clean: str, columns: Sequence[str], *, classes: int) -> list[ScoreDefinition]:
+def _group_scores(clean: str, columns: Collection[Key], *, classes: int) -> list[ScoreDefinition]:
     """mIoU of every recording, city or condition of the clean images, and the mean over ACDC's four conditions."""
     known = {ALL, BOUNDARY, *map(band_name, range(len(BANDS) + 1))}
-    regions = dict.fromkeys(
-        name.rpartition("@")[2] for name in columns if name.startswith(column(clean, "")) and "@" in name
-    )
+    regions = dict.fromkeys(name.rpartition("@")[2] for cell, name in columns if cell == clean and "@" in name)
     groups = [region for region in regions if region not in known]
 
     def of(group: str) -> Compute:
         return lambda means: plain(100 * mean_iou(counts_of(means, clean, classes=classes, region=group)))
 
+    def reads(*chosen: str) -> tuple[Key, ...]:
+        return tuple(key for group in chosen for key in count_keys(clean, classes=classes, region=group))
+
     what = "condition" if set(groups) <= set(CONDITIONS) else "group"
     scores = [
         ScoreDefinition(
-            f"{what}/{name}", name, "%", "high", f"mIoU of the images of {name}", of(name), table=what, kind=name
+            f"{what}/{name}",
+            name,
+            "%",
+            "high",
+            f"mIoU of the images of {name}",
+            of(name),
+            table=what,
+            kind=name,
+            reads=reads(name),
         )
         for name in groups
     ]
@@ -204,7 +249,8 @@ def _group_scores(clean: str, columns: Sequence[str], *, classes: int) -> list[S
         return scores
     text = f"mean over {len(groups)} conditions of the mIoU of each; the clean score pools all images"
     mean: Compute = lambda means: mean_of([of(group)(means) for group in groups])  # noqa: E731
-    return [ScoreDefinition("mean_condition_miou", "mean of conditions", "%", "high", text, mean), *scores]
+    name, label = "mean_condition_miou", "mean of conditions"
+    return [ScoreDefinition(name, label, "%", "high", text, mean, reads=reads(*groups)), *scores]
 
 
 # ---------------------------------------------------------------------- corruptions
@@ -271,11 +317,13 @@ class _Cells:
         missing = tuple(
             cell for kind in KINDS for cell in cells_of(kind, rule=rule) if kind not in kinds and cell not in self.there
         )
-        note = ROUNDED if rule == "paper" else ""
-        scores = [ScoreDefinition(name, label, "%", "high", text, compute, note=note, family="corruption")]
+        used = [cell for kind in kinds for cell in cells_of(kind, rule=rule)]
+        about: dict[str, Any] = {"note": ROUNDED if rule == "paper" else "", "reads": self.measure.reads(*used)}
+        scores = [ScoreDefinition(name, label, "%", "high", text, compute, family="corruption", **about)]
         if kept and self.clean:
             title = "retention" if rule == "all" else f"{label} retention"
-            scores.append(ScoreDefinition(kept, title, "%", "high", f"{label} by clean mIoU", share, scale="ratio"))
+            about = {"scale": "ratio", "reads": self.measure.reads(self.clean, *used)}
+            scores.append(ScoreDefinition(kept, title, "%", "high", f"{label} by clean mIoU", share, **about))
         return [partial_if(score, missing=missing, count=len(kinds), wanted=len(KINDS)) for score in scores]
 
     def groups(self) -> list[ScoreDefinition]:
@@ -295,6 +343,7 @@ class _Cells:
                 compute(group),
                 table="miou_group",
                 kind=group,
+                reads=self.measure.reads(*(cell for kind in kinds for cell in cells_of(kind, rule="paper"))),
             )
             for group, kinds in GROUPS.items()
         ]
@@ -322,6 +371,7 @@ class _Cells:
             table="miou",
             kind=kind,
             cells=tuple(used),
+            reads=self.measure.reads(*used),
         )
         if complete:
             return formula
