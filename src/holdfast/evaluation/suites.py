@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.attacks import LearnedOcclusion, Occlusion
 from holdfast.attacks.patch_selection import fitting_patch
+from holdfast.benchmarks import BENCHMARKS, benchmark_suites
 from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kinds, parameters, recorded_name
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source
@@ -31,17 +32,20 @@ from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.plan import Cell, Plan, shared_plan, stored_plan
 from holdfast.evaluation.preprocessing import PreprocessingSteps
 from holdfast.io.validation import chosen_names, file_name
-from holdfast.metrics.average_precision import COCO_C, COCO_C_FAN
-from holdfast.metrics.iou import SEVERITY_RULES
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.records.compatibility import with_revision
 from holdfast.records.fingerprints import content_fingerprint
-from holdfast.registry import DETECTION_SUITES, STORED, SUITES
+from holdfast.registry import STORED, SUITES
 from holdfast.runtime.plugins import code_fingerprint
 from holdfast.tasks import task_of
 from holdfast.tasks.base import Task
 
 Suite = str | AttackSuite
+_NEEDED = {
+    "classification": "images with a class, such as folder:DIR",
+    "segmentation": "label maps, such as cityscapes:DIR or scenes",
+    "detection": "data with objects, such as coco:IMAGES,ANNOTATIONS",
+}
 CellsOf = Callable[
     [str, Any, PreprocessingSteps, bool], Iterable[Cell]
 ]  # (suite name, source, preprocessing steps, extra)
@@ -52,7 +56,7 @@ def parse_suites(suites: Any) -> tuple[Suite, ...]:
     if isinstance(suites, str) and is_attack_text(suites):
         return all_different(attacks_from_text(suites))
     if isinstance(suites, str):
-        return chosen_names(suites, SUITES, one="suite", several="suites")
+        return chosen_names(suites, SUITES | benchmark_suites(), one="suite", several="suites")
     if isinstance(suites, AttackSuite) or callable(suites):
         return (suites if isinstance(suites, AttackSuite) else attack_from_object(suites),)
     if isinstance(suites, Mapping) or not isinstance(suites, Iterable):
@@ -90,10 +94,8 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
                 f"suite {str(name)!r} cannot be measured on the stored set {data.spec!r}, "
                 f"which is scored by the suite {data.stored.suite!r}"
             )
-        if name in DETECTION_SUITES and data.task.name != "detection":
-            raise HoldfastError(
-                f"suite {name!r} needs data with objects, such as coco:IMAGES,ANNOTATIONS, got {data.spec!r}"
-            )
+        if name in benchmark_suites() and data.task.name != (task := BENCHMARKS[str(name)].task):
+            raise HoldfastError(f"suite {name!r} needs {_NEEDED.get(task, f'data of {task}')}, got {data.spec!r}")
         if data.stored is None and name in STORED:
             needed = STORED[name].rpartition("--data ")[2]
             raise HoldfastError(f"suite {name!r} needs the stored set, --data {needed}, got {data.spec!r}")
@@ -142,16 +144,8 @@ def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
     return tuple(of_task(extra)) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
 
 
-def _cityscapes_c(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
-    if task_of(source).name != "segmentation":
-        raise HoldfastError("suite 'cityscapes-c' needs label maps, such as cityscapes:DIR or scenes")
-    yield from _corruption_cells(name, source, steps, SEVERITY_RULES["paper"])
-
-
-def _kinds(
-    name: str, source: Source, steps: PreprocessingSteps, extra: bool, *, kinds: Sequence[str]
-) -> Iterator[Cell]:
-    yield from _corruption_cells(name, source, steps, dict.fromkeys(kinds, SEVERITIES))
+def _cells_of_benchmark(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+    yield from _corruption_cells(name, source, steps, BENCHMARKS[name].cells)
 
 
 def _corruption_cells(
@@ -199,6 +193,8 @@ def _cells_of(suite: Suite) -> Callable[..., Iterable[Cell]]:
         return _cells_of_attack
     if suite in _CELLS:
         return _CELLS[suite]
+    if suite in benchmark_suites():
+        return _cells_of_benchmark
     if suite not in ATTACKS:
         raise HoldfastError(f"suite {suite!r} has no cells: register it with register_suite or register_attack")
     return lambda name, source, steps, extra: _cells_of_attack(named_attack(name), source, steps, extra)
@@ -207,10 +203,7 @@ def _cells_of(suite: Suite) -> Callable[..., Iterable[Cell]]:
 _CELLS: dict[str, CellsOf] = {
     "clean": _clean,
     "corruptions": _cells_of_corruptions,
-    "corruptions-135": partial(_cells_of_corruptions, severities=(1, 3, 5)),
-    "cityscapes-c": _cityscapes_c,
-    "coco-c": partial(_kinds, kinds=COCO_C),
-    "coco-c-fan": partial(_kinds, kinds=COCO_C_FAN),
+    "corruptions-135": partial(_cells_of_corruptions, severities=BENCHMARKS["corruptions-135"].cells[STANDARD[0]]),
     "perturbations": _sequences,
     "own-corruptions": _own_corruptions,
 }

@@ -12,7 +12,8 @@ from faster_coco_eval import COCO, COCOeval_faster
 from faster_coco_eval.core import mask as coco_masks
 
 from holdfast._deprecated import renamed
-from holdfast.corruptions.severities import SEVERITIES, STANDARD
+from holdfast.benchmarks import BENCHMARKS
+from holdfast.corruptions.severities import SEVERITIES
 from holdfast.errors import HoldfastError
 from holdfast.metrics.corruption import percent_of_clean
 from holdfast.records.detections import coco_found, coco_truth, has_masks
@@ -22,14 +23,7 @@ Overlap = Literal["bbox", "segm"]
 # in the order in which COCO's evaluation gives them
 SCORES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
 
-# FAN's Table 14; its printed averages lie about 0.3 below the mean of its own columns
-COCO_C_FAN = (
-    *("motion_blur", "defocus_blur", "glass_blur", "gaussian_blur"),
-    *("gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"),
-    *("brightness", "contrast", "saturate", "jpeg_compression"),
-    *("snow", "spatter", "fog", "frost"),
-)
-COCO_C = STANDARD
+COCO_C, COCO_C_FAN = BENCHMARKS["coco-c"].kinds, BENCHMARKS["coco-c-fan"].kinds
 
 
 def coco_scores(

@@ -10,20 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.corruptions.severities import GROUPS, SEVERITIES, STANDARD
+from holdfast import benchmarks
+from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.published import published
 
 Values = float | NDArray[np.float64]  # one number, or one per jackknife replicate
 Errors = Mapping[str, Sequence[Values]]
 
-WITHOUT_NOISE = tuple(kind for kind in STANDARD if kind not in GROUPS["noise"])
-FAN_KINDS = (
-    *(kind for kind in STANDARD if kind not in ("zoom_blur", "elastic_transform")),
-    *("gaussian_blur", "speckle_noise", "saturate"),
-)
+WITHOUT_NOISE = benchmarks.BENCHMARKS["imagenet-c-without-noise"].kinds
+FAN_KINDS, FAN_LABEL = benchmarks.BENCHMARKS["fan-16"].kinds, benchmarks.FAN_LABEL
 ROUNDING = 1e-9  # a mean of fractions may round to just above 1
-FAN_LABEL = "16-kind, does not reproduce the print exactly"
 
 
 def alexnet_errors(*, extras: bool = False) -> dict[str, float]:

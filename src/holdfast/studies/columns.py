@@ -192,6 +192,7 @@ def _percent(name: str, measure: CellScore, cells: Sequence[str], compute: Compu
         "high",
         measure.label,
         lambda found: 100 * np.asarray(compute(found)),
+        cells=tuple(cells),
         reads=measure.reads(*cells),
     )
 

@@ -14,15 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.benchmarks import BENCHMARKS, Benchmark, ScoreText, benchmarks_of
 from holdfast.corruptions.severities import ALL, SEVERITIES, STANDARD
 from holdfast.metrics.corruption import (
-    FAN_KINDS,
-    FAN_LABEL,
     WITHOUT_NOISE,
     Errors,
     Values,
     corruption_errors,
-    mean_corruption_accuracy,
     mean_corruption_error,
     mean_of,
     relative_corruption_errors,
@@ -30,6 +28,7 @@ from holdfast.metrics.corruption import (
 )
 from holdfast.metrics.intervals import Scale
 from holdfast.records.cells import CellSpec, corruption_cell
+from holdfast.records.header import CLASSIFICATION
 
 Key = tuple[str, str]  # a cell and one of its quantities
 Means = Mapping[Key, Values]
@@ -172,13 +171,13 @@ def corruption_scores(
     cells: Sequence[CellSpec], *, measure: CellScore, reference: Reference | None
 ) -> list[ScoreDefinition]:
     """The mean over kinds, retention, the mCE family, FAN's accuracy, then the score and CE of every kind."""
-    benchmark = Benchmark(tuple(cells), measure, reference)
+    benchmark = MeasuredCells(tuple(cells), measure, reference)
+    first, *others = benchmarks_of(CLASSIFICATION)
     return [
-        *benchmark.over(STANDARD, _mean_score),
-        *(benchmark.over(STANDARD, _retention) if benchmark.clean else []),
+        *benchmark_scores(first, benchmark),
         *_at_fewer_severities(benchmark),
         *_relative_to_reference(benchmark),
-        *_fan_scores(benchmark),
+        *(score for row in others for score in benchmark_scores(row, benchmark)),
         *_by_kind(benchmark),
     ]
 
@@ -232,7 +231,7 @@ def _single(cell: CellSpec, measure: CellScore) -> ScoreDefinition:
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class MeasuredCells:
     """The measured corruption cells, the score of a cell, and the baseline."""
 
     cells: tuple[CellSpec, ...]
@@ -253,9 +252,18 @@ class Benchmark:
         there = dict.fromkeys(cell.kind for cell in self.cells if cell.family == "corruption")
         return [*(kind for kind in ALL if kind in there), *(kind for kind in there if kind not in ALL)]
 
+    @property
+    def all_names(self) -> set[str]:
+        """Names of all measured corruption cells."""
+        return {cell.name for cell in self.cells if cell.family == "corruption"}
+
+    def has(self, kind: str, severities: Sequence[int]) -> bool:
+        """Whether these severities of a kind were measured."""
+        return set(severities) <= set(self.severities(kind))
+
     def complete(self, kind: str) -> bool:
         """Whether all five severities of a kind were measured."""
-        return set(SEVERITIES) <= set(self.severities(kind))
+        return self.has(kind, SEVERITIES)
 
     def errors(self, means: Means, kinds: Sequence[str]) -> Errors:
         """Errors, 1 − score, five per kind."""
@@ -268,7 +276,7 @@ class Benchmark:
     def over(
         self,
         wanted: Sequence[str],
-        build: "Callable[[Benchmark, Sequence[str]], ScoreDefinition]",
+        build: "Callable[[MeasuredCells, Sequence[str]], ScoreDefinition]",
         *,
         known: Collection[str] | None = None,
     ) -> list[ScoreDefinition]:
@@ -305,36 +313,51 @@ def partial_if(formula: ScoreDefinition, *, missing: tuple[str, ...], count: int
     return replace(formula, name=f"{formula.name}_partial", label=label, missing=missing)
 
 
-def _mean_score(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
-    measure = benchmark.measure
-    text = f"mean {measure.label} over 15 kinds × 5 severities"
-    compute: Compute = lambda m: 100 * mean_corruption_accuracy(benchmark.errors(m, kinds), kinds=kinds)  # noqa: E731
-    return ScoreDefinition(
-        f"mean_corruption_{measure.name}",
-        measure.mean_label,
-        "%",
-        "high",
-        text,
-        compute,
-        family="corruption",
-        reads=benchmark.reads(kinds),
+def benchmark_scores(row: Benchmark, measured: MeasuredCells, **words: str) -> list[ScoreDefinition]:
+    """Mean and retention of a published benchmark; marked as partial, over its complete kinds.
+
+    ``words`` fill in the names and labels of the row, beside the score of a cell ``m`` and the number of ``kinds``.
+    """
+    kinds = [kind for kind in row.kinds if measured.has(kind, row.cells[kind])]
+    if not kinds or row.mean is None or (len(kinds) < len(row.cells) and not _may_be_partial(row, measured)):
+        return []
+    measure, clean = measured.measure, measured.clean
+    cells = {kind: [corruption_cell(kind, severity).name for severity in row.cells[kind]] for kind in kinds}
+    names = tuple(name for each in cells.values() for name in each)
+    rounded = row.rounded and len(kinds) == len(row.cells)
+
+    def mean(means: Means) -> Values:
+        percent = {name: 100 * np.asarray(measure.of(means, name)) for name in names}
+        used = {name: np.round(value, 2) if rounded else value for name, value in percent.items()}
+        return mean_of([mean_of([used[name] for name in each]) for each in cells.values()])
+
+    def kept(means: Means) -> Values:
+        return retention(np.asarray(mean(means)) / 100, measured.clean_value(means))
+
+    def score(text: ScoreText, compute: Compute, cells: tuple[str, ...], **about: Any) -> ScoreDefinition:
+        known: dict[str, Any] = {"m": measure, "kinds": len(row.cells), **words}
+        told = [part.format(**known) for part in (text.name, text.label, text.definition)]
+        about |= {"note": text.note, "cells": cells, "reads": measure.reads(*cells)}
+        return ScoreDefinition(told[0], told[1], "%", "high", told[2], compute, **about)
+
+    scores = [score(row.mean, mean, names, family="corruption", headline=row.headline)]
+    if row.kept is not None and clean:
+        scores.append(score(row.kept, kept, (clean, *names), scale="ratio"))
+    lacking = [corruption_cell(kind, each).name for kind in row.kinds if kind not in kinds for each in row.cells[kind]]
+    missing = tuple(name for name in lacking if name not in measured.all_names)
+    return [partial_if(each, missing=missing, count=len(kinds), wanted=len(row.cells)) for each in scores]
+
+
+def _may_be_partial(row: Benchmark, measured: MeasuredCells) -> bool:
+    """Whether a score over some of a row's kinds is given; not if the measured kinds are those of a rival."""
+    there = set(measured.kinds())
+    others = {kind for name in row.rivals for kind in BENCHMARKS[name].kinds}
+    return row.partial and (
+        not row.rivals or (not (others - set(row.kinds)) & there and bool((set(row.kinds) - others) & there))
     )
 
 
-def _retention(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
-    text = f"mean corruption {benchmark.measure.name} over 15 kinds by clean {benchmark.measure.name}"
-    about: dict[str, Any] = {"cells": (benchmark.clean, *benchmark.names(kinds)), "scale": "ratio"}
-    about["reads"] = benchmark.reads(kinds, clean=True)
-    return ScoreDefinition("retention", "retention", "%", "high", text, _retention_score(benchmark, kinds), **about)
-
-
-def _retention_score(benchmark: Benchmark, kinds: Sequence[str]) -> Compute:
-    return lambda means: retention(
-        mean_corruption_accuracy(benchmark.errors(means, kinds), kinds=kinds), benchmark.clean_value(means)
-    )
-
-
-def _at_fewer_severities(benchmark: Benchmark) -> list[ScoreDefinition]:
+def _at_fewer_severities(benchmark: MeasuredCells) -> list[ScoreDefinition]:
     """Partial mean and retention if all 15 kinds were measured at the same subset of severities."""
     there = [sorted(benchmark.severities(kind)) for kind in STANDARD]
     if not there[0] or any(
@@ -377,7 +400,7 @@ def severities_label(severities: Sequence[int]) -> str:
     return f" (partial: severity {', '.join(map(str, severities))})"
 
 
-def _relative_to_reference(benchmark: Benchmark) -> list[ScoreDefinition]:
+def _relative_to_reference(benchmark: MeasuredCells) -> list[ScoreDefinition]:
     reference = benchmark.reference
     if reference is None or not reference.errors:
         return []
@@ -389,21 +412,21 @@ def _relative_to_reference(benchmark: Benchmark) -> list[ScoreDefinition]:
     return scores
 
 
-def _mce(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
+def _mce(benchmark: MeasuredCells, kinds: Sequence[str]) -> ScoreDefinition:
     name = _reference(benchmark).name
     text = f"mean over the 15 kinds of the error by that of {name}"
     compute = _mean_ce(benchmark, kinds)
     return ScoreDefinition("mce", "mCE", f"% of {name}", "low", text, compute, reads=benchmark.reads(kinds))
 
 
-def _without_noise(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
+def _without_noise(benchmark: MeasuredCells, kinds: Sequence[str]) -> ScoreDefinition:
     text = "mCE over the 12 kinds that are not noise"
     unit = f"% of {_reference(benchmark).name}"
     compute, reads = _mean_ce(benchmark, kinds), benchmark.reads(kinds)
     return ScoreDefinition("mce_without_noise", "mCE w/o noise", unit, "low", text, compute, reads=reads)
 
 
-def _relative(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
+def _relative(benchmark: MeasuredCells, kinds: Sequence[str]) -> ScoreDefinition:
     reference = _reference(benchmark)
     text = f"mean over the 15 kinds of what corruption adds to the clean error, by what it adds to {reference.name}'s"
 
@@ -421,39 +444,20 @@ def _relative(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
     return ScoreDefinition("relative_mce", "relative mCE", f"% of {reference.name}", "low", text, compute, **about)
 
 
-def _mean_ce(benchmark: Benchmark, kinds: Sequence[str]) -> Compute:
+def _mean_ce(benchmark: MeasuredCells, kinds: Sequence[str]) -> Compute:
     return lambda means: mean_corruption_error(_ces(benchmark, means, kinds), kinds=kinds)
 
 
-def _ces(benchmark: Benchmark, means: Means, kinds: Sequence[str]) -> Mapping[str, Values]:
+def _ces(benchmark: MeasuredCells, means: Means, kinds: Sequence[str]) -> Mapping[str, Values]:
     return corruption_errors(benchmark.errors(means, kinds), kinds=kinds, baseline=_reference(benchmark).errors)
 
 
-def _reference(benchmark: Benchmark) -> Reference:
+def _reference(benchmark: MeasuredCells) -> Reference:
     assert benchmark.reference is not None
     return benchmark.reference
 
 
-def _fan_scores(benchmark: Benchmark) -> list[ScoreDefinition]:
-    if not all(map(benchmark.complete, FAN_KINDS)):
-        return []
-    measure = benchmark.measure
-
-    def compute(means: Means) -> Values:
-        return 100 * mean_corruption_accuracy(benchmark.errors(means, FAN_KINDS), kinds=FAN_KINDS)
-
-    mean = f"mean {measure.name} over the 16 kinds of FAN's Table 12"
-    kept = f"FAN's 16-kind {measure.name} by clean {measure.name}"
-    about: dict[str, Any] = {"note": FAN_LABEL, "reads": benchmark.reads(FAN_KINDS)}
-    scores = [ScoreDefinition(f"fan_{measure.name}", f"FAN {measure.name}", "%", "high", mean, compute, **about)]
-    if benchmark.clean:
-        share = _retention_score(benchmark, FAN_KINDS)
-        about |= {"scale": "ratio", "reads": benchmark.reads(FAN_KINDS, clean=True)}
-        scores.append(ScoreDefinition("fan_retention", "FAN retention", "%", "high", kept, share, **about))
-    return scores
-
-
-def _by_kind(benchmark: Benchmark) -> list[ScoreDefinition]:
+def _by_kind(benchmark: MeasuredCells) -> list[ScoreDefinition]:
     reference = benchmark.reference
     divisors = reference.errors if reference is not None else {}
     kinds = benchmark.kinds()
@@ -461,7 +465,7 @@ def _by_kind(benchmark: Benchmark) -> list[ScoreDefinition]:
     return [_of_kind(benchmark, kind) for kind in kinds] + [_ce(benchmark, kind) for kind in divided]
 
 
-def _of_kind(benchmark: Benchmark, kind: str) -> ScoreDefinition:
+def _of_kind(benchmark: MeasuredCells, kind: str) -> ScoreDefinition:
     measure, there = benchmark.measure, benchmark.severities(kind)
     names = tuple(there[severity] for severity in sorted(there))
     formula = ScoreDefinition(
@@ -484,7 +488,7 @@ def _of_kind(benchmark: Benchmark, kind: str) -> ScoreDefinition:
     return replace(formula, name=f"{formula.name}_partial", label=label, missing=missing)
 
 
-def _ce(benchmark: Benchmark, kind: str) -> ScoreDefinition:
+def _ce(benchmark: MeasuredCells, kind: str) -> ScoreDefinition:
     name = _reference(benchmark).name
     return ScoreDefinition(
         f"ce/{kind}",

@@ -8,15 +8,23 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from holdfast.benchmarks import benchmarks_of
 from holdfast.corruptions.severities import SEVERITIES
-from holdfast.metrics.average_precision import COCO_C, COCO_C_FAN, SCORES
-from holdfast.metrics.corruption import Values, mean_of, retention
-from holdfast.metrics.scoring.base import Benchmark, CellScore, Compute, Key, Means, ScoreDefinition, column
+from holdfast.metrics.average_precision import SCORES
+from holdfast.metrics.corruption import mean_of
+from holdfast.metrics.scoring.base import (
+    CellScore,
+    Compute,
+    Key,
+    MeasuredCells,
+    ScoreDefinition,
+    benchmark_scores,
+    column,
+)
 from holdfast.records.cells import CellSpec
 
 BOX, MASK = "box_", "mask_"  # prefixes of column names
 OVER = {BOX: "boxes", MASK: "masks"}
-FAN_NOTE = "16 kinds: flatters rPC by about 6 points against COCO-C's 15, never compare the two"
 SIZES = {"s": "small objects (below 32² px)", "m": "medium ones", "l": "large ones (from 96² px)"}
 
 
@@ -37,16 +45,16 @@ def cell_ap(over: str = BOX) -> CellScore:
 def _of_overlap(cells: Sequence[CellSpec], over: str, there: Collection[Key]) -> list[ScoreDefinition]:
     prefix = "" if over == BOX else over
     measure = cell_ap(over)
-    benchmark = Benchmark(tuple(cells), measure, None)
+    benchmark = MeasuredCells(tuple(cells), measure, None)
+    words = {"prefix": prefix, "what": over.removesuffix("_")}
     return [
         *_clean_scores(benchmark, over, prefix, there),
-        *_means(benchmark, COCO_C, prefix=prefix, suffix="", others=COCO_C_FAN),
-        *_means(benchmark, COCO_C_FAN, prefix=prefix, suffix="_fan", others=COCO_C),
+        *(score for row in benchmarks_of("detection") for score in benchmark_scores(row, benchmark, **words)),
         *(_kind(benchmark, kind, prefix) for kind in benchmark.kinds()),
     ]
 
 
-def _clean_scores(benchmark: Benchmark, over: str, prefix: str, there: Collection[Key]) -> list[ScoreDefinition]:
+def _clean_scores(benchmark: MeasuredCells, over: str, prefix: str, there: Collection[Key]) -> list[ScoreDefinition]:
     clean = benchmark.clean
     if not clean:
         return []
@@ -67,49 +75,7 @@ def _clean_scores(benchmark: Benchmark, over: str, prefix: str, there: Collectio
     ]
 
 
-def _means(
-    benchmark: Benchmark, kinds: Sequence[str], *, prefix: str, suffix: str, others: Sequence[str]
-) -> list[ScoreDefinition]:
-    """mPC and rPC over these kinds; partial only if no measured kind belongs to the other published set alone."""
-    foreign = set(others) - set(kinds)
-    complete = all(map(benchmark.complete, kinds))
-    if not complete and (foreign & set(benchmark.kinds()) or not set(kinds) - set(others) & set(benchmark.kinds())):
-        return []
-    note = FAN_NOTE if suffix else ""
-    label, of_fan = benchmark.measure.label.removesuffix(" AP"), " (FAN)" if suffix else ""
-
-    def mpc(cells: Benchmark, chosen: Sequence[str]) -> ScoreDefinition:
-        text = f"mean {cells.measure.label} over {len(kinds)} kinds × 5 severities"
-        return ScoreDefinition(
-            f"{prefix}mpc{suffix}",
-            f"{label} mPC{of_fan}",
-            "%",
-            "high",
-            text,
-            lambda means: 100 * np.asarray(_mean(cells, means, chosen)),
-            note=note,
-            family="corruption",
-            reads=cells.reads(chosen),
-        )
-
-    def rpc(cells: Benchmark, chosen: Sequence[str]) -> ScoreDefinition:
-        text = f"mean {cells.measure.label} over {len(kinds)} kinds by that of the clean images"
-        return ScoreDefinition(
-            f"{prefix}rpc{suffix}",
-            f"{label} rPC{of_fan}",
-            "%",
-            "high",
-            text,
-            lambda means: retention(_mean(cells, means, chosen), cells.clean_value(means)),
-            note=note,
-            scale="ratio",
-            reads=cells.reads(chosen, clean=True),
-        )
-
-    return benchmark.over(kinds, mpc) + (benchmark.over(kinds, rpc) if benchmark.clean else [])
-
-
-def _kind(benchmark: Benchmark, kind: str, prefix: str) -> ScoreDefinition:
+def _kind(benchmark: MeasuredCells, kind: str, prefix: str) -> ScoreDefinition:
     names = tuple(benchmark.severities(kind).values())
     complete = benchmark.complete(kind)
     label = benchmark.measure.label
@@ -127,12 +93,6 @@ def _kind(benchmark: Benchmark, kind: str, prefix: str) -> ScoreDefinition:
         cells=names,
         reads=benchmark.reads([kind]),
     )
-
-
-def _mean(benchmark: Benchmark, means: Means, kinds: Sequence[str]) -> Values:
-    """mPC, Michaelis et al. 2019, Eq. 1: the mean over kinds of the mean over five severities."""
-    of_kinds = [[benchmark.measure.of(means, name) for name in benchmark.severities(kind).values()] for kind in kinds]
-    return mean_of([mean_of(values) for values in of_kinds])
 
 
 def _percent(key: Key) -> Compute:

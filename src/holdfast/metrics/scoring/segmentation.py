@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.benchmarks import benchmarks_of
 from holdfast.errors import HoldfastError
 from holdfast.metrics.calibration import PIXEL_BINS, pixel_error
-from holdfast.metrics.corruption import Values, mean_of, plain, retention
+from holdfast.metrics.corruption import Values, mean_of, plain
 from holdfast.metrics.iou import (
     BANDS,
     BOUNDARY_SHARE,
     GROUPS,
     KINDS,
     cells_of,
-    cityscapes_c_mean,
     class_iou,
     group_means,
     mean_accuracy,
@@ -29,11 +29,12 @@ from holdfast.metrics.scoring.base import (
     Compute,
     Key,
     Means,
+    MeasuredCells,
     ScoreDefinition,
+    benchmark_scores,
     clean_score,
     column,
     condition_scores,
-    partial_if,
     single_scores,
 )
 from holdfast.records.cells import CellSpec
@@ -42,7 +43,6 @@ from holdfast.records.records import CellRecord
 CONDITIONS = ("fog", "night", "rain", "snow")  # ACDC
 PARTS = ("true", "predicted", "both")
 ALL, BOUNDARY, SURE = "", "boundary", "sure:"
-ROUNDED = "each cell rounded to 0.01 before severities are averaged, as the released testers do"
 
 
 def quantity(part: str, label: int, *, region: str = ALL) -> str:
@@ -140,7 +140,7 @@ def segmentation_formulas(
         *clean_score(cells, measure),
         *(_clean_details(clean, names) if clean else []),
         *(_calibration(clean) if clean and column(clean, f"{SURE}0:0") in columns else []),
-        *corruption_formulas(cells, measure, clean=clean),
+        *corruption_formulas(cells, measure),
         *condition_scores(cells, measure),
         *(_group_scores(clean, columns, classes=classes) if clean else []),
         *single_scores(cells, measure),
@@ -256,38 +256,25 @@ def _group_scores(clean: str, columns: Collection[Key], *, classes: int) -> list
 # ---------------------------------------------------------------------- corruptions
 
 
-def corruption_formulas(cells: Sequence[CellSpec], measure: CellScore, *, clean: str | None) -> list[ScoreDefinition]:
+def corruption_formulas(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefinition]:
     """Mean and retention by every severity rule that the cells allow, then groups and kinds."""
     there = {cell.name for cell in cells if cell.family == "corruption"}
     if not there:
         return []
-    benchmark = _Cells(measure, there, clean)
-    scores = [
-        *benchmark.mean("all", "mean_corruption_miou", "mIoU-C", "mean mIoU over 16 kinds × 5 severities", "retention"),
-        *benchmark.mean(
-            "paper",
-            "cityscapes_c",
-            "Cityscapes-C",
-            "mean mIoU over 16 kinds, noise at severities 1–3, others at 1–5 (FAN Table 9, TAP+ADL Table 4)",
-            "cityscapes_c_retention",
-        ),
-        *benchmark.mean(
-            "fan-released",
-            "cityscapes_c_fan_released",
-            "Cityscapes-C (FAN's tester)",
-            "mean mIoU over 16 kinds at severities 1–3, as FAN's released tester averages",
-            None,
-        ),
+    measured = MeasuredCells(tuple(cells), measure, None)
+    rows, benchmark = benchmarks_of("segmentation"), _Cells(measure, there)
+    return [
+        *(score for row in rows for score in benchmark_scores(row, measured)),
         *benchmark.groups(),
+        *(benchmark.kind(kind) for kind in KINDS if benchmark.of_kind(kind)),
     ]
-    return scores + [benchmark.kind(kind) for kind in KINDS if benchmark.of_kind(kind)]
 
 
 class _Cells:
     """The measured corruption cells and the score of a cell."""
 
-    def __init__(self, measure: CellScore, there: set[str], clean: str | None) -> None:
-        self.measure, self.there, self.clean = measure, there, clean
+    def __init__(self, measure: CellScore, there: set[str]) -> None:
+        self.measure, self.there = measure, there
 
     def of_kind(self, kind: str, rule: str = "all") -> list[str]:
         return [cell for cell in cells_of(kind, rule=rule) if cell in self.there]
@@ -298,33 +285,6 @@ class _Cells:
     def mious(self, means: Means, kinds: Sequence[str], rule: str) -> dict[str, Values]:
         names = [cell for kind in kinds for cell in cells_of(kind, rule=rule)]
         return {name: 100 * np.asarray(self.measure.of(means, name)) for name in names}
-
-    def mean(self, rule: str, name: str, label: str, text: str, kept: str | None) -> list[ScoreDefinition]:
-        kinds = self.complete(rule)
-        if not kinds:
-            return []
-        exact = rule != "all"  # the papers' rules round each cell first, as their testers do
-
-        def compute(means: Means) -> Values:
-            cells = self.mious(means, kinds, rule)
-            if len(kinds) == len(KINDS):
-                return cityscapes_c_mean(cells, rule=rule, rounded=exact)
-            return mean_of([mean_of([cells[c] for c in cells_of(kind, rule=rule)]) for kind in kinds])
-
-        def share(means: Means) -> Values:
-            return retention(np.asarray(compute(means)) / 100, self.measure.of(means, str(self.clean)))
-
-        missing = tuple(
-            cell for kind in KINDS for cell in cells_of(kind, rule=rule) if kind not in kinds and cell not in self.there
-        )
-        used = [cell for kind in kinds for cell in cells_of(kind, rule=rule)]
-        about: dict[str, Any] = {"note": ROUNDED if rule == "paper" else "", "reads": self.measure.reads(*used)}
-        scores = [ScoreDefinition(name, label, "%", "high", text, compute, family="corruption", **about)]
-        if kept and self.clean:
-            title = "retention" if rule == "all" else f"{label} retention"
-            about = {"scale": "ratio", "reads": self.measure.reads(self.clean, *used)}
-            scores.append(ScoreDefinition(kept, title, "%", "high", f"{label} by clean mIoU", share, **about))
-        return [partial_if(score, missing=missing, count=len(kinds), wanted=len(KINDS)) for score in scores]
 
     def groups(self) -> list[ScoreDefinition]:
         if len(self.complete("paper")) < len(KINDS):
