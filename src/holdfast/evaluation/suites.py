@@ -250,7 +250,7 @@ def _check_new(name: str) -> None:
         raise HoldfastError(
             f"name must consist of letters, digits and -, because it is used in file names, got {name!r}"
         )
-    if name in SUITES:
+    if name in SUITES | benchmark_suites():
         raise HoldfastError(f"suite {name!r} is already registered: choose another name")
 
 

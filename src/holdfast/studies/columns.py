@@ -8,12 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.analysis.registry import ANALYSES
+from holdfast.benchmarks import Benchmark, ScoreText
 from holdfast.corruptions.severities import SEVERITIES
-from holdfast.metrics.corruption import Values, mean_of, retention
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
 from holdfast.metrics.jackknife import Groups, image_groups
 from holdfast.metrics.replicates import Replicates, replicate
-from holdfast.metrics.scoring.base import CellScore, Compute, Key, Means, ScoreDefinition
+from holdfast.metrics.scoring.base import (
+    CellScore,
+    Key,
+    MeasuredCells,
+    ScoreDefinition,
+    benchmark_scores,
+    mean_score,
+)
 from holdfast.metrics.scoring.base import column as column_key
 from holdfast.studies.results import RunResult
 from holdfast.tasks import task_named
@@ -148,12 +155,8 @@ def _set_scores(run: RunResult, name: str) -> dict[str, ScoreDefinition]:
     for cell in run.cells:
         if cell.family in ("clean", "condition"):
             key = name if cell.family == "clean" else f"{name}_{cell.name}"
-            found[key] = _percent(key, measure, [cell.name], _of_cell(measure, cell.name))
+            found[key] = mean_score(measure, [cell.name], key, key, measure.label)
     return found
-
-
-def _of_cell(measure: CellScore, cell: str) -> Compute:
-    return lambda found: measure.of(found, cell)
 
 
 def _quantity(name: str) -> CellScore:
@@ -165,36 +168,14 @@ ACCURACY = _quantity(RIGHT)
 
 def _corruption_scores(run: RunResult, measure: CellScore, *, mean: str, kept: str) -> dict[str, ScoreDefinition]:
     """Mean over the corruptions that were measured, and retention."""
-    kinds: dict[str, list[str]] = {}
+    cells: dict[str, tuple[int, ...]] = {}
     for cell in run.cells:
         if cell.family == "corruption":
-            kinds.setdefault(cell.kind, []).append(cell.name)
-    if not kinds:
-        return {}
-
-    def corrupted(found: Means) -> Values:
-        return mean_of([mean_of([measure.of(found, cell) for cell in cells]) for cells in kinds.values()])
-
-    names = [cell for cells in kinds.values() for cell in cells]
-    scores = {mean: _percent(mean, measure, names, corrupted)}
-    clean = next((cell.name for cell in run.cells if cell.family == "clean"), None)
-    if clean is not None:
-        share: Compute = lambda found: retention(corrupted(found), measure.of(found, clean)) / 100  # noqa: E731
-        scores[kept] = _percent(kept, measure, [clean, *names], share)
-    return scores
-
-
-def _percent(name: str, measure: CellScore, cells: Sequence[str], compute: Compute) -> ScoreDefinition:
-    return ScoreDefinition(
-        name,
-        name,
-        "%",
-        "high",
-        measure.label,
-        lambda found: 100 * np.asarray(compute(found)),
-        cells=tuple(cells),
-        reads=measure.reads(*cells),
-    )
+            cells[cell.kind] = (*cells.get(cell.kind, ()), cell.severity)
+    texts = ScoreText(mean, mean, mean), ScoreText(kept, kept, kept)
+    row = Benchmark("measured", run.task, cells, "the study", mean=texts[0], kept=texts[1])
+    found = benchmark_scores(row, MeasuredCells(tuple(run.cells), measure, None))
+    return {each.name: each for each in found}
 
 
 def _which(result: RunResult) -> str:

@@ -283,7 +283,9 @@ class Detection:
         """
         key = b"" if groups is None else hashlib.blake2b(groups.numbers.tobytes(), digest_size=16).digest()
         held = self._replicates.setdefault(cell, {})
-        if key not in held:
+        if key not in held and groups is None and held:  # the values of any groups
+            held[key] = {name: values[:1] for name, values in next(iter(held.values())).items()}
+        elif key not in held:
             held[key] = _coco_replicates(cell, groups)
         return held[key]
 

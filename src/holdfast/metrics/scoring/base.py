@@ -147,24 +147,20 @@ def shared_formulas(
     ]
 
 
+def mean_score(
+    measure: CellScore, cells: Sequence[str], name: str, label: str, text: str, **about: Any
+) -> ScoreDefinition:
+    """The mean of a cell's score over some cells, in percent."""
+    names = tuple(cells)
+    compute: Compute = lambda means: 100 * np.asarray(mean_of([measure.of(means, cell) for cell in names]))  # noqa: E731
+    return ScoreDefinition(name, label, "%", "high", text, compute, cells=names, reads=measure.reads(*names), **about)
+
+
 def clean_score(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefinition]:
     """The score of the clean cell, if there is one."""
     text = f"{measure.label} on the clean images"
     found = [cell.name for cell in cells if cell.family == "clean"][:1]
-    return [
-        ScoreDefinition(
-            "clean",
-            "clean",
-            "%",
-            "high",
-            text,
-            _percent(measure, name),
-            cells=(name,),
-            answers=measure.column(name),
-            reads=measure.reads(name),
-        )
-        for name in found
-    ]
+    return [mean_score(measure, [name], "clean", "clean", text, answers=measure.column(name)) for name in found]
 
 
 def corruption_scores(
@@ -184,32 +180,16 @@ def corruption_scores(
 
 def condition_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefinition]:
     """The score of every natural condition, and their mean."""
-    names = [cell.name for cell in cells if cell.family == "condition"]
-    each = [
-        ScoreDefinition(
-            f"condition/{cell.kind}",
-            cell.kind,
-            "%",
-            "high",
-            f"{measure.label} in the condition {cell.kind}",
-            _percent(measure, cell.name),
-            family=cell.family,
-            table="condition",
-            kind=cell.kind,
-            cells=(cell.name,),
-            answers=measure.column(cell.name),
-            reads=measure.reads(cell.name),
-        )
-        for cell in cells
-        if cell.family == "condition"
-    ]
-    if not names:
+    found = [cell for cell in cells if cell.family == "condition"]
+    if not found:
         return []
-    text = f"mean {measure.label} over {len(names)} natural conditions"
-    name = f"mean_condition_{measure.name}"
-    compute: Compute = lambda means: 100 * mean_of([measure.of(means, cell) for cell in names])  # noqa: E731
-    about: dict[str, Any] = {"cells": tuple(names), "reads": measure.reads(*names)}
-    return [ScoreDefinition(name, "conditions", "%", "high", text, compute, **about), *each]
+    names, text = [cell.name for cell in found], f"mean {measure.label} over {len(found)} natural conditions"
+    scores = [mean_score(measure, names, f"mean_condition_{measure.name}", "conditions", text)]
+    for cell in found:
+        name, text = f"condition/{cell.kind}", f"{measure.label} in the condition {cell.kind}"
+        about = {"family": cell.family, "table": "condition", "kind": cell.kind, "answers": measure.column(cell.name)}
+        scores.append(mean_score(measure, [cell.name], name, cell.kind, text, **about))
+    return scores
 
 
 def single_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefinition]:
@@ -218,16 +198,13 @@ def single_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDe
 
 
 def _single(cell: CellSpec, measure: CellScore) -> ScoreDefinition:
-    compute = _percent(measure, cell.name)
-    about: dict[str, Any] = {"family": cell.family, "kind": cell.kind, "cells": (cell.name,)}
-    about |= {"answers": measure.column(cell.name), "reads": measure.reads(cell.name)}
+    name, label, text = f"attack/{cell.kind}", cell.kind, f"{measure.label} under {cell.kind}"
     if cell.family == "set":
-        label = SETS.get(cell.kind, cell.kind)
+        name, label = cell.kind.replace("-", "_"), SETS.get(cell.kind, cell.kind)
         among = " among its 200 classes" if cell.kind in ("imagenet-a", "imagenet-r") else ""
-        name, text = cell.kind.replace("-", "_"), f"{measure.label} on {label}{among}"
-        return ScoreDefinition(name, label, "%", "high", text, compute, **about)
-    text = f"{measure.label} under {cell.kind}"
-    return ScoreDefinition(f"attack/{cell.kind}", cell.kind, "%", "high", text, compute, **about)
+        text = f"{measure.label} on {label}{among}"
+    about = {"family": cell.family, "kind": cell.kind, "answers": measure.column(cell.name)}
+    return mean_score(measure, [cell.name], name, label, text, **about)
 
 
 @dataclass(frozen=True)
@@ -322,7 +299,7 @@ def benchmark_scores(row: Benchmark, measured: MeasuredCells, **words: str) -> l
     if not kinds or row.mean is None or (len(kinds) < len(row.cells) and not _may_be_partial(row, measured)):
         return []
     measure, clean = measured.measure, measured.clean
-    cells = {kind: [corruption_cell(kind, severity).name for severity in row.cells[kind]] for kind in kinds}
+    cells = {kind: [measured.severities(kind)[severity] for severity in row.cells[kind]] for kind in kinds}
     names = tuple(name for each in cells.values() for name in each)
     rounded = row.rounded and len(kinds) == len(row.cells)
 
@@ -364,35 +341,18 @@ def _at_fewer_severities(benchmark: MeasuredCells) -> list[ScoreDefinition]:
         benchmark.complete(kind) or found != there[0] for kind, found in zip(STANDARD, there, strict=True)
     ):
         return []
-    measure, names, clean = benchmark.measure, benchmark.names(STANDARD), benchmark.clean
-
-    def mean(means: Means) -> Values:
-        return mean_of([measure.of(means, name) for name in names])
-
-    missing = tuple(corruption_cell(kind, s).name for kind in STANDARD for s in SEVERITIES if s not in there[0])
-    text = f"mean {measure.label} over 15 kinds × {len(there[0])} severities"
-    suffix = severities_label(there[0])
-    scores = [
-        ScoreDefinition(
-            f"mean_corruption_{measure.name}_partial",
-            f"{measure.mean_label}{suffix}",
-            "%",
-            "high",
-            text,
-            lambda means: 100 * mean(means),
-            missing=missing,
-            family="corruption",
-            cells=names,
-            reads=measure.reads(*names),
-        )
-    ]
-    if clean:
-        kept = f"{text} by clean {measure.name}"
-        share: Compute = lambda means: retention(mean(means), benchmark.clean_value(means))  # noqa: E731
-        label, cells = f"retention{suffix}", (clean, *names)
-        about: dict[str, Any] = {"missing": missing, "cells": cells, "scale": "ratio", "reads": measure.reads(*cells)}
-        scores.append(ScoreDefinition("retention_partial", label, "%", "high", kept, share, **about))
-    return scores
+    some, suffix = tuple(there[0]), severities_label(there[0])
+    text = f"mean {{m.label}} over 15 kinds × {len(some)} severities"
+    row = Benchmark(
+        "imagenet-c-at-fewer-severities",
+        CLASSIFICATION,
+        dict.fromkeys(STANDARD, some),
+        "",
+        mean=ScoreText("mean_corruption_{m.name}_partial", f"{{m.mean_label}}{suffix}", text),
+        kept=ScoreText("retention_partial", f"retention{suffix}", f"{text} by clean {{m.name}}"),
+    )
+    missing = tuple(corruption_cell(kind, s).name for kind in STANDARD for s in SEVERITIES if s not in some)
+    return [replace(score, missing=missing) for score in benchmark_scores(row, benchmark)]
 
 
 def severities_label(severities: Sequence[int]) -> str:
@@ -462,25 +422,16 @@ def _by_kind(benchmark: MeasuredCells) -> list[ScoreDefinition]:
     divisors = reference.errors if reference is not None else {}
     kinds = benchmark.kinds()
     divided = [kind for kind in kinds if benchmark.complete(kind) and divisors.get(kind, 0) > 0]
-    return [_of_kind(benchmark, kind) for kind in kinds] + [_ce(benchmark, kind) for kind in divided]
+    return [kind_score(benchmark, kind) for kind in kinds] + [_ce(benchmark, kind) for kind in divided]
 
 
-def _of_kind(benchmark: MeasuredCells, kind: str) -> ScoreDefinition:
+def kind_score(benchmark: MeasuredCells, kind: str) -> ScoreDefinition:
+    """The mean score over the severities of a kind; partial if some are missing."""
     measure, there = benchmark.measure, benchmark.severities(kind)
-    names = tuple(there[severity] for severity in sorted(there))
-    formula = ScoreDefinition(
-        f"{measure.name}/{kind}",
-        kind,
-        "%",
-        "high",
-        f"{measure.label} under {kind}, mean over the severities",
-        lambda means: 100 * mean_of([measure.of(means, name) for name in names]),
-        family="corruption",
-        table=measure.name,
-        kind=kind,
-        cells=names,
-        reads=measure.reads(*names),
-    )
+    text = f"{measure.label} under {kind}, mean over the severities"
+    about = {"family": "corruption", "table": measure.name, "kind": kind}
+    names = [there[severity] for severity in sorted(there)]
+    formula = mean_score(measure, names, f"{measure.name}/{kind}", kind, text, **about)
     if benchmark.complete(kind):
         return formula
     missing = tuple(corruption_cell(kind, severity).name for severity in SEVERITIES if severity not in there)
@@ -503,7 +454,3 @@ def _ce(benchmark: MeasuredCells, kind: str) -> ScoreDefinition:
         cells=benchmark.names([kind]),
         reads=benchmark.reads([kind]),
     )
-
-
-def _percent(measure: CellScore, cell: str) -> Compute:
-    return lambda means: 100 * np.asarray(measure.of(means, cell))

@@ -6,12 +6,8 @@ each group of images (:mod:`holdfast.metrics.ap_jackknife`).
 
 from collections.abc import Collection, Sequence
 
-import numpy as np
-
 from holdfast.benchmarks import benchmarks_of
-from holdfast.corruptions.severities import SEVERITIES
 from holdfast.metrics.average_precision import SCORES
-from holdfast.metrics.corruption import mean_of
 from holdfast.metrics.scoring.base import (
     CellScore,
     Compute,
@@ -20,6 +16,7 @@ from holdfast.metrics.scoring.base import (
     ScoreDefinition,
     benchmark_scores,
     column,
+    kind_score,
 )
 from holdfast.records.cells import CellSpec
 
@@ -50,7 +47,7 @@ def _of_overlap(cells: Sequence[CellSpec], over: str, there: Collection[Key]) ->
     return [
         *_clean_scores(benchmark, over, prefix, there),
         *(score for row in benchmarks_of("detection") for score in benchmark_scores(row, benchmark, **words)),
-        *(_kind(benchmark, kind, prefix) for kind in benchmark.kinds()),
+        *(kind_score(benchmark, kind) for kind in benchmark.kinds()),
     ]
 
 
@@ -73,26 +70,6 @@ def _clean_scores(benchmark: MeasuredCells, over: str, prefix: str, there: Colle
         )
         for score, name in named.items()
     ]
-
-
-def _kind(benchmark: MeasuredCells, kind: str, prefix: str) -> ScoreDefinition:
-    names = tuple(benchmark.severities(kind).values())
-    complete = benchmark.complete(kind)
-    label = benchmark.measure.label
-    return ScoreDefinition(
-        f"{prefix}ap/{kind}" + ("" if complete else "_partial"),
-        kind if complete else f"{kind} (partial: severity {', '.join(map(str, sorted(benchmark.severities(kind))))})",
-        "%",
-        "high",
-        f"{label} under {kind}, mean over the severities",
-        lambda means: 100 * np.asarray(mean_of([benchmark.measure.of(means, name) for name in names])),
-        missing=() if complete else tuple(f"{kind}/{s}" for s in SEVERITIES if s not in benchmark.severities(kind)),
-        family="corruption",
-        table=f"{prefix}ap",
-        kind=kind,
-        cells=names,
-        reads=benchmark.reads([kind]),
-    )
 
 
 def _percent(key: Key) -> Compute:

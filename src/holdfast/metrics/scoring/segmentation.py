@@ -35,6 +35,7 @@ from holdfast.metrics.scoring.base import (
     clean_score,
     column,
     condition_scores,
+    mean_score,
     single_scores,
 )
 from holdfast.records.cells import CellSpec
@@ -151,46 +152,26 @@ def segmentation_formulas(
 def _clean_details(clean: str, names: Sequence[str]) -> list[ScoreDefinition]:
     classes = len(names)
 
-    def percent(score: Callable[..., Any], region: str = ALL) -> Compute:
-        return lambda means: plain(100 * score(counts_of(means, clean, classes=classes, region=region)))
-
-    def about(region: str = ALL) -> dict[str, Any]:
-        return {"reads": count_keys(clean, classes=classes, region=region)}
+    def score(
+        name: str, label: str, text: str, of: Callable[..., Any], region: str = ALL, **about: Any
+    ) -> ScoreDefinition:
+        reads = count_keys(clean, classes=classes, region=region)
+        compute: Compute = lambda means: plain(100 * of(counts_of(means, clean, classes=classes, region=region)))  # noqa: E731
+        return ScoreDefinition(name, label, "%", "high", text, compute, reads=reads, **about)
 
     contours = f"mean Boundary IoU (Cheng et al. 2021), {100 * BOUNDARY_SHARE:g} % of the diagonal, clean images"
     accuracy = "share of labelled pixels that are right, clean images"
-    scores = [
-        ScoreDefinition("pixel_accuracy", "pixel accuracy", "%", "high", accuracy, percent(pixel_accuracy), **about()),
-        ScoreDefinition(
-            "mean_accuracy",
-            "mAcc",
-            "%",
-            "high",
-            "mean accuracy of the classes, clean",
-            percent(mean_accuracy),
-            **about(),
-        ),
-        ScoreDefinition(
-            "boundary_iou", "boundary IoU", "%", "high", contours, percent(mean_iou, BOUNDARY), **about(BOUNDARY)
+    near = "mIoU of the pixels {} from the label boundary, clean images"
+    bands = [band_name(number) for number in range(len(BANDS) + 1)]
+    return [
+        score("pixel_accuracy", "pixel accuracy", accuracy, pixel_accuracy),
+        score("mean_accuracy", "mAcc", "mean accuracy of the classes, clean", mean_accuracy),
+        score("boundary_iou", "boundary IoU", contours, mean_iou, BOUNDARY),
+        *(
+            score(f"band/{name}", f"mIoU {name}", near.format(name), mean_iou, name, table="band", kind=name)
+            for name in bands
         ),
     ]
-    for number in range(len(BANDS) + 1):
-        name = band_name(number)
-        text = f"mIoU of the pixels {name} from the label boundary, clean images"
-        scores.append(
-            ScoreDefinition(
-                f"band/{name}",
-                f"mIoU {name}",
-                "%",
-                "high",
-                text,
-                percent(mean_iou, name),
-                table="band",
-                kind=name,
-                **about(name),
-            )
-        )
-    return scores
 
 
 def _calibration(clean: str) -> list[ScoreDefinition]:
@@ -258,82 +239,51 @@ def _group_scores(clean: str, columns: Collection[Key], *, classes: int) -> list
 
 def corruption_formulas(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefinition]:
     """Mean and retention by every severity rule that the cells allow, then groups and kinds."""
-    there = {cell.name for cell in cells if cell.family == "corruption"}
-    if not there:
-        return []
     measured = MeasuredCells(tuple(cells), measure, None)
-    rows, benchmark = benchmarks_of("segmentation"), _Cells(measure, there)
     return [
-        *(score for row in rows for score in benchmark_scores(row, measured)),
-        *benchmark.groups(),
-        *(benchmark.kind(kind) for kind in KINDS if benchmark.of_kind(kind)),
+        *(score for row in benchmarks_of("segmentation") for score in benchmark_scores(row, measured)),
+        *_benchmark_groups(measured),
+        *(_kind_score(measured, kind) for kind in KINDS if measured.severities(kind)),
     ]
 
 
-class _Cells:
-    """The measured corruption cells and the score of a cell."""
+def _benchmark_groups(measured: MeasuredCells) -> list[ScoreDefinition]:
+    """mIoU of the groups of Cityscapes-C: blur, noise, digital, weather."""
+    names = {kind: cells_of(kind, rule="paper") for kind in KINDS}
+    if not measured.all_names >= {cell for cells in names.values() for cell in cells}:
+        return []
 
-    def __init__(self, measure: CellScore, there: set[str]) -> None:
-        self.measure, self.there = measure, there
-
-    def of_kind(self, kind: str, rule: str = "all") -> list[str]:
-        return [cell for cell in cells_of(kind, rule=rule) if cell in self.there]
-
-    def complete(self, rule: str) -> list[str]:
-        return [kind for kind in severity_rule(rule) if set(cells_of(kind, rule=rule)) <= self.there]
-
-    def mious(self, means: Means, kinds: Sequence[str], rule: str) -> dict[str, Values]:
-        names = [cell for kind in kinds for cell in cells_of(kind, rule=rule)]
-        return {name: 100 * np.asarray(self.measure.of(means, name)) for name in names}
-
-    def groups(self) -> list[ScoreDefinition]:
-        if len(self.complete("paper")) < len(KINDS):
-            return []
-
-        def compute(group: str) -> Compute:
-            return lambda means: group_means(self.mious(means, KINDS, "paper"))[group]
-
-        return [
-            ScoreDefinition(
-                f"miou_group/{group}",
-                f"{group} (Cityscapes-C)",
-                "%",
-                "high",
-                f"mean mIoU over {', '.join(kinds)} by the papers' severities",
-                compute(group),
-                table="miou_group",
-                kind=group,
-                reads=self.measure.reads(*(cell for kind in kinds for cell in cells_of(kind, rule="paper"))),
-            )
-            for group, kinds in GROUPS.items()
+    def compute(group: str) -> Compute:
+        used = [cell for cells in names.values() for cell in cells]
+        return lambda means: group_means({cell: 100 * np.asarray(measured.measure.of(means, cell)) for cell in used})[
+            group
         ]
 
-    def kind(self, kind: str) -> ScoreDefinition:
-        names = self.of_kind(kind)
-        complete = next((rule for rule in ("all", "paper") if kind in self.complete(rule)), None)
-        rule = complete or "all"
-        used = [cell for cell in names if complete is None or cell in cells_of(kind, rule=rule)]
-        text = (
-            f"{self.measure.label} under {kind}, mean over severities {', '.join(c.rpartition('/')[2] for c in used)}"
-        )
-
-        def compute(means: Means) -> Values:
-            return 100 * np.asarray(mean_of([self.measure.of(means, cell) for cell in used]))
-
-        formula = ScoreDefinition(
-            f"miou/{kind}",
-            kind,
+    return [
+        ScoreDefinition(
+            f"miou_group/{group}",
+            f"{group} (Cityscapes-C)",
             "%",
             "high",
-            text,
-            compute,
-            family="corruption",
-            table="miou",
-            kind=kind,
-            cells=tuple(used),
-            reads=self.measure.reads(*used),
+            f"mean mIoU over {', '.join(kinds)} by the papers' severities",
+            compute(group),
+            table="miou_group",
+            kind=group,
+            reads=measured.measure.reads(*(cell for each in KINDS for cell in names[each])),
         )
-        if complete:
-            return formula
-        missing = tuple(cell for cell in cells_of(kind, rule="paper") if cell not in self.there)
-        return replace(formula, name=f"{formula.name}_partial", label=f"{kind} (partial)", missing=missing)
+        for group, kinds in GROUPS.items()
+    ]
+
+
+def _kind_score(measured: MeasuredCells, kind: str) -> ScoreDefinition:
+    """mIoU under a kind over all severities, or over the papers'; else over the measured ones, as partial."""
+    there, measure = measured.severities(kind), measured.measure
+    complete = next((rule for rule in ("all", "paper") if measured.has(kind, severity_rule(rule)[kind])), None)
+    used = sorted(there) if complete is None else severity_rule(complete)[kind]
+    text = f"{measure.label} under {kind}, mean over severities {', '.join(map(str, used))}"
+    about = {"family": "corruption", "table": "miou", "kind": kind}
+    formula = mean_score(measure, [there[severity] for severity in used], f"miou/{kind}", kind, text, **about)
+    if complete:
+        return formula
+    missing = tuple(cell for cell in cells_of(kind, rule="paper") if cell not in measured.all_names)
+    return replace(formula, name=f"{formula.name}_partial", label=f"{kind} (partial)", missing=missing)
