@@ -15,10 +15,9 @@ import numpy as np
 from dense_tables import alive_table, breaks_table, classes_table, cost_table, kinds_table
 
 from holdfast.data.camvid import CLASSES
-from holdfast.studies.columns import available, ingredients, shared_seeds
+from holdfast.studies.columns import available, image_values, shared_seeds
 from holdfast.studies.config import Claim, Study, load_study, study_names
 from holdfast.studies.figures import Results
-from holdfast.studies.measure_run import set_scores
 from holdfast.studies.report import (
     Verdict,
     claims_table,
@@ -101,12 +100,11 @@ def paper_of(claim: Claim) -> str:
 def answer_alike(claim: Claim, results: Results) -> bool:
     """Whether both rows give the same answers to all images of the claim's column, so that nothing can be seen."""
     column, seeds = available(results)[claim.column], shared_seeds(results[claim.row], results[claim.against])
-    if any(column.shows in set_scores(run) for run in results[claim.row]):
-        return False
     first, second = (
-        [ingredients(run, column) for run in results[row] if run.seed in seeds] for row in (claim.row, claim.against)
+        [values for run in results[row] if run.seed in seeds for values in image_values(column, run)]
+        for row in (claim.row, claim.against)
     )
-    return all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
+    return bool(first) and all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
 
 
 def _found(found: Verdict | None, *, alike: bool = False) -> str:

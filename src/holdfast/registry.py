@@ -174,4 +174,3 @@ SUITES: dict[str, str] = {
     **STORED,
     **_ATTACKS,
 }
-DETECTION_SUITES = ("coco-c", "coco-c-fan")

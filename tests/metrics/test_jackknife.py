@@ -5,7 +5,8 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.intervals import jackknife_estimate
-from holdfast.metrics.jackknife import GROUPS, image_groups, means_and_replicates, replicated_means
+from holdfast.metrics.jackknife import GROUPS, image_groups, replicated_means
+from holdfast.metrics.replicates import replicate
 from holdfast.metrics.score_intervals import interval_note
 from tests.metrics.test_recordings import CAMVID, CITYSCAPES
 
@@ -68,13 +69,11 @@ def test_the_standard_error_of_a_mean_is_the_textbooks():
 
 
 def test_means_are_the_same_with_and_without_replicates():
-    columns = {"clean|right": np.random.default_rng(3).random(300)}
-    alone, none = means_and_replicates(columns, None)
-    both, replicates = means_and_replicates(columns, image_groups(names(300)))
-    assert none is None
-    assert alone == both
-    assert replicates["clean|right"].shape == (GROUPS,)
-    assert means_and_replicates({}, None) == ({}, None)
+    columns = {("clean", "right"): np.random.default_rng(3).random(300)}
+    alone, both = replicate(columns, None), replicate(columns, image_groups(names(300)))
+    assert alone["clean", "right"].tolist() == both["clean", "right"][:1].tolist()
+    assert both["clean", "right"].shape == (1 + GROUPS,)
+    assert dict(replicate({}, None)) == {}
 
 
 def test_rows_of_other_images_are_refused():

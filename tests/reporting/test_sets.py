@@ -15,11 +15,10 @@ from holdfast.metrics.jackknife import image_groups
 from holdfast.models.segmenter import segmenter
 from holdfast.published import published
 from holdfast.reporting.comparable import data_sets
-from holdfast.reporting.figures.severity import _curve, _retention_curve
+from holdfast.reporting.figures.severity import severity_curve
 from holdfast.reporting.runs import read_runs
 from holdfast.reporting.sections.heat_maps import heat_maps
 from holdfast.reporting.sections.published_tables import paper_table
-from holdfast.tasks import task_named
 from tests.tasks.detectors import Finder
 
 
@@ -57,16 +56,21 @@ def shown(heat, name):
 @pytest.mark.parametrize("name", ["detected", "segmented"])
 def test_curves_are_means_over_kinds_with_bands_and_what_is_retained_of_clean(name, request):
     records = request.getfixturevalue(name)
-    task = task_named(records.task)
     (data,) = data_sets(read_runs([records]))
-    curve = _curve(data.baseline, task)
-    assert list(curve) == [0, 1, 3, 5]
-    cells = {name: cell for name, cell in records.cells.items() if cell.spec.severity == 3}
-    assert curve[3][0] == pytest.approx(100 * np.mean(task.cell_values(cells)))
-    assert len(curve[3]) == 1 + image_groups(next(iter(cells.values())).ids).count
-    kept = _retention_curve(curve)
+    curve = severity_curve(data.baseline)
+    assert list(curve.values) == [0, 1, 3, 5]
+    cells = [cell for cell in records.cells.values() if cell.spec.severity == 3]
+    assert curve.values[3][0] == pytest.approx(100 * np.mean([score_of_set(cell) for cell in cells]))
+    assert len(curve.values[3]) == 1 + image_groups(cells[0].ids).count
+    kept = curve.retained().values
     assert list(kept) == [1, 3, 5]
-    assert kept[5][0] == pytest.approx(100 * curve[5][0] / curve[0][0])
+    assert kept[5][0] == pytest.approx(100 * curve.values[5][0] / curve.values[0][0])
+
+
+def score_of_set(cell):
+    if cell.task == "segmentation":
+        return mean_iou(cell.counts.sum(axis=0))
+    return record_scores(cell.fields)["bbox"]["AP"]
 
 
 def test_the_calibration_of_pixels_adds_up_over_images_to_that_of_all_pixels():

@@ -11,10 +11,9 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.metrics.average_precision import record_scores
 from holdfast.metrics.intervals import t_quantile
-from holdfast.studies.columns import available, columns, scores
+from holdfast.studies.columns import available, columns, formulas, run_replicates, scores
 from holdfast.studies.config import load_study
 from holdfast.studies.differences import difference, seed_variance
-from holdfast.studies.measure_run import set_scores
 from holdfast.studies.report import interval_note
 from holdfast.studies.results import RunResult, all_results, fingerprint, read_result, write_result
 
@@ -53,6 +52,10 @@ claims:
 def result(seed: int, values: np.ndarray, **header) -> RunResult:
     header = {"task": "detection", "cells": CELLS, "cell_order": list(CELLS), "measured_images": 40, **header}
     return RunResult("r", seed, {}, {}, header, draws={"box_ap": values})
+
+
+def set_scores(run: RunResult) -> dict[str, np.ndarray]:
+    return {name: run_replicates(run).score(formula) for name, formula in formulas(run).items()}
 
 
 def drawn(seed: int) -> np.ndarray:

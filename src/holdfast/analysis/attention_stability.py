@@ -247,12 +247,13 @@ def has_counts(result: AnalysisResult) -> bool:
 
 def retention(result: AnalysisResult) -> "Interval":
     """Mean accuracy over the cells / clean accuracy, in percent, with its interval over the images."""
+    from holdfast.metrics.corruption import percent_of_clean
     from holdfast.metrics.intervals import jackknife_interval
 
     right = result.arrays["right"].T.astype(np.float64)  # images, 1 + cells
 
     def retained_percent(means: np.ndarray) -> float:
-        return 100 * float(means[1:].mean() / means[0]) if means[0] > 0 else float("nan")
+        return float(percent_of_clean(means[1:].mean(), means[0]))
 
     return jackknife_interval(right, statistic=retained_percent, scale="ratio")
 

@@ -119,10 +119,12 @@ def methods_table(arguments: Namespace) -> Table:
 
 def suites_table(arguments: Namespace) -> Table:
     """The suites that `holdfast evaluate --suite` accepts, separated by commas."""
+    from holdfast.benchmarks import benchmark_suites
     from holdfast.registry import SUITES
 
-    names = _matching_names(arguments.pattern, list(SUITES))
-    return _table("suite", "what it measures", rows=[[name, SUITES[name]] for name in names])
+    lines = SUITES | benchmark_suites()
+    names = _matching_names(arguments.pattern, list(lines))
+    return _table("suite", "what it measures", rows=[[name, lines[name]] for name in names])
 
 
 def data_table(arguments: Namespace) -> Table:

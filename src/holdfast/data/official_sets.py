@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from holdfast.benchmarks import BENCHMARKS
 from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.corruptions.corrupt_folder import MANIFEST, read_manifest
 from holdfast.corruptions.sequences import SEQUENCES, TEST_SEQUENCES
@@ -27,6 +28,8 @@ from holdfast.data.sequences import Frames, open_cifar_p, open_imagenet_p
 from holdfast.data.source import Source
 from holdfast.errors import HoldfastError, nearest
 from holdfast.records.cells import CellSpec, corruption_cell, sequence_cell, set_cell
+
+CITYSCAPES_C = BENCHMARKS["cityscapes-c"].cells
 
 
 class SequenceSource(Protocol):
@@ -235,12 +238,9 @@ def _cells(kinds: tuple[str, ...]) -> list[CellSpec]:
 
 
 def _cityscapes_c(name: str, root: Path) -> OfficialSet:
-    from holdfast.metrics.iou import SEVERITY_RULES  # imported late: metrics import records, which import data
-
     folder, _, labels = str(root).partition(",")
     tree = official_set_readers.existing_folder(Path(folder), what="a Cityscapes-C tree")
-    rule = SEVERITY_RULES["paper"]
-    wanted = [corruption_cell(kind, severity) for kind, severities in rule.items() for severity in severities]
+    wanted = [corruption_cell(kind, each) for kind, severities in CITYSCAPES_C.items() for each in severities]
     there = cityscapes_c_cells(tree)
     cells = tuple(cell for cell in wanted if cell.name in there)
     missing = tuple(cell.name for cell in wanted if cell.name not in there)

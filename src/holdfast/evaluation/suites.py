@@ -8,17 +8,8 @@ from typing import Any
 
 from holdfast.attacks import LearnedOcclusion, Occlusion
 from holdfast.attacks.patch_selection import fitting_patch
-from holdfast.corruptions import (
-    C_BAR_SUITES,
-    EXTRA,
-    FUNCTIONS,
-    SEVERITIES,
-    STANDARD,
-    own_kinds,
-    parameters,
-    recorded_name,
-)
-from holdfast.corruptions.c_bar_severities import C_BAR_PRESETS
+from holdfast.benchmarks import BENCHMARKS, benchmark_suites
+from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kinds, parameters, recorded_name
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source
 from holdfast.data.official_sets import OFFICIAL as SETS
@@ -41,17 +32,20 @@ from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.plan import Cell, Plan, shared_plan, stored_plan
 from holdfast.evaluation.preprocessing import PreprocessingSteps
 from holdfast.io.validation import chosen_names, file_name
-from holdfast.metrics.average_precision import COCO_C, COCO_C_FAN
-from holdfast.metrics.iou import SEVERITY_RULES
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.records.compatibility import with_revision
 from holdfast.records.fingerprints import content_fingerprint
-from holdfast.registry import DETECTION_SUITES, STORED, SUITES
+from holdfast.registry import STORED, SUITES
 from holdfast.runtime.plugins import code_fingerprint
 from holdfast.tasks import task_of
 from holdfast.tasks.base import Task
 
 Suite = str | AttackSuite
+_NEEDED = {
+    "classification": "images with a class, such as folder:DIR",
+    "segmentation": "label maps, such as cityscapes:DIR or scenes",
+    "detection": "data with objects, such as coco:IMAGES,ANNOTATIONS",
+}
 CellsOf = Callable[
     [str, Any, PreprocessingSteps, bool], Iterable[Cell]
 ]  # (suite name, source, preprocessing steps, extra)
@@ -62,7 +56,7 @@ def parse_suites(suites: Any) -> tuple[Suite, ...]:
     if isinstance(suites, str) and is_attack_text(suites):
         return all_different(attacks_from_text(suites))
     if isinstance(suites, str):
-        return chosen_names(suites, SUITES, one="suite", several="suites")
+        return chosen_names(suites, SUITES | benchmark_suites(), one="suite", several="suites")
     if isinstance(suites, AttackSuite) or callable(suites):
         return (suites if isinstance(suites, AttackSuite) else attack_from_object(suites),)
     if isinstance(suites, Mapping) or not isinstance(suites, Iterable):
@@ -100,14 +94,8 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
                 f"suite {str(name)!r} cannot be measured on the stored set {data.spec!r}, "
                 f"which is scored by the suite {data.stored.suite!r}"
             )
-        if name in DETECTION_SUITES and data.task.name != "detection":
-            raise HoldfastError(
-                f"suite {name!r} needs data with objects, such as coco:IMAGES,ANNOTATIONS, got {data.spec!r}"
-            )
-        if name in C_BAR_SUITES and data.task.name != "classification":
-            raise HoldfastError(
-                f"suite {name!r} needs images with one class each, such as folder:DIR, got {data.spec!r}"
-            )
+        if name in benchmark_suites() and data.task.name != (task := BENCHMARKS[str(name)].task):
+            raise HoldfastError(f"suite {name!r} needs {_NEEDED.get(task, f'data of {task}')}, got {data.spec!r}")
         if data.stored is None and name in STORED:
             needed = STORED[name].rpartition("--data ")[2]
             raise HoldfastError(f"suite {name!r} needs the stored set, --data {needed}, got {data.spec!r}")
@@ -156,27 +144,15 @@ def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
     return tuple(of_task(extra)) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
 
 
-def _cityscapes_c(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
-    if task_of(source).name != "segmentation":
-        raise HoldfastError("suite 'cityscapes-c' needs label maps, such as cityscapes:DIR or scenes")
-    yield from _corruption_cells(name, source, steps, SEVERITY_RULES["paper"])
-
-
-def _c_bar(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
-    fitting = C_BAR_PRESETS[name]
-    if steps.preset not in fitting:  # a kind that both suites have is not the same in both
-        other = next(suite for suite, presets in C_BAR_PRESETS.items() if steps.preset in presets)
+def _cells_of_benchmark(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+    row = BENCHMARKS[name]
+    if row.presets and steps.preset not in row.presets:  # a kind that two benchmarks share may differ between them
+        other = next(rival for rival in row.rivals if steps.preset in BENCHMARKS[rival].presets)
         raise HoldfastError(
-            f"suite {name!r} needs one of the presets {', '.join(fitting)}, got {steps.preset!r}; "
-            f"suite {other!r} belongs to that"
+            f"suite {name!r} needs one of the presets {', '.join(row.presets)}, got {steps.preset!r}; "
+            f"use suite {other!r} for that one"
         )
-    yield from _corruption_cells(name, source, steps, dict.fromkeys(C_BAR_SUITES[name], SEVERITIES))
-
-
-def _kinds(
-    name: str, source: Source, steps: PreprocessingSteps, extra: bool, *, kinds: Sequence[str]
-) -> Iterator[Cell]:
-    yield from _corruption_cells(name, source, steps, dict.fromkeys(kinds, SEVERITIES))
+    yield from _corruption_cells(name, source, steps, row.cells)
 
 
 def _corruption_cells(
@@ -224,6 +200,8 @@ def _cells_of(suite: Suite) -> Callable[..., Iterable[Cell]]:
         return _cells_of_attack
     if suite in _CELLS:
         return _CELLS[suite]
+    if suite in benchmark_suites():
+        return _cells_of_benchmark
     if suite not in ATTACKS:
         raise HoldfastError(f"suite {suite!r} has no cells: register it with register_suite or register_attack")
     return lambda name, source, steps, extra: _cells_of_attack(named_attack(name), source, steps, extra)
@@ -232,12 +210,7 @@ def _cells_of(suite: Suite) -> Callable[..., Iterable[Cell]]:
 _CELLS: dict[str, CellsOf] = {
     "clean": _clean,
     "corruptions": _cells_of_corruptions,
-    "corruptions-135": partial(_cells_of_corruptions, severities=(1, 3, 5)),
-    "cityscapes-c": _cityscapes_c,
-    "coco-c": partial(_kinds, kinds=COCO_C),
-    "coco-c-fan": partial(_kinds, kinds=COCO_C_FAN),
-    "imagenet-c-bar": _c_bar,
-    "cifar-c-bar": _c_bar,
+    "corruptions-135": partial(_cells_of_corruptions, severities=BENCHMARKS["corruptions-135"].cells[STANDARD[0]]),
     "perturbations": _sequences,
     "own-corruptions": _own_corruptions,
 }
@@ -284,7 +257,7 @@ def _check_new(name: str) -> None:
         raise HoldfastError(
             f"name must consist of letters, digits and -, because it is used in file names, got {name!r}"
         )
-    if name in SUITES:
+    if name in SUITES | benchmark_suites():
         raise HoldfastError(f"suite {name!r} is already registered: choose another name")
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from holdfast.errors import HoldfastError
 from holdfast.gate.paired_scores import PairedScores
 from holdfast.io import atomic
+from holdfast.metrics.scoring.base import Key
 
 FORMAT = 2  # format 1 had bootstrap samples of AP instead of jackknife replicates
 LARGEST = 2**28  # largest file in bytes that is read
@@ -67,7 +68,9 @@ def read_baseline(path: Path) -> list[PairedScores]:
 
 
 def _plain_set(scores: PairedScores) -> dict[str, Any]:
-    packed = {name: _pack_column(values) for name, values in scores.columns.items()}
+    packed = {_name(key): _pack_column(values) for key, values in scores.columns.items()}
+    packed |= {_name(key): {"always": float(values[0])} for key, values in scores.of_sets.items()}
+    replicated = {_name(key): values[1:] for key, values in scores.of_sets.items()}
     return {
         "header": dict(scores.header),
         "cells": {name: dict(header) for name, header in scores.cells.items()},
@@ -76,10 +79,10 @@ def _plain_set(scores: PairedScores) -> dict[str, Any]:
         "missing": list(scores.missing),
         "digest": scores.digest,
         "columns": {name: column for name, column in packed.items() if column is not None},
-        "left_out": [*scores.left_out, *(name for name, column in packed.items() if column is None)],
+        "left_out": [*map(_name, scores.left_out), *(name for name, column in packed.items() if column is None)],
         "unfinished": list(scores.unfinished),
-        "groups": len(next(iter(scores.replicates.values()))) if scores.replicates else 0,
-        "replicates": {name: _text(np.asarray(values, np.float64)) for name, values in scores.replicates.items()},
+        "groups": max(map(len, replicated.values()), default=0),
+        "replicates": {name: _text(values) if len(values) else "" for name, values in replicated.items()},
         "unreadable": list(scores.unreadable),
     }
 
@@ -88,23 +91,40 @@ def _parse_set(values: Mapping[str, Any]) -> PairedScores:
     count = int(values["count"])
     if not 0 < count <= MOST_IMAGES:
         raise HoldfastError(f"a baseline must have 1 to {MOST_IMAGES} images, got {count}; save it again")
-    kept = {name.partition("|")[0] for name in (*values["columns"], *values["left_out"])}
+    kept = {_key(name)[0] for name in (*values["columns"], *values["left_out"])}
     if empty := [name for name in values["order"] if name not in kept]:
         raise HoldfastError(f"a baseline must have values of every cell, but has none of {empty[0]!r}; save it again")
+    whole = _of_sets(values)
     return PairedScores(
         dict(values["header"]),
         {name: values["cells"][name] for name in values["order"]},
-        {name: _unpack_column(column, count) for name, column in values["columns"].items()},
+        {_key(name): _unpack_column(column, count) for name, column in values["columns"].items() if name not in whole},
         count,
         tuple(values["missing"]),
         str(values["digest"]),
-        left_out=tuple(values["left_out"]),
+        left_out=tuple(map(_key, values["left_out"])),
         unfinished=tuple(values["unfinished"]),
         unreadable=tuple(values["unreadable"]),
-        replicates={
-            name: _array(text, int(values["groups"]), np.float64) for name, text in values["replicates"].items()
-        },
+        of_sets={_key(name): found for name, found in whole.items()},
     )
+
+
+def _of_sets(values: Mapping[str, Any]) -> dict[str, NDArray[np.float64]]:
+    """Scores of a whole set, with their replicates if they have any."""
+    groups = int(values["groups"])
+    return {
+        name: np.array([values["columns"][name]["always"], *(_array(text, groups, np.float64) if text else ())])
+        for name, text in values["replicates"].items()
+    }
+
+
+def _name(key: Key) -> str:
+    return "|".join(key)
+
+
+def _key(name: str) -> Key:
+    cell, _, quantity = name.partition("|")
+    return cell, quantity
 
 
 def _pack_column(values: NDArray[np.float64]) -> dict[str, Any] | None:

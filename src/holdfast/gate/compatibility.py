@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import HoldfastError
-from holdfast.gate.paired_scores import Columns, PairedScores, names_digest
+from holdfast.gate.paired_scores import PairedScores, names_digest
+from holdfast.metrics.replicates import Columns
+from holdfast.metrics.scoring.base import Key
 
 PIXEL_MAKERS = ("holdfast", "numpy", "scipy", "pillow", "opencv")  # torch and timm belong to the model
 _WORDS = {
@@ -42,7 +44,7 @@ class Pair:
         cells: common cells with the same definition.
         unlike: common cells with different definitions.
         columns: per-image values of both, new and old.
-        replicates: replicates of scores of a whole set; empty if the images differ.
+        of_sets: scores of a whole set of both; without replicates if the images differ.
         targets: targets of the images.
     """
 
@@ -52,8 +54,13 @@ class Pair:
     cells: tuple[str, ...]
     unlike: tuple[str, ...]
     columns: tuple[Columns, Columns]
-    replicates: tuple[Columns, Columns]
+    of_sets: tuple[Columns, Columns]
     targets: NDArray[Any] | None = None
+
+    @property
+    def quantities(self) -> list[Key]:
+        """Cells and quantities that both have."""
+        return [*self.columns[0], *self.of_sets[0]]
 
 
 def match_record_sets(new: Sequence[PairedScores], old: Sequence[PairedScores]) -> list[Pair]:
@@ -125,15 +132,15 @@ def pair_images(new: PairedScores, old: PairedScores) -> Pair:
     both = [name for name in old.cells if name in new.cells]
     alike = tuple(name for name in both if _definition(new.cells[name]) == _definition(old.cells[name]))
     unlike = tuple(name for name in both if name not in alike)
-    shared = [name for name in old.columns if name in new.columns and name.partition("|")[0] in alike]
+    shared = [key for key in old.quantities if key in new.quantities and key[0] in alike]
     columns = [
-        {name: each.columns[name][np.searchsorted(names, ids)] for name in shared}
+        {key: each.columns[key][np.searchsorted(names, ids)] for key in shared if key in each.columns}
         for each, names in ((new, ours), (old, theirs))
     ]
-    alike_images = new.missing == old.missing
-    replicates: tuple[Columns, Columns] = (new.replicates, old.replicates) if alike_images else ({}, {})
+    count = None if new.missing == old.missing else 1  # replicates of other images are not paired
+    of_sets = [{key: each.of_sets[key][:count] for key in shared if key in each.of_sets} for each in (new, old)]
     targets = None if new.targets is None else new.targets[np.searchsorted(ours, ids)]
-    return Pair(new, old, ids, alike, unlike, (columns[0], columns[1]), replicates, targets)
+    return Pair(new, old, ids, alike, unlike, (columns[0], columns[1]), (of_sets[0], of_sets[1]), targets)
 
 
 def _ids(old: PairedScores, new: PairedScores) -> NDArray[np.str_]:

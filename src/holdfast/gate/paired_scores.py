@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,14 @@ from numpy.typing import NDArray
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.custom import own_formulas
-from holdfast.metrics.jackknife import image_groups
-from holdfast.metrics.score_intervals import set_replicates
-from holdfast.metrics.scoring.base import ScoreDefinition
-from holdfast.metrics.summary import image_columns, reference_for, shared_ids, shared_targets, with_clean
+from holdfast.metrics.replicates import Columns, replicate_cells, used_images
+from holdfast.metrics.scoring.base import Key, ScoreDefinition
+from holdfast.metrics.summary import reference_for, with_clean
 from holdfast.records.cells import CellSpec, spec_of
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import Records, load_records
 from holdfast.reporting.export.tables import clean_elsewhere
 from holdfast.tasks import task_named
-
-Columns = Mapping[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +33,10 @@ class PairedScores:
         missing: ids of the other images, which some cell lacks.
         digest: digest of the ids of all images.
         ids: sorted ids of the common images; None for a baseline file, which stores only their digest.
-        left_out: columns that a baseline file does not store.
+        left_out: quantities that a baseline file does not store.
         unfinished: incomplete cells.
         unreadable: ids of the missing images that could not be read.
-        replicates: jackknife replicates of scores of a whole set (AP), by column.
+        of_sets: scores of a whole set (AP) with their jackknife replicates, by cell and quantity.
         targets: targets of the images, in the same order; None for a baseline file.
     """
 
@@ -50,11 +47,16 @@ class PairedScores:
     missing: tuple[str, ...]
     digest: str
     ids: NDArray[np.str_] | None = None
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[Key, ...] = ()
     unfinished: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
-    replicates: Columns = field(default_factory=dict)
+    of_sets: Columns = field(default_factory=dict)
     targets: NDArray[Any] | None = None
+
+    @property
+    def quantities(self) -> list[Key]:
+        """Cells and quantities that scores can read."""
+        return [*self.columns, *self.of_sets]
 
     @property
     def task(self) -> str:
@@ -75,7 +77,7 @@ class PairedScores:
         """Specs of these cells."""
         return [spec_of(self.cells[name]) for name in cells]
 
-    def formulas(self, cells: Sequence[str], columns: Sequence[str]) -> list[ScoreDefinition]:
+    def formulas(self, cells: Sequence[str], columns: Sequence[Key]) -> list[ScoreDefinition]:
         """Score definitions for these cells."""
         specs, task = self.specs(cells), task_named(self.task)
         reference = reference_for(Records(self.header, {"": {}}), None)
@@ -91,20 +93,22 @@ def make_paired_scores(records: Records, *, clean: Records | None = None) -> Pai
             f"records of {records.header.get('data', 'data')!r} must have a finished cell, got none; evaluate again"
         )
     everybody = sorted({str(name) for cell in cells.values() for name in (*cell.ids.tolist(), *cell.excluded)})
-    ids = np.array(sorted(shared_ids(cells).tolist()))
-    here, targets = set(ids.tolist()), shared_targets(cells, ids)
+    used = used_images(cells)
+    order = np.argsort(used.ids, kind="stable")
+    used = replace(used, ids=used.ids[order], targets=used.targets[order])
+    found, here = replicate_cells(cells, used, used.groups()), set(used.ids.tolist())
     return PairedScores(
         records.header,
         {name: dict(cell.header) for name, cell in cells.items()},
-        image_columns(cells, ids),
-        len(ids),
+        found.columns,
+        len(used.ids),
         tuple(name for name in everybody if name not in here),
         names_digest(everybody),
-        ids=ids,
+        ids=used.ids,
         unfinished=tuple(records.incomplete),
         unreadable=tuple(sorted({name for cell in cells.values() for name in cell.excluded})),
-        replicates=set_replicates(cells, ids, image_groups(ids, targets), task=records.task),
-        targets=targets,
+        of_sets={key: values for key, values in found.items() if key not in found.columns},
+        targets=used.targets,
     )
 
 

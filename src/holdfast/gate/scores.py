@@ -7,23 +7,11 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.gate.compatibility import Pair
 from holdfast.gate.paired_scores import PairedScores
 from holdfast.gate.rules import Rule
-from holdfast.metrics.scoring.base import ScoreDefinition
+from holdfast.metrics.scoring.base import Key, ScoreDefinition
 from holdfast.metrics.summary import some
 from holdfast.tasks import task_named
 
 PARTIAL = "_partial"
-
-
-class _RecordedMeans(dict[str, float]):
-    """Dummy means that record which columns a score definition uses."""
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        super().__init__(dict.fromkeys(columns, 0.5))
-        self.used: set[str] = set()
-
-    def __getitem__(self, name: str) -> float:
-        self.used.add(name)
-        return super().__getitem__(name)
 
 
 @dataclass(frozen=True)
@@ -33,24 +21,31 @@ class Scores:
     Attributes:
         side: paired scores of the model.
         cells: names of the cells.
-        columns: names of the available columns.
+        columns: cells and quantities that are available.
         formulas: score definitions by name.
     """
 
     side: PairedScores
     cells: tuple[str, ...]
-    columns: tuple[str, ...]
+    columns: tuple[Key, ...]
     formulas: Mapping[str, ScoreDefinition]
 
     @classmethod
     def of(
-        cls, side: PairedScores, cells: Sequence[str] | None = None, columns: Sequence[str] | None = None
+        cls, side: PairedScores, cells: Sequence[str] | None = None, columns: Sequence[Key] | None = None
     ) -> "Scores":
         """Scores of a model, or of some of its cells."""
         names = tuple(side.cells if cells is None else cells)
-        kept = tuple(side.columns if columns is None else columns)
-        found = [formula for formula in side.formulas(names, kept) if reads(formula, kept) is not None]
-        return cls(side, names, kept, {formula.name: formula for formula in found})
+        kept = tuple(side.quantities if columns is None else columns)
+        found = {formula.name: formula for formula in side.formulas(names, kept)}
+        # a baseline file does not store everything, so a score must say what it reads
+        known = set(kept)
+        there = [
+            name
+            for name, each in found.items()
+            if known.issuperset(each.reads) and (each.reads or side.ids is not None)
+        ]
+        return cls(side, names, kept, {name: found[name] for name in there})
 
     def find(self, name: str) -> ScoreDefinition | None:
         """Find a score by name or label, the means as ``C`` and ``C-bar``, a cell such as ``fog/5``, or a kind."""
@@ -65,9 +60,9 @@ class Scores:
         exact = next((formula for formula in parts if formula.name == f"{name}{PARTIAL}"), None)
         return exact or _find_by_label(name, parts) or _of_kind(name, parts)
 
-    def read_by(self, formula: ScoreDefinition) -> set[str]:
-        """Columns that a score uses."""
-        return reads(formula, self.columns) or set()
+    def read_by(self, formula: ScoreDefinition) -> set[Key]:
+        """What a score reads; if it does not say so, everything in its cells."""
+        return set(formula.reads) or {key for key in self.columns if not formula.cells or key[0] in formula.cells}
 
     def _cell(self, name: str) -> ScoreDefinition | None:
         if name not in self.cells:
@@ -90,19 +85,9 @@ def _of_kind(name: str, formulas: Sequence[ScoreDefinition]) -> ScoreDefinition 
     return next((formula for formula in formulas if formula.table and formula.kind == name), None)
 
 
-def reads(formula: ScoreDefinition, columns: Sequence[str]) -> set[str] | None:
-    """Columns that a score uses; None if one of them is missing, because a baseline file does not store all."""
-    means = _RecordedMeans(columns)
-    try:
-        formula.compute(means)
-    except KeyError:
-        return None
-    return means.used
-
-
 def score_of_rule(rule: Rule, pair: Pair) -> ScoreDefinition | None:
     """The score that a rule names; None if neither model has it. Raises an error if it cannot be compared."""
-    shared = Scores.of(pair.old, pair.cells, list(pair.columns[0]))
+    shared = Scores.of(pair.old, pair.cells, pair.quantities)
     old, new = Scores.of(pair.old), Scores.of(pair.new)
     formula, before = shared.find(rule.name), old.find(rule.name)
     if formula is not None and before is not None and shared.read_by(formula) == old.read_by(before):
@@ -155,7 +140,7 @@ def _cells(scores: Scores, formula: ScoreDefinition | None) -> list[str]:
     """Cells that a score uses, in order."""
     if formula is None:
         return []
-    used = {name.partition("|")[0] for name in scores.read_by(formula)} | set(formula.cells)
+    used = {cell for cell, _ in scores.read_by(formula)} | set(formula.cells)
     return [cell for cell in scores.cells if cell in used]
 
 
@@ -169,7 +154,7 @@ def unknown_score_message(rule: Rule, pairs: Sequence[Pair]) -> str:
 def headline(pair: Pair) -> list[ScoreDefinition]:
     """Headline scores of the baseline; raises an error if the new model lacks a cell of one."""
     task, old = task_named(pair.old.task), Scores.of(pair.old)
-    shared = Scores.of(pair.old, pair.cells, list(pair.columns[0]))
+    shared = Scores.of(pair.old, pair.cells, pair.quantities)
     found = []
     for name, formula in old.formulas.items():
         known = formula.headline or name.removesuffix(PARTIAL) in task.headline

@@ -19,8 +19,9 @@ from holdfast.gate.rules import SHOWN, Rule, Rules
 from holdfast.gate.scores import Scores, headline, score_of_rule, unknown_score_message
 from holdfast.metrics.carry_over import ON_C, ON_C_BAR, CarryOver, carry_over
 from holdfast.metrics.intervals import Interval
-from holdfast.metrics.jackknife import Groups, image_groups
-from holdfast.metrics.score_intervals import Replicated, interval_of_difference, interval_of_score, is_same_model
+from holdfast.metrics.jackknife import image_groups
+from holdfast.metrics.replicates import Replicates, replicate
+from holdfast.metrics.score_intervals import interval_of_difference, interval_of_score, is_same_model
 from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import some
 
@@ -109,11 +110,11 @@ def _decide_pair(pair: Pair, rules: Rules) -> list[RuleVerdict]:
     if not found:
         return []
     groups = image_groups(pair.ids, pair.targets)
-    models = [Replicated(columns, groups) for columns in pair.columns]
-    for model, of_sets in zip(models, pair.replicates, strict=True):
-        model.replicates.update(of_sets)
-    answers = [_decide_rule(rule, formula, pair, models, groups, rules) for rule, formula in found]
-    carried = carry_over(_formulas(pair), models, groups, names=NAMES)
+    models = [
+        replicate(columns, groups, of_sets=of_sets) for columns, of_sets in zip(pair.columns, pair.of_sets, strict=True)
+    ]
+    answers = [_decide_rule(rule, formula, pair, models, rules) for rule, formula in found]
+    carried = carry_over(_formulas(pair), models, names=NAMES)
     return [replace(answer, carry_over=carried) if _is_gain(carried) else answer for answer in answers]
 
 
@@ -126,7 +127,7 @@ def _across(bar: Pair, pairs: Sequence[Pair]) -> CarryOver | None:
         if ON_C in formulas and c.old.header.get("label") == bar.old.header.get("label"):
             groups = image_groups(c.ids, c.targets)
             columns = [{**one, **other} for one, other in zip(c.columns, bar.columns, strict=True)]
-            carried = carry_over(formulas, [Replicated(each, groups) for each in columns], groups, names=NAMES)
+            carried = carry_over(formulas, [replicate(each, groups) for each in columns], names=NAMES)
             return carried if _is_gain(carried) else None
     return None
 
@@ -156,9 +157,9 @@ def _default_rule(name: str) -> Rule:
 
 
 def _decide_rule(
-    rule: Rule, formula: ScoreDefinition, pair: Pair, models: Sequence[Replicated], groups: Groups, rules: Rules
+    rule: Rule, formula: ScoreDefinition, pair: Pair, models: Sequence[Replicates], rules: Rules
 ) -> RuleVerdict:
-    new, old = (float(formula.compute(model.means)) for model in models)
+    new, old = (float(model.score(formula)[0]) for model in models)
     answer = partial(
         RuleVerdict,
         rule,
@@ -172,10 +173,10 @@ def _decide_rule(
     if not rule.compares:
         assert rule.number is not None
         met = new >= rule.number if rule.what == ">=" else new <= rule.number
-        bounds = interval_of_score(formula, new, models[0].means, models[0].replicates, groups=groups)
+        bounds = interval_of_score(formula, models[0])
         return answer(float("nan"), new, bounds, MET if met else MISSED, met)
     same = is_same_model(pair.new.header, pair.old.header)
-    interval = interval_of_difference(formula, (new, old), models, groups=groups, same_model=same)
+    interval = interval_of_difference(formula, models, same_model=same)
     if rule.what == SHOWN:
         return answer(old, new, interval, SHOWN, True)
     gain = interval if formula.better == "high" else Interval(-interval.value, -interval.high, -interval.low, 0.95)

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import isnan
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from holdfast.lab.inspect import (
 )
 from holdfast.lab.opened_model import OpenedModel
 from holdfast.lab.templates import fragment
+from holdfast.metrics.corruption import percent_of_clean
 from holdfast.plotting import annotate
 from holdfast.records.records import Records
 
@@ -61,10 +63,11 @@ def _score(inspection: Inspection) -> tuple[str, str]:
     """The score, and whether at least 90 %, 50 % or less of the clean score remains."""
     view = next(iter(inspection.after.answers))
     score, clean = (right(inspection, seen, view) for seen in (inspection.after, inspection.before))
-    if score is None or not clean:
+    if score is None or clean is None:
         return "" if score is None else f"{100 * score:.0f} %", "unknown"
-    left = score / clean
-    return f"{100 * score:.0f} %", "good" if left >= NEARLY else "fair" if left >= HALF else "bad"
+    left = percent_of_clean(score, clean) / 100
+    state = "unknown" if isnan(left) else "good" if left >= NEARLY else "fair" if left >= HALF else "bad"
+    return f"{100 * score:.0f} %", state
 
 
 LARGEST_UPLOAD, LARGEST_PICTURE = 16 * 2**20, 16_000_000  # bytes, pixels

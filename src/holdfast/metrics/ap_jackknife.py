@@ -42,13 +42,18 @@ class Matches:
 
 
 def replicated_precision(
-    fields: Mapping[str, Any], groups: Groups, *, overlap: Overlap = "bbox"
+    fields: Mapping[str, Any], groups: Groups | None, *, overlap: Overlap = "bbox"
 ) -> dict[str, NDArray[np.float64]]:
     """AP, AP50 and AP75 (all sizes, 100 detections) of a cell, 0 to 1, (1 + groups,): all images first.
 
     Categories without objects in the remaining images do not count; NaN if there is no object at all.
+    Without groups the arrays are (1,).
     """
-    return precision_of_matches(_matches(fields, overlap), groups)
+    if groups is not None:
+        return precision_of_matches(_matches(fields, overlap), groups)
+    images = len(fields["size"])
+    alone = Groups(np.zeros(images, np.int64), 1, images)
+    return {name: values[:1] for name, values in replicated_precision(fields, alone, overlap=overlap).items()}
 
 
 def precision_of_matches(categories: Iterable[Matches], groups: Groups) -> dict[str, NDArray[np.float64]]:
@@ -64,7 +69,7 @@ def precision_of_matches(categories: Iterable[Matches], groups: Groups) -> dict[
     return {name: means[chosen].mean(axis=0) for name, chosen in SCORES.items()}
 
 
-def cell_replicates(fields: Mapping[str, Any], groups: Groups) -> dict[str, NDArray[np.float64]]:
+def cell_replicates(fields: Mapping[str, Any], groups: Groups | None) -> dict[str, NDArray[np.float64]]:
     """Replicates of boxes and, if data and model have them, of masks: ``box_AP``, ``mask_AP50`` …"""
     kinds: dict[str, Overlap] = {"box": "bbox", **({"mask": "segm"} if has_masks(fields) else {})}
     return {

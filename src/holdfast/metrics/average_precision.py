@@ -12,8 +12,10 @@ from faster_coco_eval import COCO, COCOeval_faster
 from faster_coco_eval.core import mask as coco_masks
 
 from holdfast._deprecated import renamed
-from holdfast.corruptions.severities import SEVERITIES, STANDARD
+from holdfast.benchmarks import BENCHMARKS
+from holdfast.corruptions.severities import SEVERITIES
 from holdfast.errors import HoldfastError
+from holdfast.metrics.corruption import percent_of_clean
 from holdfast.records.detections import coco_found, coco_truth, has_masks
 
 Overlap = Literal["bbox", "segm"]
@@ -21,14 +23,7 @@ Overlap = Literal["bbox", "segm"]
 # in the order in which COCO's evaluation gives them
 SCORES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
 
-# FAN's Table 14; its printed averages lie about 0.3 below the mean of its own columns
-COCO_C_FAN = (
-    *("motion_blur", "defocus_blur", "glass_blur", "gaussian_blur"),
-    *("gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"),
-    *("brightness", "contrast", "saturate", "jpeg_compression"),
-    *("snow", "spatter", "fog", "frost"),
-)
-COCO_C = STANDARD
+COCO_C, COCO_C_FAN = BENCHMARKS["coco-c"].kinds, BENCHMARKS["coco-c-fan"].kinds
 
 
 def coco_scores(
@@ -112,10 +107,8 @@ def mean_performance(scores: Mapping[str, Sequence[float]], *, kinds: Sequence[s
 
 
 def relative_performance(corrupted: float, clean: float) -> float:
-    """rPC in percent: mPC divided by the clean score (FAN: retention)."""
-    if not clean > 0:
-        raise HoldfastError(f"the clean score must be above 0 for rPC, got {clean}")
-    return 100 * corrupted / clean
+    """rPC in percent: mPC divided by the clean score (FAN: retention); NaN for a clean score of 0."""
+    return float(percent_of_clean(corrupted, clean))
 
 
 def _five(values: Sequence[float], kind: str) -> np.ndarray:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.metrics.intervals import Interval
-from holdfast.metrics.jackknife import Groups
-from holdfast.metrics.score_intervals import Replicated, interval_of_difference
+from holdfast.metrics.replicates import Replicates
+from holdfast.metrics.score_intervals import interval_of_difference
 from holdfast.metrics.scoring.base import ScoreDefinition
 
 CARRIES_OVER, SPECIFIC, NOT_RESOLVED = "carries over", "specific to ImageNet-C", "not resolved"
@@ -63,8 +63,7 @@ class CarryOver:
 
 def carry_over(
     formulas: Mapping[str, ScoreDefinition],
-    sides: Sequence[Replicated],
-    groups: Groups,
+    models: Sequence[Replicates],
     *,
     names: Sequence[str],
 ) -> CarryOver | None:
@@ -76,19 +75,18 @@ def carry_over(
         return None
     c, c_bar = formulas[ON_C], formulas[ON_C_BAR]
     apart = replace(
-        c, compute=lambda means: c.compute(means) - c_bar.compute(means), cells=(*c.cells, *c_bar.cells), answers=""
+        c,
+        compute=lambda means: c.compute(means) - c_bar.compute(means),
+        cells=(*c.cells, *c_bar.cells),
+        reads=(*c.reads, *c_bar.reads),
+        answers=None,
     )
-    found = [_difference(score, sides, groups) for score in (c, c_bar, apart)]
+    found = [interval_of_difference(score, models) for score in (c, c_bar, apart)]
     if found[0].value > 0:
         return CarryOver(names[0], names[1], *found)
     if found[0].value < 0:
         return CarryOver(names[1], names[0], *map(_turned, found))
     return None
-
-
-def _difference(score: ScoreDefinition, sides: Sequence[Replicated], groups: Groups) -> Interval:
-    first, second = (float(score.compute(side.means)) for side in sides)
-    return interval_of_difference(score, (first, second), sides, groups=groups)
 
 
 def _turned(difference: Interval) -> Interval:

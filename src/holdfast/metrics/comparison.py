@@ -13,18 +13,11 @@ from holdfast.errors import HoldfastError
 from holdfast.metrics.carry_over import CarryOver, carry_over
 from holdfast.metrics.html_table import table
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
-from holdfast.metrics.jackknife import Groups, image_groups
-from holdfast.metrics.score_intervals import Replicated, interval_of_difference, is_same_model, set_replicates
+from holdfast.metrics.replicates import ImageChoice, Replicates, UsedImages, replicate_cells, used_images
+from holdfast.metrics.score_intervals import interval_of_difference, is_same_model
 from holdfast.metrics.score_lookup import why_not
 from holdfast.metrics.scoring.base import ScoreDefinition
-from holdfast.metrics.summary import (
-    formulas_of,
-    image_columns,
-    reference_for,
-    shared_ids,
-    shared_targets,
-    summarise,
-)
+from holdfast.metrics.summary import formulas_of, reference_for, summarise
 from holdfast.records.compatibility import without_older
 from holdfast.records.records import CellRecord, Records
 
@@ -94,6 +87,7 @@ def compare(
     *,
     baseline: Records | None = None,
     intervals: bool = True,
+    images: ImageChoice = "shared",
 ) -> Comparison:
     """Compare every common score, first minus second, with a paired 95 % interval.
 
@@ -101,11 +95,12 @@ def compare(
     images, so what is hard for both cancels out: this finds differences that two separate intervals hide.
 
     For lists, as ``load_records`` returns them, record sets of the same data are compared with each other.
-    ``intervals`` as in :func:`holdfast.metrics.summary.summarise`.
+    ``intervals`` and ``images`` as in :func:`holdfast.metrics.summary.summarise`.
     """
     if not isinstance(first, Records) or not isinstance(second, Records):
         pairs = _pairs(first, second)
-        found = [compare(one, other, baseline=baseline, intervals=intervals) for one, other in pairs]
+        options: Any = {"baseline": baseline, "intervals": intervals, "images": images}
+        found = [compare(one, other, **options) for one, other in pairs]
         return _join_comparisons(found, carried=_carry_over_of_pairs(pairs) if intervals else None)
     if first.task != second.task:
         raise HoldfastError(f"records to compare must have the same task, got {first.task} and {second.task}")
@@ -116,21 +111,17 @@ def compare(
             "records to compare must have a common cell, but they have none: evaluate both on the same suite"
         )
     one, other = ({name: records.cells[name] for name in cells} for records in (first, second))
-    ids = shared_ids(one, other)
-    _check_same_targets(one, other, ids)
-    columns = [image_columns(group, ids) for group in (one, other)]
-    common = [name for name in columns[0] if name in columns[1]]
-    groups = image_groups(ids, shared_targets(one, ids)) if intervals else None
-    held = [Replicated({name: each[name] for name in common}, groups) for each in columns]
-    if groups is not None:
-        for model, own_cells in zip(held, (one, other), strict=True):
-            model.replicates.update(set_replicates(own_cells, ids, groups, task=first.task))
+    used = used_images(one, other, images=images)
+    _check_same_targets(one, other, used)
+    groups = used.groups() if intervals else None
+    models = [replicate_cells(each, used, groups) for each in (one, other)]
+    common = [key for key in models[0] if key in models[1]]
     formulas = formulas_of(first, one, common, reference=reference_for(first, baseline))
     same = is_same_model(first.header, second.header) and first.current == second.current
-    differences = {formula.name: _difference(formula, held, groups, same_model=same) for formula in formulas}
+    differences = {formula.name: _difference(formula, models, same_model=same) for formula in formulas}
     names, by_name = _names_apart(first, second), {formula.name: formula for formula in formulas}
-    carried = carry_over(by_name, held, groups, names=names) if groups is not None else None
-    return Comparison(*names, len(ids), differences, carried)
+    carried = carry_over(by_name, models, names=names) if intervals else None
+    return Comparison(*names, len(used.ids), differences, carried)
 
 
 def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Records]) -> list[tuple[Records, Records]]:
@@ -217,21 +208,17 @@ def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> Sp
     return Spreads(spreads, runs[0].header)
 
 
-def _difference(
-    formula: ScoreDefinition, models: Sequence[Replicated], groups: Groups | None, *, same_model: bool
-) -> Difference:
-    first, second = (float(formula.compute(model.means)) for model in models)
-    interval = Interval(first - second, float("nan"), float("nan"), 0.95)
-    if groups is not None:
-        interval = interval_of_difference(formula, (first, second), models, groups=groups, same_model=same_model)
+def _difference(formula: ScoreDefinition, models: Sequence[Replicates], *, same_model: bool) -> Difference:
+    first, second = (float(model.score(formula)[0]) for model in models)
+    interval = interval_of_difference(formula, models, same_model=same_model)
     about = {"family": formula.family, "table": formula.table, "kind": formula.kind}
     return Difference(formula.name, formula.label, formula.unit, formula.better, first, second, interval, **about)
 
 
-def _check_same_targets(one: Mapping[str, CellRecord], other: Mapping[str, CellRecord], ids: np.ndarray) -> None:
+def _check_same_targets(one: Mapping[str, CellRecord], other: Mapping[str, CellRecord], used: UsedImages) -> None:
     cell = next(iter(one))
     answers = [dict(zip(group[cell].ids, group[cell].targets.tolist(), strict=True)) for group in (one, other)]
-    different = [id for id in ids if answers[0][id] != answers[1][id]]
+    different = [id for id in used.of_cell(cell) if answers[0][id] != answers[1][id]]
     if different:
         raise HoldfastError(
             f"records to compare must have the same targets, but {len(different)} images have another class "

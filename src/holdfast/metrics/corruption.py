@@ -10,20 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.corruptions.severities import GROUPS, SEVERITIES, STANDARD
+from holdfast import benchmarks
+from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.published import published
 
 Values = float | NDArray[np.float64]  # one number, or one per jackknife replicate
 Errors = Mapping[str, Sequence[Values]]
 
-WITHOUT_NOISE = tuple(kind for kind in STANDARD if kind not in GROUPS["noise"])
-FAN_KINDS = (
-    *(kind for kind in STANDARD if kind not in ("zoom_blur", "elastic_transform")),
-    *("gaussian_blur", "speckle_noise", "saturate"),
-)
+WITHOUT_NOISE = benchmarks.BENCHMARKS["imagenet-c-without-noise"].kinds
+FAN_KINDS, FAN_LABEL = benchmarks.BENCHMARKS["fan-16"].kinds, benchmarks.FAN_LABEL
 ROUNDING = 1e-9  # a mean of fractions may round to just above 1
-FAN_LABEL = "16-kind, does not reproduce the print exactly"
 
 
 def alexnet_errors(*, extras: bool = False) -> dict[str, float]:
@@ -103,13 +100,23 @@ def fan_accuracy(errors: Errors) -> Values:
 
 
 def retention(corrupted_accuracy: Values, clean_accuracy: Values) -> Values:
-    """Retention in percent: corrupted accuracy divided by clean accuracy (FAN, Figure 1).
+    """Retention in percent: corrupted accuracy divided by clean accuracy (FAN, Figure 1); see :func:`percent_of_clean`.
 
-    For a clean accuracy of 0 it is undefined: NaN, which tables show as a dash.
+    Both are fractions; NaN stands for a score that is undefined, such as the AP of images without objects.
     """
-    corrupted = _fraction(corrupted_accuracy, "corrupted_accuracy")
-    clean = np.asarray(_fraction(clean_accuracy, "clean_accuracy"), dtype=np.float64)
-    return plain(100 * np.asarray(corrupted) / np.where(clean > 0, clean, np.nan))
+    _fraction(np.nan_to_num(corrupted_accuracy), "corrupted_accuracy")
+    _fraction(np.nan_to_num(clean_accuracy), "clean_accuracy")
+    return percent_of_clean(corrupted_accuracy, clean_accuracy)
+
+
+def percent_of_clean(corrupted: Values, clean: Values) -> Values:
+    """A score under corruption in percent of the clean score, elementwise for arrays of replicates.
+
+    NaN for a clean score of 0: nothing can be retained of nothing, and neither 0 nor 100 % nor infinity would tell the
+    truth. Tables show it as a dash, and an interval with such a replicate has no bounds.
+    """
+    whole = np.asarray(clean, dtype=np.float64)
+    return plain(100 * np.asarray(corrupted) / np.where(whole > 0, whole, np.nan))
 
 
 def mean_of(values: Sequence[Values]) -> Values:

@@ -5,8 +5,9 @@ def columns(cell):  # per image, of any cell
 
 def formulas(cells):
     clean = [cell.name for cell in cells if cell.family == "clean"]
-    compute = lambda means: 100 * means[column("clean", "sure")]
-    return [Formula("sure", "sure", "%", "high", "images with confidence above 0.9", compute) for _ in clean]
+    text, key = "images with confidence above 0.9", column("clean", "sure")
+    compute = lambda means: 100 * means[key]
+    return [ScoreDefinition("sure", "sure", "%", "high", text, compute, reads=(key,)) for _ in clean]
 
 register_metric("sure", formulas, columns=columns)
 """

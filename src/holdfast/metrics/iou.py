@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from holdfast.corruptions.severities import SEVERITIES
+from holdfast.benchmarks import BENCHMARKS
 from holdfast.errors import HoldfastError
 from holdfast.metrics.corruption import Values, mean_of
 from holdfast.records.cells import corruption_cell
@@ -21,20 +21,12 @@ IGNORED = 255
 BANDS = (2, 4, 8, 16)  # distances from the label boundary in pixels; a last band holds the pixels beyond
 BOUNDARY_SHARE = 0.02  # of the diagonal, Cheng et al. 2021
 
-# FAN's and TAP+ADL's Cityscapes-C: 16 kinds, in the groups of their tables
-GROUPS = {
-    "blur": ("motion_blur", "defocus_blur", "glass_blur", "gaussian_blur"),
-    "noise": ("gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"),
-    "digital": ("brightness", "contrast", "saturate", "jpeg_compression"),
-    "weather": ("snow", "spatter", "fog", "frost"),
-}
-KINDS = tuple(kind for kinds in GROUPS.values() for kind in kinds)
-SEVERITY_RULES: dict[str, dict[str, tuple[int, ...]]] = {
-    # FAN Section 4.3 and TAP+ADL's released tester: noise at severities 1–3, because stronger noise is uninformative
-    "paper": {kind: SEVERITIES[:3] if kind in GROUPS["noise"] else SEVERITIES for kind in KINDS},
-    # FAN's released tester, unlike its paper
-    "fan-released": dict.fromkeys(KINDS, SEVERITIES[:3]),
-    "all": dict.fromkeys(KINDS, SEVERITIES),
+GROUPS = BENCHMARKS["cityscapes-c"].groups
+KINDS = BENCHMARKS["cityscapes-c"].kinds
+SEVERITY_RULES = {
+    "paper": BENCHMARKS["cityscapes-c"].cells,
+    "fan-released": BENCHMARKS["cityscapes-c-fan-released"].cells,
+    "all": BENCHMARKS["cityscapes-c-all"].cells,
 }
 
 
@@ -175,7 +167,7 @@ def group_means(mious: Mapping[str, Values], *, rule: str = "paper", rounded: bo
     return {group: mean_of([kinds[kind] for kind in members]) for group, members in GROUPS.items()}
 
 
-def severity_rule(rule: str) -> dict[str, tuple[int, ...]]:
+def severity_rule(rule: str) -> Mapping[str, tuple[int, ...]]:
     """Severities of every kind that a rule averages."""
     if rule not in SEVERITY_RULES:
         raise HoldfastError(f"rule must be one of {', '.join(SEVERITY_RULES)}, got {rule!r}")

@@ -9,7 +9,7 @@ in blocks of consecutive frames. Cityscapes' are seconds of driving apart. The n
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,21 +123,9 @@ def replicated_means(values: ArrayLike, groups: Groups) -> NDArray[np.float64]:
     if len(rows) != groups.images:
         raise HoldfastError(f"values must have a row for each of {groups.images} images, got {len(rows)}")
     sizes = np.bincount(groups.numbers, minlength=groups.count)
-    order = np.argsort(groups.numbers, kind="stable")
-    sums = np.add.reduceat(rows[order], np.cumsum(sizes) - sizes, axis=0)
+    order, there = np.argsort(groups.numbers, kind="stable"), sizes > 0  # a cell may lack the images of a group
+    sums = np.zeros((groups.count, *rows.shape[1:]))
+    sums[there] = np.add.reduceat(rows[order], (np.cumsum(sizes) - sizes)[there], axis=0)
     with np.errstate(invalid="ignore"):  # 0 / 0 = NaN if there is a single group: leaving it out leaves no image
         left = (sums.sum(axis=0) - sums) / (len(rows) - sizes).reshape(-1, *[1] * (rows.ndim - 1))
     return np.concatenate([rows.mean(axis=0)[None], left])
-
-
-def means_and_replicates(
-    columns: Mapping[str, NDArray[np.float64]], groups: Groups | None
-) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.float64]] | None]:
-    """Mean of every column, and its means without each group, (groups,); the latter is None without groups."""
-    if not columns:
-        return {}, None
-    matrix = np.stack(list(columns.values()), axis=1)  # images × columns
-    if groups is None:
-        return dict(zip(columns, matrix.mean(axis=0), strict=True)), None
-    replicates = replicated_means(matrix, groups)
-    return dict(zip(columns, replicates[0], strict=True)), dict(zip(columns, replicates[1:].T, strict=True))

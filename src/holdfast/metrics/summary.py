@@ -1,21 +1,19 @@
 """``summarise``: named scores with definitions and confidence intervals from records; needs no model."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.corruption import alexnet_errors
-from holdfast.metrics.custom import own_columns, own_formulas
+from holdfast.metrics.custom import own_formulas
 from holdfast.metrics.html_table import table
-from holdfast.metrics.intervals import Interval
-from holdfast.metrics.jackknife import Groups, image_groups, means_and_replicates
-from holdfast.metrics.score_intervals import interval_note, interval_of_score, set_replicates
+from holdfast.metrics.replicates import ImageChoice, Replicates, replicate_cells, used_images
+from holdfast.metrics.score_intervals import interval_note, interval_of_score
 from holdfast.metrics.score_lookup import key_of, why_not
-from holdfast.metrics.scoring.base import Means, Reference, ScoreDefinition, column
+from holdfast.metrics.scoring.base import Key, Reference, ScoreDefinition
 from holdfast.published import published
 from holdfast.records.compatibility import like
 from holdfast.records.header import CLASSIFICATION
@@ -133,8 +131,9 @@ def summarise(
     baseline: Records | None = None,
     clean: Records | None = None,
     intervals: bool = True,
+    images: ImageChoice = "shared",
 ) -> Summary:
-    """Compute every score that the cells of these records allow, over their common images.
+    """Compute every score that the cells of these records allow.
 
     Args:
         records: records of one model on one data set; of several views, the current one.
@@ -142,31 +141,29 @@ def summarise(
             the 1000 classes of ImageNet at 224 px. There is no mCE for other data.
         clean: records with the ``clean`` cell, if ``records`` belong to a stored set without one.
         intervals: whether to compute 95 % intervals (delete-a-group jackknife over the images).
+        images: ``shared`` for the images that all cells have, ``own`` for every cell's own images.
     """
     cells = with_clean(records, clean)
-    ids = shared_ids(cells)
-    groups = image_groups(ids, shared_targets(cells, ids)) if intervals and len(ids) else None
-    columns = image_columns(cells, ids)
-    means, replicates = means_and_replicates(columns, groups)
-    if groups is not None and replicates is not None:
-        replicates |= set_replicates(cells, ids, groups, task=records.task)
-    formulas = formulas_of(records, cells, columns, reference=reference_for(records, baseline))
-    scores = [score_of(formula, means, replicates, cells, groups=groups) for formula in formulas]
+    used = used_images(cells, images=images)
+    groups = used.groups() if intervals and len(used.ids) else None
+    replicates = replicate_cells(cells, used, groups)
+    formulas = formulas_of(records, cells, replicates, reference=reference_for(records, baseline))
+    scores = [score_of(formula, replicates, cells) for formula in formulas]
     return Summary(
         records.header,
         records.current,
-        len(ids),
+        len(used.ids),
         len(records.excluded),
         {score.name: score for score in scores},
         unfinished=tuple(records.incomplete),
-        interval_note=interval_note(cells, ids, groups, task=records.task) if groups is not None else "",
+        interval_note=interval_note(cells, used.ids, groups, task=records.task) if groups is not None else "",
     )
 
 
 def formulas_of(
     records: Records,
     cells: Mapping[str, CellRecord],
-    columns: Sequence[str] | Mapping[str, Any],
+    columns: Collection[Key],
     *,
     reference: Reference | None,
 ) -> list[ScoreDefinition]:
@@ -192,52 +189,12 @@ def clean_cell(records: Records) -> str | None:
     return next((name for name, cell in records.cells.items() if cell.spec.family == "clean"), None)
 
 
-def shared_ids(*groups: Mapping[str, CellRecord]) -> NDArray[np.str_]:
-    """Ids of the images common to all cells, in the order of the first cell."""
-    cells = [cell for group in groups for cell in group.values()]
-    if not cells:
-        return np.empty(0, dtype=np.str_)
-    ids = cells[0].ids
-    for cell in cells[1:]:
-        if not _same(ids, cell.ids):
-            ids = ids[np.isin(ids, cell.ids)]
-    if not len(ids):
-        raise HoldfastError("cells of records must have at least one common image, got none")
-    return ids
-
-
-def image_columns(cells: Mapping[str, CellRecord], ids: NDArray[np.str_]) -> dict[str, NDArray[np.float64]]:
-    """Per-image values of every quantity of every cell, which scores average."""
-    columns = {}
-    for name, cell in cells.items():
-        rows = _rows(cell.ids, ids)
-        for quantity, values in {**own_columns(cell), **task_named(cell.task).columns(cell)}.items():
-            columns[column(name, quantity)] = values[rows]
-    return columns
-
-
-def shared_targets(cells: Mapping[str, CellRecord], ids: NDArray[np.str_]) -> NDArray[Any]:
-    """Targets of these images, from the first cell."""
-    cell = next(iter(cells.values()))
-    return cell.targets[_rows(cell.ids, ids)]
-
-
-def score_of(
-    formula: ScoreDefinition,
-    means: Means,
-    replicates: Means | None,
-    cells: Mapping[str, CellRecord],
-    *,
-    groups: Groups | None = None,
-) -> Score:
+def score_of(formula: ScoreDefinition, replicates: Replicates, cells: Mapping[str, CellRecord]) -> Score:
     """Compute a score and its interval from its definition."""
-    value = float(formula.compute(means))
-    bounds = Interval(value, float("nan"), float("nan"), 0.95)
-    if replicates is not None and groups is not None:
-        bounds = interval_of_score(formula, value, means, replicates, groups=groups)
+    bounds = interval_of_score(formula, replicates)
     return Score(
         name=formula.name,
-        value=value,
+        value=bounds.value,
         low=bounds.low,
         high=bounds.high,
         unit=formula.unit,
@@ -293,10 +250,9 @@ def reference_for(records: Records, baseline: Records | None) -> Reference | Non
 
 
 def _measured_reference(baseline: Records) -> Reference:
-    columns = image_columns(baseline.cells, shared_ids(baseline.cells))
-    means, _ = means_and_replicates(columns, None)
-    formulas = formulas_of(baseline, baseline.cells, columns, reference=None)
-    values = {formula.name: float(formula.compute(means)) for formula in formulas}
+    replicates = replicate_cells(baseline.cells, used_images(baseline.cells), None)
+    formulas = formulas_of(baseline, baseline.cells, replicates, reference=None)
+    values = {formula.name: float(replicates.score(formula)[0]) for formula in formulas}
 
     def by_kind(family: str, table: str | None = None) -> dict[str, float]:
         of_kind = [f for f in formulas if f.family == family and f.table and table in (None, f.table) and not f.missing]
@@ -309,18 +265,6 @@ def _measured_reference(baseline: Records) -> Reference:
         flips={kind: value / 100 for kind, value in by_kind("sequence", "fp").items()},
         distances=by_kind("sequence", "t5d"),
     )
-
-
-def _rows(ids: NDArray[np.str_], wanted: NDArray[np.str_]) -> NDArray[np.int64] | slice:
-    if _same(ids, wanted):
-        return slice(None)
-    order = np.argsort(ids, kind="stable")
-    return order[np.searchsorted(ids, wanted, sorter=order)]
-
-
-def _same(one: NDArray[np.str_], other: NDArray[np.str_]) -> bool:
-    """Compare ids by bytes, because NumPy's text comparison takes seconds for the cells of ImageNet."""
-    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
 def _bounds(score: Score) -> str:

@@ -19,9 +19,10 @@ from holdfast.errors import HoldfastError
 from holdfast.io import atomic
 from holdfast.metrics.summary import Score
 from holdfast.plotting.style import colour
+from holdfast.records.header import CLASSIFICATION
 from holdfast.reporting.comparable import DataSet, data_sets
 from holdfast.reporting.figures import charts
-from holdfast.reporting.figures.severity import severity_line
+from holdfast.reporting.figures.severity import severity_curve
 from holdfast.reporting.formatting import NOT_MEASURED, clean_name, kind_label, number, span
 from holdfast.reporting.runs import Run, read_runs
 from holdfast.reporting.sections.score_tables import is_headline
@@ -31,10 +32,12 @@ def card_figures(data: DataSet, folder: Path) -> dict[str, str]:
     """Write the figures as PNG and return their captions by file name; none without corrupted images."""
     entry = data.baseline
     found: dict[str, str] = {}
-    line = severity_line(entry)
-    if line is not None:
+    curve = severity_curve(entry) if entry.records.task == CLASSIFICATION else None
+    if curve is not None:
         caption = "Mean accuracy over 15 corruptions by severity; the band is a 95 % interval."
-        found[_write_figure(charts.severity_curves([line]), folder / "robustness-by-severity.png")] = caption
+        found[
+            _write_figure(charts.severity_curves([curve.line("proportion")]), folder / "robustness-by-severity.png")
+        ] = caption
     kinds = [score for score in entry.summary if score.family == "corruption" and score.table and not score.partial]
     kinds = [score for score in kinds if score.table == kinds[0].table and not isnan(score.value)]
     if kinds:

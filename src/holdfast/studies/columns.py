@@ -1,24 +1,34 @@
-"""Columns of a study's table as functions of means over images, so that one jackknife serves all of them."""
+"""Columns of a study's table: scores of a run, computed from its stored quantities with their replicates."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.analysis.registry import ANALYSES
+from holdfast.benchmarks import Benchmark, ScoreText
 from holdfast.corruptions.c_bar_severities import C_BAR
 from holdfast.corruptions.severities import SEVERITIES, table_group
-from holdfast.metrics.corruption import Values, mean_of, retention
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
-from holdfast.metrics.scoring.base import Compute, Means, ScoreDefinition
+from holdfast.metrics.jackknife import Groups, image_groups
+from holdfast.metrics.replicates import Replicates, replicate
+from holdfast.metrics.scoring.base import (
+    CellScore,
+    Key,
+    MeasuredCells,
+    ScoreDefinition,
+    benchmark_scores,
+    mean_score,
+)
 from holdfast.metrics.scoring.base import column as column_key
 from holdfast.records.cells import CellSpec
-from holdfast.studies.measure_run import set_scores
 from holdfast.studies.results import RunResult
 from holdfast.tasks import task_named
 
 RIGHT = "right"  # field that a study stores per image and cell
+ANALYSED = "analysed"  # stands for a cell in the keys of measures
 
 
 @dataclass(frozen=True)
@@ -95,32 +105,79 @@ def columns(shifts: Iterable[str] = (), attacks: Iterable[str] = ()) -> dict[str
 
 
 @lru_cache(maxsize=256)
-def formulas(result: RunResult) -> dict[str, ScoreDefinition]:
-    """Score definitions that a run's cells allow, by name; corruption scores also over fewer cells than standard."""
-    task = task_named(result.task)
-    keys = [column_key(name, RIGHT) for name in result.right]
-    known = task.formulas(result.cells, columns=keys, header=result.header, reference=None)
-    # scores of whole sets (AP, mIoU) have no values per image
-    computable = [each for each in known if each.cells and result.right.keys() >= set(each.cells)]
-    return _over_fewer_cells(result) | {each.name: each for each in computable}
+def run_replicates(run: RunResult) -> Replicates:
+    """The quantities of a run: ``right`` or set scores of its cells, and the measures of its analyses."""
+    images = max(map(len, run.right.values()), default=1)
+    columns = {column_key(cell, RIGHT): values for cell, values in run.right.items()}
+    for name, values in run.measures.items():
+        columns[column_key(ANALYSED, name)] = np.broadcast_to(values, images) if len(values) == 1 else values
+    found: dict[Key, NDArray[np.float64]] = {}
+    for count in {len(values) for values in columns.values()}:  # analyses use fewer images than evaluations
+        held = {key: np.asarray(values, np.float64) for key, values in columns.items() if len(values) == count}
+        found |= replicate(held, groups_by_position(count)).arrays
+    for quantity, rows in run.draws.items():
+        for cell, row in zip(run.cells, rows, strict=True):
+            found[column_key(cell.name, quantity)] = np.asarray(row[: _value_count(run, cell.name)], dtype=np.float64)
+    return Replicates(found, None, columns)
 
 
-def _over_fewer_cells(result: RunResult) -> dict[str, ScoreDefinition]:
-    corrupted = tuple(cell.name for cell in _corrupted(result) if cell.name in result.right)
-    clean = next((cell.name for cell in result.cells if cell.family == "clean"), None)
-    if not corrupted:
-        return {}
+def _value_count(run: RunResult, cell: str) -> int | None:
+    """Number of values of a cell: other data have other groups, and shorter rows are padded."""
+    counts = run.header.get("replicates")
+    return None if counts is None else 1 + int(counts["shifts"].get(cell, counts["groups"]))
 
-    def mean(means: Means) -> Values:
-        return mean_of([means[column_key(cell, RIGHT)] for cell in corrupted])
 
-    name, text = "mean_corruption_accuracy", f"mean accuracy over {_which(result)}"
-    found = {name: ScoreDefinition(name, "C", "%", "high", text, lambda m: 100 * mean(m), cells=corrupted)}
-    if clean is not None:
-        compute: Compute = lambda m: retention(mean(m), m[column_key(clean, RIGHT)])  # noqa: E731
-        both = (clean, *corrupted)
-        found["retention"] = ScoreDefinition("retention", "retention", "%", "high", "C / clean", compute, cells=both)
+@lru_cache(maxsize=64)
+def groups_by_position(images: int) -> Groups:
+    """Jackknife groups by position: results do not store image names, but all runs share the order."""
+    return image_groups([f"{place:09d}" for place in range(images)])
+
+
+@lru_cache(maxsize=256)
+def formulas(run: RunResult) -> dict[str, ScoreDefinition]:
+    """Score definitions that a run allows, by name; corruption scores also over fewer cells than standard."""
+    known = set(run_replicates(run))
+    found = _corruption_scores(run, ACCURACY, mean="mean_corruption_accuracy", kept="retention") if run.right else {}
+    for name in run.draws:
+        found |= _set_scores(run, name)
+    if run.right:
+        every = task_named(run.task).formulas(run.cells, columns=known, header=run.header, reference=None)
+        found |= {each.name: each for each in every if each.reads and known.issuperset(each.reads)}
+    return found | {name: _measure(name) for name in run.measures}
+
+
+def _measure(name: str) -> ScoreDefinition:
+    key = column_key(ANALYSED, name)
+    return ScoreDefinition(name, name, "", "high", "mean over the images", lambda found: found[key], reads=(key,))
+
+
+def _set_scores(run: RunResult, name: str) -> dict[str, ScoreDefinition]:
+    """Scores of a quantity of whole sets: clean, under corruption, retention, and of natural shifts."""
+    measure = _quantity(name)
+    found = _corruption_scores(run, measure, mean=f"{name}_c", kept=f"{name}_kept")
+    for cell in run.cells:
+        if cell.family in ("clean", "condition"):
+            key = name if cell.family == "clean" else f"{name}_{cell.name}"
+            found[key] = mean_score(measure, [cell.name], key, key, measure.label)
     return found
+
+
+def _quantity(name: str) -> CellScore:
+    return CellScore(name, name, name, lambda found, cell: found[column_key(cell, name)], quantities=(name,))
+
+
+ACCURACY = _quantity(RIGHT)
+
+
+def _corruption_scores(run: RunResult, measure: CellScore, *, mean: str, kept: str) -> dict[str, ScoreDefinition]:
+    """Mean over the corruptions that were measured, and retention."""
+    cells: dict[str, tuple[int, ...]] = {}
+    for cell in _corrupted(run):
+        cells[cell.kind] = (*cells.get(cell.kind, ()), cell.severity)
+    texts = ScoreText(mean, mean, mean), ScoreText(kept, kept, kept)
+    row = Benchmark("measured", run.task, cells, "the study", mean=texts[0], kept=texts[1])
+    found = benchmark_scores(row, MeasuredCells(tuple(run.cells), measure, None))
+    return {each.name: each for each in found}
 
 
 def _corrupted(result: RunResult) -> list[CellSpec]:
@@ -138,7 +195,7 @@ def _which(result: RunResult) -> str:
 
 def available(results: Mapping[str, Sequence[RunResult]]) -> dict[str, Column]:
     """The columns that are available for every run of every row."""
-    held = [{*formulas(run), *run.measures, *set_scores(run)} for runs in results.values() for run in runs]
+    held = [set(formulas(run)) for runs in results.values() for run in runs]
     common = set.intersection(*held) if held else set()
     found = {name: column for name, column in columns(*_measured_suites(results)).items() if column.shows in common}
     if "corrupted" in found:
@@ -160,8 +217,7 @@ def scores(column: Column, runs: Sequence[RunResult]) -> Spread:
 
 def run_score(column: Column, run: RunResult) -> float:
     """Value of a column for one run; NaN if undefined."""
-    of_set = set_scores(run).get(column.shows)
-    return float(statistics(column, run)(_means(run, column))) if of_set is None else float(of_set[0])
+    return float(replicates_of(column, run)[0])
 
 
 def _measured_suites(results: Mapping[str, Sequence[RunResult]]) -> tuple[list[str], list[str]]:
@@ -183,24 +239,12 @@ def verdict(interval: Interval, expects: str) -> str:
     return "holds" if (interval.value > 0) == (expects == "higher") else "does not hold"
 
 
-def statistics(column: Column, run: RunResult) -> Callable[[np.ndarray], np.ndarray]:
-    """Function that computes a column from the means of its :func:`ingredients`, (…, ingredients) → (…)."""
-    formula = formulas(run).get(column.shows)
-    if formula is None:
-        return lambda means: means[..., 0]
-    keys = [column_key(cell, RIGHT) for cell in formula.cells]
-    return lambda means: np.asarray(formula.compute({key: means[..., place] for place, key in enumerate(keys)}))
+def replicates_of(column: Column, run: RunResult) -> NDArray[np.float64]:
+    """A run's score and its replicates, (1 + groups,)."""
+    return run_replicates(run).score(formulas(run)[column.shows])
 
 
-def _means(run: RunResult, column: Column) -> np.ndarray:
-    return np.array([np.ascontiguousarray(values).mean() for values in ingredients(run, column).T], dtype=np.float64)
-
-
-def ingredients(run: RunResult, column: Column) -> np.ndarray:
-    """Matrix of images × ingredients: the cells of a score, or an analysis' measure per image."""
-    formula = formulas(run).get(column.shows)
-    if formula is not None:
-        return np.stack([run.right[cell] for cell in formula.cells], axis=1)
-    images = max(map(len, run.right.values()), default=1)
-    values = run.measures[column.shows]
-    return np.broadcast_to(values, images)[:, None] if len(values) == 1 else values[:, None]
+def image_values(column: Column, run: RunResult) -> list[NDArray[np.float64]]:
+    """Per-image values that a column is computed from; none for scores of whole sets."""
+    columns = run_replicates(run).columns
+    return [columns[key] for key in formulas(run)[column.shows].reads if key in columns]

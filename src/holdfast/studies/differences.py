@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.intervals import (
@@ -23,10 +22,9 @@ from holdfast.metrics.intervals import (
     with_pseudo_pairs,
     with_seed_variance,
 )
-from holdfast.metrics.jackknife import Groups, image_groups, replicated_means
 from holdfast.metrics.score_intervals import CONSTANT
-from holdfast.studies.columns import Column, ingredients, run_score, shared_seeds, statistics
-from holdfast.studies.measure_run import has_draws_only, set_estimate, set_scores
+from holdfast.studies.columns import Column, image_values, replicates_of, run_score, shared_seeds
+from holdfast.studies.measure_run import has_draws_only, set_estimate
 from holdfast.studies.results import RunResult
 
 UNDEFINED = Interval(math.nan, math.nan, math.nan, 0.95)
@@ -96,7 +94,7 @@ def _difference(column: Column, runs: Runs, against: Runs, seeds: SeedVariance) 
 
 def _over_images(column: Column, pairs: Sequence[Pair], value: float, seeds: SeedVariance) -> Estimate:
     """Mean over seeds with its standard error over the choice of images; NaN if it cannot be estimated."""
-    replicates = [_replicates(column, run) for pair in pairs for run in pair]
+    replicates = [replicates_of(column, run) for pair in pairs for run in pair]
     drawn = {has_draws_only(run) for pair in pairs for run in pair}
     if (
         len(drawn) > 1 or len({len(each) for each in replicates}) > 1
@@ -104,29 +102,14 @@ def _over_images(column: Column, pairs: Sequence[Pair], value: float, seeds: See
         return Estimate(value, math.nan, 0)
     apart = np.mean([one - other for one, other in zip(replicates[::2], replicates[1::2], strict=True)], axis=0)
     run = pairs[0][0]
-    if column.shows in set_scores(run):
+    read = [image_values(column, run) for pair in pairs for run in pair]
+    if not read[0]:  # a score of a whole set
         return set_estimate(column.shows, apart, run)
-    estimate, matrices = jackknife_estimate(apart), [ingredients(run, column) for pair in pairs for run in pair]
-    binary = all(matrix.shape[1] == 1 and np.isin(matrix, (0.0, 1.0)).all() for matrix in matrices)
+    estimate = jackknife_estimate(apart)
+    binary = all(len(values) == 1 and np.isin(values[0], (0.0, 1.0)).all() for values in read)
     constant = np.ptp(apart) < CONSTANT
     if column.in_percent and (binary or constant):  # also if no prediction differs at all
-        return with_pseudo_pairs(estimate, images=len(matrices[0]), whole=100)
+        return with_pseudo_pairs(estimate, images=len(read[0][0]), whole=100)
     if constant and value and not seeds.freedom:  # one value for all images: only seeds carry an error
         return Estimate(value, math.nan, 0)
     return estimate
-
-
-@lru_cache(maxsize=4096)
-def _replicates(column: Column, run: RunResult) -> NDArray[np.float64]:
-    """A run's score and its delete-a-group replicates, (1 + groups,)."""
-    of_set = set_scores(run).get(column.shows)
-    if of_set is not None:
-        return of_set
-    values = ingredients(run, column)
-    return np.asarray(statistics(column, run)(replicated_means(values, groups_by_position(len(values)))))
-
-
-@lru_cache(maxsize=64)
-def groups_by_position(images: int) -> Groups:
-    """Jackknife groups by position: results do not store image names, but all runs share the order."""
-    return image_groups([f"{place:09d}" for place in range(images)])

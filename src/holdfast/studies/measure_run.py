@@ -18,7 +18,9 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import ComputeConfig, EvalProtocol
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.metrics.intervals import Estimate, jackknife_estimate
-from holdfast.metrics.jackknife import GROUPINGS
+from holdfast.metrics.jackknife import GROUPINGS, image_groups
+from holdfast.metrics.replicates import Replicates, replicate_cells, used_images
+from holdfast.metrics.scoring.base import CellScore
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import Records
 from holdfast.studies.config import Study
@@ -27,41 +29,8 @@ from holdfast.tasks import task_named
 from holdfast.training.logger import read_log
 from holdfast.training.recipe import Recipe
 
-CORRUPTED, KEPT = "_c", "_kept"  # suffixes of a quantity: mean under corruption, and retention
 FILM = "camvid:"  # video data, whose frames were drawn in blocks
 BLOCK = max(grouping.block for grouping in GROUPINGS)
-
-
-def set_scores(result: RunResult) -> dict[str, NDArray[np.float64]]:
-    """Set scores of a run in percent, each followed by its jackknife replicates or draws, (1 + groups,)."""
-    found: dict[str, NDArray[np.float64]] = {}
-    for quantity, values in result.draws.items():
-        found |= _of_quantity(result, quantity, 100 * np.asarray(values, dtype=np.float64))
-    return found
-
-
-def _of_quantity(result: RunResult, name: str, values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    rows = {cell: row[: _value_count(result, cell.name)] for cell, row in zip(result.cells, values, strict=True)}
-    scores = {}
-    for cell, row in rows.items():
-        if cell.family == "clean":
-            scores[name] = row
-        elif cell.family == "condition":
-            scores[f"{name}_{cell.name}"] = row
-    kinds = dict.fromkeys(cell.kind for cell in rows if cell.family == "corruption")
-    if kinds:
-        of_kind = [np.mean([row for cell, row in rows.items() if cell.kind == kind], axis=0) for kind in kinds]
-        scores[name + CORRUPTED] = np.mean(of_kind, axis=0)
-    if kinds and name in scores:
-        clean = np.where(scores[name] > 0, scores[name], np.nan)  # retention of a zero score is undefined
-        scores[name + KEPT] = 100 * scores[name + CORRUPTED] / clean
-    return scores
-
-
-def _value_count(result: RunResult, cell: str) -> int | None:
-    """Number of values of a cell: other data have other groups, and shorter rows are padded."""
-    counts = result.header.get("replicates")
-    return None if counts is None else 1 + int(counts["shifts"].get(cell, counts["groups"]))
 
 
 def has_draws_only(result: RunResult) -> bool:
@@ -126,10 +95,10 @@ def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -
     options: dict[str, Any] = {"workers": 0, "show": show, "protocol": protocol, "compute": compute_of(recipe)}
     records = evaluate(spec, study.test, study.suites, limit=study.limit, **options)
     shifted = {name: evaluate(spec, data, "clean", **options) for name, data in study.shifts.items()}
-    of_sets = getattr(task_named(records.task), "set_scores", None)
-    if of_sets is None and shifted:
+    whole_sets = hasattr(task_named(records.task), "set_figures")
+    if not whole_sets and shifted:
         raise HoldfastError(f"shifts of a study are for segmentation and detection, got a test set of {records.task}")
-    right = {name: cell.right for name, cell in records.cells.items()} if of_sets is None else {}
+    right = {} if whole_sets else {name: cell.right for name, cell in records.cells.items()}
     limit = min(study.limit or ANALYSED, ANALYSED)
     analysed: Mapping[str, AnalysisResult] = {}
     if study.analyses:
@@ -138,7 +107,7 @@ def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -
     measures = {
         column.name: column.per_image(found) for name, found in analysed.items() for column in ANALYSES[name].columns
     }
-    if of_sets is None:
+    if not whole_sets:
         measures |= of_other_views(records)
     header_keys = ("preset", "frost", "versions", "data_fingerprint", "seed", "amp")
     facts = {
@@ -150,12 +119,12 @@ def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -
     facts["revisions"] = {
         name: cell.header["revision"] for name, cell in records.cells.items() if "revision" in cell.header
     }
-    if of_sets is None:
+    if not whole_sets:
         return RunMeasurements(right, measures, facts)
-    draws, figures = of_sets(records.cells)
+    draws, figures = _set_scores(records)
     groups = {"": _groups(draws)}
     for name, other in shifted.items():
-        more, further = of_sets(other.cells)
+        more, further = _set_scores(other)
         groups[name] = _groups(more)
         draws, figures = _with_shift(draws, more), _concatenate(figures, further)
         facts["cells"][name] = CellSpec(name, "condition", name).plain()
@@ -184,6 +153,22 @@ def _group_of(cell: CellSpec) -> str:
 
 
 Arrays = Mapping[str, np.ndarray]
+
+
+def _set_scores(records: Records) -> tuple[Arrays, Arrays]:
+    """Scores of every cell with their replicates, (cells, 1 + groups), and the task's further values."""
+    task: Any = task_named(records.task)
+    used = used_images(records.cells)
+    replicates = replicate_cells(records.cells, used, image_groups(used.ids))
+    known = {
+        name: score for name, score in task.cell_scores(records.header).items() if _has(replicates, score, records)
+    }
+    rows = {name: np.stack([score.of(replicates, cell) for cell in records.cells]) for name, score in known.items()}
+    return rows, task.set_figures(records.cells)
+
+
+def _has(replicates: Replicates, score: CellScore, records: Records) -> bool:
+    return replicates.keys() >= set(score.reads(*records.cells))
 
 
 def _with_shift(draws: Arrays, more: Arrays) -> Arrays:

@@ -3,10 +3,13 @@
 Methods are in the order in which an image passes them; those of the last part must be importable without torch, because
 reports read records alone. Optional attributes: ``adapt_model(model, source)`` wraps the model for these data
 (detectors that output COCO's category ids), ``examples`` stores and draws example images, see
-:mod:`holdfast.tasks.examples.base`, and ``running`` is the score of the progress line, see :class:`RunningScore`.
+:mod:`holdfast.tasks.examples.base`, ``running`` is the score of the progress line, see :class:`RunningScore`, and
+``cell_scores(header)`` are the scores of a cell, the first for heat maps and curves. A task that scores whole sets has
+``set_figures(cells)``, further values for studies, and, if a score is no function of means over images,
+``replicates(cell, groups)``, see :mod:`holdfast.metrics.replicates`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from holdfast.attacks.criteria import Criterion
-    from holdfast.metrics.scoring.base import Reference, ScoreDefinition
+    from holdfast.metrics.scoring.base import Key, Reference, ScoreDefinition
     from holdfast.records.records import CellRecord
 
 
@@ -135,7 +138,7 @@ class Task(Protocol):
         self,
         cells: Sequence[CellSpec],
         *,
-        columns: Sequence[str],
+        columns: "Collection[Key]",
         header: Mapping[str, Any],
         reference: "Reference | None",
     ) -> "list[ScoreDefinition]":

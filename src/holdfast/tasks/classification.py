@@ -1,6 +1,6 @@
 """Classification: one class per image, scored by top-1 accuracy."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from holdfast.metrics.flip_rate import flips, top5_distances
 from holdfast.metrics.scoring.base import (
     CellScore,
     Compute,
+    Key,
     Reference,
     ScoreDefinition,
     clean_score,
@@ -21,7 +22,6 @@ from holdfast.metrics.scoring.base import (
     corruption_scores,
     single_scores,
 )
-from holdfast.metrics.scoring.c_bar import c_bar_scores
 from holdfast.metrics.scoring.sequences import DISTANCES, FLIPS, sequence_formulas
 from holdfast.records.cells import CellSpec
 from holdfast.records.header import CLASSIFICATION
@@ -244,11 +244,15 @@ class Classification:
             **{f"gap{number}": gaps[:, number] for number in range(BINS)},
         }
 
+    def cell_scores(self, header: Mapping[str, Any]) -> dict[str, CellScore]:
+        """Top-1 accuracy of a cell."""
+        return {"accuracy": MEASURE}
+
     def formulas(
         self,
         cells: Sequence[CellSpec],
         *,
-        columns: Sequence[str],
+        columns: Collection[Key],
         header: Mapping[str, Any],
         reference: Reference | None,
     ) -> list[ScoreDefinition]:
@@ -257,7 +261,6 @@ class Classification:
             *clean_score(cells, MEASURE),
             *_clean_details(cells, classes=class_count(header)),
             *corruption_scores(cells, measure=MEASURE, reference=reference),
-            *c_bar_scores(cells, MEASURE),
             *sequence_formulas(cells, columns=columns, reference=reference),
             *condition_scores(cells, MEASURE),
             *single_scores(cells, MEASURE),
@@ -314,15 +317,29 @@ def _clean_details(cells: Sequence[CellSpec], *, classes: int | None) -> list[Sc
     if clean is None:
         return []
     top5: Compute = lambda means: 100 * means[column(clean, "top5")]  # noqa: E731
-    ece: Compute = lambda means: 100 * gap_of_means([means[column(clean, f"gap{n}")] for n in range(BINS)])  # noqa: E731
+    gaps = tuple(column(clean, f"gap{number}") for number in range(BINS))
+    ece: Compute = lambda means: 100 * gap_of_means([means[gap] for gap in gaps])  # noqa: E731
     scores = [
         ScoreDefinition(
-            "top5", "top-5", "%", "high", "target among the five best classes", top5, answers=column(clean, "top5")
+            "top5",
+            "top-5",
+            "%",
+            "high",
+            "target among the five best classes",
+            top5,
+            answers=column(clean, "top5"),
+            reads=(column(clean, "top5"),),
         ),
         ScoreDefinition(
-            "nll", "NLL", "nats", "low", "mean −log p(target), clean images", lambda m: m[column(clean, "nll")]
+            "nll",
+            "NLL",
+            "nats",
+            "low",
+            "mean −log p(target), clean images",
+            lambda means: means[column(clean, "nll")],
+            reads=(column(clean, "nll"),),
         ),
-        ScoreDefinition("ece", "ECE", "%", "low", f"calibration error in {BINS} bins, clean images", ece),
+        ScoreDefinition("ece", "ECE", "%", "low", f"calibration error in {BINS} bins, clean images", ece, reads=gaps),
     ]
     # with five classes or fewer every target is in the top five
     return [score for score in scores if score.name != "top5" or classes is None or classes > 5]

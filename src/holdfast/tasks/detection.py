@@ -5,7 +5,7 @@ changes the output of FAN's global attention. Corruptions act on that size, as i
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,9 @@ from holdfast.errors import HoldfastError
 from holdfast.metrics.ap_jackknife import cell_replicates
 from holdfast.metrics.average_precision import match_image, record_scores
 from holdfast.metrics.detection_errors import breakage
-from holdfast.metrics.jackknife import Groups, image_groups
-from holdfast.metrics.scoring.base import Reference, ScoreDefinition
-from holdfast.metrics.scoring.detection import BOX, MASK, detection_formulas
+from holdfast.metrics.jackknife import Groups
+from holdfast.metrics.scoring.base import CellScore, Key, Reference, ScoreDefinition
+from holdfast.metrics.scoring.detection import BOX, MASK, cell_ap, detection_formulas
 from holdfast.records.cells import CellSpec
 from holdfast.records.detections import FIELDS, ROW, packed_masks
 from holdfast.records.records import CellRecord
@@ -114,7 +114,6 @@ class Detection:
     examples: Examples = BoxExamples()
 
     def __init__(self) -> None:
-        self._scored: WeakKeyDictionary[CellRecord, Any] = WeakKeyDictionary()
         self._replicates: WeakKeyDictionary[CellRecord, dict[bytes, dict[str, np.ndarray]]] = WeakKeyDictionary()
 
     # data
@@ -264,31 +263,32 @@ class Detection:
 
     # scores from records
 
-    def set_scores(self, cells: Mapping[str, CellRecord]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """AP of boxes and masks of every cell with its replicates, (cells, 1 + groups); and error types."""
-        groups = image_groups(next(iter(cells.values())).ids)
-        found = [self.replicates(cell, groups) for cell in cells.values()]
+    def cell_scores(self, header: Mapping[str, Any]) -> dict[str, CellScore]:
+        """AP of a cell's boxes, and of its masks."""
+        return {"box_ap": cell_ap(BOX), "mask_ap": cell_ap(MASK)}
+
+    def set_figures(self, cells: Mapping[str, CellRecord]) -> dict[str, np.ndarray]:
+        """Error types of every cell, which a study stores."""
         broken = [breakage(cell.fields) for cell in cells.values()]
-        figures = {
+        return {
             "objects": np.stack([one.objects for one in broken]),
             "detections": np.stack([one.detections for one in broken]),
             "recall": np.array([one.recall for one in broken]),
             "calibration": np.array([one.calibration for one in broken]),
         }
-        names = [name for name in (f"{BOX}AP", f"{MASK}AP") if name in found[0]]
-        return {name.replace("_AP", "_ap"): np.stack([one[name] for one in found]) for name in names}, figures
 
-    def replicates(self, cell: CellRecord, groups: Groups) -> dict[str, np.ndarray]:
-        """Value of every column, then without each group of images, (1 + groups,); cached for paired comparisons.
+    def replicates(self, cell: CellRecord, groups: Groups | None) -> dict[str, np.ndarray]:
+        """AP, AP50 and AP75 of boxes and masks, (1 + groups,); of clean images also COCO's other scores, (1,).
 
-        Only AP, AP50 and AP75 have replicates; the others are NaN and get no interval.
+        Scores without any object, such as AP of large ones, are left out. Cached, because matching is slow and tables,
+        figures and comparisons need the same.
         """
-        key = hashlib.blake2b(np.ascontiguousarray(groups.numbers).tobytes(), digest_size=16).digest()
+        key = b"" if groups is None else hashlib.blake2b(groups.numbers.tobytes(), digest_size=16).digest()
         held = self._replicates.setdefault(cell, {})
-        if key not in held:
-            none = np.full(groups.count, np.nan)
-            values = {name: np.concatenate([rows[:1], none]) for name, rows in self.columns(cell).items()}
-            held[key] = values | {n: rows for n, rows in cell_replicates(cell.fields, groups).items() if n in values}
+        if key not in held and groups is None and held:  # the values of any groups
+            held[key] = {name: values[:1] for name, values in next(iter(held.values())).items()}
+        elif key not in held:
+            held[key] = _coco_replicates(cell, groups)
         return held[key]
 
     def interval_note(self, cells: Mapping[str, CellRecord]) -> str:
@@ -302,15 +302,6 @@ class Detection:
             f"few objects: {few} of {there} classes have fewer than {FEW_OBJECTS}; AP of so few is biased upwards, "
             "and its interval is rough"
         )
-
-    def cell_values(self, cells: Mapping[str, CellRecord]) -> list[float]:
-        """Box AP of every cell, 0 to 1; NaN without objects."""
-        columns = [self.columns(cell).get(f"{BOX}AP", np.full(1, np.nan)) for cell in cells.values()]
-        return [float(values[0]) if len(values) else float("nan") for values in columns]
-
-    def cell_replicates(self, cells: Mapping[str, CellRecord], groups: Groups) -> np.ndarray:
-        """Box AP of every cell with its replicates, (cells, 1 + groups)."""
-        return np.stack([self.replicates(cell, groups)[f"{BOX}AP"] for cell in cells.values()])
 
     def right(self, cell: CellRecord) -> np.ndarray:
         """F1 of every image at score and IoU ½; 1 for an image without objects and detections."""
@@ -333,26 +324,31 @@ class Detection:
         return ""
 
     def columns(self, cell: CellRecord) -> dict[str, np.ndarray]:
-        """COCO's scores of the whole cell, repeated in every row, because AP is not a mean over images."""
-        if cell not in self._scored:  # cached, because matching is slow and tables and figures both need it
-            self._scored[cell] = record_scores(cell.fields)
-        return {
-            f"{_KEYS[overlap]}{name}": np.full(len(cell), value)
-            for overlap, named in self._scored[cell].items()
-            for name, value in named.items()
-            if not np.isnan(value)  # no object of that size
-        }
+        """Nothing: AP is not a mean over images, see :meth:`replicates`."""
+        return {}
 
     def formulas(
         self,
         cells: Sequence[CellSpec],
         *,
-        columns: Sequence[str],
+        columns: Collection[Key],
         header: Mapping[str, Any],
         reference: Reference | None,
     ) -> list[ScoreDefinition]:
         """AP of boxes and masks on clean images, mPC and rPC of either protocol, and every kind's AP."""
         return detection_formulas(cells, columns=columns)
+
+
+def _coco_replicates(cell: CellRecord, groups: Groups | None) -> dict[str, np.ndarray]:
+    found = cell_replicates(cell.fields, groups)
+    if cell.spec.family == "clean":  # no score reads the sizes and recalls of corrupted images
+        others = {
+            f"{_KEYS[overlap]}{name}": np.array([value])
+            for overlap, named in record_scores(cell.fields).items()
+            for name, value in named.items()
+        }
+        found = others | found
+    return {name: values for name, values in found.items() if not np.isnan(values[0])}
 
 
 def _digest(objects: Objects) -> int:

@@ -1,7 +1,7 @@
 """Semantic segmentation: a class per pixel. Records hold pixel counts, from which all scores are computed."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +17,9 @@ from holdfast.metrics.iou import (
     pixel_accuracy,
     pixel_counts,
 )
-from holdfast.metrics.jackknife import Groups, grouping_of, groups_of, image_groups, replicated_means
-from holdfast.metrics.scoring.base import Reference, ScoreDefinition
-from holdfast.metrics.scoring.segmentation import count_columns, segmentation_formulas
+from holdfast.metrics.jackknife import grouping_of, groups_of
+from holdfast.metrics.scoring.base import CellScore, Key, Reference, ScoreDefinition
+from holdfast.metrics.scoring.segmentation import cell_miou, count_columns, segmentation_formulas
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
 from holdfast.records.shard_files import Field, field_name
@@ -224,19 +224,13 @@ class Segmentation:
 
     # scores from records
 
-    def set_scores(self, cells: Mapping[str, CellRecord]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """mIoU of every cell with its replicates, (cells, 1 + groups); and the IoU of every class."""
-        groups = image_groups(next(iter(cells.values())).ids)
-        classes = np.stack([class_iou(cell.counts.sum(axis=0)) for cell in cells.values()])
-        return {"miou": self.cell_replicates(cells, groups)}, {"class_iou": classes}
+    def cell_scores(self, header: Mapping[str, Any]) -> dict[str, CellScore]:
+        """mIoU of a cell."""
+        return {"miou": cell_miou(int(header.get("classes", 0)))}
 
-    def cell_values(self, cells: Mapping[str, CellRecord]) -> list[float]:
-        """mIoU of every cell, 0 to 1."""
-        return [float(mean_iou(cell.counts.sum(axis=0))) for cell in cells.values()]
-
-    def cell_replicates(self, cells: Mapping[str, CellRecord], groups: Groups) -> np.ndarray:
-        """mIoU of every cell, 0 to 1, with its replicates, (cells, 1 + groups)."""
-        return np.stack([mean_iou(replicated_means(cell.counts, groups)) for cell in cells.values()])
+    def set_figures(self, cells: Mapping[str, CellRecord]) -> dict[str, np.ndarray]:
+        """IoU of every class in every cell, which a study stores."""
+        return {"class_iou": np.stack([class_iou(cell.counts.sum(axis=0)) for cell in cells.values()])}
 
     def right(self, cell: CellRecord) -> np.ndarray:
         """Fraction of correct pixels among the labelled pixels of each image."""
@@ -265,7 +259,7 @@ class Segmentation:
         self,
         cells: Sequence[CellSpec],
         *,
-        columns: Sequence[str],
+        columns: Collection[Key],
         header: Mapping[str, Any],
         reference: Reference | None,
     ) -> list[ScoreDefinition]:

@@ -1,9 +1,9 @@
-"""Score definitions: name, required cells, and computation from means over images.
+"""Score definitions: name, what is read, and computation from quantities of cells.
 
-A definition takes the mean over the images of every column (``column("fog/3", "right")``) and works on numbers and
-on arrays of jackknife replicates, so a score and its interval share one computation, by the pure functions of
-:mod:`holdfast.metrics.corruption` and :mod:`~holdfast.metrics.flip_rate`. The score of a cell is the task's
-:class:`CellScore`; everything else is common to all tasks.
+A definition takes ``replicates["fog/3", "right"]`` and so on: arrays with the value of a quantity and its jackknife
+replicates (:mod:`holdfast.metrics.replicates`), so a score and its interval share one computation, by the pure
+functions of :mod:`holdfast.metrics.corruption` and :mod:`~holdfast.metrics.flip_rate`. The score of a cell is the
+task's :class:`CellScore`; everything else is common to all tasks.
 
 A score with missing cells is never reported under its name: it is called ``…_partial`` and lists them.
 """
@@ -14,15 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.benchmarks import BENCHMARKS, Benchmark, ScoreText, benchmarks_of
 from holdfast.corruptions.severities import PUBLISHED, SEVERITIES, STANDARD
 from holdfast.metrics.corruption import (
-    FAN_KINDS,
-    FAN_LABEL,
     WITHOUT_NOISE,
     Errors,
     Values,
     corruption_errors,
-    mean_corruption_accuracy,
     mean_corruption_error,
     mean_of,
     relative_corruption_errors,
@@ -30,8 +28,10 @@ from holdfast.metrics.corruption import (
 )
 from holdfast.metrics.intervals import Scale
 from holdfast.records.cells import CellSpec, corruption_cell
+from holdfast.records.header import CLASSIFICATION
 
-Means = Mapping[str, Values]
+Key = tuple[str, str]  # a cell and one of its quantities
+Means = Mapping[Key, Values]
 Compute = Callable[[Means], Values]
 
 SETS = {"imagenet-a": "ImageNet-A", "imagenet-r": "ImageNet-R", "imagenet-sketch": "ImageNet-Sketch"}
@@ -47,7 +47,7 @@ class ScoreDefinition:
         unit: ``%``, ``% of AlexNet``, ``nats``, ``ranks``.
         better: ``high`` or ``low``.
         definition: the definition in one sentence.
-        compute: computes the score from the means over the images.
+        compute: computes the score from the quantities of cells.
         note: note that accompanies the number.
         missing: missing cells of a partial score.
         family: family of its cells, if they share one: ``attack``, ``corruption`` …
@@ -57,8 +57,10 @@ class ScoreDefinition:
         headline: whether reports show it in the first table, beside the task's headline scores.
         scale: shape of its interval: ``proportion`` from 0 to 100 %, ``ratio``, or ``plain``; by default a proportion
             in ``%``, a ratio in ``% of`` something, plain in any other unit.
-        answers: the column whose mean it is, if it is one: if that is 0 or 1 for every image, the interval of
+        answers: the quantity whose mean it is, if it is one: if that is 0 or 1 for every image, the interval of
             a difference includes Bonett and Price's pseudo-pairs.
+        reads: cells and quantities that it is computed from; a custom score that does not say so counts as reading
+            everything.
     """
 
     name: str
@@ -75,7 +77,8 @@ class ScoreDefinition:
     cells: tuple[str, ...] = ()
     headline: bool = False
     scale: Scale | None = None
-    answers: str = ""
+    answers: Key | None = None
+    reads: tuple[Key, ...] = ()
 
     @property
     def interval_scale(self) -> Scale:
@@ -93,8 +96,9 @@ class CellScore:
         name: part of score names: ``accuracy`` gives ``accuracy/fog`` and ``mean_corruption_accuracy``.
         label: label in sentences: ``top-1 accuracy``.
         mean_label: label of its mean over corruptions in tables: ``mCA``.
-        of: computes it from the means over the images and the name of a cell.
+        of: computes it from the quantities and the name of a cell.
         answers: the quantity whose mean it is, if it is one.
+        quantities: quantities that it is computed from, if there are others.
     """
 
     name: str
@@ -102,10 +106,16 @@ class CellScore:
     mean_label: str
     of: Callable[[Means, str], Values]
     answers: str = ""
+    quantities: tuple[str, ...] = ()
 
-    def column(self, cell: str) -> str:
-        """Key of that quantity in a cell; empty if there is none."""
-        return column(cell, self.answers) if self.answers else ""
+    def column(self, cell: str) -> Key | None:
+        """Key of the quantity whose mean it is; None if there is none."""
+        return column(cell, self.answers) if self.answers else None
+
+    def reads(self, *cells: str) -> tuple[Key, ...]:
+        """Keys of the quantities that its values in some cells are computed from."""
+        quantities = self.quantities or (self.answers,) * bool(self.answers)
+        return tuple(column(cell, quantity) for cell in cells for quantity in quantities)
 
 
 @dataclass(frozen=True)
@@ -120,9 +130,9 @@ class Reference:
     flips_note: str = ""
 
 
-def column(cell: str, quantity: str) -> str:
-    """Key of one quantity of one cell, which is averaged over the images."""
-    return f"{cell}|{quantity}"
+def column(cell: str, quantity: str) -> Key:
+    """Key of one quantity of one cell."""
+    return cell, quantity
 
 
 def shared_formulas(
@@ -137,59 +147,49 @@ def shared_formulas(
     ]
 
 
+def mean_score(
+    measure: CellScore, cells: Sequence[str], name: str, label: str, text: str, **about: Any
+) -> ScoreDefinition:
+    """The mean of a cell's score over some cells, in percent."""
+    names = tuple(cells)
+    compute: Compute = lambda means: 100 * np.asarray(mean_of([measure.of(means, cell) for cell in names]))  # noqa: E731
+    return ScoreDefinition(name, label, "%", "high", text, compute, cells=names, reads=measure.reads(*names), **about)
+
+
 def clean_score(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefinition]:
     """The score of the clean cell, if there is one."""
     text = f"{measure.label} on the clean images"
     found = [cell.name for cell in cells if cell.family == "clean"][:1]
-    return [
-        ScoreDefinition(
-            "clean", "clean", "%", "high", text, _percent(measure, name), cells=(name,), answers=measure.column(name)
-        )
-        for name in found
-    ]
+    return [mean_score(measure, [name], "clean", "clean", text, answers=measure.column(name)) for name in found]
 
 
 def corruption_scores(
     cells: Sequence[CellSpec], *, measure: CellScore, reference: Reference | None
 ) -> list[ScoreDefinition]:
     """The mean over kinds, retention, the mCE family, FAN's accuracy, then the score and CE of every kind."""
-    benchmark = Benchmark(tuple(cells), measure, reference)
+    benchmark = MeasuredCells(tuple(cells), measure, reference)
+    first, *others = benchmarks_of(CLASSIFICATION)
     return [
-        *benchmark.over(STANDARD, _mean_score),
-        *(benchmark.over(STANDARD, _retention) if benchmark.clean else []),
+        *benchmark_scores(first, benchmark),
         *_at_fewer_severities(benchmark),
         *_relative_to_reference(benchmark),
-        *_fan_scores(benchmark),
+        *(score for row in others for score in benchmark_scores(row, benchmark)),
         *_by_kind(benchmark),
     ]
 
 
 def condition_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefinition]:
     """The score of every natural condition, and their mean."""
-    names = [cell.name for cell in cells if cell.family == "condition"]
-    each = [
-        ScoreDefinition(
-            f"condition/{cell.kind}",
-            cell.kind,
-            "%",
-            "high",
-            f"{measure.label} in the condition {cell.kind}",
-            _percent(measure, cell.name),
-            family=cell.family,
-            table="condition",
-            kind=cell.kind,
-            cells=(cell.name,),
-            answers=measure.column(cell.name),
-        )
-        for cell in cells
-        if cell.family == "condition"
-    ]
-    if not names:
+    found = [cell for cell in cells if cell.family == "condition"]
+    if not found:
         return []
-    text = f"mean {measure.label} over {len(names)} natural conditions"
-    name = f"mean_condition_{measure.name}"
-    compute: Compute = lambda means: 100 * mean_of([measure.of(means, cell) for cell in names])  # noqa: E731
-    return [ScoreDefinition(name, "conditions", "%", "high", text, compute, cells=tuple(names)), *each]
+    names, text = [cell.name for cell in found], f"mean {measure.label} over {len(found)} natural conditions"
+    scores = [mean_score(measure, names, f"mean_condition_{measure.name}", "conditions", text)]
+    for cell in found:
+        name, text = f"condition/{cell.kind}", f"{measure.label} in the condition {cell.kind}"
+        about = {"family": cell.family, "table": "condition", "kind": cell.kind, "answers": measure.column(cell.name)}
+        scores.append(mean_score(measure, [cell.name], name, cell.kind, text, **about))
+    return scores
 
 
 def single_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefinition]:
@@ -198,20 +198,17 @@ def single_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDe
 
 
 def _single(cell: CellSpec, measure: CellScore) -> ScoreDefinition:
-    compute = _percent(measure, cell.name)
-    about: dict[str, Any] = {"family": cell.family, "kind": cell.kind, "cells": (cell.name,)}
-    about["answers"] = measure.column(cell.name)
+    name, label, text = f"attack/{cell.kind}", cell.kind, f"{measure.label} under {cell.kind}"
     if cell.family == "set":
-        label = SETS.get(cell.kind, cell.kind)
+        name, label = cell.kind.replace("-", "_"), SETS.get(cell.kind, cell.kind)
         among = " among its 200 classes" if cell.kind in ("imagenet-a", "imagenet-r") else ""
-        name, text = cell.kind.replace("-", "_"), f"{measure.label} on {label}{among}"
-        return ScoreDefinition(name, label, "%", "high", text, compute, **about)
-    text = f"{measure.label} under {cell.kind}"
-    return ScoreDefinition(f"attack/{cell.kind}", cell.kind, "%", "high", text, compute, **about)
+        text = f"{measure.label} on {label}{among}"
+    about = {"family": cell.family, "kind": cell.kind, "answers": measure.column(cell.name)}
+    return mean_score(measure, [cell.name], name, label, text, **about)
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class MeasuredCells:
     """The measured corruption cells, the score of a cell, and the baseline."""
 
     cells: tuple[CellSpec, ...]
@@ -232,9 +229,18 @@ class Benchmark:
         there = dict.fromkeys(cell.kind for cell in self.cells if cell.family == "corruption")
         return [*(kind for kind in PUBLISHED if kind in there), *(kind for kind in there if kind not in PUBLISHED)]
 
+    @property
+    def all_names(self) -> set[str]:
+        """Names of all measured corruption cells."""
+        return {cell.name for cell in self.cells if cell.family == "corruption"}
+
+    def has(self, kind: str, severities: Sequence[int]) -> bool:
+        """Whether these severities of a kind were measured."""
+        return set(severities) <= set(self.severities(kind))
+
     def complete(self, kind: str) -> bool:
         """Whether all five severities of a kind were measured."""
-        return set(SEVERITIES) <= set(self.severities(kind))
+        return self.has(kind, SEVERITIES)
 
     def errors(self, means: Means, kinds: Sequence[str]) -> Errors:
         """Errors, 1 − score, five per kind."""
@@ -247,7 +253,7 @@ class Benchmark:
     def over(
         self,
         wanted: Sequence[str],
-        build: "Callable[[Benchmark, Sequence[str]], ScoreDefinition]",
+        build: "Callable[[MeasuredCells, Sequence[str]], ScoreDefinition]",
         *,
         known: Collection[str] | None = None,
     ) -> list[ScoreDefinition]:
@@ -271,6 +277,10 @@ class Benchmark:
         """Names of all cells of some kinds."""
         return tuple(name for kind in kinds for name in self.severities(kind).values())
 
+    def reads(self, kinds: Sequence[str], *, clean: bool = False) -> tuple[Key, ...]:
+        """What is read of all cells of some kinds, and of the clean cell."""
+        return self.measure.reads(*((self.clean,) if clean else ()), *self.names(kinds))
+
 
 def partial_if(formula: ScoreDefinition, *, missing: tuple[str, ...], count: int, wanted: int) -> ScoreDefinition:
     """Return the definition; if kinds are missing, with a name and label that mark it as partial."""
@@ -280,64 +290,69 @@ def partial_if(formula: ScoreDefinition, *, missing: tuple[str, ...], count: int
     return replace(formula, name=f"{formula.name}_partial", label=label, missing=missing)
 
 
-def _mean_score(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
-    measure = benchmark.measure
-    text = f"mean {measure.label} over 15 kinds × 5 severities"
-    compute: Compute = lambda m: 100 * mean_corruption_accuracy(benchmark.errors(m, kinds), kinds=kinds)  # noqa: E731
-    return ScoreDefinition(
-        f"mean_corruption_{measure.name}", measure.mean_label, "%", "high", text, compute, family="corruption"
+def benchmark_scores(row: Benchmark, measured: MeasuredCells, **words: str) -> list[ScoreDefinition]:
+    """Mean and retention of a published benchmark; marked as partial, over its complete kinds.
+
+    ``words`` fill in the names and labels of the row, beside the score of a cell ``m`` and the number of ``kinds``.
+    """
+    kinds = [kind for kind in row.kinds if measured.has(kind, row.cells[kind])]
+    if not kinds or row.mean is None or (len(kinds) < len(row.cells) and not _may_be_partial(row, measured)):
+        return []
+    measure, clean = measured.measure, measured.clean
+    cells = {kind: [measured.severities(kind)[severity] for severity in row.cells[kind]] for kind in kinds}
+    names = tuple(name for each in cells.values() for name in each)
+    rounded = row.rounded and len(kinds) == len(row.cells)
+
+    def mean(means: Means) -> Values:
+        percent = {name: 100 * np.asarray(measure.of(means, name)) for name in names}
+        used = {name: np.round(value, 2) if rounded else value for name, value in percent.items()}
+        return mean_of([mean_of([used[name] for name in each]) for each in cells.values()])
+
+    def kept(means: Means) -> Values:
+        return retention(np.asarray(mean(means)) / 100, measured.clean_value(means))
+
+    def score(text: ScoreText, compute: Compute, cells: tuple[str, ...], **about: Any) -> ScoreDefinition:
+        known: dict[str, Any] = {"m": measure, "kinds": len(row.cells), **words}
+        told = [part.format(**known) for part in (text.name, text.label, text.definition)]
+        about |= {"note": text.note, "cells": cells, "reads": measure.reads(*cells)}
+        return ScoreDefinition(told[0], told[1], "%", "high", told[2], compute, **about)
+
+    scores = [score(row.mean, mean, names, family="corruption", headline=row.headline)]
+    if row.kept is not None and clean:
+        scores.append(score(row.kept, kept, (clean, *names), scale="ratio"))
+    lacking = [corruption_cell(kind, each).name for kind in row.kinds if kind not in kinds for each in row.cells[kind]]
+    missing = tuple(name for name in lacking if name not in measured.all_names)
+    return [partial_if(each, missing=missing, count=len(kinds), wanted=len(row.cells)) for each in scores]
+
+
+def _may_be_partial(row: Benchmark, measured: MeasuredCells) -> bool:
+    """Whether a score over some of a row's kinds is given; not if the measured kinds are those of a rival."""
+    there = set(measured.kinds())
+    others = {kind for name in row.rivals for kind in BENCHMARKS[name].kinds}
+    return row.partial and (
+        not row.rivals or (not (others - set(row.kinds)) & there and bool((set(row.kinds) - others) & there))
     )
 
 
-def _retention(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
-    text = f"mean corruption {benchmark.measure.name} over 15 kinds by clean {benchmark.measure.name}"
-    cells = (benchmark.clean, *benchmark.names(kinds))
-    return ScoreDefinition(
-        "retention", "retention", "%", "high", text, _retention_score(benchmark, kinds), cells=cells, scale="ratio"
-    )
-
-
-def _retention_score(benchmark: Benchmark, kinds: Sequence[str]) -> Compute:
-    return lambda means: retention(
-        mean_corruption_accuracy(benchmark.errors(means, kinds), kinds=kinds), benchmark.clean_value(means)
-    )
-
-
-def _at_fewer_severities(benchmark: Benchmark) -> list[ScoreDefinition]:
+def _at_fewer_severities(benchmark: MeasuredCells) -> list[ScoreDefinition]:
     """Partial mean and retention if all 15 kinds were measured at the same subset of severities."""
     there = [sorted(benchmark.severities(kind)) for kind in STANDARD]
     if not there[0] or any(
         benchmark.complete(kind) or found != there[0] for kind, found in zip(STANDARD, there, strict=True)
     ):
         return []
-    measure, names, clean = benchmark.measure, benchmark.names(STANDARD), benchmark.clean
-
-    def mean(means: Means) -> Values:
-        return mean_of([measure.of(means, name) for name in names])
-
-    missing = tuple(corruption_cell(kind, s).name for kind in STANDARD for s in SEVERITIES if s not in there[0])
-    text = f"mean {measure.label} over 15 kinds × {len(there[0])} severities"
-    suffix = severities_label(there[0])
-    scores = [
-        ScoreDefinition(
-            f"mean_corruption_{measure.name}_partial",
-            f"{measure.mean_label}{suffix}",
-            "%",
-            "high",
-            text,
-            lambda means: 100 * mean(means),
-            missing=missing,
-            family="corruption",
-            cells=names,
-        )
-    ]
-    if clean:
-        kept = f"{text} by clean {measure.name}"
-        share: Compute = lambda means: retention(mean(means), benchmark.clean_value(means))  # noqa: E731
-        label, cells = f"retention{suffix}", (clean, *names)
-        about: dict[str, Any] = {"missing": missing, "cells": cells, "scale": "ratio"}
-        scores.append(ScoreDefinition("retention_partial", label, "%", "high", kept, share, **about))
-    return scores
+    some, suffix = tuple(there[0]), severities_label(there[0])
+    text = f"mean {{m.label}} over 15 kinds × {len(some)} severities"
+    row = Benchmark(
+        "imagenet-c-at-fewer-severities",
+        CLASSIFICATION,
+        dict.fromkeys(STANDARD, some),
+        "",
+        mean=ScoreText("mean_corruption_{m.name}_partial", f"{{m.mean_label}}{suffix}", text),
+        kept=ScoreText("retention_partial", f"retention{suffix}", f"{text} by clean {{m.name}}"),
+    )
+    missing = tuple(corruption_cell(kind, s).name for kind in STANDARD for s in SEVERITIES if s not in some)
+    return [replace(score, missing=missing) for score in benchmark_scores(row, benchmark)]
 
 
 def severities_label(severities: Sequence[int]) -> str:
@@ -345,7 +360,7 @@ def severities_label(severities: Sequence[int]) -> str:
     return f" (partial: severity {', '.join(map(str, severities))})"
 
 
-def _relative_to_reference(benchmark: Benchmark) -> list[ScoreDefinition]:
+def _relative_to_reference(benchmark: MeasuredCells) -> list[ScoreDefinition]:
     reference = benchmark.reference
     if reference is None or not reference.errors:
         return []
@@ -357,19 +372,21 @@ def _relative_to_reference(benchmark: Benchmark) -> list[ScoreDefinition]:
     return scores
 
 
-def _mce(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
+def _mce(benchmark: MeasuredCells, kinds: Sequence[str]) -> ScoreDefinition:
     name = _reference(benchmark).name
     text = f"mean over the 15 kinds of the error by that of {name}"
-    return ScoreDefinition("mce", "mCE", f"% of {name}", "low", text, _mean_ce(benchmark, kinds))
+    compute = _mean_ce(benchmark, kinds)
+    return ScoreDefinition("mce", "mCE", f"% of {name}", "low", text, compute, reads=benchmark.reads(kinds))
 
 
-def _without_noise(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
+def _without_noise(benchmark: MeasuredCells, kinds: Sequence[str]) -> ScoreDefinition:
     text = "mCE over the 12 kinds that are not noise"
     unit = f"% of {_reference(benchmark).name}"
-    return ScoreDefinition("mce_without_noise", "mCE w/o noise", unit, "low", text, _mean_ce(benchmark, kinds))
+    compute, reads = _mean_ce(benchmark, kinds), benchmark.reads(kinds)
+    return ScoreDefinition("mce_without_noise", "mCE w/o noise", unit, "low", text, compute, reads=reads)
 
 
-def _relative(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
+def _relative(benchmark: MeasuredCells, kinds: Sequence[str]) -> ScoreDefinition:
     reference = _reference(benchmark)
     text = f"mean over the 15 kinds of what corruption adds to the clean error, by what it adds to {reference.name}'s"
 
@@ -383,66 +400,38 @@ def _relative(benchmark: Benchmark, kinds: Sequence[str]) -> ScoreDefinition:
         )
         return mean_corruption_error(ces, kinds=kinds)
 
-    return ScoreDefinition(
-        "relative_mce", "relative mCE", f"% of {reference.name}", "low", text, compute, scale="plain"
-    )
+    about: dict[str, Any] = {"scale": "plain", "reads": benchmark.reads(kinds, clean=True)}
+    return ScoreDefinition("relative_mce", "relative mCE", f"% of {reference.name}", "low", text, compute, **about)
 
 
-def _mean_ce(benchmark: Benchmark, kinds: Sequence[str]) -> Compute:
+def _mean_ce(benchmark: MeasuredCells, kinds: Sequence[str]) -> Compute:
     return lambda means: mean_corruption_error(_ces(benchmark, means, kinds), kinds=kinds)
 
 
-def _ces(benchmark: Benchmark, means: Means, kinds: Sequence[str]) -> Mapping[str, Values]:
+def _ces(benchmark: MeasuredCells, means: Means, kinds: Sequence[str]) -> Mapping[str, Values]:
     return corruption_errors(benchmark.errors(means, kinds), kinds=kinds, baseline=_reference(benchmark).errors)
 
 
-def _reference(benchmark: Benchmark) -> Reference:
+def _reference(benchmark: MeasuredCells) -> Reference:
     assert benchmark.reference is not None
     return benchmark.reference
 
 
-def _fan_scores(benchmark: Benchmark) -> list[ScoreDefinition]:
-    if not all(map(benchmark.complete, FAN_KINDS)):
-        return []
-    measure = benchmark.measure
-
-    def compute(means: Means) -> Values:
-        return 100 * mean_corruption_accuracy(benchmark.errors(means, FAN_KINDS), kinds=FAN_KINDS)
-
-    mean = f"mean {measure.name} over the 16 kinds of FAN's Table 12"
-    kept = f"FAN's 16-kind {measure.name} by clean {measure.name}"
-    scores = [ScoreDefinition(f"fan_{measure.name}", f"FAN {measure.name}", "%", "high", mean, compute, note=FAN_LABEL)]
-    if benchmark.clean:
-        share = _retention_score(benchmark, FAN_KINDS)
-        scores.append(
-            ScoreDefinition("fan_retention", "FAN retention", "%", "high", kept, share, note=FAN_LABEL, scale="ratio")
-        )
-    return scores
-
-
-def _by_kind(benchmark: Benchmark) -> list[ScoreDefinition]:
+def _by_kind(benchmark: MeasuredCells) -> list[ScoreDefinition]:
     reference = benchmark.reference
     divisors = reference.errors if reference is not None else {}
     kinds = benchmark.kinds()
     divided = [kind for kind in kinds if benchmark.complete(kind) and divisors.get(kind, 0) > 0]
-    return [_of_kind(benchmark, kind) for kind in kinds] + [_ce(benchmark, kind) for kind in divided]
+    return [kind_score(benchmark, kind) for kind in kinds] + [_ce(benchmark, kind) for kind in divided]
 
 
-def _of_kind(benchmark: Benchmark, kind: str) -> ScoreDefinition:
+def kind_score(benchmark: MeasuredCells, kind: str) -> ScoreDefinition:
+    """The mean score over the severities of a kind; partial if some are missing."""
     measure, there = benchmark.measure, benchmark.severities(kind)
-    names = tuple(there[severity] for severity in sorted(there))
-    formula = ScoreDefinition(
-        f"{measure.name}/{kind}",
-        kind,
-        "%",
-        "high",
-        f"{measure.label} under {kind}, mean over the severities",
-        lambda means: 100 * mean_of([measure.of(means, name) for name in names]),
-        family="corruption",
-        table=measure.name,
-        kind=kind,
-        cells=names,
-    )
+    text = f"{measure.label} under {kind}, mean over the severities"
+    about = {"family": "corruption", "table": measure.name, "kind": kind}
+    names = [there[severity] for severity in sorted(there)]
+    formula = mean_score(measure, names, f"{measure.name}/{kind}", kind, text, **about)
     if benchmark.complete(kind):
         return formula
     missing = tuple(corruption_cell(kind, severity).name for severity in SEVERITIES if severity not in there)
@@ -450,7 +439,7 @@ def _of_kind(benchmark: Benchmark, kind: str) -> ScoreDefinition:
     return replace(formula, name=f"{formula.name}_partial", label=label, missing=missing)
 
 
-def _ce(benchmark: Benchmark, kind: str) -> ScoreDefinition:
+def _ce(benchmark: MeasuredCells, kind: str) -> ScoreDefinition:
     name = _reference(benchmark).name
     return ScoreDefinition(
         f"ce/{kind}",
@@ -462,9 +451,6 @@ def _ce(benchmark: Benchmark, kind: str) -> ScoreDefinition:
         family="corruption",
         table="ce",
         kind=kind,
-        cells=tuple(benchmark.severities(kind).values()),
+        cells=benchmark.names([kind]),
+        reads=benchmark.reads([kind]),
     )
-
-
-def _percent(measure: CellScore, cell: str) -> Compute:
-    return lambda means: 100 * np.asarray(measure.of(means, cell))

@@ -1,21 +1,21 @@
 """Score definitions of segmentation from pixel counts: mIoU of every cell, and the papers' averages of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from holdfast.benchmarks import benchmarks_of
 from holdfast.errors import HoldfastError
 from holdfast.metrics.calibration import PIXEL_BINS, pixel_error
-from holdfast.metrics.corruption import Values, mean_of, plain, retention
+from holdfast.metrics.corruption import Values, mean_of, plain
 from holdfast.metrics.iou import (
     BANDS,
     BOUNDARY_SHARE,
     GROUPS,
     KINDS,
     cells_of,
-    cityscapes_c_mean,
     class_iou,
     group_means,
     mean_accuracy,
@@ -27,12 +27,15 @@ from holdfast.metrics.jackknife import grouping_of, groups_of
 from holdfast.metrics.scoring.base import (
     CellScore,
     Compute,
+    Key,
     Means,
+    MeasuredCells,
     ScoreDefinition,
+    benchmark_scores,
     clean_score,
     column,
     condition_scores,
-    partial_if,
+    mean_score,
     single_scores,
 )
 from holdfast.records.cells import CellSpec
@@ -41,7 +44,6 @@ from holdfast.records.records import CellRecord
 CONDITIONS = ("fog", "night", "rain", "snow")  # ACDC
 PARTS = ("true", "predicted", "both")
 ALL, BOUNDARY, SURE = "", "boundary", "sure:"
-ROUNDED = "each cell rounded to 0.01 before severities are averaged, as the released testers do"
 
 
 def quantity(part: str, label: int, *, region: str = ALL) -> str:
@@ -91,11 +93,26 @@ def _by_group(cell: CellRecord) -> dict[str, np.ndarray]:
 
 def counts_of(means: Means, cell: str, *, classes: int, region: str = ALL) -> np.ndarray:
     """Mean counts of a cell as ``metrics.iou`` takes them, (…, 3, classes)."""
-    parts = [[means[column(cell, quantity(p, c, region=region))] for c in range(classes)] for p in PARTS]
-    return np.moveaxis(np.array(parts, dtype=np.float64), (0, 1), (-2, -1))
+    counts = np.array([means[key] for key in count_keys(cell, classes=classes, region=region)], dtype=np.float64)
+    return np.moveaxis(counts.reshape(len(PARTS), classes, *counts.shape[1:]), (0, 1), (-2, -1))
 
 
-def _check_classes(classes: int, cells: Sequence[CellSpec], columns: Sequence[str]) -> None:
+def count_keys(cell: str, *, classes: int, region: str = ALL) -> tuple[Key, ...]:
+    """Keys of the three counts of every class."""
+    return tuple(column(cell, quantity(part, label, region=region)) for part in PARTS for label in range(classes))
+
+
+def cell_miou(classes: int) -> CellScore:
+    """mIoU of a cell."""
+
+    def of(means: Means, cell: str) -> Values:
+        return plain(mean_iou(counts_of(means, cell, classes=classes)))
+
+    counts = tuple(name for _, name in count_keys("", classes=classes))
+    return CellScore("miou", "mIoU", "mIoU-C", of, quantities=counts)
+
+
+def _check_classes(classes: int, cells: Sequence[CellSpec], columns: Collection[Key]) -> None:
     """Raise an error if the header's number of classes does not match the counts."""
     known = set(columns)
     for cell in cells:
@@ -107,7 +124,7 @@ def _check_classes(classes: int, cells: Sequence[CellSpec], columns: Sequence[st
 
 
 def segmentation_formulas(
-    cells: Sequence[CellSpec], *, columns: Sequence[str], header: Mapping[str, Any]
+    cells: Sequence[CellSpec], *, columns: Collection[Key], header: Mapping[str, Any]
 ) -> list[ScoreDefinition]:
     """Every score that these cells allow."""
     classes = int(header.get("classes", 0))
@@ -118,16 +135,13 @@ def segmentation_formulas(
             f"records of a segmenter must name their {classes} classes, got {len(names)} names; evaluate again"
         )
 
-    def of(means: Means, cell: str) -> Values:
-        return plain(mean_iou(counts_of(means, cell, classes=classes)))
-
-    measure = CellScore("miou", "mIoU", "mIoU-C", of)
+    measure = cell_miou(classes)
     clean = next((cell.name for cell in cells if cell.family == "clean"), None)
     return [
         *clean_score(cells, measure),
         *(_clean_details(clean, names) if clean else []),
         *(_calibration(clean) if clean and column(clean, f"{SURE}0:0") in columns else []),
-        *corruption_formulas(cells, measure, clean=clean),
+        *corruption_formulas(cells, measure),
         *condition_scores(cells, measure),
         *(_group_scores(clean, columns, classes=classes) if clean else []),
         *single_scores(cells, measure),
@@ -138,65 +152,77 @@ def segmentation_formulas(
 def _clean_details(clean: str, names: Sequence[str]) -> list[ScoreDefinition]:
     classes = len(names)
 
-    def percent(score: Callable[..., Any], region: str = ALL) -> Compute:
-        return lambda means: plain(100 * score(counts_of(means, clean, classes=classes, region=region)))
+    def score(
+        name: str, label: str, text: str, of: Callable[..., Any], region: str = ALL, **about: Any
+    ) -> ScoreDefinition:
+        reads = count_keys(clean, classes=classes, region=region)
+        compute: Compute = lambda means: plain(100 * of(counts_of(means, clean, classes=classes, region=region)))  # noqa: E731
+        return ScoreDefinition(name, label, "%", "high", text, compute, reads=reads, **about)
 
     contours = f"mean Boundary IoU (Cheng et al. 2021), {100 * BOUNDARY_SHARE:g} % of the diagonal, clean images"
     accuracy = "share of labelled pixels that are right, clean images"
-    scores = [
-        ScoreDefinition("pixel_accuracy", "pixel accuracy", "%", "high", accuracy, percent(pixel_accuracy)),
-        ScoreDefinition(
-            "mean_accuracy", "mAcc", "%", "high", "mean accuracy of the classes, clean", percent(mean_accuracy)
+    near = "mIoU of the pixels {} from the label boundary, clean images"
+    bands = [band_name(number) for number in range(len(BANDS) + 1)]
+    return [
+        score("pixel_accuracy", "pixel accuracy", accuracy, pixel_accuracy),
+        score("mean_accuracy", "mAcc", "mean accuracy of the classes, clean", mean_accuracy),
+        score("boundary_iou", "boundary IoU", contours, mean_iou, BOUNDARY),
+        *(
+            score(f"band/{name}", f"mIoU {name}", near.format(name), mean_iou, name, table="band", kind=name)
+            for name in bands
         ),
-        ScoreDefinition("boundary_iou", "boundary IoU", "%", "high", contours, percent(mean_iou, BOUNDARY)),
     ]
-    for number in range(len(BANDS) + 1):
-        name = band_name(number)
-        text = f"mIoU of the pixels {name} from the label boundary, clean images"
-        scores.append(
-            ScoreDefinition(
-                f"band/{name}", f"mIoU {name}", "%", "high", text, percent(mean_iou, name), table="band", kind=name
-            )
-        )
-    return scores
 
 
 def _calibration(clean: str) -> list[ScoreDefinition]:
+    keys = [[column(clean, f"{SURE}{part}:{bin}") for bin in range(PIXEL_BINS)] for part in range(3)]
+
     def compute(means: Means) -> Values:
-        sums = [[means[column(clean, f"{SURE}{part}:{bin}")] for bin in range(PIXEL_BINS)] for part in range(3)]
+        sums = [[means[key] for key in part] for part in keys]
         return plain(100 * pixel_error(np.moveaxis(np.array(sums), (0, 1), (-2, -1))))
 
     text = f"expected calibration error of the labelled pixels, {PIXEL_BINS} bins of confidence, clean images"
-    return [ScoreDefinition("ece", "ECE (pixels)", "%", "low", text, compute)]
+    reads = tuple(key for part in keys for key in part)
+    return [ScoreDefinition("ece", "ECE (pixels)", "%", "low", text, compute, reads=reads)]
 
 
 def _class_scores(clean: str, names: Sequence[str]) -> list[ScoreDefinition]:
     def percent(label: int) -> Compute:
         return lambda means: plain(100 * class_iou(counts_of(means, clean, classes=len(names)))[..., label])
 
+    about: dict[str, Any] = {"table": "iou", "reads": count_keys(clean, classes=len(names))}
     return [
         ScoreDefinition(
-            f"iou/{name}", name, "%", "high", f"IoU of {name}, clean images", percent(label), table="iou", kind=name
+            f"iou/{name}", name, "%", "high", f"IoU of {name}, clean images", percent(label), kind=name, **about
         )
         for label, name in enumerate(names)
     ]
 
 
-def _group_scores(clean: str, columns: Sequence[str], *, classes: int) -> list[ScoreDefinition]:
+def _group_scores(clean: str, columns: Collection[Key], *, classes: int) -> list[ScoreDefinition]:
     """mIoU of every recording, city or condition of the clean images, and the mean over ACDC's four conditions."""
     known = {ALL, BOUNDARY, *map(band_name, range(len(BANDS) + 1))}
-    regions = dict.fromkeys(
-        name.rpartition("@")[2] for name in columns if name.startswith(column(clean, "")) and "@" in name
-    )
+    regions = dict.fromkeys(name.rpartition("@")[2] for cell, name in columns if cell == clean and "@" in name)
     groups = [region for region in regions if region not in known]
 
     def of(group: str) -> Compute:
         return lambda means: plain(100 * mean_iou(counts_of(means, clean, classes=classes, region=group)))
 
+    def reads(*chosen: str) -> tuple[Key, ...]:
+        return tuple(key for group in chosen for key in count_keys(clean, classes=classes, region=group))
+
     what = "condition" if set(groups) <= set(CONDITIONS) else "group"
     scores = [
         ScoreDefinition(
-            f"{what}/{name}", name, "%", "high", f"mIoU of the images of {name}", of(name), table=what, kind=name
+            f"{what}/{name}",
+            name,
+            "%",
+            "high",
+            f"mIoU of the images of {name}",
+            of(name),
+            table=what,
+            kind=name,
+            reads=reads(name),
         )
         for name in groups
     ]
@@ -204,126 +230,60 @@ def _group_scores(clean: str, columns: Sequence[str], *, classes: int) -> list[S
         return scores
     text = f"mean over {len(groups)} conditions of the mIoU of each; the clean score pools all images"
     mean: Compute = lambda means: mean_of([of(group)(means) for group in groups])  # noqa: E731
-    return [ScoreDefinition("mean_condition_miou", "mean of conditions", "%", "high", text, mean), *scores]
+    name, label = "mean_condition_miou", "mean of conditions"
+    return [ScoreDefinition(name, label, "%", "high", text, mean, reads=reads(*groups)), *scores]
 
 
 # ---------------------------------------------------------------------- corruptions
 
 
-def corruption_formulas(cells: Sequence[CellSpec], measure: CellScore, *, clean: str | None) -> list[ScoreDefinition]:
+def corruption_formulas(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDefinition]:
     """Mean and retention by every severity rule that the cells allow, then groups and kinds."""
-    there = {cell.name for cell in cells if cell.family == "corruption"}
-    if not there:
-        return []
-    benchmark = _Cells(measure, there, clean)
-    scores = [
-        *benchmark.mean("all", "mean_corruption_miou", "mIoU-C", "mean mIoU over 16 kinds × 5 severities", "retention"),
-        *benchmark.mean(
-            "paper",
-            "cityscapes_c",
-            "Cityscapes-C",
-            "mean mIoU over 16 kinds, noise at severities 1–3, others at 1–5 (FAN Table 9, TAP+ADL Table 4)",
-            "cityscapes_c_retention",
-        ),
-        *benchmark.mean(
-            "fan-released",
-            "cityscapes_c_fan_released",
-            "Cityscapes-C (FAN's tester)",
-            "mean mIoU over 16 kinds at severities 1–3, as FAN's released tester averages",
-            None,
-        ),
-        *benchmark.groups(),
+    measured = MeasuredCells(tuple(cells), measure, None)
+    return [
+        *(score for row in benchmarks_of("segmentation") for score in benchmark_scores(row, measured)),
+        *_benchmark_groups(measured),
+        *(_kind_score(measured, kind) for kind in KINDS if measured.severities(kind)),
     ]
-    return scores + [benchmark.kind(kind) for kind in KINDS if benchmark.of_kind(kind)]
 
 
-class _Cells:
-    """The measured corruption cells and the score of a cell."""
+def _benchmark_groups(measured: MeasuredCells) -> list[ScoreDefinition]:
+    """mIoU of the groups of Cityscapes-C: blur, noise, digital, weather."""
+    names = {kind: cells_of(kind, rule="paper") for kind in KINDS}
+    if not measured.all_names >= {cell for cells in names.values() for cell in cells}:
+        return []
 
-    def __init__(self, measure: CellScore, there: set[str], clean: str | None) -> None:
-        self.measure, self.there, self.clean = measure, there, clean
-
-    def of_kind(self, kind: str, rule: str = "all") -> list[str]:
-        return [cell for cell in cells_of(kind, rule=rule) if cell in self.there]
-
-    def complete(self, rule: str) -> list[str]:
-        return [kind for kind in severity_rule(rule) if set(cells_of(kind, rule=rule)) <= self.there]
-
-    def mious(self, means: Means, kinds: Sequence[str], rule: str) -> dict[str, Values]:
-        names = [cell for kind in kinds for cell in cells_of(kind, rule=rule)]
-        return {name: 100 * np.asarray(self.measure.of(means, name)) for name in names}
-
-    def mean(self, rule: str, name: str, label: str, text: str, kept: str | None) -> list[ScoreDefinition]:
-        kinds = self.complete(rule)
-        if not kinds:
-            return []
-        exact = rule != "all"  # the papers' rules round each cell first, as their testers do
-
-        def compute(means: Means) -> Values:
-            cells = self.mious(means, kinds, rule)
-            if len(kinds) == len(KINDS):
-                return cityscapes_c_mean(cells, rule=rule, rounded=exact)
-            return mean_of([mean_of([cells[c] for c in cells_of(kind, rule=rule)]) for kind in kinds])
-
-        def share(means: Means) -> Values:
-            return retention(np.asarray(compute(means)) / 100, self.measure.of(means, str(self.clean)))
-
-        missing = tuple(
-            cell for kind in KINDS for cell in cells_of(kind, rule=rule) if kind not in kinds and cell not in self.there
-        )
-        note = ROUNDED if rule == "paper" else ""
-        scores = [ScoreDefinition(name, label, "%", "high", text, compute, note=note, family="corruption")]
-        if kept and self.clean:
-            title = "retention" if rule == "all" else f"{label} retention"
-            scores.append(ScoreDefinition(kept, title, "%", "high", f"{label} by clean mIoU", share, scale="ratio"))
-        return [partial_if(score, missing=missing, count=len(kinds), wanted=len(KINDS)) for score in scores]
-
-    def groups(self) -> list[ScoreDefinition]:
-        if len(self.complete("paper")) < len(KINDS):
-            return []
-
-        def compute(group: str) -> Compute:
-            return lambda means: group_means(self.mious(means, KINDS, "paper"))[group]
-
-        return [
-            ScoreDefinition(
-                f"miou_group/{group}",
-                f"{group} (Cityscapes-C)",
-                "%",
-                "high",
-                f"mean mIoU over {', '.join(kinds)} by the papers' severities",
-                compute(group),
-                table="miou_group",
-                kind=group,
-            )
-            for group, kinds in GROUPS.items()
+    def compute(group: str) -> Compute:
+        used = [cell for cells in names.values() for cell in cells]
+        return lambda means: group_means({cell: 100 * np.asarray(measured.measure.of(means, cell)) for cell in used})[
+            group
         ]
 
-    def kind(self, kind: str) -> ScoreDefinition:
-        names = self.of_kind(kind)
-        complete = next((rule for rule in ("all", "paper") if kind in self.complete(rule)), None)
-        rule = complete or "all"
-        used = [cell for cell in names if complete is None or cell in cells_of(kind, rule=rule)]
-        text = (
-            f"{self.measure.label} under {kind}, mean over severities {', '.join(c.rpartition('/')[2] for c in used)}"
-        )
-
-        def compute(means: Means) -> Values:
-            return 100 * np.asarray(mean_of([self.measure.of(means, cell) for cell in used]))
-
-        formula = ScoreDefinition(
-            f"miou/{kind}",
-            kind,
+    return [
+        ScoreDefinition(
+            f"miou_group/{group}",
+            f"{group} (Cityscapes-C)",
             "%",
             "high",
-            text,
-            compute,
-            family="corruption",
-            table="miou",
-            kind=kind,
-            cells=tuple(used),
+            f"mean mIoU over {', '.join(kinds)} by the papers' severities",
+            compute(group),
+            table="miou_group",
+            kind=group,
+            reads=measured.measure.reads(*(cell for each in KINDS for cell in names[each])),
         )
-        if complete:
-            return formula
-        missing = tuple(cell for cell in cells_of(kind, rule="paper") if cell not in self.there)
-        return replace(formula, name=f"{formula.name}_partial", label=f"{kind} (partial)", missing=missing)
+        for group, kinds in GROUPS.items()
+    ]
+
+
+def _kind_score(measured: MeasuredCells, kind: str) -> ScoreDefinition:
+    """mIoU under a kind over all severities, or over the papers'; else over the measured ones, as partial."""
+    there, measure = measured.severities(kind), measured.measure
+    complete = next((rule for rule in ("all", "paper") if measured.has(kind, severity_rule(rule)[kind])), None)
+    used = sorted(there) if complete is None else severity_rule(complete)[kind]
+    text = f"{measure.label} under {kind}, mean over severities {', '.join(map(str, used))}"
+    about = {"family": "corruption", "table": "miou", "kind": kind}
+    formula = mean_score(measure, [there[severity] for severity in used], f"miou/{kind}", kind, text, **about)
+    if complete:
+        return formula
+    missing = tuple(cell for cell in cells_of(kind, rule="paper") if cell not in measured.all_names)
+    return replace(formula, name=f"{formula.name}_partial", label=f"{kind} (partial)", missing=missing)

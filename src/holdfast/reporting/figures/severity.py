@@ -1,18 +1,18 @@
 """Figures of a data set: score by severity, retention by cost, accuracy–robustness trade-off."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.corruptions.severities import SEVERITIES, STANDARD
+from holdfast.metrics.corruption import mean_of, percent_of_clean
 from holdfast.metrics.intervals import Interval, Scale, score_interval
-from holdfast.metrics.intervals import score_interval as interval_of_replicates
-from holdfast.metrics.jackknife import Groups, image_groups, replicated_means
-from holdfast.records.cells import CLEAN, corruption_cell
+from holdfast.metrics.replicates import replicate_cells, used_images
+from holdfast.records.cells import CellSpec
 from holdfast.records.header import CLASSIFICATION
-from holdfast.records.records import CellRecord
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import ChartLine, Point, ReportFigure, Track, svg_picture
@@ -20,45 +20,104 @@ from holdfast.reporting.runs import Run
 from holdfast.tasks import task_named
 
 
+@dataclass(frozen=True)
+class SeverityCurve:
+    """A model's score by severity.
+
+    Attributes:
+        entry: the model.
+        values: by severity, 0 for clean images: the score in percent, then its jackknife replicates.
+        images: number of independent images.
+    """
+
+    entry: Entry
+    values: Mapping[int, NDArray[np.float64]]
+    images: int
+
+    def retained(self) -> "SeverityCurve":
+        """The curve in percent of the clean score; empty without one."""
+        clean = self.values.get(0, np.zeros(1))
+        corrupted = {severity: values for severity, values in self.values.items() if severity and clean[0] > 0}
+        kept = {severity: np.asarray(percent_of_clean(values, clean)) for severity, values in corrupted.items()}
+        return SeverityCurve(self.entry, kept, self.images)
+
+    def line(self, scale: Scale) -> ChartLine:
+        """The curve with the bounds of its intervals."""
+        bounds = [
+            score_interval(values, scale=scale, images=self.images, whole=100, highest_at_zero=0.0)
+            for values in self.values.values()
+        ]
+        low, high = [each.low for each in bounds], [each.high for each in bounds]
+        return ChartLine(
+            self.entry.name, self.entry.run.number, list(self.values), [each.value for each in bounds], low, high
+        )
+
+
 def data_figures(data: DataSet, *, anchor: str) -> list[ReportFigure]:
-    """Draw the figures of one data set: accuracy by severity, retention by cost, clean vs. attacked."""
+    """Draw the figures of one data set: score by severity, retention by cost, clean vs. attacked."""
     return [
-        *(severity_figure(data, anchor=anchor) if data.task == CLASSIFICATION else set_curves(data, anchor=anchor)),
+        *severity_figures(data, anchor=anchor),
         *cost_figure(data, anchor=anchor),
         *trade_off_figures(data, anchor=anchor),
     ]
 
 
-def severity_figure(data: DataSet, *, anchor: str) -> list[ReportFigure]:
-    """Draw accuracy by severity for the models with all 75 cells."""
-    lines = [line for entry in data.shown_models if (line := severity_line(entry)) is not None]
-    if not lines:
-        return []
-    caption = "Mean over the 15 corruptions at each severity. Bands: 95 % intervals over the choice of images."
-    picture = svg_picture(
-        lambda: charts.severity_curves(lines), name=f"{anchor}-severity", title="Accuracy by severity", caption=caption
+def severity_figures(data: DataSet, *, anchor: str) -> list[ReportFigure]:
+    """Draw the score by severity, and for tasks that score whole cells what is retained of the clean score."""
+    curves = [curve for entry in data.shown_models if (curve := severity_curve(entry)) is not None]
+    what = str(getattr(task_named(data.task), "cell_words", ""))
+    kinds = f"{len(STANDARD)} corruptions" if data.task == CLASSIFICATION else "corruptions"
+    over = f"Mean over the {kinds} at each severity. Bands: 95 % intervals over the choice of images."
+    title = f"{what[:1].upper()}{what[1:]}" or "Accuracy"
+    figures = _picture(curves, what, "proportion", f"{anchor}-severity", f"{title} by severity", over)
+    if not what:
+        return figures
+    kept = [retained for curve in curves if (retained := curve.retained()).values]
+    caption = f"{title} divided by that of the clean images. Bands: 95 % intervals."
+    return figures + _picture(
+        kept, f"{what} retained", "ratio", f"{anchor}-retention", "Retention by severity", caption
     )
-    return [picture]
 
 
-def severity_line(entry: Entry) -> ChartLine | None:
-    """Mean accuracy over the 15 corruptions by severity, in percent; None if cells are missing."""
-    right = {cell.spec: cell.right for cell in entry.records.cells.values()}
-    wanted = [[corruption_cell(kind, severity) for kind in STANDARD] for severity in SEVERITIES]
-    if entry.records.task != CLASSIFICATION or any(cell not in right for row in wanted for cell in row):
+def _picture(
+    curves: Sequence[SeverityCurve], what: str, scale: Scale, name: str, title: str, caption: str
+) -> list[ReportFigure]:
+    lines = [curve.line(scale) for curve in curves]
+    options = {"what": what} if what else {}
+    draw = lambda: charts.severity_curves(lines, **options)  # noqa: E731
+    return [svg_picture(draw, name=name, title=title, caption=caption)] if lines else []
+
+
+def severity_curve(entry: Entry) -> SeverityCurve | None:
+    """The mean score over the corruptions by severity, where all were measured; None if there is no such severity.
+
+    For classification over the 15 corruptions of ImageNet-C at all five severities.
+    """
+    task: Any = task_named(entry.records.task)
+    standard = task.name == CLASSIFICATION
+    if not hasattr(task, "cell_scores"):
         return None
-    columns = [np.mean([right[cell] for cell in row], axis=0) for row in wanted]
-    places: list[float] = list(SEVERITIES)
-    if CLEAN in right:
-        columns, places = [right[CLEAN], *columns], [0, *places]
-    first = next(iter(entry.records.cells.values()))
-    groups = image_groups(first.ids, first.targets)
-    replicates = 100 * replicated_means(np.stack(columns, axis=1), groups)  # 1 + groups × severities
-    bounds = [
-        interval_of_replicates(each, scale="proportion", images=groups.independent, whole=100) for each in replicates.T
+    cells = {name: cell for name, cell in entry.records.cells.items() if len(cell) and _is_drawn(cell.spec, standard)}
+    kinds = set(STANDARD) if standard else {cell.spec.kind for cell in cells.values()} - {""}
+    complete = [
+        s for s in SEVERITIES if {cell.spec.kind for cell in cells.values() if cell.spec.severity == s} == kinds
     ]
-    low, high = [each.low for each in bounds], [each.high for each in bounds]
-    return ChartLine(entry.name, entry.run.number, places, [each.value for each in bounds], low, high)
+    if not kinds or not complete or (standard and len(complete) < len(SEVERITIES)):
+        return None
+    used, score = used_images(cells), next(iter(task.cell_scores(entry.records.header).values()))
+    groups = used.groups()
+    replicates = replicate_cells(cells, used, groups)
+    if not replicates.keys() >= set(score.reads(*cells)):  # images without objects have no AP
+        return None
+    names = {s: [name for name, cell in cells.items() if cell.spec.severity == s] for s in (0, *complete)}
+    values = {
+        s: 100 * np.asarray(mean_of([score.of(replicates, cell) for cell in each])) for s, each in names.items() if each
+    }
+    return SeverityCurve(entry, values, groups.independent) if len(values) > 1 else None
+
+
+def _is_drawn(cell: CellSpec, standard: bool) -> bool:
+    return cell.family == "clean" or (cell.family == "corruption" and (not standard or cell.kind in STANDARD))
 
 
 def cost_figure(data: DataSet, *, anchor: str) -> list[ReportFigure]:
@@ -156,92 +215,3 @@ def _weight_track(
         (f"λ {weights[entry.run.number]:g}", entry.summary["clean"].value, entry.summary[attack].value) for entry in own
     ]
     return Track(view, place, points)
-
-
-Curve = dict[int, NDArray[np.float64]]  # by severity, 0 for clean: the value, then its jackknife replicates; percent
-
-
-def set_curves(data: DataSet, *, anchor: str) -> list[ReportFigure]:
-    """Draw score and retention by severity for tasks that score whole cells; else nothing."""
-    task: Any = task_named(data.task)
-    if getattr(task, "cell_replicates", None) is None:
-        return []
-    curves = [(entry, curve) for entry in data.shown_models if len(curve := _curve(entry, task)) > 1]
-    kept = [(entry, _retention_curve(curve)) for entry, curve in curves if _retention_curve(curve)]
-    over = "Mean over the corruptions at each severity. Bands: 95 % intervals over the choice of images."
-    what = str(task.cell_words)
-    return [
-        *_picture(
-            curves,
-            what,
-            scale="proportion",
-            name=f"{anchor}-severity",
-            title=f"{_capital(what)} by severity",
-            caption=over,
-        ),
-        *_picture(
-            kept,
-            f"{what} retained",
-            scale="ratio",
-            name=f"{anchor}-retention",
-            title="Retention by severity",
-            caption=f"{_capital(what)} divided by that of the clean images. Bands: 95 % intervals.",
-        ),
-    ]
-
-
-def _picture(
-    curves: Sequence[tuple[Entry, Curve]], what: str, *, scale: Scale, name: str, title: str, caption: str
-) -> list[ReportFigure]:
-    lines = [_line(entry, curve, scale) for entry, curve in curves]
-    if not lines:
-        return []
-    return [svg_picture(lambda: charts.severity_curves(lines, what=what), name=name, title=title, caption=caption)]
-
-
-def _curve(entry: Entry, task: Any) -> Curve:
-    """Severities that were measured for all corruptions."""
-    cells = {c.spec: c for c in entry.records.cells.values() if c.spec.family in ("clean", "corruption") and len(c)}
-    kinds = {spec.kind for spec in cells if spec.family == "corruption"}
-    severities = [s for s in sorted({spec.severity for spec in cells}) if s == 0 or _complete(cells, kinds, s)]
-    if not kinds or not severities:
-        return {}
-    replicates = 100 * _replicates(cells, task)
-    rows = {spec: replicates[place] for place, spec in enumerate(cells)}
-    return {s: np.mean([row for spec, row in rows.items() if spec.severity == s], axis=0) for s in severities}
-
-
-def _replicates(cells: dict[Any, CellRecord], task: Any) -> NDArray[np.float64]:
-    """Value and replicates of every cell; the value alone if the cells hold different images."""
-    named = {spec.name: cell for spec, cell in cells.items()}
-    first = next(iter(cells.values()))
-    if any(not np.array_equal(cell.ids, first.ids) for cell in cells.values()):
-        return np.array(task.cell_values(named))[:, None]
-    return np.asarray(task.cell_replicates(named, image_groups(first.ids)))
-
-
-def _complete(cells: dict[Any, CellRecord], kinds: set[str], severity: int) -> bool:
-    return {spec.kind for spec in cells if spec.family == "corruption" and spec.severity == severity} == kinds
-
-
-def _retention_curve(curve: Curve) -> Curve:
-    if 0 not in curve or not curve[0][0] > 0:
-        return {}
-    clean = np.where(curve[0] > 0, curve[0], np.nan)
-    return {severity: 100 * values / clean for severity, values in curve.items() if severity}
-
-
-def _line(entry: Entry, curve: Curve, scale: Scale) -> ChartLine:
-    groups = image_groups(next(iter(entry.records.cells.values())).ids)
-    bounds = [_bounds(values, scale, groups) for values in curve.values()]
-    known = all(len(values) > 1 for values in curve.values())
-    low, high = ([b.low for b in bounds], [b.high for b in bounds]) if known else ([], [])
-    return ChartLine(entry.name, entry.run.number, list(curve), [b.value for b in bounds], low, high)
-
-
-def _bounds(values: NDArray[np.float64], scale: Scale, groups: Groups) -> Interval:
-    return score_interval(values, scale=scale, images=groups.independent, whole=100, highest_at_zero=0.0)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.corruptions.severities import PUBLISHED, SEVERITIES, table_group
+from holdfast.metrics.replicates import replicate_cells, used_images
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import NOT_MEASURED, kind_label, number
 from holdfast.tasks import task_named
@@ -64,10 +65,13 @@ def heat_maps(data: DataSet) -> list[HeatMap]:
 def cell_scores(entry: Entry) -> dict[str, float]:
     """Score of every corrupted cell in percent: the task's score of a whole cell, else the mean over images."""
     cells = {name: cell for name, cell in entry.records.cells.items() if cell.spec.family == "corruption" and len(cell)}
-    task = task_named(entry.records.task)
-    whole: Any = getattr(task, "cell_values", None)
-    values = whole(cells) if whole is not None else [cell.accuracy for cell in cells.values()]
-    return {name: 100 * float(value) for name, value in zip(cells, values, strict=True)}
+    task: Any = task_named(entry.records.task)
+    if not cells or not hasattr(task, "cell_scores"):
+        return {name: 100 * cell.accuracy for name, cell in cells.items()}
+    used, score = used_images(cells, images="own"), next(iter(task.cell_scores(entry.records.header).values()))
+    replicates = replicate_cells(cells, used, used.groups())  # with groups, because the tables need the same
+    known = {name for name in cells if replicates.keys() >= set(score.reads(name))}  # AP needs objects
+    return {name: 100 * float(score.of(replicates, name)[0]) if name in known else float("nan") for name in cells}
 
 
 def _heat_groups(entry: Entry) -> Iterable[HeatGroup]:
