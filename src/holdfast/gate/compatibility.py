@@ -132,7 +132,8 @@ def pair_images(new: PairedScores, old: PairedScores) -> Pair:
     both = [name for name in old.cells if name in new.cells]
     alike = tuple(name for name in both if _definition(new.cells[name]) == _definition(old.cells[name]))
     unlike = tuple(name for name in both if name not in alike)
-    shared = [key for key in old.quantities if key in new.quantities and key[0] in alike]
+    known = set(new.quantities)
+    shared = [key for key in old.quantities if key in known and key[0] in alike]
     columns = [
         {key: each.columns[key][np.searchsorted(names, ids)] for key in shared if key in each.columns}
         for each, names in ((new, ours), (old, theirs))
