@@ -122,7 +122,7 @@ def _found(found: Verdict | None, *, alike: bool = False) -> str:
         needed = f"{max(2, math.ceil(times))} × the seeds and images, if the effect is what was seen"
     else:
         needed = f"a larger effect: beyond {max(abs(low), abs(high)):.2g} nothing is left to find here"
-    return f"{found.text} | {found.told} | {needed}"
+    return f"{found.text} | {found.summary} | {needed}"
 
 
 @cache

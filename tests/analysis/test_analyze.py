@@ -393,7 +393,7 @@ def test_an_empty_data_set_is_refused(fan, digits):
 
 def test_a_size_the_model_cannot_look_at_is_refused(digits):
     model = timm.create_model("vit_nano", num_classes=10)
-    with pytest.raises(HoldfastError, match="cannot look at images of 48×48"):
+    with pytest.raises(HoldfastError, match="the model fails on images of 48×48"):
         analyze(model, digits, "diversity", size=48)
 
 

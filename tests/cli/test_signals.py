@@ -105,7 +105,10 @@ def test_a_killed_worker_is_a_sentence_and_a_way_on(name, way_on, trained, photo
 def test_a_worker_that_dies_as_it_hands_over_is_the_same_sentence():
     ours, theirs = multiprocessing.Pipe()
     theirs.close()
-    with pytest.raises(HoldfastError, match=r"a worker died, most likely .*; go on"), worker_deaths(way_on="go on"):
+    with (
+        pytest.raises(HoldfastError, match=r"a worker process died, .*; go on"),
+        worker_deaths(way_on="go on"),
+    ):
         ours.recv()
     with pytest.raises(ConnectionResetError, match="a server"), worker_deaths(way_on="go on"):
         raise ConnectionResetError("a server of somebody else's")
@@ -123,7 +126,10 @@ def test_the_news_of_its_death_a_moment_later_is_no_second_error():
     before = signal.signal(signal.SIGCHLD, told)
     try:
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGCHLD)).start()
-        with pytest.raises(HoldfastError, match=r"a worker died, most likely .*; go on"), worker_deaths(way_on="go on"):
+        with (
+            pytest.raises(HoldfastError, match=r"a worker process died, .*; go on"),
+            worker_deaths(way_on="go on"),
+        ):
             ours.recv()
         assert heard == [signal.SIGCHLD]
     finally:

@@ -35,8 +35,8 @@ def test_without_the_extra_the_line_that_installs_it_is_named(command, without_r
     [
         (["--on", "slurm"], "--on must be ray, or ray=ADDRESS such as ray=auto"),
         (["--on", "ray="], "--on must be ray, or ray=ADDRESS"),
-        (["--gather"], "--gather says how tasks run on Ray and needs --on ray"),
-        (["--gpus-per-task", "0.5"], "--gpus-per-task says how tasks run on Ray and needs --on ray"),
+        (["--gather"], "--gather applies to tasks on Ray and needs --on ray"),
+        (["--gpus-per-task", "0.5"], "--gpus-per-task applies to tasks on Ray and needs --on ray"),
         (["--on", "ray", "--cpus-per-task", "0"], "--cpus-per-task must be at least 1, got 0"),
     ],
 )

@@ -111,4 +111,4 @@ def test_a_baseline_of_nothing_is_refused(runs, tmp_path, capsys):
 
     empty = damaged({"holdfast_baseline": 2, "sets": []}, tmp_path / "b.json")
     assert main(["gate", str(runs / "poor"), "--against", str(empty)]) == 2
-    assert "must hold a data set" in capsys.readouterr().err
+    assert "must have a data set" in capsys.readouterr().err

@@ -218,7 +218,7 @@ def test_means_over_kinds_of_dense_tasks_against_print():
             lambda: relative_corruption_errors(
                 flat(0.5), clean_error=0.1, baseline=alexnet_errors(), baseline_clean_error=0.9
             ),
-            "worse than its clean error",
+            "must exceed its clean error",
         ),
         (lambda: retention(50, 80), "corrupted_accuracy must be a fraction"),
     ],

@@ -129,7 +129,7 @@ def test_renaming_the_classes_changes_no_flip(predictions, kind):
         (lambda: top5_distances(np.zeros((3, 5), int), kind="rotate"), r"must be \(sequences, frames, 5\)"),
         (lambda: mean_over_kinds({"tilt": 0.1}), "values must have 10 kinds, but these are missing: gaussian_noise"),
         (lambda: mean_flip_rate(FP["values"], baseline=FP["values"] | {"tilt": 0.0}), "but is not for tilt"),
-        (lambda: mean_flip_rate(FP["values"] | {"tilt": np.nan}, baseline=FP["values"]), "values must be numbers"),
+        (lambda: mean_flip_rate(FP["values"] | {"tilt": np.nan}, baseline=FP["values"]), "values must be finite"),
     ],
 )
 def test_bad_input_gets_one_sentence(call, sentence):

@@ -286,7 +286,7 @@ def test_cells_are_aligned_by_id_not_by_place():
     shuffled = cell([False, True, True], ids=["c", "a", "b"])
     cells = {"clean": cell([True, False, True], ids=["a", "b", "c"]), "pgd5": shuffled}
     assert summarise(records(cells), intervals=False)["attack/pgd5"].value == pytest.approx(200 / 3)
-    with pytest.raises(HoldfastError, match="share at least one image"):
+    with pytest.raises(HoldfastError, match="at least one common image"):
         summarise(records({"clean": cell([True], ids=["a"]), "pgd5": cell([True], ids=["z"])}))
 
 
@@ -297,8 +297,8 @@ def test_records_without_cells_have_no_scores():
 
 
 def test_a_view_is_summarised_as_it_is_seen():
-    both = records({"clean": cell([True, True])})
-    two = type(both).of(both.header, {"joint": {"clean": cell([True, True])}, "rob": {"clean": cell([True, False])}})
+    joint, robust = (records({"clean": cell(right)}) for right in ([True, True], [True, False]))
+    two = type(joint).of(joint.header, {"joint": joint.cells, "rob": robust.cells})
     assert two.summary(intervals=False)["clean"].value == 100
     assert two.view("rob").summary(intervals=False)["clean"].value == 50
     assert two.view("rob").summary(intervals=False).view == "rob"

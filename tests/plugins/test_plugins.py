@@ -83,7 +83,7 @@ def test_a_corruption_has_severities_for_its_presets_and_draws_by_image():
     assert np.array_equal(corrupt(image, "turned", severity=1), image)
     assert np.array_equal(corrupt(image, "turned", severity=1, preset="cifar"), np.roll(image, 1, axis=-1))
     assert (select("own"), select("turned,fog"), kind.group) == (("turned",), ("turned", "fog"), "own")
-    with pytest.raises(HoldfastError, match=r"severities for \(cifar, any\), got 'tiny'"):
+    with pytest.raises(HoldfastError, match=r"severities of turned \(cifar, any\), got 'tiny'"):
         corrupt(np.zeros((64, 64, 3), np.uint8), "turned", preset="tiny")
 
 
@@ -202,7 +202,7 @@ def test_a_plug_in_that_is_not_there_is_told_in_one_sentence(monkeypatch, capsys
     assert "--plugin must be a Python file, but 'nowhere.py' does not exist" in capsys.readouterr().err
     monkeypatch.setenv("HOLDFAST_PLUGINS", "no_such_module")
     assert main(["list", "corruptions"]) == 2
-    assert "--plugin must name what can be imported, got 'no_such_module'" in capsys.readouterr().err
+    assert "--plugin 'no_such_module' cannot be imported" in capsys.readouterr().err
 
 
 MY_FOG = """

@@ -132,7 +132,7 @@ def test_a_study_is_forecast_row_by_row(tmp_path, capsys):
     assert main(["study", str(tmp_path / "study.yaml"), "--out", str(out), "--dry-run"]) == 0
     told = capsys.readouterr().out
     assert "2 rows, 2 seeds, 4 runs, 4 runs to do" in told
-    assert "not tried: again" in told
+    assert "not timed, assumed to cost as much as" in told
     assert not out.exists()
 
 

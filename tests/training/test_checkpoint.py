@@ -46,7 +46,7 @@ def test_a_new_run_is_as_its_recipe_says(tmp_path):
 
 
 def test_the_death_of_another_process_is_one_sentence_and_other_errors_stay_what_they_are():
-    with pytest.raises(HoldfastError, match="one of the 2 is gone; go on"), peer_deaths(2, way_on="go on"):
+    with pytest.raises(HoldfastError, match="one of the 2 processes has died; go on"), peer_deaths(2, way_on="go on"):
         raise RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer")
     with pytest.raises(RuntimeError, match="shapes"), peer_deaths(2, way_on="go on"):
         raise RuntimeError("shapes do not fit")

@@ -247,7 +247,7 @@ def test_a_finished_chain_is_not_overwritten(chain, vit, capsys):
 
 def test_a_plain_model_cannot_be_trained_with_the_objective(tmp_path, capsys):
     assert main(["train", "digits/vit_nano", "--objective.name=tora", "--out", str(tmp_path / "run")]) == 2
-    assert "objective 'tora' must know phase and trade_off: it belongs to" in capsys.readouterr().err
+    assert "objective 'tora' needs phase and trade_off: use it in a recipe with model.adapt" in capsys.readouterr().err
 
 
 def test_the_same_run_twice_gives_the_same_bits(chain, vit, tmp_path):
