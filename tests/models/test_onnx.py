@@ -97,9 +97,7 @@ def test_attacks_that_climb_a_gradient_are_refused_before_anything_is_measured(t
 
 
 def test_nobody_looks_inside_a_file(tmp_path):
-    with pytest.raises(
-        HoldfastError, match="needs the layers of a model, which an ONNX file does not have"
-    ):
+    with pytest.raises(HoldfastError, match="needs the layers of a model, which an ONNX file does not have"):
         analyze(f"onnx:{brightest(tmp_path / 'm.onnx')}", colours(4), out=tmp_path / "out", show=False)
     assert not (tmp_path / "out").exists()
 

@@ -216,9 +216,7 @@ def test_the_models_of_table_5_are_timms_with_tap_and_come_back_from_a_run_folde
 
 
 def test_what_cannot_have_tap_is_refused_in_one_sentence():
-    with pytest.raises(
-        holdfast.HoldfastError, match="it has no blocks with a known token grid"
-    ):
+    with pytest.raises(holdfast.HoldfastError, match="it has no blocks with a known token grid"):
         holdfast.add_tap(timm.create_model("resnet18"))
     with pytest.raises(holdfast.HoldfastError, match="has TAP already"):
         holdfast.add_tap(holdfast.add_tap(timm.create_model("fan_nano")))
