@@ -69,7 +69,7 @@ def test_an_afat_runs_own_corruption_model_is_a_suite(tmp_path, capsys):
 def test_without_a_file_or_with_a_wrong_one_it_is_one_sentence(tmp_path):
     with pytest.raises(HoldfastError, match="needs a corruption model: occlusion-corruptor:file="):
         CorruptorOcclusion()(model(), torch.rand(1, 3, 32, 32), torch.zeros(1, dtype=torch.long))
-    with pytest.raises(HoldfastError, match="must be a corruptor's file"):
+    with pytest.raises(HoldfastError, match="must be a file written by save_corruptor"):
         CorruptorOcclusion(str(tmp_path / "missing"))
 
 

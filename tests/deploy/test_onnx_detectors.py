@@ -190,7 +190,7 @@ def test_every_layout_has_the_ap_of_a_decoder_by_hand_and_pycocotools(data, tmp_
 def _columns(records):
     from holdfast.tasks.detection import TASK
 
-    return TASK.columns(records.cells["clean"])
+    return TASK.replicates(records.cells["clean"], None)
 
 
 def test_a_fixed_batch_and_an_image_without_batch_give_the_same(data, tmp_path):
@@ -207,7 +207,7 @@ def test_a_fixed_batch_and_an_image_without_batch_give_the_same(data, tmp_path):
 def test_a_file_of_an_open_size_must_be_told_one_and_the_records_name_it(data, tmp_path):
     outputs, _, _ = yolov8(data)
     path = constant_graph(tmp_path / "m.onnx", outputs, size=("h", "w"))
-    with pytest.raises(HoldfastError, match="does not say its size: give --size"):
+    with pytest.raises(HoldfastError, match="does not define its size: add --size"):
         measured(path, data)
     steps = measured(path, data, size=SEEN).header["preprocessing"]
     assert steps["model_size"] == "64×96 letterbox, opencv-bilinear"
@@ -219,7 +219,7 @@ def test_a_file_of_an_open_size_must_be_told_one_and_the_records_name_it(data, t
 
 def test_what_neither_file_nor_layout_says_must_be_said(data, tmp_path):
     path = constant_graph(tmp_path / "m.onnx", detr(data)[0], size=SEEN)
-    with pytest.raises(HoldfastError, match="does not say its mean and std: give --mean and --std"):
+    with pytest.raises(HoldfastError, match="does not define its mean and std: add --mean and --std"):
         measured(path, data)
     path = constant_graph(tmp_path / "t.onnx", torchvision(data)[0], size=SEEN)
     with pytest.raises(HoldfastError, match="give --class-ids category-ids"):
@@ -239,7 +239,7 @@ def test_settings_are_part_of_the_model_and_words_are_checked(data, tmp_path):
         ({"resize": "crop"}, "resize must be one of none, stretch, letterbox"),
         ({"interpolation": "cubic"}, "interpolation must be one of"),
         ({"nms_iou": 1.5}, r"nms_iou must lie in 0…1, got 1\.5"),
-        ({"window": 32}, "window and stride are of label maps"),
+        ({"window": 32}, "window and stride are settings of segmentation"),
     ):
         with pytest.raises(HoldfastError, match=sentence):
             measured(path, data, **options)
@@ -356,20 +356,20 @@ def test_a_foreign_file_goes_through_every_command(data, tmp_path, capsys):
         "0",
     ]
     assert main(gate) == 2
-    assert "does not say its mean and std" in capsys.readouterr().err
+    assert "does not define its mean and std" in capsys.readouterr().err
     assert main([*gate, *told, "--unresolved", "pass"]) == 0
     assert main(["gate", str(tmp_path / "new"), "--against", str(tmp_path / "old"), "--outputs", "detr"]) == 2
-    assert "goes with --model" in capsys.readouterr().err
+    assert "need --model" in capsys.readouterr().err
     assert main(["report", str(tmp_path / "old"), "--out", str(tmp_path / "report.html")]) == 0
     seen = ["predict", str(data / "0.png"), "--model", model, "--overlays", str(tmp_path / "seen")]
     assert main([*seen, *told]) == 0
     assert (tmp_path / "seen" / "0.png").is_file()
     assert main(["export", model, "--data", spec, "--out", str(tmp_path / "n.onnx"), *told]) == 2
-    assert "which is a file already" in capsys.readouterr().err
+    assert "which is an exported file" in capsys.readouterr().err
     protocol = EvalProtocol(mean=(0.1, 0.2, 0.3), std=(0.5, 0.5, 0.5), outputs="detr")
     lens = open_model(model, spec, protocol=protocol)
-    assert inspect_image(lens, 0, "fog/3").after.kept
-    assert "outputs='detr'" in Session([lens]).kept(ViewState(0, "fog/3"), "lines.py").decode()
+    assert inspect_image(lens, 0, "fog/3").after.fields
+    assert "outputs='detr'" in Session([lens]).download(ViewState(0, "fog/3"), "lines.py").decode()
 
 
 def test_a_layout_of_ones_own_is_one_row(data, tmp_path, monkeypatch):

@@ -106,7 +106,7 @@ def test_windows_of_the_files_size_see_every_place_once(tmp_path):
 
 
 def test_what_is_malformed_or_missing_is_one_sentence(tmp_path):
-    with pytest.raises(HoldfastError, match="does not say its mean and std"):
+    with pytest.raises(HoldfastError, match="does not define its mean and std"):
         evaluate(f"onnx:{by_level(tmp_path / 'm.onnx')}", source(), workers=0, show=False)
     maps = {
         "beyond": (np.full((1, 8, 8), CLASSES), {}, "must be classes 0 to 10, got 11; nothing was recorded"),

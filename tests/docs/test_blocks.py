@@ -7,6 +7,7 @@ import runpy
 import shlex
 import shutil
 import sys
+import tempfile
 import time
 import tomllib
 from glob import glob
@@ -65,18 +66,21 @@ def registries(place):
     """After a page as they were before it."""
     homes = [name.split(":") for name in REGISTRIES]
     tables = [getattr(importlib.import_module(module), table) for module, table in homes]
-    before, modules = [dict(table) for table in tables], set(sys.modules)
+    before = [dict(table) for table in tables]
+    _forget_modules_of_pages()
     yield
-    for name in set(sys.modules) - modules:
-        if not name.startswith("holdfast") and _is_of_a_page(sys.modules[name]):
-            del sys.modules[name]
+    _forget_modules_of_pages()
     for table, held in zip(tables, before, strict=True):
         table.clear()
         table.update(held)
 
 
-def _is_of_a_page(module) -> bool:
-    return Path.cwd() in Path(getattr(module, "__file__", None) or "/").absolute().parents
+def _forget_modules_of_pages() -> None:
+    """Pages may have modules of the same name, such as my_models.py; those of other tests count, too."""
+    root = Path(tempfile.gettempdir()).resolve()
+    for name, module in list(sys.modules.items()):
+        if root in Path(getattr(module, "__file__", None) or "/").resolve().parents:
+            del sys.modules[name]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

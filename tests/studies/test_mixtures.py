@@ -28,7 +28,9 @@ def test_alpha_is_an_axis_of_a_study(tmp_path):
     (tmp_path / "study.yaml").write_text(STUDY)
     study = load_study(tmp_path / "study.yaml")
     assert study.needs("WiSE-FT mix.alpha=0.5") == ["start", "tuned"]
-    assert "taken for the row that they start from" in dry_run_report(study, out=tmp_path / "out").remarks[0]
+    assert (
+        "assumed to cost as much as the row they start from" in dry_run_report(study, out=tmp_path / "out").remarks[0]
+    )
     results = run_study(study, out=tmp_path / "out")
     assert [*results] == ["WiSE-FT mix.alpha=0", "WiSE-FT mix.alpha=0.5"]
     assert all(len(found) == 1 for found in results.values())

@@ -64,7 +64,13 @@ def test_the_copies_get_the_labels_of_the_named_classes(toy_world, name):
 
 
 def run_small(name, out):
-    small = ["--train.batch_size=2", "--data.train_subset=4", "--data.val_subset=2", "--augment.repeats=1"]
+    small = [
+        "--train.batch_size=2",
+        "--train.global_batch=2",
+        "--data.train_subset=4",
+        "--data.val_subset=2",
+        "--augment.repeats=1",
+    ]
     return main(["train", name, f"--out={out}", "--train.epochs=1", "--data.workers=0", *small])
 
 

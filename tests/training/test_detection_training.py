@@ -15,6 +15,7 @@ from holdfast.training.recipe import ScheduleRecipe
 from holdfast.training.recipe_files import load_recipe, merge, recipe_names
 from tests.tasks.detectors import coco_folder
 from tests.training.helpers import assert_same_run, log_of
+from tests.training.shrunken_recipes import shrunken_model
 
 DETECTION_RECIPES = [name for name in recipe_names() if load_recipe(name).model.name == "detector"]
 
@@ -178,5 +179,7 @@ def test_shipped_recipes_build_and_take_two_steps_at_a_shrunken_size(name, tmp_p
     }
     if load_recipe(name).data.val_subset:
         overrides["data"]["val_subset"] = 1
+    if "swin" in name:
+        overrides["model"]["kwargs"]["encoder_options"] = shrunken_model("swin")
     assert train(name, out=tmp_path / "run", overrides=overrides, show=False).step == 2
     assert all(np.isfinite(line["loss"]) for line in log_of(tmp_path / "run", "step"))

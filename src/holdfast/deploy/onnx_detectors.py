@@ -206,8 +206,8 @@ def _check_said(layout: Layout, asked: "EvalProtocol", *, size: tuple[int, int] 
     if lacking:
         options = " and ".join(f"--{name}" for name in lacking)
         raise HoldfastError(
-            f"the ONNX file does not say its {' and '.join(lacking)}: give {options} "
-            "(plain pixels have mean 0 0 0 and std 1 1 1)"
+            f"the ONNX file does not define its {' and '.join(lacking)}: add {options} "
+            "(for plain pixels, mean 0 0 0 and std 1 1 1)"
         )
 
 

@@ -38,7 +38,7 @@ class OnnxSegmenter(nn.Module):
         self.size: tuple[int, int] | None = None
         self.interpolation = "bilinear"
         self.classes: int | None = None  # of label maps, which do not tell
-        self.untold = ("mean", "std")
+        self.unknown_settings = ("mean", "std")
         self.pretrained_cfg: dict[str, Any] = {
             "architecture": "onnx",
             "task": self.task,

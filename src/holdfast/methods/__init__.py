@@ -37,7 +37,7 @@ def methods() -> dict[str, str]:
     """One-line descriptions of all objectives and loss terms, by their names in a recipe."""
     return {
         "cross_entropy": "plain cross-entropy, hard or soft targets",
-        "pixel_cross_entropy": "cross-entropy of label maps, divided by the labelled pixels or, as published, by all",
+        "pixel_cross_entropy": "cross-entropy of label maps, averaged over labelled pixels or, as published, over all",
         "detection": "the losses that a detector returns, summed",
         **{f"robust: {name}": entry.line for name, entry in TERMS.items()},
         **{name: METHOD_LINES[name] for name in METHOD_LINES if name.startswith(OF_THE_LOOP)},

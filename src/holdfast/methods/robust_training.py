@@ -135,7 +135,7 @@ TERMS: dict[str, TermEntry] = {  # in the order in which they prepare views and 
     "noise2net_share": TermEntry(noise2net_term, "a share of the batch distorted by random networks (DeepAugment)"),
     "patches": TermEntry(patches_term, "a second cross-entropy on patch-wise augmented images (RVT)"),
     "augmix": TermEntry(augmix_term, "AugMix views and the Jensen-Shannon divergence of the predictions (AugMix)"),
-    "afat": TermEntry(afat_term, "features aligned against the patches that a corruption model picks (AFAT, RSPC)"),
+    "afat": TermEntry(afat_term, "feature alignment under patch corruption chosen by a corruption model (AFAT, RSPC)"),
     "adl": TermEntry(adl_term, "attention diversification loss against overfocusing (TAP+ADL)"),
     "adversarial": TermEntry(adversarial_term, "cross-entropy on FGSM or PGD images"),
     "trades": TermEntry(trades_term, "clean cross-entropy and the divergence that an attack can make (TRADES)"),
