@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.signals import exit_when_orphaned
+from holdfast.runtime.signals import Terminated, exit_when_orphaned, handle_signals, unblock_signals
 
 
 def worker(output: Path, ready: Path, go: Path) -> None:
@@ -76,3 +76,23 @@ def test_an_orphan_prints_no_traceback(killed, tmp_path):
     finally:
         middle.kill()
         middle.join()
+
+
+class _Terminates:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_inside_the_garbage_collector_prints_nothing_and_is_raised_later(capsys):
+    reached = []
+
+    def command():
+        with handle_signals():
+            _Terminates()  # freed at once; Python cannot raise out of __del__
+            reached.append(True)
+            unblock_signals()
+
+    with pytest.raises(Terminated):
+        command()
+    assert reached
+    assert capsys.readouterr().err == ""

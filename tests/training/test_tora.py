@@ -146,6 +146,10 @@ def test_a_stopped_phase_resumes_to_the_same_bits(chain, vit, tmp_path):
     ):
         one, other = (load_file(tmp_path / name / file) for name in ("whole", "parts"))
         assert all(torch.equal(one[key], other[key]) for key in one)
+    one, other = ((tmp_path / name / "backbone/config.json").read_bytes() for name in ("whole", "parts"))
+    assert one == other
+    arguments = json.loads(one)["model_args"]
+    assert list(arguments) == sorted(arguments)
 
 
 @pytest.mark.parametrize(

@@ -29,18 +29,25 @@ def handle_signals() -> Iterator[None]:
     """Turn SIGTERM into :class:`Terminated` inside the block, unless another handler is installed.
 
     If a library turns the interrupt into its own error (matplotlib, in C++), it is raised again here;
-    if a library swallows it, :func:`unblock_signals` raises it again.
+    if a library swallows it, :func:`unblock_signals` raises it again. Raised inside a callback of the garbage
+    collector, where Python can only print it, it is not printed; :func:`unblock_signals` raises it again, too.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
         _received.append(Terminated if number == signal.SIGTERM else KeyboardInterrupt)
         raise _received[-1]
 
+    def print_unraisable(unraisable: Any) -> None:
+        if not (_received and issubclass(unraisable.exc_type, KeyboardInterrupt)):
+            hook(unraisable)
+
+    hook = sys.unraisablehook
     before: dict[int, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
     main = threading.current_thread() is threading.main_thread()
     ours = [number for number, handler in before.items() if main and signal.getsignal(number) == handler]
     for number in ours:
         signal.signal(number, stop)
+    sys.unraisablehook = print_unraisable
     try:
         yield
     except Exception as error:
@@ -48,6 +55,7 @@ def handle_signals() -> Iterator[None]:
             raise _received[-1] from error
         raise
     finally:
+        sys.unraisablehook = hook
         for number in ours:
             signal.signal(number, before[number])
         if ours:  # a nested command leaves it to the outer one

@@ -131,8 +131,17 @@ def write_config(
         with atomic.replace_file(folder / CONFIG) as temporary:
             path: Any = temporary  # annotated as text, used as a path
             save_config_for_hf(model, path, model_config={"label_names": list(classes)}, model_args=arguments)
+            _sort_model_args(temporary)
     except OSError as error:
         raise HoldfastError(f"the model cannot be written into {str(folder)!r} ({error.strerror})") from error
+
+
+def _sort_model_args(path: Path) -> None:
+    """Sort the arguments of a model: timm records them in another order for a model that was loaded from a folder."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    if "model_args" in config:
+        config["model_args"] = dict(sorted(config["model_args"].items()))
+        path.write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
 def describe(model: nn.Module, *, image: ImageFormat, **more: Any) -> None:
