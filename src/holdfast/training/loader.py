@@ -133,8 +133,8 @@ class TransformedImages(Dataset[Item]):
             except UnreadableImage as error:
                 unreadable.append(str(error))
                 continue
-            image = rng.number(self.source.id(index), order="little")
-            reseed(Stream.SAMPLE, self.seed, key.epoch, image, key.repeat)
+            number = rng.number(self.source.id(index), order="little")
+            reseed(Stream.SAMPLE, self.seed, key.epoch, number, key.repeat)
             return Item(*self.transform(image, target), tuple(unreadable))
         return Item(None, None, tuple(unreadable))
 
