@@ -9,7 +9,7 @@ import pytest
 from holdfast._version import __version__
 
 pickle = pytest.importorskip(
-    "ray.cloudpickle", reason="the extra ray is not installed: pip install 'holdfast-vision[ray]'"
+    "ray.cloudpickle", reason="the extra ray is not installed: pip install ray"
 )
 WORKER = """
 import pickle, sys
