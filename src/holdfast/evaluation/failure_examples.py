@@ -4,13 +4,13 @@ Corruption kinds take turns, hardest image first, each image once per kind. Atta
 adversarial images belong to one model, and sequences are films.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
 
 import numpy as np
 import torch
 
+from holdfast import rng
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import WorkerCache
 from holdfast.evaluation.plan import Cell
@@ -86,9 +86,7 @@ def _hardest_first(cells: Sequence[CellRecord], names: Sequence[str], hardness: 
 
 def _random_hardness(cell: CellRecord) -> np.ndarray:
     """Pseudo-random numbers in (0, 1] from a digest of the image and cell names: the same for every model."""
-    keys = [f"{cell.header['cell']}\0{name}".encode("utf-8", "surrogateescape") for name in cell.ids]
-    digests = [hashlib.blake2b(key, digest_size=6).digest() for key in keys]
-    return np.array([(int.from_bytes(digest, "big") + 1) / 2**48 for digest in digests])
+    return np.array([(rng.number(cell.header["cell"], name, size=6) + 1) / 2**48 for name in cell.ids])
 
 
 class _ExampleMaker:
