@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 
 # what a fast check runs: numbers, records, rules and names; nothing that trains or opens a large model
 FAST := tests/metrics tests/records tests/io tests/plotting tests/studies/test_config.py tests/data/test_official_sets.py \
-	tests/docs/test_documentation.py tests/packaging/test_dependencies.py --ignore tests/io/test_training_log.py
+	tests/docs/test_documentation.py tests/packaging/test_dependencies.py tests/packaging/test_mirror.py --ignore tests/io/test_training_log.py
 
 .PHONY: demo check test test-all chaos lint bench docs clean
 
