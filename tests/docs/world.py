@@ -279,6 +279,7 @@ NAMES: dict[str, dict[str, Callable[[], Any]]] = {
         "train_set": lambda: TensorDataset(*digits(10)),
         "val_set": lambda: TensorDataset(*digits(10)),
     },
+    "docs/measure-model.md": {"my_test_set": lambda: TensorDataset(*digits(10))},
     "docs/train.md": {
         "add_parts": lambda: own_adapter.Rescaled,
         "save_parts": lambda: own_adapter.save,
