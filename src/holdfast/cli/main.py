@@ -41,6 +41,7 @@ COMMANDS = {
 
 # commands that resume when run again after Ctrl-C, SIGTERM or a crash; `train` prints its own line (--resume)
 RESUMABLE = ("evaluate", "analyze", "corrupt", "study", "demo")
+LONGEST_ERROR = 2_000  # letters
 
 
 def build_parser(command: str | None = None) -> Any:
@@ -115,7 +116,10 @@ def _machine_limit(error: OSError | MemoryError | RuntimeError) -> str:
 
 
 def _print_error(sentence: str) -> int:
-    print(f"holdfast: error: {' '.join(sentence.split())}", file=sys.stderr)
+    text = " ".join(sentence.split())
+    if len(text) > LONGEST_ERROR:  # a value of any length may be quoted in it
+        text = f"{text[: LONGEST_ERROR // 2]} … {text[-LONGEST_ERROR // 2 :]}"
+    print(f"holdfast: error: {text}", file=sys.stderr)
     return EXIT_BAD_INPUT
 
 
@@ -155,8 +159,18 @@ def _known_options(parser: argparse.ArgumentParser, argv: list[str]) -> list[str
         if option == "--":
             break
         if option.startswith("--") and not any(option == name or option.startswith(f"{name}.") for name in known):
-            raise HoldfastError(f"unknown option {option!r}{nearest(option, known)}")
+            raise HoldfastError(f"unknown option {option!r}{_nearest_option(option, known)}")
     return argv
+
+
+def _nearest_option(option: str, known: Sequence[str]) -> str:
+    """Hint for a misspelt option: values of a recipe by their last word, else names that are much alike."""
+    word = option.removeprefix("--").replace("-", "_")
+    exact = [name for name in known if name.removeprefix("--").rpartition(".")[2].replace("-", "_") == word]
+    if exact:
+        return nearest(option, exact, cutoff=0)
+    close = nearest(option, known, count=1, cutoff=0.85)  # such as --methods for --method
+    return close or nearest(option, [name for name in known if name not in ("--help", "--help-all")], cutoff=0.6)
 
 
 def _parse_arguments(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespace:
@@ -168,6 +182,10 @@ def _parse_arguments(parser: argparse.ArgumentParser, argv: list[str]) -> argpar
         options = {action.dest: action for action in parser._actions if action.option_strings}
         kinds = {name: getattr(action, "_typehint", action.type) for name, action in options.items()}
         names = {name: action.option_strings[0] for name, action in options.items()}
+        if missing := re.fullmatch("the following arguments are required: (.*)", str(error)):
+            wanted = [names.get(name, name.upper()) for name in missing[1].split(", ")]
+            usage = f"; see {parser.prog} --help"
+            raise HoldfastError(f"{parser.prog} needs {' and '.join(wanted)}{usage}") from error
         raise HoldfastError(refusal(str(error), kinds, names)) from error
 
 

@@ -57,9 +57,18 @@ def own_data(model: str, *, command: str) -> str:
     from holdfast.io.yaml import read_yaml
 
     folder = run_folder(model)
+    if folder is None and not model_spec(model).kind:
+        from holdfast.models.factory import unknown_model  # imported late: for an error alone
+
+        raise unknown_model(model)
     if folder is None:
         raise HoldfastError(f"holdfast {command} needs --data, such as folder:DIR, for {model!r}, which is not a run")
     path = folder / "recipe.yaml"
+    if not path.exists():
+        from holdfast.models.factory import without_model
+
+        if (problem := without_model(folder)) is not None:
+            raise problem
     try:
         recipe: Any = read_yaml(path.read_text(encoding="utf-8"), name=repr(str(path)))
         data = str(recipe["data"].get("val") or recipe["data"]["train"])
