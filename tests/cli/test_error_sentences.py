@@ -101,7 +101,7 @@ def test_a_baseline_of_an_own_attack_asks_for_the_plug_in():
 
     model = create_model("vit_nano", num_classes=10, depth=1)
     records = holdfast.evaluate(model, "digits:test", brighten, limit=10, workers=0)
-    with pytest.raises(HoldfastError, match="measured on 'brighten', which is not registered here: .* --plugin FILE"):
+    with pytest.raises(HoldfastError, match=r"measured on 'brighten', which is not registered here: .* --plugin FILE"):
         evaluate_like_baseline(paired_scores_of(records), model)
 
 

@@ -6,7 +6,9 @@ import importlib
 import itertools
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -14,7 +16,6 @@ from typing import Any
 from holdfast._version import __version__
 from holdfast.cli import EXIT_BAD_INPUT, EXIT_OK, EXIT_SIGNAL, stopped_by
 from holdfast.errors import HoldfastError, nearest
-from holdfast.runtime.plugins import load_plugins
 from holdfast.runtime.signals import handle_signals
 
 # name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and
@@ -53,7 +54,7 @@ def build_parser(command: str | None = None) -> Any:
 
         parser = jsonargparse.ArgumentParser(
             prog=f"holdfast {command}",
-            description=COMMANDS[command].capitalize() + ".",
+            description=f"{COMMANDS[command][0].upper()}{COMMANDS[command][1:]}.",
             exit_on_error=False,
             allow_abbrev=False,
             formatter_class=PlainHelp,
@@ -63,7 +64,7 @@ def build_parser(command: str | None = None) -> Any:
     general = argparse.ArgumentParser(
         prog="holdfast",
         description="Vision transformers that hold when images go bad.",
-        epilog="commands:\n" + "\n".join(f"  {name:<12}{line}" for name, line in COMMANDS.items()),
+        epilog="\n".join(["commands:", *_command_lines(shutil.get_terminal_size().columns)]),
         formatter_class=_EpilogAsWritten,
         exit_on_error=False,
     )
@@ -130,6 +131,10 @@ def _run_command(argv: list[str]) -> int:
     if argv[0] == "--version":
         print(f"holdfast {__version__}")
         return EXIT_OK
+    from holdfast.runtime.plugins import (
+        load_plugins,
+    )  # imported late, as everything that `holdfast --help` can do without
+
     command, rest = argv[0], load_plugins(argv[1:])
     if command not in COMMANDS:
         raise HoldfastError(
@@ -197,6 +202,12 @@ def entry_point() -> None:
 class _EpilogAsWritten(argparse.HelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n".join(indent + line for line in text.splitlines())
+
+
+def _command_lines(width: int) -> list[str]:
+    """Lines with the commands and what they do, within a width."""
+    options = {"width": max(width, 40), "subsequent_indent": " " * 14, "break_on_hyphens": False}
+    return [line for name, text in COMMANDS.items() for line in textwrap.wrap(f"  {name:<12}{text}", **options)]
 
 
 def _module(command: str) -> ModuleType:

@@ -204,18 +204,8 @@ def protocol_of(arguments: Namespace, **other: Any) -> "EvalProtocol":
     from holdfast.evaluation.config import EvalProtocol
 
     given = {**vars(arguments), **other}
-    given |= {"size": size_of(given.get("size")), "probabilities": _answer(given.get("probabilities"))}
+    given |= {"probabilities": _answer(given.get("probabilities"))}
     return EvalProtocol(**{each.name: given[each.name] for each in fields(EvalProtocol) if each.name in given})
-
-
-def size_of(given: str | int | None) -> int | tuple[int, int] | None:
-    """Parse ``448`` or ``1024x2048`` (height first)."""
-    if given is None:
-        return None
-    sides = str(given).split("x")
-    if len(sides) > 2 or not all(side.isdigit() for side in sides):
-        raise HoldfastError(f"--size must be a number of pixels, or HEIGHTxWIDTH such as 1024x2048, got {given!r}")
-    return int(sides[0]) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
 
 
 def _answer(given: str | None) -> bool | None:

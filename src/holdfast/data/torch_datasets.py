@@ -126,8 +126,8 @@ class TensorSource:
         found = f"got {low:.3g} to {high:.3g}"
         if self._scale is None and low >= 0 and BYTES_FROM <= high <= 255:
             raise HoldfastError(
-                f"values of {self.name!r} must be uint8 or lie in [0, 1], {found}: they look like pixels from 0 to 255; "
-                "pass them as uint8 or divide them by 255"
+                f"values of {self.name!r} must be uint8 or lie in [0, 1], {found}: they look like pixels from 0 to "
+                "255; pass them as uint8 or divide them by 255"
             )
         if self._scale is not None:
             raise HoldfastError(f"mean and std must bring the values of {self.name!r} back to [0, 1], {found}")

@@ -125,9 +125,9 @@ def limit_rows(ids: Sequence[str], strata: np.ndarray, limit: int) -> np.ndarray
 
     A smaller limit gives a subset of a larger one.
     """
-    if limit < 1:
-        raise HoldfastError(f"limit must be at least 1, got {limit}")
-    if limit >= len(ids):
+    if limit < 0:
+        raise HoldfastError(f"limit must be at least 1, or 0 for all images, got {limit}")
+    if limit == 0 or limit >= len(ids):
         return np.arange(len(ids))
     order = np.argsort(np.array([_key(name) for name in ids], dtype=np.uint64), kind="stable")
     quantiles = np.empty(len(ids))

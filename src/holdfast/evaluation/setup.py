@@ -23,7 +23,7 @@ from holdfast.evaluation.plan import Plan
 from holdfast.evaluation.preprocessing import PreprocessingSteps, largest_size
 from holdfast.evaluation.record_set import make_header, record_folder
 from holdfast.evaluation.runner import Key, Work
-from holdfast.evaluation.suites import check_suites, make_plan, parse_suites
+from holdfast.evaluation.suites import check_suites, expand_standard, make_plan, parse_suites
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.inference.predictor import Predictor, given_normalisation
 from holdfast.io import atomic
@@ -66,7 +66,7 @@ def prepare_evaluation(request: EvaluationRequest) -> Iterator[PreparedEvaluatio
 
     If the block fails, a record folder that it made is removed unless something was measured.
     """
-    protocol, compute, limit = request.protocol, request.compute, request.limit
+    protocol, compute, limit = request.protocol, request.compute, request.limit or None
     names = parse_suites(request.suites)
     check_workers(request.workers)
     opened = open_evaluation_data(request.data, limit=limit, exif=protocol.exif, **given_normalisation(protocol))
@@ -77,6 +77,7 @@ def prepare_evaluation(request: EvaluationRequest) -> Iterator[PreparedEvaluatio
         normalized_model, steps = predictor.normalized_model, predictor.steps
         match = not protocol.classes_differ
         opened = with_model_labels(opened, predictor.loaded.classes, normalized_model.probe, match_names=match)
+        names = expand_standard(names, opened.task, gradients=has_gradient(predictor.loaded.model))
         plan = make_plan(names, opened, steps=steps, extra=protocol.extra, limit=limit)
         _check_gradients(predictor.loaded.model, plan)
         _check_model(predictor, opened, plan, classes_differ=protocol.classes_differ)

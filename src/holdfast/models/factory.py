@@ -71,8 +71,8 @@ def unknown_model(text: str) -> HoldfastError:
     elif os.sep in text:
         return HoldfastError(f"model must be a run's folder or a spec such as timm:NAME, but {text!r} does not exist")
     else:
-        known = nearest(text, (f"timm:{name}" for name in timm.list_models()), count=1, cutoff=0.8)
-        hint = known or f"; expected a run's folder or one of {', '.join(MODEL_FORMS.values())}"
+        close = nearest(text, timm.list_models(), count=1, cutoff=0.8).replace("'", "'timm:", 1)
+        hint = close or f"; expected a run's folder or one of {', '.join(MODEL_FORMS.values())}"
     return HoldfastError(f"model must be a module, a run's folder or a spec, got {text!r}{hint}")
 
 

@@ -70,8 +70,8 @@ class RunFolder:
         if other:
             shown = ", ".join(other[:3]) + (f" and {len(other) - 3} more" if len(other) > 3 else "")
             raise HoldfastError(
-                f"{str(self.path)!r} is a run of another recipe: {shown}; a run resumes with its own recipe: omit these "
-                f"values, or start a new run from its weights with --init run:{self.path} and another --out"
+                f"{str(self.path)!r} is a run of another recipe: {shown}; a run resumes with its own recipe: omit "
+                f"these values, or start a new run from its weights with --init run:{self.path} and another --out"
             )
 
     @contextmanager
