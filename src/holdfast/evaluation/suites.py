@@ -138,7 +138,7 @@ def _cells_of_corruptions(
     yield from _corruption_cells("corruptions", source, steps, dict.fromkeys(kinds, severities))
 
 
-def _cells_of_quick(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+def _cells_of_quick(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     """Clean images and every kind at one severity, under the names of the suites that have these cells."""
     task = task_of(source)
     yield from _clean("clean", source, steps, extra)
