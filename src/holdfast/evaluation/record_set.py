@@ -15,7 +15,7 @@ from holdfast.data.imagenet_classes import display_names
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.plan import Plan
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.models.factory import LoadedModel, architecture_of
 from holdfast.models.fingerprint import first_fingerprint, has_own_code
@@ -161,7 +161,7 @@ def make_header(
     plan: Plan,
     normalized_model: NormalizedModel,
     *,
-    steps: PreprocessingSteps,
+    steps: Preprocessing,
     settings: dict[str, Any],
     out: Path | str | None,
 ) -> dict[str, Any]:
