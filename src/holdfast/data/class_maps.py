@@ -9,7 +9,7 @@ import csv
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -143,7 +143,7 @@ class ClassMap:
 
 
 def one_to_one(
-    name: str, classes: Sequence[str], outputs: Outputs, numbers: Sequence[int], *, restricted: bool
+    name: str, classes: Sequence[str], outputs: Outputs, numbers: Iterable[int], *, restricted: bool
 ) -> ClassMap:
     """The map of classes that are one output each."""
     return ClassMap(name, tuple(classes), tuple((int(number),) for number in numbers), outputs, restricted=restricted)
