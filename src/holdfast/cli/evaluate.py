@@ -11,6 +11,7 @@ from rich.console import Console
 
 from holdfast.cli.console import table_width
 from holdfast.cli.shared_options import (
+    add_classes,
     add_cluster,
     add_dry_run,
     add_preprocessing,
@@ -91,6 +92,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--classes-differ", action="store_true", help="evaluate even if the class names of model and data differ"
     )
+    add_classes(parser)
     add_preprocessing(parser)
     parser.add_argument(
         "--predictions", type=Path, metavar="DIR", help="write predicted label maps as PNG files instead of evaluating"
