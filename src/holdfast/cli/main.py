@@ -206,8 +206,8 @@ class _EpilogAsWritten(argparse.HelpFormatter):
 
 def _command_lines(width: int) -> list[str]:
     """Lines with the commands and what they do, within a width."""
-    options = {"width": max(width, 40), "subsequent_indent": " " * 14, "break_on_hyphens": False}
-    return [line for name, text in COMMANDS.items() for line in textwrap.wrap(f"  {name:<12}{text}", **options)]
+    wrap = textwrap.TextWrapper(max(width, 40), subsequent_indent=" " * 14, break_on_hyphens=False).wrap
+    return [line for name, text in COMMANDS.items() for line in wrap(f"  {name:<12}{text}")]
 
 
 def _module(command: str) -> ModuleType:
