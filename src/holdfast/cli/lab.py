@@ -98,7 +98,7 @@ def _own_corruptor(model: str) -> Path:
 def check_installed() -> None:
     """Raise an error if the extra ``lab`` is not installed."""
     if missing := [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]:
-        raise HoldfastError(f"holdfast lab needs {' and '.join(missing)}; run: pip install 'holdfast-vision[lab]'")
+        raise HoldfastError(f"holdfast lab needs {' and '.join(missing)}; run: pip install starlette uvicorn")
 
 
 def _requested_models(arguments: Namespace) -> tuple[list[str], str]:
