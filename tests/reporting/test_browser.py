@@ -130,6 +130,18 @@ def test_models_and_suites_are_chosen(alive):
     assert shown(alive, columns) == before
 
 
+def test_a_column_of_the_pairs_becomes_the_baseline(alive):
+    captions = "#data-1-decision .chips caption"
+    assert shown(alive, captions) == ["Against plain, in points on the same images"]
+    alive.locator(".matrix button.base").nth(1).focus()
+    alive.keyboard.press("Enter")
+    assert shown(alive, captions) == [f"Against {SHOWN}, in points on the same images"]
+    assert shown(alive, "#data-1 .comparison h3") == [f"Accuracy by kind: differences from {SHOWN}"]
+    assert alive.locator(".matrix button.base").nth(1).get_attribute("aria-pressed") == "true"
+    alive.locator(".matrix button.base").first.click()
+    assert shown(alive, captions) == ["Against plain, in points on the same images"]
+
+
 def test_curves_and_heat_maps_say_their_values(alive, written):
     (records,) = load_records(written.parent / "plain")
     dot = alive.locator("#data-1-severity .value").first
