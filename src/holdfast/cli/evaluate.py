@@ -10,6 +10,7 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli.shared_options import (
+    add_classes,
     add_cluster,
     add_dry_run,
     add_preprocessing,
@@ -87,6 +88,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--classes-differ", action="store_true", help="evaluate even if the class names of model and data differ"
     )
+    add_classes(parser)
     add_preprocessing(parser)
     parser.add_argument(
         "--predictions", type=Path, metavar="DIR", help="write predicted label maps as PNG files instead of evaluating"

@@ -170,6 +170,19 @@ def add_preprocessing(parser: ArgumentParser, *, preparation: bool = True) -> No
     _add_dense_options(parser)
 
 
+def add_classes(parser: ArgumentParser) -> None:
+    """Add the options that say which outputs of a model are the classes of the data."""
+    parser.add_argument(
+        "--class-map",
+        metavar="FILE",
+        help="the model's outputs for each class of the data: a YAML or CSV file, imagenet-16 or objectnet",
+    )
+    parser.add_argument(
+        "--classes",
+        help="restricted to the data's classes, or all of the model's (default: restricted for class maps and wnids)",
+    )
+
+
 def _add_dense_options(parser: ArgumentParser) -> None:
     """Add the options that describe the outputs of other projects' detectors and segmenters."""
     parser.add_argument(

@@ -1,7 +1,9 @@
 """``EvalProtocol`` and ``ComputeConfig``: preprocessing and computation settings of ``holdfast.evaluate``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.io.images import check_exif
@@ -34,6 +36,10 @@ class EvalProtocol:
         probabilities: whether the model outputs probabilities instead of logits; required if its outputs look like
             probabilities.
         classes_differ: evaluate a run on data whose class names differ from those it was trained on.
+        class_map: outputs of the model that are the classes of the data: a YAML or CSV file, ``imagenet-16`` or
+            ``objectnet``, or a mapping from classes to outputs.
+        classes: ``restricted`` to the classes of the data, or ``all`` of the model's; by default restricted for class
+            maps and wnid folders, all for folders that the model's class names or indices name.
         outputs: output layout of an ONNX detector (``torchvision``, ``paddle``, ``yolov8``, ``yolov5``, ``yolov10``,
             ``detr``, ``rt-detr``) or segmenter (``logits``, ``labels``); recognised by default.
         resize: how images are brought to the size of an ONNX detector or segmenter: ``stretch``, ``letterbox`` or
@@ -60,6 +66,8 @@ class EvalProtocol:
     exif: str = "ignore"
     probabilities: bool | None = None
     classes_differ: bool = False
+    class_map: str | Path | Mapping[str, Any] | None = None
+    classes: str | None = None
     outputs: str | None = None
     resize: str | None = None
     nms: str | None = None
@@ -73,6 +81,8 @@ class EvalProtocol:
             raise HoldfastError(f"pixel_range must be 1 or 255, got {self.pixel_range}")
         if self.preparation not in PREPARATIONS:
             raise HoldfastError(f"preparation must be one of {', '.join(PREPARATIONS)}, got {self.preparation!r}")
+        if self.classes not in (None, "restricted", "all"):
+            raise HoldfastError(f"classes must be restricted or all, got {self.classes!r}")
         if self.crop_pct is not None and not 0 < self.crop_pct <= 1:
             raise HoldfastError(f"crop_pct must be above 0 and at most 1, got {self.crop_pct}")
 

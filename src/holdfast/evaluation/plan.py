@@ -23,7 +23,6 @@ class Cell:
         source: source of the images; the same object for all cells that share their images.
         definition: settings of the cell as plain data; must agree to resume it or to compare it.
         attack: the attack on the images, if any.
-        restricted_to: ``imagenet_a`` or ``imagenet_r`` to score their 200 classes only.
         places: index in ``source`` of every row of the record set, −1 for a missing image; None if they are equal.
     """
 
@@ -32,7 +31,6 @@ class Cell:
     source: Any = field(repr=False)
     definition: Mapping[str, Any] = field(default_factory=dict)
     attack: Any = None
-    restricted_to: str | None = None
     places: np.ndarray | None = field(default=None, repr=False)
 
     @property

@@ -73,10 +73,17 @@ def prepare_evaluation(request: EvaluationRequest) -> Iterator[PreparedEvaluatio
     check_suites(names, opened)
     check_examples(opened.task, compute.keep_examples)
     asked = (request.model, opened, protocol)
-    with process_group() as processes, Predictor.open(*asked, device=request.device, amp=compute.amp) as predictor:
+    with process_group() as processes, Predictor.open(*asked, device=request.device, amp=compute.amp) as own:
+        opened = with_model_labels(
+            opened,
+            own.loaded.classes,
+            own.normalized_model.probe,
+            match_names=not protocol.classes_differ,
+            class_map=protocol.class_map,
+            classes=protocol.classes,
+        )
+        predictor = own.with_class_map(opened.class_map)
         normalized_model, steps = predictor.normalized_model, predictor.steps
-        match = not protocol.classes_differ
-        opened = with_model_labels(opened, predictor.loaded.classes, normalized_model.probe, match_names=match)
         plan = make_plan(names, opened, steps=steps, extra=protocol.extra, limit=limit)
         _check_gradients(predictor.loaded.model, plan)
         _check_model(predictor, opened, plan, classes_differ=protocol.classes_differ)
@@ -136,7 +143,7 @@ def _check_model(predictor: Predictor, data: EvaluationData, plan: Plan, *, clas
     if not classes_differ:
         check_known_classes(predictor.loaded.classes, data.pictures, data=data.spec)
     check_counted(data.pictures, predictor.normalized_model.probe)
-    restricted = any(cell.restricted_to for cell in plan.cells)
+    restricted = data.stored is not None and data.stored.restricted_to is not None
     plan.task.check_model(predictor.normalized_model.probe, classes=plan.classes, restricted=restricted, data=data.spec)
 
 

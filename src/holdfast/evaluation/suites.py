@@ -274,7 +274,7 @@ def _stored_cell(stored: OfficialSet, spec: CellSpec) -> Cell:
         return Cell(spec, SequenceImages(), source, {**definition, "frames": source.frame_count})
     if spec.family == "corruption":
         return Cell(spec, StoredImages(), source, definition)
-    return Cell(spec, CleanImages(), source, definition, restricted_to=stored.restricted_to)
+    return Cell(spec, CleanImages(), source, definition)
 
 
 def _is_extra(cell: CellSpec) -> bool:

@@ -1,6 +1,6 @@
 """Evaluation of a candidate model with the data, suites, protocol and seed of a baseline."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,8 @@ from holdfast.errors import HoldfastError
 from holdfast.gate.paired_scores import PairedScores, make_paired_scores
 from holdfast.reporting.export.tables import clean_elsewhere
 
-OF_BASELINE = ("preset", "extra", "stored_jpeg", "preparation", "exif")  # fields of a protocol; others are the model's
+# fields of a protocol; others are the model's
+OF_BASELINE = ("preset", "extra", "stored_jpeg", "preparation", "exif", "class_map", "classes")
 
 if TYPE_CHECKING:
     from torch import nn
@@ -89,5 +90,16 @@ def _options(baseline: PairedScores) -> "tuple[ComputeConfig, EvalProtocol]":
         stored_jpeg=str(steps.get("after_corruption", "")).startswith("JPEG"),
         preparation=str(steps.get("preparation", "benchmark")),
         exif=str(header.get("exif", "ignore")),
+        **_class_map(header),
     )
     return ComputeConfig(attack_batch_size=int(header.get("attack_batch_size", 64))), protocol
+
+
+def _class_map(header: Mapping[str, Any]) -> dict[str, Any]:
+    """The baseline's choice of answers; a map that was given by hand is in its header."""
+    found = header.get("class_map")
+    if not isinstance(found, Mapping):
+        return {}
+    told = {"aggregation": found["aggregation"]} if found.get("aggregation") != "none" else {}
+    given = {**told, "classes": found["members"]} if header.get("labels") == "map" else None
+    return {"classes": found.get("classes"), "class_map": given}

@@ -27,6 +27,7 @@ class NormalizedModel:
         self.pixels = PixelModel(model, mean=steps.mean, std=steps.std).to(device).eval()
         self.device, self.size = device, steps.size or PROBE
         self.tolerance, self.by_batch = tolerance_of(model, amp=amp), depends_on_batch(model)
+        self.amp = amp
         self._amp = None if amp == "no" else getattr(torch, amp)
         self.probe = self._probe()
         self.views = tuple(self.probe)

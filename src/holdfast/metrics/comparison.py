@@ -20,6 +20,7 @@ from holdfast.metrics.score_intervals import interval_of_difference, is_same_mod
 from holdfast.metrics.score_lookup import why_not
 from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import formulas_of, reference_for, summarise
+from holdfast.records.class_map import answer_protocol
 from holdfast.records.compatibility import without_older
 from holdfast.records.records import CellRecord, Records
 
@@ -162,6 +163,7 @@ def _compare(
 ) -> Comparison:
     if first.task != second.task:
         raise HoldfastError(f"records to compare must have the same task, got {first.task} and {second.task}")
+    check_same_answers(first, second)
     given = first, second
     first, second = without_older(given)
     cells = [name for name in first.cells if name in second.cells]
@@ -188,6 +190,16 @@ def _compare(
     return Comparison(*names, len(used.ids), differences, carried)
 
 
+def check_same_answers(first: Records, second: Records) -> None:
+    """Refuse two models that chose among different classes, or whose outputs were aggregated differently."""
+    protocols = [answer_protocol(each.header) or "the data's classes" for each in (first, second)]
+    if protocols[0] != protocols[1]:
+        raise HoldfastError(
+            f"records to compare must choose among the same answers, got {protocols[0]} and {protocols[1]}: "
+            "evaluate both with the same --class-map and --classes"
+        )
+
+
 def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Records]) -> list[tuple[Records, Records]]:
     """Pairs of record sets with the same data and protocol."""
     lists = [[each] if isinstance(each, Records) else list(each) for each in (first, second)]
@@ -200,6 +212,7 @@ def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Record
         for one in lists[0]
         for other in lists[1]
         if all(one.header.get(key) == other.header.get(key) for key in keys)
+        and answer_protocol(one.header) == answer_protocol(other.header)
     ]
     if not pairs:
         data = [", ".join(dict.fromkeys(str(r.header.get("data")) for r in each)) or "none" for each in lists]

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.metrics.summary import Score, Summary, summarise
 from holdfast.plotting.svg import page_colour
+from holdfast.records.class_map import answer_protocol, class_map_words
 from holdfast.records.compatibility import without_older
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import Records
@@ -147,7 +148,7 @@ def _by_one_definition(held: Sequence[tuple[Run, Records]]) -> list[tuple[Run, R
 
 
 def _data_set(key: tuple[str, ...], entries: Sequence[Entry]) -> DataSet:
-    _, protocol, preset, fingerprint, task = key
+    _, protocol, preset, fingerprint, task, _ = key
     spec = clean_name(entries[0].records.header.get("data", "data"))
     return DataSet(spec, protocol, preset, fingerprint, entries, task)
 
@@ -184,6 +185,7 @@ def _key(records: Records, *, changed: bool) -> tuple[str, ...]:
         str(header.get("preset", "")),
         content,
         records.task,
+        answer_protocol(header),
     )
 
 
@@ -214,7 +216,12 @@ def which_images(data: DataSet) -> str:
     images = f"{counts[0]} images" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} images"
     corrupted = any(cell.spec.family == "corruption" for entry in data.models for cell in entry.records.cells.values())
     on_the_fly = f"corrupted on the fly, preset {data.preset}" if corrupted else ""
-    parts = [images, {"on-the-fly": on_the_fly, "official": "as distributed"}.get(data.protocol, data.protocol)]
+    answers = "; ".join(dict.fromkeys(filter(None, (class_map_words(entry.records.header) for entry in data.models))))
+    parts = [
+        images,
+        answers,
+        {"on-the-fly": on_the_fly, "official": "as distributed"}.get(data.protocol, data.protocol),
+    ]
     return ", ".join(part for part in parts if part) + "."
 
 
