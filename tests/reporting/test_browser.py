@@ -43,7 +43,7 @@ def test_everything_is_there_and_nothing_overflows(page):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     for selector, least in {"figure svg": 6, "table.scores": 2, "table.heat": 2, "section": 5, "h1": 1}.items():
         assert page.locator(selector).count() >= least, selector
-    boxes = page.evaluate("""() => [...document.querySelectorAll('figure.card, .card')].filter(e => e.offsetParent).map(e => {
+    boxes = page.evaluate("""() => [...document.querySelectorAll('.card')].filter(e => e.offsetParent).map(e => {
         const box = e.getBoundingClientRect(); return [box.left, box.right, box.height]; })""")
     assert all(left >= 0 and right <= width and height > 20 for left, right, height in boxes)
 
