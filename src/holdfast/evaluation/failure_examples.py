@@ -14,7 +14,7 @@ from holdfast import rng
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import WorkerCache
 from holdfast.evaluation.plan import Cell
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.runner import Work
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.records.examples import Example, read_examples, write_examples
@@ -35,7 +35,7 @@ def check_examples(task: Task, count: int) -> None:
 
 
 def keep_examples(
-    work: Work, records: Records, *, normalized_model: NormalizedModel, steps: PreprocessingSteps, count: int
+    work: Work, records: Records, *, normalized_model: NormalizedModel, steps: Preprocessing, count: int
 ) -> None:
     """Choose, regenerate and write the examples of a record set; keeps those of cells outside this plan."""
     drawing: Examples = work.plan.task.examples  # type: ignore[attr-defined]  # checked before
@@ -92,9 +92,7 @@ def _random_hardness(cell: CellRecord) -> np.ndarray:
 class _ExampleMaker:
     """Regenerates single images of a record set as examples."""
 
-    def __init__(
-        self, work: Work, normalized_model: NormalizedModel, steps: PreprocessingSteps, drawing: Examples
-    ) -> None:
+    def __init__(self, work: Work, normalized_model: NormalizedModel, steps: Preprocessing, drawing: Examples) -> None:
         self.work, self.normalized_model, self.steps, self.drawing = work, normalized_model, steps, drawing
         self.rows = {id: row for row, id in enumerate(work.plan.ids)}
 
