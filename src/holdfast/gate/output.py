@@ -20,13 +20,13 @@ def terminal(answers: Sequence[RuleVerdict], *, width: int | None = None) -> str
     Where the table is wider than ``width`` characters, every rule is a sentence instead.
     """
     lines = []
-    for data, held in _by_data(answers).items():
+    for held in _by_data(answers).values():
         table = _align_columns([_COLUMNS, *map(_row, held)])
         reasons = [f"  {answer.rule.text}: {answer.reason}" for answer in held if answer.reason]
         if width is not None and max(map(len, table)) > width:
             table, reasons = [f"{_passed(answer):<6}{sentence(answer)}" for answer in held], []
         notes = [f"  {line}" for line in (*unreadable(held[0]), *carried(held[0]))]
-        lines += [f"{data}, {held[0].images} images", *table, *reasons, *notes]
+        lines += [_heading(held[0]), *table, *reasons, *notes]
     return "\n".join(wrapped for line in [*lines, outcome(answers)] for wrapped in _wrap(line, width))
 
 
@@ -41,8 +41,8 @@ def _wrap(line: str, width: int | None) -> list[str]:
 def markdown(answers: Sequence[RuleVerdict]) -> str:
     """Format the verdicts and the outcome as Markdown."""
     lines = ["## Robustness gate", "", f"**{outcome(answers)}**", ""]
-    for data, held in _by_data(answers).items():
-        lines += [f"{_escape_cell(data)}, {held[0].images} images", ""]
+    for held in _by_data(answers).values():
+        lines += [_escape_cell(_heading(held[0])), ""]
         lines += [
             _pipe_row(_COLUMNS),
             _pipe_row(["---"] * len(_COLUMNS)),
@@ -69,7 +69,8 @@ def junit(answers: Sequence[RuleVerdict]) -> str:
                 ElementTree.SubElement(case, "failure", message=printable(sentence(answer)), type=answer.verdict)
             else:
                 ElementTree.SubElement(case, "system-out").text = printable(sentence(answer))
-        if lines := [*unreadable(held[0]), *carried(held[0])]:
+        used = [held[0].passes] if held[0].passes else []
+        if lines := [*used, *unreadable(held[0]), *carried(held[0])]:
             ElementTree.SubElement(suite, "system-out").text = printable("; ".join(lines))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -117,6 +118,11 @@ def _row(answer: RuleVerdict) -> list[str]:
         answer.verdict,
         _passed(answer),
     ]
+
+
+def _heading(answer: RuleVerdict) -> str:
+    used = f", decided with {answer.passes} of the new model" if answer.passes else ""
+    return f"{answer.data}, {answer.images} images{used}"
 
 
 def _passed(answer: RuleVerdict) -> str:
