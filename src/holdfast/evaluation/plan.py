@@ -1,6 +1,5 @@
 """``Cell`` and ``Plan``: one condition applied to all images, and all images and cells of an evaluation."""
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import CellImages
+from holdfast.evaluation.order import stratified_order
 from holdfast.records.cells import CellSpec
 from holdfast.tasks import Task, task_of
 
@@ -129,15 +129,7 @@ def limit_rows(ids: Sequence[str], strata: np.ndarray, limit: int) -> np.ndarray
         raise HoldfastError(f"limit must be at least 1, got {limit}")
     if limit >= len(ids):
         return np.arange(len(ids))
-    order = np.argsort(np.array([_key(name) for name in ids], dtype=np.uint64), kind="stable")
-    quantiles = np.empty(len(ids))
-    # (rank + ½) / n is the quantile of an image within its stratum: sorting all images by it interleaves the strata in
-    # proportion to their sizes, so that any prefix is stratified
-    for stratum in np.unique(strata):
-        members = order[strata[order] == stratum]
-        quantiles[members] = (np.arange(len(members)) + 0.5) / len(members)
-    first = order[np.argsort(quantiles[order], kind="stable")][:limit]
-    return np.sort(first)
+    return np.sort(stratified_order(ids, strata)[:limit])
 
 
 def _place_cell(cell: Cell, own: list[str], names: list[str]) -> Cell:
@@ -152,7 +144,3 @@ def _unique(ids: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(ids)) != len(ids):
         raise HoldfastError(f"ids of a data set must be unique, got {len(ids) - len(set(ids))} duplicates")
     return ids
-
-
-def _key(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "big")

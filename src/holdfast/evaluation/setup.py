@@ -22,8 +22,8 @@ from holdfast.evaluation.loader import fitting_shard
 from holdfast.evaluation.plan import Plan
 from holdfast.evaluation.preprocessing import PreprocessingSteps, largest_size
 from holdfast.evaluation.record_set import make_header, record_folder
-from holdfast.evaluation.runner import Key, Work
 from holdfast.evaluation.suites import check_suites, make_plan, parse_suites
+from holdfast.evaluation.work import Key, Work
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.inference.predictor import Predictor, given_normalisation
 from holdfast.io import atomic
