@@ -17,8 +17,9 @@ from holdfast.data import open_data
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import CorruptedImages
 from holdfast.evaluation.loader import Chunks, Job
+from holdfast.evaluation.model_input import model_input
 from holdfast.evaluation.plan import Cell, shared_plan
-from holdfast.evaluation.preprocessing import model_input, preprocessing
+from holdfast.evaluation.preprocessing import preprocessing
 from holdfast.evaluation.progress import RunningScores
 from holdfast.evaluation.suites import kinds_of
 from holdfast.records.cells import CLEAN, corruption_cell

@@ -6,13 +6,14 @@ the image t mod N in the cell (t + ⌊t / lcm(N, K)⌋) mod K. Over N·K steps e
 steps contain every cell once. Depends on ids, classes and seed, never on the model, so that models stay paired.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
+
+from holdfast import rng
 
 Rows = NDArray[np.int64]
 FIRST_IMAGES = 8  # per cell before anything is judged
@@ -67,7 +68,9 @@ def depths(images: int, *, first: int = FIRST_IMAGES) -> Iterator[int]:
 
 def stratified_order(ids: Sequence[str], strata: np.ndarray, *, seed: int = 0) -> Rows:
     """Rows in an order, by a digest of the ids, of which every stretch is stratified."""
-    order = np.argsort(np.array([_key(name, seed) for name in ids], dtype=np.uint64), kind="stable")
+    order = np.argsort(
+        np.array([rng.number(name, seed) if seed else rng.number(name) for name in ids], dtype=np.uint64), kind="stable"
+    )
     quantiles = np.empty(len(ids))
     # (rank + ½) / n is the quantile of an image within its stratum: sorting all images by it interleaves the strata in
     # proportion to their sizes, so that any prefix is stratified
@@ -75,8 +78,3 @@ def stratified_order(ids: Sequence[str], strata: np.ndarray, *, seed: int = 0) -
         members = order[strata[order] == stratum]
         quantiles[members] = (np.arange(len(members)) + 0.5) / len(members)
     return order[np.argsort(quantiles[order], kind="stable")]
-
-
-def _key(name: str, seed: int) -> int:
-    text = f"{seed}/{name}" if seed else name
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "big")

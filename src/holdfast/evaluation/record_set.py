@@ -14,7 +14,7 @@ from holdfast.corruptions import recorded_name
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.plan import Plan
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.models.factory import LoadedModel, architecture_of
 from holdfast.models.fingerprint import first_fingerprint, has_own_code
@@ -159,7 +159,7 @@ def make_header(
     plan: Plan,
     normalized_model: NormalizedModel,
     *,
-    steps: PreprocessingSteps,
+    steps: Preprocessing,
     settings: dict[str, Any],
     out: Path | str | None,
 ) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from holdfast.evaluation.loader import (
 )
 from holdfast.evaluation.plan import Plan
 from holdfast.evaluation.predict_chunks import ChunkPredictor, predict_chunks
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.rounds import Part, Pick, Rounds
 from holdfast.evaluation.unit_writer import join_fields
 from holdfast.evaluation.work import ProgressCallback, Work, cannot_write
@@ -63,7 +63,7 @@ class PartChunks(IterableDataset[Chunk | Failure]):
     """The chunks of all parts, or in a worker its share of them."""
 
     def __init__(
-        self, plan: Plan, parts: PartStream | Sequence[Part], clean: int | None, *, steps: PreprocessingSteps, seed: int
+        self, plan: Plan, parts: PartStream | Sequence[Part], clean: int | None, *, steps: Preprocessing, seed: int
     ) -> None:
         self.plan, self.parts, self.clean, self.steps, self.seed = plan, parts, clean, steps, seed
 
@@ -108,7 +108,7 @@ def run_parts(
     clean: int | None,
     *,
     normalized_model: NormalizedModel,
-    steps: PreprocessingSteps,
+    steps: Preprocessing,
     progress: ProgressCallback,
 ) -> Iterator[tuple[Part, list[CellPart]]]:
     """Measure parts, and yield each when it is complete; nothing is written."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.evaluation.loader import Chunks, Job, chunk_loader, ended_workers
 from holdfast.evaluation.predict_chunks import ChunkPredictor, predict_chunks
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.unit_writer import UnitWriter
 from holdfast.evaluation.work import Key, ProgressCallback, Work, report_unit
 from holdfast.inference.normalized_model import NormalizedModel
@@ -53,7 +53,7 @@ def run_units(
     keys: Sequence[Key],
     *,
     normalized_model: NormalizedModel,
-    steps: PreprocessingSteps,
+    steps: Preprocessing,
     progress: ProgressCallback,
     corruptors: Mapping[str, Corruptor] | None = None,
     known: Measured | None = None,

@@ -20,7 +20,7 @@ from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_
 from holdfast.evaluation.failure_examples import check_examples
 from holdfast.evaluation.loader import fitting_shard
 from holdfast.evaluation.plan import Plan
-from holdfast.evaluation.preprocessing import PreprocessingSteps, largest_size
+from holdfast.evaluation.preprocessing import Preprocessing, largest_size
 from holdfast.evaluation.record_set import make_header, record_folder
 from holdfast.evaluation.suites import check_suites, make_plan, parse_suites
 from holdfast.evaluation.work import Key, Work
@@ -56,7 +56,7 @@ class PreparedEvaluation:
     work: Work
     header: dict[str, Any]
     normalized_model: NormalizedModel
-    steps: PreprocessingSteps
+    steps: Preprocessing
     processes: Processes
 
 
@@ -141,7 +141,7 @@ def _check_model(predictor: Predictor, data: EvaluationData, plan: Plan, *, clas
 
 
 def _settings(
-    protocol: EvalProtocol, compute: ComputeConfig, steps: PreprocessingSteps, data: EvaluationData, where: torch.device
+    protocol: EvalProtocol, compute: ComputeConfig, steps: Preprocessing, data: EvaluationData, where: torch.device
 ) -> dict[str, Any]:
     """Compute settings that the header records."""
     return {

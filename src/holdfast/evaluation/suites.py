@@ -30,7 +30,7 @@ from holdfast.evaluation.attack_specs import (
 from holdfast.evaluation.cell_images import CleanImages, CorruptedImages, PerturbedImages, SequenceImages, StoredImages
 from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.plan import Cell, Plan, shared_plan, stored_plan
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.io.validation import chosen_names, file_name
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.records.compatibility import with_revision
@@ -46,9 +46,7 @@ _NEEDED = {
     "segmentation": "label maps, such as cityscapes:DIR or scenes",
     "detection": "data with objects, such as coco:IMAGES,ANNOTATIONS",
 }
-CellsOf = Callable[
-    [str, Any, PreprocessingSteps, bool], Iterable[Cell]
-]  # (suite name, source, preprocessing steps, extra)
+CellsOf = Callable[[str, Any, Preprocessing, bool], Iterable[Cell]]  # (suite name, source, preprocessing steps, extra)
 
 
 def parse_suites(suites: Any) -> tuple[Suite, ...]:
@@ -102,7 +100,7 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
 
 
 def make_plan(
-    names: Sequence[Suite], data: EvaluationData, *, steps: PreprocessingSteps, extra: bool, limit: int | None
+    names: Sequence[Suite], data: EvaluationData, *, steps: Preprocessing, extra: bool, limit: int | None
 ) -> Plan:
     """Make the plan: all images and cells of these suites on these data."""
     check_suites(names, data)
@@ -120,18 +118,18 @@ def make_plan(
     return shared_plan(data.source, cells)
 
 
-def _definition(cell: Cell, steps: PreprocessingSteps) -> dict[str, Any]:
+def _definition(cell: Cell, steps: Preprocessing) -> dict[str, Any]:
     """The cell's definition with the preprocessing steps of its images."""
     taken = steps.cell_steps(way) if (way := getattr(cell.make, "way", None)) is not None else []
     return {**cell.definition, **({"preprocessing": taken} if taken else {})}
 
 
-def _clean(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+def _clean(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     yield Cell(CLEAN, CleanImages(), source, {"suite": name})
 
 
 def _cells_of_corruptions(
-    name: str, source: Source, steps: PreprocessingSteps, extra: bool, *, severities: Sequence[int] = SEVERITIES
+    name: str, source: Source, steps: Preprocessing, extra: bool, *, severities: Sequence[int] = SEVERITIES
 ) -> Iterator[Cell]:
     """Cells under the name ``corruptions`` even for fewer severities, so that both suites share their records."""
     kinds = kinds_of(task_of(source), extra=extra)
@@ -144,7 +142,7 @@ def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
     return tuple(of_task(extra)) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
 
 
-def _cells_of_benchmark(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+def _cells_of_benchmark(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     row = BENCHMARKS[name]
     if row.presets and steps.preset not in row.presets:  # a kind that two benchmarks share may differ between them
         other = next(rival for rival in row.rivals if steps.preset in BENCHMARKS[rival].presets)
@@ -156,7 +154,7 @@ def _cells_of_benchmark(name: str, source: Source, steps: PreprocessingSteps, ex
 
 
 def _corruption_cells(
-    name: str, source: Source, steps: PreprocessingSteps, severities: Mapping[str, Sequence[int]]
+    name: str, source: Source, steps: Preprocessing, severities: Mapping[str, Sequence[int]]
 ) -> Iterator[Cell]:
     for kind, chosen in severities.items():
         for severity in chosen:
@@ -166,7 +164,7 @@ def _corruption_cells(
             yield Cell(corruption_cell(kind, severity), CorruptedImages(kind, severity), source, definition)
 
 
-def _own_corruptions(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+def _own_corruptions(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     if not own_kinds():
         raise HoldfastError(
             "suite 'own-corruptions' needs a custom corruption: register one with holdfast.corruptions.register"
@@ -174,7 +172,7 @@ def _own_corruptions(name: str, source: Source, steps: PreprocessingSteps, extra
     yield from _corruption_cells(name, source, steps, dict.fromkeys(own_kinds(), SEVERITIES))
 
 
-def _sequences(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+def _sequences(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     if steps.preset not in SEQUENCE_PRESETS:
         known = ", ".join(SEQUENCE_PRESETS)
         raise HoldfastError(f"suite 'perturbations' needs one of the presets {known}, got {steps.preset!r}")
@@ -183,7 +181,7 @@ def _sequences(name: str, source: Source, steps: PreprocessingSteps, extra: bool
         yield Cell(sequence_cell(kind), PerturbedImages(kind), source, {"suite": name, "frames": frames})
 
 
-def _cells_of_attack(suite: AttackSuite, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+def _cells_of_attack(suite: AttackSuite, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     attack, cell = suite.attack, attack_cell(suite.name)
     if isinstance(attack, Occlusion | LearnedOcclusion) and "patch_size" not in suite.settings:
         if steps.size is None:
@@ -261,7 +259,7 @@ def _check_new(name: str) -> None:
         raise HoldfastError(f"suite {name!r} is already registered: choose another name")
 
 
-def _stored_plan(stored: OfficialSet, *, steps: PreprocessingSteps, extra: bool, limit: int | None) -> Plan:
+def _stored_plan(stored: OfficialSet, *, steps: Preprocessing, extra: bool, limit: int | None) -> Plan:
     specs = [cell for cell in stored.cells if extra or stored.extras or not _is_extra(cell)]
     cells = [_stored_cell(stored, spec) for spec in specs]
     cells = [replace(cell, definition=_definition(cell, steps)) for cell in cells]

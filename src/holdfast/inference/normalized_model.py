@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from holdfast._deprecated import renamed_method
 from holdfast.attacks.pixel_model import PixelModel
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.models.fingerprint import model_fingerprint
 from holdfast.models.output_probe import depends_on_batch, probe_answers, tolerance_of
 from holdfast.models.outputs import logits_of
@@ -23,7 +23,7 @@ PROBE = (224, 224)  # size of the probe image if every image keeps its own size
 class NormalizedModel:
     """A model in evaluation mode on its device that normalises its input and predicts all its views."""
 
-    def __init__(self, model: nn.Module, *, steps: PreprocessingSteps, device: torch.device, amp: str) -> None:
+    def __init__(self, model: nn.Module, *, steps: Preprocessing, device: torch.device, amp: str) -> None:
         self.pixels = PixelModel(model, mean=steps.mean, std=steps.std).to(device).eval()
         self.device, self.size = device, steps.size or PROBE
         self.tolerance, self.by_batch = tolerance_of(model, amp=amp), depends_on_batch(model)

@@ -18,7 +18,7 @@ from holdfast.deploy.onnx_model import has_gradient
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.suites import kinds_of
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.inference.predictor import Predictor
@@ -50,7 +50,7 @@ class OpenedModel:
     name: str
     data: EvaluationData
     judge: NormalizedModel
-    steps: PreprocessingSteps
+    steps: Preprocessing
     model: nn.Module = field(repr=False)
     seed: int = 0
     folder: Path | None = None
