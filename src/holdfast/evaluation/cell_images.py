@@ -33,8 +33,12 @@ class Samples(NamedTuple):
 
 def join_samples(parts: Sequence[Samples]) -> Samples:
     """Several samples as one."""
-    rows, images, targets, unreadable = ([each for part in parts for each in part[i]] for i in range(4))
-    return Samples(rows, images, targets, unreadable)
+    return Samples(
+        [row for part in parts for row in part.rows],
+        [image for part in parts for image in part.images],
+        [target for part in parts for target in part.targets],
+        [each for part in parts for each in part.unreadable],
+    )
 
 
 class CellImages(Protocol):

@@ -1,6 +1,6 @@
 """``ChunkPredictor``: from chunks of images to the recorded fields of the model's outputs, in batches over cells."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,7 @@ class ChunkPredictor:
         )
 
 
-def predict_chunks(loader: Iterable[Chunk | Failure], predictor: ChunkPredictor) -> Iterator[Predicted]:
+def predict_chunks(loader: Iterable[Chunk | Failure], predictor: ChunkPredictor) -> Generator[Predicted, None, None]:
     """Predict chunks as they come, in full batches; raises a worker's failure as an error of one sentence."""
     work, batch = predictor.work, list[Chunk]()
     batch_size = work.batch_size if work.plan.task.batched else 1

@@ -3,9 +3,10 @@
 Workers go on with the next round while the last one is judged; what they made is dropped if no further round is needed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from types import TracebackType
 
 import numpy as np
 from torch.utils.data import IterableDataset
@@ -25,8 +26,9 @@ from holdfast.evaluation.plan import Plan
 from holdfast.evaluation.predict_chunks import ChunkPredictor, predict_chunks
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.rounds import Part, Pick, Rounds
+from holdfast.evaluation.setup import PreparedEvaluation
 from holdfast.evaluation.unit_writer import join_fields
-from holdfast.evaluation.work import ProgressCallback, Work, cannot_write
+from holdfast.evaluation.work import Key, ProgressCallback, Work
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.records.round_files import CellPart, Measured
 from holdfast.records.shard_files import Field
@@ -110,7 +112,7 @@ def run_parts(
     normalized_model: NormalizedModel,
     steps: Preprocessing,
     progress: ProgressCallback,
-) -> Iterator[tuple[Part, list[CellPart]]]:
+) -> Generator[tuple[Part, list[CellPart]], None, None]:
     """Measure parts, and yield each when it is complete; nothing is written."""
     chunks = PartChunks(work.plan, parts, clean, steps=steps, seed=work.seed)
     loader = chunk_loader(chunks, workers=work.workers, pin=normalized_model.device.type == "cuda")
@@ -148,29 +150,60 @@ def _cell_parts(work: Work, part: _OpenPart, views: Sequence[str]) -> list[CellP
     return found
 
 
-def done_pairs(work: Work, measured: Measured, units: Mapping[int, Sequence[int]]) -> np.ndarray:
-    """Which images are measured in which cells, by the plan's numbers: in round files, and in ``units``, the finished
-    shards of every cell."""
-    done = np.zeros((len(work.plan.cells), len(work.plan.ids)), dtype=bool)
-    for number, cell in enumerate(work.plan.cells):
-        part = measured.of(cell.name)
-        if part is not None:
-            done[number, part.all_rows] = True
-        for shard in units.get(number, ()):
-            done[number, list(work.plan.rows(shard, work.shard_size))] = True
-    return done
+class PartMeasurer:
+    """Measures the parts of one round after the other; its workers go on with the next round meanwhile."""
+
+    def __init__(
+        self,
+        prepared: PreparedEvaluation,
+        rounds: Rounds,
+        goals: Sequence[Sequence[int]],
+        done: np.ndarray,
+        progress: ProgressCallback,
+    ) -> None:
+        processes = prepared.processes
+        stream = PartStream(rounds, goals, done, processes.rank, processes.count)
+        self._mine = lambda part: part.number % processes.count == processes.rank
+        self._ready: dict[int, list[CellPart]] = {}
+        self._found = run_parts(
+            prepared.work,
+            stream,
+            rounds.clean,
+            normalized_model=prepared.normalized_model,
+            steps=prepared.steps,
+            progress=progress,
+        )
+
+    def __enter__(self) -> "PartMeasurer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._found.close()
+
+    def measure(self, parts: Sequence[Part]) -> Iterator[list[CellPart]]:
+        """Yield what was measured of each part that is this process's share."""
+        for wanted in filter(self._mine, parts):
+            while wanted.number not in self._ready:
+                part, cells = next(self._found)
+                self._ready[part.number] = cells
+            yield self._ready.pop(wanted.number)
 
 
-def write_part(work: Work, measured: Measured, parts: Sequence[CellPart], done: np.ndarray) -> None:
-    """Write a complete part and mark its images as measured."""
-    with cannot_write(work.folder):
-        measured.write(parts)
-    mark(work, parts, done)
-
-
-def mark(work: Work, parts: Sequence[CellPart], done: np.ndarray) -> None:
-    """Mark the images of some parts as measured."""
+def mark_parts(done: np.ndarray, work: Work, parts: Iterable[CellPart]) -> None:
+    """Mark the images of some parts in ``done``, (cells of the plan, images)."""
     numbers = {cell.name: number for number, cell in enumerate(work.plan.cells)}
     for part in parts:
         if part.cell in numbers:
             done[numbers[part.cell], part.all_rows] = True
+
+
+def done_pairs(work: Work, measured: Measured, units: Iterable[Key]) -> np.ndarray:
+    """Which images are measured in which cells, in round files and finished units: (cells of the plan, images)."""
+    done = np.zeros((len(work.plan.cells), len(work.plan.ids)), dtype=bool)
+    for shard, cell in units:
+        done[cell, list(work.plan.rows(shard, work.shard_size))] = True
+    for parts in measured.parts.values():
+        mark_parts(done, work, parts)
+    return done

@@ -73,7 +73,7 @@ def run_units(
 def _jobs(work: Work, keys: Sequence[Key], writer: UnitWriter) -> Iterator[Job]:
     """What remains to be measured, shard by shard; units of which every image is known are written at once."""
     for shard in dict.fromkeys(shard for shard, _ in keys):
-        cells, known = [], {}
+        cells, known = list[int](), dict[int, frozenset[int]]()
         for key in (key for key in keys if key[0] == shard):
             unit = writer.begin(key)
             writer.finish_if_complete(key, unit)

@@ -17,7 +17,7 @@ from holdfast.metrics.replicates import ImageChoice, Replicates, UsedImages, rep
 from holdfast.metrics.score_intervals import interval_of_difference, is_same_model
 from holdfast.metrics.score_lookup import why_not
 from holdfast.metrics.scoring.base import ScoreDefinition
-from holdfast.metrics.summary import formulas_of, reference_for, summarise
+from holdfast.metrics.summary import formulas_of, image_choice, reference_for, summarise
 from holdfast.records.compatibility import without_older
 from holdfast.records.records import CellRecord, Records
 
@@ -87,7 +87,7 @@ def compare(
     *,
     baseline: Records | None = None,
     intervals: bool = True,
-    images: ImageChoice = "shared",
+    images: ImageChoice | None = None,
 ) -> Comparison:
     """Compare every common score, first minus second, with a paired 95 % interval.
 
@@ -111,7 +111,7 @@ def compare(
             "records to compare must have a common cell, but they have none: evaluate both on the same suite"
         )
     one, other = ({name: records.cells[name] for name in cells} for records in (first, second))
-    used = used_images(one, other, images=images)
+    used = used_images(one, other, images=images or image_choice(first, second))
     _check_same_targets(one, other, used)
     groups = used.groups() if intervals else None
     models = [replicate_cells(each, used, groups) for each in (one, other)]

@@ -117,7 +117,8 @@ class Measured:
         parts = self.parts.get(cell)
         if not parts:
             return None
-        if len(parts) > 1:
+        if len(parts) > 1:  # of another definition only if the cell is no longer what it was
+            parts = [part for part in parts if part.definition == parts[-1].definition]
             self.parts[cell] = parts = [join_parts(parts)]
         return parts[0]
 
@@ -131,6 +132,22 @@ class Measured:
             self._seen.add(_write(self.folder, alike, fingerprint=self.fingerprint, views=self.views))
         for name in before - self._seen:
             (self.folder / ROUNDS / name).unlink(missing_ok=True)
+
+    def keep_only(self, definitions: Mapping[str, Any]) -> None:
+        """Forget what was measured of these cells by other definitions."""
+        stale = [
+            (name, part)
+            for name, parts in self.parts.items()
+            for part in parts
+            if name in definitions and part.definition != definitions[name]
+        ]
+        if stale:
+            names = ", ".join(dict.fromkeys(name for name, _ in stale))
+            logger.warning("measuring %s again: they were measured with other settings", names)
+            gone = {id(part) for _, part in stale}
+            kept = {name: [part for part in parts if id(part) not in gone] for name, parts in self.parts.items()}
+            self.parts = {name: parts for name, parts in kept.items() if parts}
+            self.compact()
 
     def remove(self) -> None:
         """Remove the files, when their content is in units."""
