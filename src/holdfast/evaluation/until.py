@@ -15,6 +15,7 @@ from holdfast.metrics.scoring.base import Key, ScoreDefinition
 from holdfast.metrics.summary import formulas_of, reference_for, score_of
 from holdfast.records.cells import CellSpec
 from holdfast.records.records import Records
+from holdfast.tasks import task_named
 from holdfast.tasks.base import Task
 
 HEADLINE = ""  # name of the goal that is given without one
@@ -140,6 +141,14 @@ def judge(records: Records, goals: Sequence[Goal], *, of_these_images: bool = Fa
             half *= math.sqrt(max(0.0, 1 - used_share))  # finite-population correction (Cochran 1977, section 2.6)
         estimates.append(Estimate(goal, score.value, half))
     return estimates
+
+
+def estimates_of(records: Records, until: Until) -> list[Estimate]:
+    """Estimates of the goals' scores, from records."""
+    specs = [cell.spec for cell in records.cells.values()]
+    task = task_named(records.task)
+    goals = resolve_goals(until, foreseen_formulas(task, specs, records.header), task=task, header=records.header)
+    return judge(records, goals, of_these_images=until.of_these_images)
 
 
 def _headline(known: Mapping[str, ScoreDefinition], task: Task) -> str:
