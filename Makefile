@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 
 # what a fast check runs: numbers, records, rules and names; nothing that trains or opens a large model
 FAST := tests/metrics tests/records tests/io tests/plotting tests/studies/test_config.py tests/data/test_official_sets.py \
-	tests/docs/test_documentation.py tests/packaging/test_dependencies.py --ignore tests/io/test_training_log.py
+	tests/docs/test_documentation.py tests/packaging/test_dependencies.py tests/packaging/test_mirror.py --ignore tests/io/test_training_log.py
 
 .PHONY: demo check test test-all chaos lint bench docs clean
 
@@ -31,6 +31,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell README.md CONTRIBUTING.md CHANGELOG.md src docs perf examples studies
 
 bench: $(READY)
 	for script in $$(grep -l __main__ perf/*.py); do $(BIN)/python $$script || exit 1; done
