@@ -140,7 +140,7 @@ def compare(
     return _compare(first, second, baseline=baseline, intervals=intervals, images=images, known={})
 
 
-Known = dict[tuple[int, tuple[str, ...], bytes], Replicates]  # by model, cells and images
+Known = dict[tuple[int, tuple[str, ...], bytes, bytes], Replicates]  # by model, cells and images
 
 
 def compare_all(models: Sequence[Records]) -> dict[tuple[int, int], Comparison]:
@@ -153,26 +153,35 @@ def compare_all(models: Sequence[Records]) -> dict[tuple[int, int], Comparison]:
     for (one, first), (other, second) in combinations(enumerate(models), 2):
         if set(first.cells) & set(second.cells):
             with suppress(HoldfastError):  # unreadable images may leave no common ones
-                comparison = _compare(first, second, baseline=None, intervals=True, images="shared", known=known)
+                comparison = _compare(first, second, baseline=None, intervals=True, images=None, known=known)
                 found |= {(one, other): comparison, (other, one): comparison.reversed()}
     return found
 
 
 def _compare(
-    first: Records, second: Records, *, baseline: Records | None, intervals: bool, images: ImageChoice, known: Known
+    first: Records,
+    second: Records,
+    *,
+    baseline: Records | None,
+    intervals: bool,
+    images: ImageChoice | None,
+    known: Known,
 ) -> Comparison:
     if first.task != second.task:
         raise HoldfastError(f"records to compare must have the same task, got {first.task} and {second.task}")
     check_same_answers(first, second)
     given = first, second
     first, second = without_older(given)
+    images = images or image_choice(first, second)
     cells = [name for name in first.cells if name in second.cells]
+    if images == "own":  # evaluations that stopped at different times may share no image of some cell
+        cells = [name for name in cells if np.isin(first.cells[name].ids, second.cells[name].ids).any()]
     if not cells:
         raise HoldfastError(
             "records to compare must have a common cell, but they have none: evaluate both on the same suite"
         )
     one, other = ({name: records.cells[name] for name in cells} for records in (first, second))
-    used = used_images(one, other, images=images or image_choice(first, second))
+    used = used_images(one, other, images=images)
     _check_same_targets(one, other, used)
     groups = used.groups() if intervals else None
     models = []
