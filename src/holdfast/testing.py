@@ -5,8 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.errors import HoldfastError
 from holdfast.gate import Rules, RuleVerdict, all_passed, decide, paired_scores_of, read_baseline, read_rules
-from holdfast.gate.evaluate_candidate import evaluate_like_baseline
+from holdfast.gate.decide_in_rounds import decide_in_rounds
+from holdfast.gate.evaluate_candidate import evaluate_like_baseline, requests_like_baseline
 from holdfast.gate.output import terminal
 from holdfast.gate.rules import parse_rule
 
@@ -28,6 +30,8 @@ def assert_no_worse(
     unresolved: str | None = None,
     margin: float | None = None,
     allow_unreadable: int | None = None,
+    until: str | None = None,
+    budget: int | str | None = None,
     **options: Any,
 ) -> list[RuleVerdict]:
     """Evaluate a model with the baseline's protocol and fail with the table of verdicts if it is worse.
@@ -40,6 +44,8 @@ def assert_no_worse(
         unresolved: ``fail`` (the default) or ``pass`` rules that these images cannot decide.
         margin: non-inferiority margin in points; 0.5 by default.
         allow_unreadable: how many more unreadable images than the baseline are allowed; 0 by default.
+        until: ``decided`` measures round by round, and stops as soon as every rule is decided.
+        budget: with ``until``, a time such as ``10m``, or a number of passes (an image in a cell).
         options: ``out``, ``workers``, ``device``, ``show`` and ``protocol`` of :func:`holdfast.evaluate`; of the
             protocol only the model's input and output settings.
     """
@@ -53,7 +59,15 @@ def assert_no_worse(
     }
     given = {name: value for name, value in thresholds.items() if value is not None}
     places: Any = data if data is None or isinstance(data, list | tuple) else [data]
-    answers = decide(evaluate_like_baseline(old, model, data=places, **options), old, replace(requested, **given))
+    wanted = replace(requested, **given)
+    if until not in (None, "decided"):
+        raise HoldfastError(f"until must be 'decided' or None, got {until!r}")
+    if until is None:
+        answers = decide(evaluate_like_baseline(old, model, data=places, **options), old, wanted)
+    else:
+        show = options.pop("show", None)
+        requests = requests_like_baseline(old, model, data=places, **options)
+        answers, _ = decide_in_rounds(requests, old, wanted, budget=budget, show=show)
     if not all_passed(answers):
         raise AssertionError(f"the model is not as robust as the baseline\n{terminal(answers)}")
     return answers

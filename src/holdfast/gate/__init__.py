@@ -3,6 +3,8 @@
 ``paired_scores`` holds the inputs of a paired test from one record set, ``baseline`` stores them as a small file,
 ``compatibility`` checks that two record sets can be compared, ``rules`` parses the rules, ``scores``
 finds the score of each rule, ``verdicts`` decides, ``output`` formats the verdicts.
+``decide_in_rounds`` measures until all rules are decided, with the bounds of ``looks``; ``forecast`` says beforehand
+which rules will stay open.
 """
 
 from holdfast._deprecated import renamed

@@ -13,7 +13,7 @@ from math import nan
 import numpy as np
 
 from holdfast.metrics.group_sequential import ERROR, interval_at_look, planned_information, spending_bounds
-from holdfast.metrics.intervals import Interval, jackknife_estimate, with_pseudo_pairs
+from holdfast.metrics.intervals import Interval, Scale, jackknife_estimate, with_pseudo_pairs
 from holdfast.metrics.replicates import Replicates
 from holdfast.metrics.scoring.base import ScoreDefinition
 
@@ -97,6 +97,6 @@ def score_at_look(formula: ScoreDefinition, model: Replicates, look: Look) -> In
     values = model.score(formula)
     if len(values) == 1 or np.isnan(look.bound):
         return Interval(float(values[0]), nan, nan, 0.95)
-    scale = "proportion" if formula.interval_scale == "proportion" and 0 <= values[0] <= 100 else "plain"
+    scale: Scale = "proportion" if formula.interval_scale == "proportion" and 0 <= values[0] <= 100 else "plain"
     images = model.groups_of(formula).independent
     return interval_at_look(jackknife_estimate(values), look.bound, scale=scale, images=images, whole=100)

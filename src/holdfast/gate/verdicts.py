@@ -17,8 +17,8 @@ from holdfast.errors import HoldfastError
 from holdfast.gate.compatibility import Pair, match_record_sets
 from holdfast.gate.looks import Look, Looks, difference_at_look, score_at_look
 from holdfast.gate.paired_scores import PairedScores
-from holdfast.gate.rules import SHOWN, Rule, Rules
-from holdfast.gate.scores import Scores, headline, score_of_rule, unknown_score_message
+from holdfast.gate.rules import NO_WORSE, SHOWN, Rule, Rules
+from holdfast.gate.scores import Scores, cells_of, default_rule, headline, score_of_rule, unknown_score_message
 from holdfast.metrics.carry_over import ON_C, ON_C_BAR, CarryOver, carry_over
 from holdfast.metrics.intervals import Interval
 from holdfast.metrics.jackknife import image_groups
@@ -27,10 +27,9 @@ from holdfast.metrics.score_intervals import interval_of_difference, interval_of
 from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import some
 
-BETTER, NO_WORSE, WORSE, NOT_RESOLVED = "better", "no worse", "worse", "not resolved"
+BETTER, WORSE, NOT_RESOLVED = "better", "worse", "not resolved"
 MET, MISSED = "met", "missed"
 NAMES = ("the new model", "the baseline")
-RATIOS = ("retention", "rpc", "rpc_fan")  # endings of the names of scores relative to the clean score
 
 
 @dataclass(frozen=True)
@@ -164,21 +163,14 @@ def _rules_and_scores(pair: Pair, rules: Rules) -> list[tuple[Rule, ScoreDefinit
     if rules.rules:
         scores = [(rule, score_of_rule(rule, pair)) for rule in rules.rules]
         return [(rule, formula) for rule, formula in scores if formula is not None]
-    return [(_default_rule(formula.name), formula) for formula in headline(pair)]
-
-
-def _default_rule(name: str) -> Rule:
-    """Default rule of a headline score; ratios are only shown, because they fall if the clean score rises."""
-    if name.removesuffix("_partial").endswith(RATIOS):
-        return Rule(name, name, SHOWN)
-    return Rule(f"{name} no worse", name, NO_WORSE)
+    return [(default_rule(formula.name), formula) for formula in headline(pair)]
 
 
 def _decide_rule(
     rule: Rule, formula: ScoreDefinition, pair: Pair, models: Sequence[Replicates], rules: Rules, looks: Looks | None
 ) -> RuleVerdict:
     new, old = (float(model.score(formula)[0]) for model in models)
-    cells = tuple(dict.fromkeys([cell for cell, _ in formula.reads] or formula.cells or pair.cells))
+    cells = cells_of(formula, pair.cells)
     answer = partial(
         RuleVerdict,
         rule,

@@ -8,7 +8,6 @@ The probabilities come from the recursion of Armitage, McPherson and Rowe 1969, 
 chapter 19. Bounds depend on the planned looks only, so they are known before the first image.
 """
 
-from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from math import inf
@@ -31,7 +30,7 @@ POINTS = 401  # of the grid on which densities are integrated; bounds are exact 
 LOWEST, HIGHEST = -8.0, 12.0  # standard deviations, of the grid and of bounds
 
 
-def spending_bounds(information: Sequence[float], *, alpha: float) -> Bounds:
+def spending_bounds(information: ArrayLike, *, alpha: float) -> Bounds:
     """One-sided bounds in standard errors for all looks, from the share of the information at each.
 
     Under the null hypothesis, the standardised estimate crosses the bounds of the first looks up to the share t with
