@@ -233,7 +233,7 @@ def _show_estimates(records: "list[Records]", until: "Until | None", console: Co
 
     for found in records:
         for estimate in estimates_of(found, until) if until is not None else ():
-            console.print(f"{estimate}, {found.passes}" if found.passes is not None else str(estimate), markup=False)
+            console.print(str(estimate), markup=False)
 
 
 def _show(records: "list[Records]", console: Console) -> None:

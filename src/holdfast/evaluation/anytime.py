@@ -21,8 +21,18 @@ from holdfast.evaluation.progress import ProgressDisplay
 from holdfast.evaluation.round_runner import PartMeasurer, mark_parts
 from holdfast.evaluation.rounds import Part, Rounds
 from holdfast.evaluation.setup import PreparedEvaluation
-from holdfast.evaluation.until import Estimate, Goal, Until, foreseen_formulas, images_needed, judge, resolve_goals
+from holdfast.evaluation.until import (
+    Estimate,
+    Goal,
+    Until,
+    foreseen_formulas,
+    images_needed,
+    judge,
+    resolve_goals,
+    typical_half_width,
+)
 from holdfast.evaluation.work import cannot_write
+from holdfast.metrics.summary import some
 from holdfast.records.records import read_records
 from holdfast.records.round_files import Measured
 
@@ -42,6 +52,28 @@ class Search:
     goals: tuple[Goal, ...]
     rounds: Rounds
     left_out: tuple[str, ...]
+
+    @property
+    def images(self) -> int:
+        """Number of images of the data."""
+        return len(self.rounds.order.images)
+
+    def notes(self) -> Iterator[str]:
+        """What is to be said before the start: goals out of reach, images that are too few, cells left out."""
+        for goal in self.goals if not self.until.of_these_images else ():
+            best = typical_half_width(goal, self.images)
+            if best is not None and goal.width and best > goal.width:
+                yield (
+                    f"{self.images:,} images: {goal.formula.label} is at best about ±{best:.1f} about new images, "
+                    f"so ±{goal.width:g} needs all passes and is not reached (--of-these-images is about these only)"
+                )
+        if self.rounds.first > FIRST_IMAGES and self.images <= self.rounds.first:
+            yield (
+                f"{self.images:,} images: this score is biased with fewer than {self.rounds.first} per cell, "
+                "so all passes are measured"
+            )
+        if self.left_out:
+            yield f"not measured, because no goal names them: {some(self.left_out)}; evaluate without --until for these"
 
 
 def make_search(prepared: PreparedEvaluation, until: Until) -> Search:

@@ -153,6 +153,8 @@ def _measure_rounds(prepared: PreparedEvaluation, search: Search, measured: Meas
     """Measure in rounds until the goals are reached; when nothing is left, everything becomes units."""
     work, processes = prepared.work, prepared.processes
     with _progress(prepared, [], [], show=show, rounds=True) as progress:
+        for note in search.notes() if processes.first else ():
+            progress.warn(note)
         units = finished_units(work, prepared.normalized_model.views, repair=processes.first, progress=progress)
         run = AnytimeRun(prepared, search, measured, done_pairs(work, measured, units), progress)
         progress.start_at(run.passes)

@@ -11,6 +11,7 @@ from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.metrics.corruption import mean_of, percent_of_clean
 from holdfast.metrics.intervals import Interval, Scale, score_interval
 from holdfast.metrics.replicates import replicate_cells, used_images
+from holdfast.metrics.summary import image_choice
 from holdfast.records.cells import CellSpec
 from holdfast.records.header import CLASSIFICATION
 from holdfast.reporting.comparable import DataSet, Entry
@@ -104,7 +105,8 @@ def severity_curve(entry: Entry) -> SeverityCurve | None:
     ]
     if not kinds or not complete or (standard and len(complete) < len(SEVERITIES)):
         return None
-    used, score = used_images(cells), next(iter(task.cell_scores(entry.records.header).values()))
+    used = used_images(cells, images=image_choice(entry.records))
+    score = next(iter(task.cell_scores(entry.records.header).values()))
     groups = used.groups()
     replicates = replicate_cells(cells, used, groups)
     if not replicates.keys() >= set(score.reads(*cells)):  # images without objects have no AP
