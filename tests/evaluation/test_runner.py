@@ -258,7 +258,7 @@ def test_what_a_worker_cannot_do_is_one_sentence(workers):
 
 
 def test_the_progress_line_runs_along():
-    accuracy = task_named("classification").running
+    accuracy = task_named("classification").scoring.running
     tally = RunningScores(accuracy)
     assert tally.line(imagenet=False) == ""
     tally.add(CLEAN, np.array([3, 4]))
@@ -272,7 +272,7 @@ def test_the_progress_line_runs_along():
 
 def test_the_progress_line_of_label_maps_says_miou_of_all_pixels_so_far():
     segmentation = task_named("segmentation")
-    tally = RunningScores(segmentation.running, kinds_of(segmentation))
+    tally = RunningScores(segmentation.scoring.running, kinds_of(segmentation))
     shards = [np.array([[4, 0], [3, 1], [3, 0]]), np.array([[0, 4], [2, 2], [0, 2]])]  # true, predicted, both
     for counts in shards:
         tally.add(CLEAN, counts)
@@ -284,7 +284,7 @@ def test_the_progress_line_of_label_maps_says_miou_of_all_pixels_so_far():
 
 def test_the_progress_line_of_boxes_shows_no_score():
     """Average precision is of a whole set: nothing is shown under its name that it is not."""
-    assert getattr(task_named("detection"), "running", None) is None
+    assert task_named("detection").scoring.running is None
     tally = RunningScores(None)
     tally.add(CLEAN, None)
     assert tally.line(imagenet=False) == ""

@@ -25,14 +25,13 @@ from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_
 from holdfast.evaluation.model_input import check_side
 from holdfast.evaluation.preprocessing import Preprocessing, choose_preset, largest_size, preprocessing
 from holdfast.inference.normalized_model import NormalizedModel
-from holdfast.inference.predictor import DETECTION, Predictor, given_normalisation, requested_input
+from holdfast.inference.predictor import Predictor, given_normalisation, requested_input
 from holdfast.io import atomic
 from holdfast.io.validation import chosen_names
 from holdfast.models.factory import LoadedModel, load_torch_model
 from holdfast.models.flops import count_model
 from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint
 from holdfast.records.fingerprints import versions as library_versions
-from holdfast.records.header import CLASSIFICATION
 from holdfast.registry import model_spec
 from holdfast.runtime.device import unwrap_model
 from holdfast.runtime.plugins import plugins_header
@@ -120,7 +119,7 @@ def analyze(
     given = protocol or EvalProtocol()
     given = replace(given, size=size if size is not None else given.size, preset=preset or given.preset)
     opened, source = _open(data, limit, given)
-    if task_of(source).name == DETECTION:
+    if not task_of(source).evaluation.tensor_outputs:
         raise HoldfastError(NOT_DETECTORS)
     loaded = load_torch_model(model, what="holdfast analyze")
     loaded = replace(loaded, model=unwrap_model(loaded.model))
@@ -159,7 +158,7 @@ def analyze(
 
 def _steps(model: nn.Module, source: Source, given: EvalProtocol) -> Preprocessing:
     """Preprocessing as for classifiers; for label maps at the images' own size."""
-    dense = task_of(source).name != CLASSIFICATION
+    dense = not task_of(source).scoring.one_class
     if not dense:
         wanted = requested_input(model, given)
     else:
@@ -173,7 +172,7 @@ def _predicts_targets(judge: NormalizedModel, source: Source) -> bool:
     logits = judge.probe[judge.views[0]]
     if not isinstance(logits, torch.Tensor):
         raise HoldfastError(NOT_DETECTORS)
-    one_class = logits.ndim == 2 and task_of(source).name == CLASSIFICATION
+    one_class = logits.ndim == 2 and task_of(source).scoring.one_class
     return one_class and logits.shape[-1] == len(source.classes)
 
 
@@ -252,7 +251,9 @@ def _describe_images(subject: Probe) -> dict[str, Any]:
     ids = [source.id(number) for number in range(len(source))]
     cost = count_model(subject.model.model, steps.fixed_size)
     return {
-        "data_fingerprint": data_fingerprint(ids, task_of(source).truth(source), content=content_fingerprint(source)),
+        "data_fingerprint": data_fingerprint(
+            ids, task_of(source).evaluation.truth(source), content=content_fingerprint(source)
+        ),
         "images": len(source),
         "answers": subject.answers,
         "seed": subject.seed,

@@ -15,7 +15,6 @@ from holdfast.data.torch_datasets import as_source
 from holdfast.evaluation.plan import limit_rows
 from holdfast.io.validation import file_name
 from holdfast.records.content_digest import content_of_files, content_of_sample, spread
-from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import Task, task_of
 
 WNID = re.compile(r"n\d{8}")
@@ -104,7 +103,7 @@ def with_model_labels(
         match_names: whether to match class folders with the model's classes by name.
     """
     first = next(iter(answers.values()))
-    if data.task.name != CLASSIFICATION or getattr(first, "ndim", 0) != 2:
+    if not data.task.scoring.one_class or getattr(first, "ndim", 0) != 2:
         return data
     if data.stored is not None:
         return _stored_by_name(data, data.stored, known if match_names else None)
@@ -145,7 +144,7 @@ def _first(source: Source, limit: int | None) -> Source:
     if limit is None:
         return source
     ids = [source.id(index) for index in range(len(source))]
-    rows = limit_rows(ids, task_of(source).strata(source), limit)
+    rows = limit_rows(ids, task_of(source).evaluation.strata(source), limit)
     return source if len(rows) == len(source) else Subset(source, rows)
 
 

@@ -102,7 +102,7 @@ def _prediction_time(work: Work, prepared: PreparedEvaluation, chunks: list[Chun
     writer = _unit_writer(work, prepared)
     prepared.normalized_model.predict_bytes(chunks[0].images.flatten(0, -4)[:1])  # warm-up: the first pass is slower
     total, seen, deadline = NOTHING, 0, time.perf_counter() + PREDICTING
-    for batch in _batches(chunks, work.batch_size if work.plan.task.batched else 1):
+    for batch in _batches(chunks, work.batch_size if work.plan.task.evaluation.batched else 1):
         took, _ = time_work(writer.predict_batch, batch)
         total, seen = total + took, seen + frames(batch)
         if time.perf_counter() > deadline:
@@ -181,7 +181,7 @@ def _at_most(prepared: PreparedEvaluation, seconds: float) -> Iterator[list[Seco
 def _batch_speedup(prepared: PreparedEvaluation, work: Work, chunks: Sequence[Chunk]) -> float:
     """Ratio of the model's time per image in an attack batch to its time for a single image."""
     images = next((chunk.images for chunk in chunks if chunk.images is not None), None)
-    if images is None or not work.plan.task.batched:
+    if images is None or not work.plan.task.evaluation.batched:
         return 1.0
     one = images.flatten(0, -4)[:1]
     prepared.normalized_model.predict_bytes(one)

@@ -94,7 +94,7 @@ def _measure(prepared: PreparedEvaluation, *, fresh: bool, show: bool | None) ->
         total=total,
         imagenet=imagenet,
         show=show if processes.first else False,
-        running=getattr(plan.task, "running", None),
+        running=plan.task.scoring.running,
         kinds=kinds_of(plan.task),
         header=_describe_evaluation(prepared),
         suites=suites,

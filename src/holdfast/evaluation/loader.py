@@ -84,7 +84,7 @@ class Chunks(IterableDataset[Chunk | Failure]):
 
     def _chunk_size(self) -> int:
         """Images per message from a worker; one if every image keeps its own size."""
-        if not self.plan.task.batched or self.steps.size is None:
+        if not self.plan.task.evaluation.batched or self.steps.size is None:
             return 1
         return max(1, min(LARGEST_CHUNK, LARGEST_BYTES // bytes_of(self.steps.size)))
 

@@ -131,7 +131,7 @@ def run_units(
 
 def _predict_all(loader: Iterable[Chunk | Failure], writer: "UnitWriter") -> None:
     work, batch = writer.work, list[Chunk]()
-    batch_size = work.batch_size if work.plan.task.batched else 1
+    batch_size = work.batch_size if work.plan.task.evaluation.batched else 1
     for chunk in _safely(loader):
         if writer.waits(work.plan.cells[chunk.cell]) or chunk.images is None:
             writer.keep(chunk)
@@ -188,20 +188,22 @@ class UnitWriter:
             mine = {view: values[ends[number] : ends[number + 1]] for view, values in answers.items()}
             cell = self.work.plan.cells[chunk.cell]
             repeats = counts[number] // len(chunk.rows) if cell.make.repeated else None
-            self._add(chunk, self.task.keep(mine, chunk.targets, cell=cell, repeats=repeats))
+            self._add(chunk, self.task.evaluation.keep(mine, chunk.targets, cell=cell, repeats=repeats))
 
     def waits(self, cell: Cell) -> bool:
         """Whether images wait for the whole shard, because predictions depend on the batch that they are in."""
-        return cell.attack is not None or (self.normalized_model.by_batch and self.task.batched)
+        return cell.attack is not None or (self.normalized_model.by_batch and self.task.evaluation.batched)
 
     def keep(self, chunk: Chunk) -> None:
         """Keep a chunk without images, or one that waits until its shard is complete."""
-        alone = chunk.images is not None and not self.task.batched
+        alone = chunk.images is not None and not self.task.evaluation.batched
         self._add(chunk, self._attack(chunk.cell, chunk.rows, chunk.images, chunk.targets) if alone else None)
 
     def _answers(self, images: Tensor) -> Mapping[str, Any]:
         predict = (
-            self.normalized_model.predict_bytes_padded if self.task.batched else self.normalized_model.predict_bytes
+            self.normalized_model.predict_bytes_padded
+            if self.task.evaluation.batched
+            else self.normalized_model.predict_bytes
         )
         parts = [predict(part) for part in images.split(self.work.batch_size)]
         return (
@@ -230,7 +232,7 @@ class UnitWriter:
         if found.images:
             found.parts = self._in_batches(number, found, order)
             order = np.arange(len(rows))
-        arrays = _join_parts(found.parts, order, self.normalized_model.views, fields=self.task.fields)
+        arrays = _join_parts(found.parts, order, self.normalized_model.views, fields=self.task.scoring.fields)
         header = {
             "cell": cell.name,
             "definition": cell.record_definition,
@@ -267,7 +269,7 @@ class UnitWriter:
         cell = self.work.plan.cells[number]
         flat = images.flatten(0, -4)  # n·F 3 H W
         repeats = len(flat) // len(rows) if cell.make.repeated else None
-        return self.task.keep(self._answers(flat), targets, cell=cell, repeats=repeats)
+        return self.task.evaluation.keep(self._answers(flat), targets, cell=cell, repeats=repeats)
 
     def _attack(
         self, number: int, rows: Sequence[int], images: Tensor | None, targets: Sequence[Any]
@@ -319,7 +321,7 @@ def report_unit(progress: ProgressCallback, work: Work, key: Key, unit: Unit) ->
     """Report a finished unit to the progress display, with the running score of the first view."""
     plan, view = work.plan, unit.header["views"][0]
     cell: Cell = plan.cells[key[1]]
-    running = getattr(plan.task, "running", None)
+    running = plan.task.scoring.running
     if running is None or not len(unit.rows):
         progress.finish_unit(cell.spec, None)
         return

@@ -137,7 +137,9 @@ def _check_model(predictor: Predictor, data: EvaluationData, plan: Plan, *, clas
         check_known_classes(predictor.loaded.classes, data.pictures, data=data.spec)
     check_counted(data.pictures, predictor.normalized_model.probe)
     restricted = any(cell.restricted_to for cell in plan.cells)
-    plan.task.check_model(predictor.normalized_model.probe, classes=plan.classes, restricted=restricted, data=data.spec)
+    plan.task.evaluation.check_model(
+        predictor.normalized_model.probe, classes=plan.classes, restricted=restricted, data=data.spec
+    )
 
 
 def _settings(

@@ -37,15 +37,10 @@ from holdfast.records.compatibility import with_revision
 from holdfast.records.fingerprints import content_fingerprint
 from holdfast.registry import STORED, SUITES
 from holdfast.runtime.plugins import code_fingerprint
-from holdfast.tasks import task_of
+from holdfast.tasks import task_named, task_of
 from holdfast.tasks.base import Task
 
 Suite = str | AttackSuite
-_NEEDED = {
-    "classification": "images with a class, such as folder:DIR",
-    "segmentation": "label maps, such as cityscapes:DIR or scenes",
-    "detection": "data with objects, such as coco:IMAGES,ANNOTATIONS",
-}
 CellsOf = Callable[[str, Any, Preprocessing, bool], Iterable[Cell]]  # (suite name, source, preprocessing steps, extra)
 
 
@@ -92,8 +87,8 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
                 f"suite {str(name)!r} cannot be measured on the stored set {data.spec!r}, "
                 f"which is scored by the suite {data.stored.suite!r}"
             )
-        if name in benchmark_suites() and data.task.name != (task := BENCHMARKS[str(name)].task):
-            raise HoldfastError(f"suite {name!r} needs {_NEEDED.get(task, f'data of {task}')}, got {data.spec!r}")
+        if name in benchmark_suites() and data.task is not (task := task_named(BENCHMARKS[str(name)].task)):
+            raise HoldfastError(f"suite {name!r} needs {task.evaluation.needs}, got {data.spec!r}")
         if data.stored is None and name in STORED:
             needed = STORED[name].rpartition("--data ")[2]
             raise HoldfastError(f"suite {name!r} needs the stored set, --data {needed}, got {data.spec!r}")
@@ -138,8 +133,7 @@ def _cells_of_corruptions(
 
 def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
     """Corruption kinds of a task; segmentation omits those that would move pixels away from their labels."""
-    of_task = getattr(task, "corruption_kinds", None)
-    return tuple(of_task(extra)) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
+    return tuple(task.evaluation.corruption_kinds(extra))
 
 
 def _cells_of_benchmark(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:

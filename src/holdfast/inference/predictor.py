@@ -28,7 +28,6 @@ from holdfast.runtime.device import choose_device, choose_precision
 
 ROUNDING = 1e-3  # tolerance for the sum of probabilities, which half precision rounds
 DENSE_OPTIONS = ("outputs", "resize", "nms", "nms_iou", "score_threshold", "class_ids")
-CLASSIFICATION, SEGMENTATION, DETECTION = "classification", "segmentation", "detection"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +71,9 @@ class Predictor:
         """
         loaded = model if isinstance(model, LoadedModel) else load_model(model)
         configured, protocol = configure_model(loaded.model, protocol, data.pictures)
-        check_protocol(data.task.name, protocol)
+        data.task.evaluation.check_protocol(protocol)
         loaded = replace(loaded, model=apply_protocol(configured, protocol))
-        adapt = getattr(data.task, "adapt_model", None) or getattr(data.task, "adapted", None)  # the hook's old name
-        adapted = loaded.model if adapt is None else adapt(loaded.model, data.pictures)
+        adapted = data.task.evaluation.adapt_model(loaded.model, data.pictures)
         chosen = steps(loaded.model) if steps is not None else requested_steps(loaded.model, data, protocol)
         where = choose_device(device, loaded.model, fixed=not loaded.given)
         modes = tuple((module, module.training) for module in adapted.modules())
@@ -170,22 +168,7 @@ def requested_input(model: nn.Module, protocol: EvalProtocol, **other: Any) -> M
 def requested_steps(model: nn.Module, data: EvaluationData, protocol: EvalProtocol) -> Preprocessing:
     """Preprocessing of the data's images for a model under a protocol."""
     wanted, preset = requested_input(model, protocol), _preset(protocol.preset, data)
-    return data.task.steps(data.pictures, wanted, preset=preset, stored_jpeg=protocol.stored_jpeg)
-
-
-def check_protocol(task: str, protocol: EvalProtocol) -> None:
-    """Raise an error for settings that the task would ignore."""
-    if task in (CLASSIFICATION, DETECTION) and (protocol.window is not None or protocol.stride is not None):
-        raise HoldfastError(f"window and stride are settings of segmentation: omit them for {task}")
-    if task in (SEGMENTATION, DETECTION) and (protocol.crop_pct is not None or protocol.interpolation is not None):
-        raise HoldfastError(
-            f"crop_pct and interpolation are settings of classification: omit them, because {task} keeps images' size"
-        )
-    own = [name for name in ("size", "mean", "std") if getattr(protocol, name) is not None]
-    if task == DETECTION and own:
-        raise HoldfastError(f"{own[0]} is the business of a detector of torchvision's protocol; leave --{own[0]} away")
-    if task == DETECTION and protocol.probabilities:
-        raise HoldfastError("probabilities is a setting of classification and segmentation: omit it for detection")
+    return data.task.evaluation.steps(data.pictures, wanted, preset=preset, stored_jpeg=protocol.stored_jpeg)
 
 
 def check_answers(normalized_model: NormalizedModel, protocol: EvalProtocol) -> None:

@@ -104,13 +104,13 @@ class OpenedModel:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The corruptions of the task, then extra ones, those of C-bar and registered ones."""
-        bar = PUBLISHED[len(ALL) :] if self.task.name == "classification" else ()
+        bar = PUBLISHED[len(ALL) :] if self.task.scoring.one_class else ()
         return (*kinds_of(self.task, extra=True), *bar, *own_kinds())
 
     @cached_property
     def differentiable(self) -> bool:
         """Whether the task supports attacks and the model has a gradient."""
-        return bool(self.task.goal.losses) and has_gradient(self.judge.pixels)
+        return bool(self.task.evaluation.goal.losses) and has_gradient(self.judge.pixels)
 
 
 def open_model(
@@ -146,7 +146,9 @@ def open_model(
     if not protocol.classes_differ:
         check_known_classes(loaded.classes, opened.source, data=opened.spec)
     check_counted(opened.source, judge.probe)
-    opened.task.check_model(judge.probe, classes=len(opened.source.classes), restricted=False, data=opened.spec)
+    opened.task.evaluation.check_model(
+        judge.probe, classes=len(opened.source.classes), restricted=False, data=opened.spec
+    )
     chooser = find_corruptor(Path(corruptor) if corruptor is not None else None, loaded.folder)
     if chooser is not None:
         chooser = chooser.to(judge.device).eval()

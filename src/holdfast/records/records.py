@@ -29,8 +29,8 @@ from holdfast.records.shard_files import (
 if TYPE_CHECKING:
     import pandas
 
+    from holdfast.metrics.scoring.interface import Scoring
     from holdfast.metrics.summary import Summary
-    from holdfast.tasks.base import Task
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class CellRecord:
     @property
     def right(self) -> np.ndarray:
         """Per-image score of the task, float64 (N,) from 0 to 1; for classification whether it is correct."""
-        return _task(self.task).right(self)
+        return _scoring(self.task).right(self)
 
     @property
     def accuracy(self) -> float:
@@ -169,15 +169,15 @@ class Records:
             import pandas
         except ModuleNotFoundError as error:
             raise HoldfastError("to_pandas needs pandas, which is not installed; run: pip install pandas") from error
-        task = _task(self.task)
+        scoring = _scoring(self.task)
         frames = [
-            pandas.DataFrame({"cell": name, "view": view, **task.rows(cell)})
+            pandas.DataFrame({"cell": name, "view": view, **scoring.rows(cell)})
             for view, cells in self.by_view.items()
             for name, cell in cells.items()
         ]
         if not frames:
             return pandas.DataFrame(columns=["cell", "view", "id"])
-        names = self.header.get("class_names") if self.task == CLASSIFICATION else None
+        names = self.header.get("class_names") if scoring.one_class else None
         return _with_class_names(pandas.concat(frames, ignore_index=True), names)
 
     def _repr_html_(self) -> str:
@@ -302,7 +302,7 @@ def _with_class_names(frame: "pandas.DataFrame", names: Sequence[str] | None) ->
     return frame
 
 
-def _task(name: str) -> "Task":
-    from holdfast.tasks import task_named
+def _scoring(task: str) -> "Scoring":
+    from holdfast.metrics.scoring.registry import scoring_of
 
-    return task_named(name)
+    return scoring_of(task)

@@ -24,6 +24,7 @@ from holdfast.reporting.sections.score_tables import (
     more_table,
     shown_differences,
 )
+from holdfast.tasks import task_named
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def part_of(data: DataSet, *, number: int, title: str) -> DataSetSection:
         kinds=kinds_table(data),
         heat_maps=heat_maps(data),
         examples=examples(data),
-        examples_note=", wrong pixels below" if data.task == "segmentation" else "",
+        examples_note=getattr(task_named(data.task).drawing, "note", ""),
         papers=paper_table(data),
         on_the_fly=data.protocol == "on-the-fly",
         sentences=sentences(data, against),

@@ -6,8 +6,8 @@ from itertools import combinations
 
 from holdfast.metrics.carry_over import CARRIES_OVER, SPECIFIC, CarryOver
 from holdfast.metrics.comparison import Comparison, Difference, carry_over_of_sets
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import Score
-from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import Records
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import kind_label, number, signed, span
@@ -35,7 +35,7 @@ def _alone(entry: Entry, data: str) -> Sentence:
     if corrupted:
         parts.append(f"{number(corrupted.value)} % of the corrupted ones")
     text = f"{entry.name} on {data}"
-    if parts and entry.records.task == CLASSIFICATION:
+    if parts and scoring_of(entry.records.task).one_class:
         text = f"On {data}, {entry.name} classifies {' and '.join(parts)} correctly"
     elif parts:
         shown = [scores["clean"]] if "clean" in scores else []

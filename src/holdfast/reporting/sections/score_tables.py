@@ -6,10 +6,10 @@ from math import isnan
 from typing import Any
 
 from holdfast.metrics.comparison import Comparison, Difference
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import Score
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import NOT_MEASURED, kind_label, number, signed, span
-from holdfast.tasks import task_named
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def all_table(data: DataSet) -> Table:
 
 def is_headline(score: Score, task: str) -> bool:
     """Whether a score belongs to the first table: the task's headline scores, other sets and attacks."""
-    headline = score.headline or score.name.removesuffix("_partial") in task_named(task).headline
+    headline = score.headline or score.name.removesuffix("_partial") in scoring_of(task).headline
     return headline or score.family in ("set", "attack")
 
 
