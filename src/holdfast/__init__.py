@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from holdfast.analysis.analyze import analyze
     from holdfast.attention import watch
     from holdfast.corruptions import corrupt
-    from holdfast.deploy.export import export
     from holdfast.evaluation.config import ComputeConfig, EvalProtocol
     from holdfast.evaluation.evaluate import evaluate
+    from holdfast.inference.export import export
     from holdfast.inference.predict import predict
     from holdfast.metrics import compare
     from holdfast.models import create_model
@@ -46,7 +46,7 @@ _HOME = {
     "create_model": "holdfast.models",
     "detector": "holdfast.models.detector",
     "evaluate": "holdfast.evaluation.evaluate",
-    "export": "holdfast.deploy.export",
+    "export": "holdfast.inference.export",
     "list_models": "holdfast.registry",
     "load_checkpoint": "holdfast.models.checkpoints",
     "load_records": "holdfast.records",

@@ -12,6 +12,7 @@ from PIL import Image
 from torch import nn
 
 from holdfast import ComputeConfig, EvalProtocol, evaluate
+from holdfast.cells import CLEAN, corruption_cell
 from holdfast.cli.main import main
 from holdfast.data import open_data
 from holdfast.errors import HoldfastError
@@ -22,7 +23,6 @@ from holdfast.evaluation.plan import Cell, shared_plan
 from holdfast.evaluation.preprocessing import preprocessing
 from holdfast.evaluation.progress import RunningScores
 from holdfast.evaluation.suites import kinds_of
-from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.records import load_records, read_records
 from holdfast.runtime.device import Processes
 from holdfast.tasks import task_named
@@ -209,7 +209,7 @@ def test_nothing_that_changes_a_record_shares_a_folder(tmp_path):
 
 
 def test_the_version_is_part_of_the_fingerprint(monkeypatch):
-    from holdfast.records import fingerprints
+    from holdfast.data import fingerprints
 
     one = evaluate(Brightest(), colours(3), "clean", **QUICK).header
     monkeypatch.setattr(fingerprints, "__version__", "99.0")

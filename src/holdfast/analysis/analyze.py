@@ -19,19 +19,19 @@ from holdfast.analysis.settings import Settings
 from holdfast.analysis.token_features import check_names
 from holdfast.corruptions import recorded_name
 from holdfast.data import Source
+from holdfast.data.fingerprints import content_fingerprint, data_fingerprint, fingerprint
+from holdfast.data.fingerprints import versions as library_versions
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import BENCHMARK, EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
 from holdfast.evaluation.model_input import check_side
+from holdfast.evaluation.normalized_model import NormalizedModel
+from holdfast.evaluation.predictor import Predictor, given_normalisation, requested_input
 from holdfast.evaluation.preprocessing import Preprocessing, choose_preset, largest_size, preprocessing
-from holdfast.inference.normalized_model import NormalizedModel
-from holdfast.inference.predictor import Predictor, given_normalisation, requested_input
 from holdfast.io import atomic
 from holdfast.io.validation import chosen_names
 from holdfast.models.factory import LoadedModel, load_torch_model
 from holdfast.models.flops import count_model
-from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint
-from holdfast.records.fingerprints import versions as library_versions
 from holdfast.registry import model_spec
 from holdfast.runtime.device import unwrap_model
 from holdfast.runtime.plugins import plugins_header

@@ -15,9 +15,9 @@ from holdfast.attacks.occlusion_learned import CrossFitted, halves_of
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attack_specs import options_of
 from holdfast.evaluation.cell_images import WorkerCache
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Cell, Plan, limit_rows
 from holdfast.evaluation.preprocessing import Preprocessing
-from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.io import atomic
 from holdfast.io.validation import file_name
 from holdfast.models.corruption_model import Corruptor, load_corruptor, save_corruptor

@@ -9,12 +9,12 @@ from typing import Any
 
 from holdfast.data import Source, Subset, open_data
 from holdfast.data.class_labels import Relabelled, by_index, by_name, of_folders
+from holdfast.data.content_digest import content_of_files, content_of_sample, spread
 from holdfast.data.official_sets import OfficialSet, check_imagenet_order, is_official, open_official
 from holdfast.data.source import are_integers
 from holdfast.data.torch_datasets import as_source
 from holdfast.evaluation.plan import limit_rows
 from holdfast.io.validation import file_name
-from holdfast.records.content_digest import content_of_files, content_of_sample, spread
 from holdfast.tasks import Task, task_of
 
 WNID = re.compile(r"n\d{8}")
@@ -48,7 +48,7 @@ class EvaluationData:
 
     @property
     def content(self) -> str:
-        """Digest of the files, see :mod:`holdfast.records.content_digest`; for stored sets of a sample of cells."""
+        """Digest of the files, see :mod:`holdfast.data.content_digest`; for stored sets of a sample of cells."""
         if self.stored is None:
             return content_of_files(self.source)
         return content_of_sample([self.stored.open(cell) for cell in spread(self.stored.cells, SAMPLED_CELLS)])

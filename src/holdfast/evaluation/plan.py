@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from holdfast import rng
+from holdfast.cells import CellSpec
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import CellImages
-from holdfast.records.cells import CellSpec
 from holdfast.tasks import Task, task_of
 
 

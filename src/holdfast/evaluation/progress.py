@@ -7,10 +7,10 @@ from types import TracebackType
 
 import numpy as np
 
+from holdfast.cells import CLEAN, CellSpec, corruption_cell
 from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.metrics.corruption import Values, corruption_errors, mean_corruption_accuracy, mean_corruption_error
 from holdfast.metrics.scoring.interface import RunningScore
-from holdfast.records.cells import CLEAN, CellSpec, corruption_cell
 from holdfast.runtime.progress import ProgressLine
 
 REFRESH = 0.1  # seconds between two lines of scores

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holdfast.cells import CellSpec
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attack_cells import attack_batch
 from holdfast.evaluation.loader import Chunk, Chunks, Failure, Job, chunk_loader, ended_workers
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Cell, Plan
 from holdfast.evaluation.preprocessing import Preprocessing
-from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.models.corruption_model import Corruptor
-from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
 from holdfast.records.shard_files import (
     DamagedUnit,

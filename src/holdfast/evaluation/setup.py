@@ -19,13 +19,13 @@ from holdfast.evaluation.config import ComputeConfig, EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
 from holdfast.evaluation.failure_examples import check_examples
 from holdfast.evaluation.loader import fitting_shard
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Plan
+from holdfast.evaluation.predictor import Predictor, given_normalisation
 from holdfast.evaluation.preprocessing import Preprocessing, largest_size
 from holdfast.evaluation.record_set import make_header, record_folder
 from holdfast.evaluation.runner import Key, Work
 from holdfast.evaluation.suites import check_suites, make_plan, parse_suites
-from holdfast.inference.normalized_model import NormalizedModel
-from holdfast.inference.predictor import Predictor, given_normalisation
 from holdfast.io import atomic
 from holdfast.models.corruption_model import Corruptor
 from holdfast.runtime.device import Processes, check_workers, choose_precision, choose_workers, process_group

@@ -9,9 +9,11 @@ from typing import Any
 from holdfast.attacks import LearnedOcclusion, Occlusion
 from holdfast.attacks.patch_selection import fitting_patch
 from holdfast.benchmarks import BENCHMARKS, benchmark_suites
+from holdfast.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kinds, parameters, recorded_name
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source
+from holdfast.data.fingerprints import content_fingerprint
 from holdfast.data.official_sets import OFFICIAL as SETS
 from holdfast.data.official_sets import OfficialSet, StoredLayout, is_official, open_official
 from holdfast.errors import HoldfastError
@@ -32,9 +34,7 @@ from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.plan import Cell, Plan, shared_plan, stored_plan
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.io.validation import chosen_names, file_name
-from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.records.compatibility import with_revision
-from holdfast.records.fingerprints import content_fingerprint
 from holdfast.registry import STORED, SUITES
 from holdfast.runtime.plugins import code_fingerprint
 from holdfast.tasks import task_named, task_of

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.cells import CellSpec, spec_of
 from holdfast.errors import HoldfastError
 from holdfast.metrics.custom import own_formulas
 from holdfast.metrics.replicates import Columns, replicate_cells, used_images
 from holdfast.metrics.scoring.base import Key, ScoreDefinition
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import reference_for, with_clean
-from holdfast.records.cells import CellSpec, spec_of
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import Records, load_records
 from holdfast.reporting.export.tables import clean_elsewhere

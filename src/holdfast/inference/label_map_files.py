@@ -11,7 +11,7 @@ from torch import nn
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import open_evaluation_data
-from holdfast.inference.predictor import Predictor
+from holdfast.evaluation.predictor import Predictor
 from holdfast.io import atomic
 from holdfast.models.sliding_window import predicted_map
 

@@ -15,8 +15,8 @@ from holdfast.data.torch_datasets import as_source
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData
+from holdfast.evaluation.predictor import Predictor, configure_model, given_normalisation
 from holdfast.inference.overlays import check_film, film_frame, overlay_paths, write_film, write_overlay
-from holdfast.inference.predictor import Predictor, configure_model, given_normalisation
 from holdfast.io.images import UnreadableFile, decode
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.records.header import CLASSIFICATION

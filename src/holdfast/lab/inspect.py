@@ -17,13 +17,13 @@ from holdfast.analysis.attention_stability import HeadCosines, head_cosines, ima
 from holdfast.analysis.overfocus import Overfocus, overfocus
 from holdfast.analysis.probe import as_bytes
 from holdfast.attention import AttentionHandle, watch
+from holdfast.cells import CLEAN
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import CleanImages
 from holdfast.evaluation.plan import Cell
 from holdfast.lab.edits import Edits, apply_edits, is_corrupted, parse_edits, preprocess_uncorrupted
 from holdfast.lab.opened_model import OpenedModel
 from holdfast.models.tora import gate_maps
-from holdfast.records.cells import CLEAN
 from holdfast.records.records import CellRecord
 from holdfast.records.shard_files import Field, field_name
 

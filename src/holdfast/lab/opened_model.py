@@ -18,10 +18,10 @@ from holdfast.deploy.onnx_model import has_gradient
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
+from holdfast.evaluation.normalized_model import NormalizedModel
+from holdfast.evaluation.predictor import Predictor
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.suites import kinds_of
-from holdfast.inference.normalized_model import NormalizedModel
-from holdfast.inference.predictor import Predictor
 from holdfast.models.corruption_model import Corruptor
 from holdfast.models.tora import ToraViT
 from holdfast.tasks import Task

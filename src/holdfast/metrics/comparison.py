@@ -10,8 +10,8 @@ import numpy as np
 from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.corruptions.severities import STANDARD
 from holdfast.errors import HoldfastError
+from holdfast.io.html_table import table
 from holdfast.metrics.carry_over import CarryOver, carry_over
-from holdfast.metrics.html_table import table
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
 from holdfast.metrics.replicates import ImageChoice, Replicates, UsedImages, replicate_cells, used_images
 from holdfast.metrics.score_intervals import interval_of_difference, is_same_model

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from holdfast.errors import HoldfastError
+from holdfast.io.html_table import table
 from holdfast.metrics.corruption import alexnet_errors
 from holdfast.metrics.custom import own_formulas
-from holdfast.metrics.html_table import table
 from holdfast.metrics.replicates import ImageChoice, Replicates, replicate_cells, used_images
 from holdfast.metrics.score_intervals import interval_note, interval_of_score
 from holdfast.metrics.score_lookup import key_of, why_not

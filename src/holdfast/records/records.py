@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from holdfast.cells import CellSpec, in_order, spec_of
 from holdfast.errors import HoldfastError, nearest
-from holdfast.records.cells import CellSpec, in_order, spec_of
+from holdfast.io.html_table import table
 from holdfast.records.header import CLASSIFICATION, HEADER, check_images, read_header, read_images
 from holdfast.records.shard_files import (
     DamagedUnit,
@@ -25,6 +26,7 @@ from holdfast.records.shard_files import (
     read_unit,
     shard_paths,
 )
+from holdfast.registry import load
 
 if TYPE_CHECKING:
     import pandas
@@ -159,9 +161,7 @@ class Records:
 
     def summary(self, **options: Any) -> "Summary":
         """Compute every score that these cells allow, see :func:`holdfast.metrics.summarise`."""
-        from holdfast.metrics.summary import summarise
-
-        return summarise(self, **options)
+        return load("holdfast.metrics.summary:summarise")(self, **options)
 
     def to_pandas(self) -> "pandas.DataFrame":
         """A DataFrame with one row per cell, view and image (and frame, if an image is predicted several times)."""
@@ -182,8 +182,6 @@ class Records:
 
     def _repr_html_(self) -> str:
         """HTML table of the cells for notebooks; ``summary()`` has the intervals."""
-        from holdfast.metrics.html_table import table
-
         rows = [(name, f"{100 * cell.accuracy:.2f} %", str(len(cell))) for name, cell in self.cells.items()]
         caption = f"{self.header.get('model', 'model')} on {self.header.get('data', 'data')}"
         return table(caption, ("cell", "mean score", "images"), rows)
@@ -303,6 +301,4 @@ def _with_class_names(frame: "pandas.DataFrame", names: Sequence[str] | None) ->
 
 
 def _scoring(task: str) -> "Scoring":
-    from holdfast.metrics.scoring.registry import scoring_of
-
-    return scoring_of(task)
+    return load("holdfast.metrics.scoring.registry:scoring_of")(task)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from holdfast.analysis.registry import ANALYSES
 from holdfast.benchmarks import Benchmark, ScoreText
+from holdfast.cells import CellSpec
 from holdfast.corruptions.c_bar_severities import C_BAR
 from holdfast.corruptions.severities import SEVERITIES, table_group
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
@@ -24,7 +25,6 @@ from holdfast.metrics.scoring.base import (
 )
 from holdfast.metrics.scoring.base import column as column_key
 from holdfast.metrics.scoring.registry import scoring_of
-from holdfast.records.cells import CellSpec
 from holdfast.studies.results import RunResult
 
 RIGHT = "right"  # field that a study stores per image and cell

@@ -12,6 +12,7 @@ from holdfast.analysis.analyze import analyze
 from holdfast.analysis.registry import ANALYSES
 from holdfast.analysis.results import AnalysisResult
 from holdfast.analysis.settings import Settings
+from holdfast.cells import CellSpec
 from holdfast.corruptions.c_bar_severities import C_BAR
 from holdfast.corruptions.severities import table_group
 from holdfast.errors import HoldfastError
@@ -22,7 +23,6 @@ from holdfast.metrics.jackknife import GROUPINGS, image_groups
 from holdfast.metrics.replicates import Replicates, replicate_cells, used_images
 from holdfast.metrics.scoring.base import CellScore
 from holdfast.metrics.scoring.registry import scoring_of
-from holdfast.records.cells import CellSpec
 from holdfast.records.records import Records
 from holdfast.studies.config import Study
 from holdfast.studies.results import RunResult

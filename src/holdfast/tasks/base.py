@@ -6,7 +6,6 @@ differs. A part may be given as ``"module:name"`` and is then imported on first 
 alone, need no torch.
 """
 
-import importlib
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -19,6 +18,7 @@ from holdfast.corruptions.severities import EXTRA, STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.metrics.scoring.interface import Scoring
 from holdfast.records.shard_files import Field
+from holdfast.registry import load
 from holdfast.tasks.examples.base import Examples
 
 if TYPE_CHECKING:
@@ -220,10 +220,7 @@ class Task:
 
     def _part(self, name: str) -> Any:
         part = self._parts[name]
-        if not isinstance(part, str):
-            return part
-        module, _, attribute = part.partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        return load(part) if isinstance(part, str) else part
 
     if not TYPE_CHECKING:  # a task was one object with the members of all parts
 

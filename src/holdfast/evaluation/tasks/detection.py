@@ -18,8 +18,9 @@ from holdfast.data.detection_targets import Objects, recorded_fields, run_length
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.preprocessing import native_resolution
 from holdfast.evaluation.tasks.segmentation import check_keeps_size
+from holdfast.io.run_lengths import packed_masks
 from holdfast.models.torchvision_detectors import ranked_labels
-from holdfast.records.detections import FIELDS, ROW, packed_masks
+from holdfast.records.detections import FIELDS, ROW
 from holdfast.records.shard_files import Field, field_name
 from holdfast.tasks.base import Answers, Evaluation, NoCriterion
 from holdfast.tasks.examples.base import class_name

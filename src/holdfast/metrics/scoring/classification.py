@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.cells import CellSpec
 from holdfast.corruptions.severities import STANDARD
 from holdfast.metrics.calibration import calibration_gaps, gap_of_means
 from holdfast.metrics.flip_rate import flips, top5_distances
@@ -22,7 +23,6 @@ from holdfast.metrics.scoring.base import (
 )
 from holdfast.metrics.scoring.interface import RunningScore, Scoring
 from holdfast.metrics.scoring.sequences import DISTANCES, FLIPS, sequence_formulas
-from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
 
 BINS = 15  # of the calibration error

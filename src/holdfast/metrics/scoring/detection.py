@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from holdfast.benchmarks import benchmarks_of
+from holdfast.cells import CellSpec
 from holdfast.metrics.ap_jackknife import cell_replicates
 from holdfast.metrics.average_precision import SCORES, match_image, record_scores
 from holdfast.metrics.detection_errors import breakage
@@ -28,7 +29,6 @@ from holdfast.metrics.scoring.base import (
     kind_score,
 )
 from holdfast.metrics.scoring.interface import Scoring
-from holdfast.records.cells import CellSpec
 from holdfast.records.detections import FIELDS
 from holdfast.records.records import CellRecord
 

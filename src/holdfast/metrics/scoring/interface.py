@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from holdfast.cells import CellSpec
 from holdfast.metrics.jackknife import Groups
 from holdfast.metrics.scoring.base import CellScore, Key, Reference, ScoreDefinition
-from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
 
 

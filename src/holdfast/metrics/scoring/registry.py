@@ -1,10 +1,9 @@
 """The scoring of each task by name, imported on first use. Imports no torch."""
 
-import importlib
-
 from holdfast.errors import HoldfastError, nearest
 from holdfast.metrics.scoring.interface import Scoring
 from holdfast.records.header import CLASSIFICATION
+from holdfast.registry import load
 
 _SCORINGS: dict[str, str | Scoring] = {
     CLASSIFICATION: "holdfast.metrics.scoring.classification:SCORING",
@@ -19,8 +18,7 @@ def scoring_of(task: str) -> Scoring:
         raise HoldfastError(f"task must be one of {', '.join(_SCORINGS)}, got {task!r}{nearest(task, _SCORINGS)}")
     found = _SCORINGS[task]
     if isinstance(found, str):
-        module, _, attribute = found.partition(":")
-        found = _SCORINGS[task] = getattr(importlib.import_module(module), attribute)
+        found = _SCORINGS[task] = load(found)
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.benchmarks import benchmarks_of
+from holdfast.cells import CellSpec
 from holdfast.errors import HoldfastError
 from holdfast.metrics.calibration import PIXEL_BINS, pixel_error
 from holdfast.metrics.corruption import Values, mean_of, plain
@@ -40,7 +41,6 @@ from holdfast.metrics.scoring.base import (
     single_scores,
 )
 from holdfast.metrics.scoring.interface import RunningScore, Scoring
-from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
 
 CONDITIONS = ("fog", "night", "rain", "snow")  # ACDC

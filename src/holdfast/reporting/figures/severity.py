@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.cells import CellSpec
 from holdfast.corruptions.severities import SEVERITIES
 from holdfast.metrics.corruption import mean_of, percent_of_clean
 from holdfast.metrics.intervals import Interval, Scale, score_interval
 from holdfast.metrics.replicates import replicate_cells, used_images
 from holdfast.metrics.scoring.registry import scoring_of
-from holdfast.records.cells import CellSpec
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import ChartLine, Point, ReportFigure, Track, svg_picture

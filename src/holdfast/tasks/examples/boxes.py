@@ -8,8 +8,8 @@ from faster_coco_eval.core import mask as coco_masks
 from PIL import Image, ImageDraw
 
 from holdfast.errors import HoldfastError
+from holdfast.io.run_lengths import unpacked_masks
 from holdfast.metrics.average_precision import match_image
-from holdfast.records.detections import unpacked_masks
 from holdfast.records.records import CellRecord
 from holdfast.tasks.examples.base import Examples, ExampleView, Kept, class_colour, class_name
 

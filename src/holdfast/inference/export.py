@@ -24,8 +24,8 @@ from holdfast.deploy.onnx_model import has_gradient
 from holdfast.errors import HoldfastError, nearest
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data
+from holdfast.evaluation.predictor import Predictor, apply_protocol, requested_input
 from holdfast.evaluation.preprocessing import largest_size
-from holdfast.inference.predictor import Predictor, apply_protocol, requested_input
 from holdfast.io import atomic
 from holdfast.models.factory import LoadedModel, architecture_of, load_model
 from holdfast.models.outputs import Logits, logits_of

@@ -9,13 +9,13 @@ from torch import nn
 
 import holdfast
 from holdfast import ComputeConfig, EvalProtocol
+from holdfast.cells import CLEAN, corruption_cell
 from holdfast.corruptions.severities import STANDARD
 from holdfast.metrics.average_precision import COCO_C_FAN, coco_scores, match_image, mean_performance, record_scores
 from holdfast.metrics.intervals import score_interval
 from holdfast.metrics.jackknife import image_groups
 from holdfast.metrics.scoring.base import column
 from holdfast.metrics.scoring.detection import detection_formulas
-from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.detections import coco_found, coco_truth
 from holdfast.records.records import read_records
 from holdfast.tasks import task_named, task_of

@@ -19,8 +19,8 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.model_input import ModelInput, check_side, model_input, normalisation
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.preprocessing import Preprocessing
-from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.models.segmenter import with_sliding_window
 from holdfast.models.sliding_window import Windowed
