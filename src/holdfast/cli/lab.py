@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.shared_options import add_preprocessing, own_data, protocol_of, run_folder, with_checkpoint
+from holdfast.cli.shared_options import (
+    add_classes,
+    add_preprocessing,
+    own_data,
+    protocol_of,
+    run_folder,
+    with_checkpoint,
+)
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -44,6 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--no-browser", action="store_true", help="only print the link")
     parser.add_argument("--demo", action="store_true", help="train two small models on digits first, in about a minute")
     parser.add_argument("--out", type=Path, help="folder for the demo's runs (default: demo-lab)")
+    add_classes(parser)
     add_preprocessing(parser)
 
 

@@ -35,6 +35,7 @@ class Evaluation(Protocol):
 
     Attributes:
         needs: the data of the task in words, for error messages.
+        standard_attack: attack of the suite ``standard``; empty for none.
         batched: whether images go through the model in batches. Dense tasks use one image at a time, because a batched
             pass differs in the sixth digit; image sizes may then vary.
         tensor_outputs: whether a model returns one tensor with a row per image.
@@ -44,6 +45,7 @@ class Evaluation(Protocol):
     """
 
     needs: str = "data of the task"
+    standard_attack: str = ""
     batched: bool = True
     tensor_outputs: bool = True
     label_maps: bool = False

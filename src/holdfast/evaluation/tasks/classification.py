@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast.attacks.criteria import MISCLASSIFICATION, Criterion
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.preprocessing import choose_preset, preprocessing
-from holdfast.metrics.accuracy import ranked, restricted_classes
+from holdfast.metrics.accuracy import ranked
 from holdfast.metrics.scoring.classification import SCORING, TOP_FIVE
 from holdfast.records.shard_files import Field, field_name
 from holdfast.tasks.base import Answers, Evaluation
@@ -21,6 +21,7 @@ IMAGENET = 1000
 class ClassificationEvaluation(Evaluation):
     """One class per image, of the highest logit."""
 
+    standard_attack = "pgd5"
     needs = "images with a class, such as folder:DIR"
     lists_answers = True
 
@@ -73,8 +74,6 @@ class ClassificationEvaluation(Evaluation):
         for view, logits in answers.items():
             values = logits.float().cpu().numpy()
             check_numbers(values, cell.name)
-            if cell.restricted_to and values.shape[1] == IMAGENET:
-                values = values[:, restricted_classes(cell.restricted_to)]
             fields = answer_fields(values, np.repeat(labels, repeats or 1))
             if cell.spec.family == "sequence" and values.shape[1] >= 5:
                 fields[TOP_FIVE] = ranked(values, count=5).astype(np.int32)

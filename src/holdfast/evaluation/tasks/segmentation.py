@@ -27,6 +27,7 @@ from holdfast.tasks.examples.label_maps import IGNORED, over
 class SegmentationEvaluation(Evaluation):
     """A class per pixel; images go through the model one at a time, at their own size."""
 
+    standard_attack = "segpgd5"
     needs = "label maps, such as cityscapes:DIR or scenes"
     batched = False
     label_maps = True
