@@ -78,7 +78,7 @@ def test_the_report_has_a_row_of_it(tmp_path):
     page = holdfast.report([tmp_path / "one", tmp_path / "two"], names=["first", "second"])
     assert "mean hits" in page
     assert "share of counts within a half" in page
-    assert "first has clean 100" in page
+    assert "first has score 100" in page
 
 
 def test_two_tasks_are_never_mixed(tmp_path):
