@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.deploy.export import export
     from holdfast.evaluation.config import ComputeConfig, EvalProtocol
     from holdfast.evaluation.evaluate import evaluate
+    from holdfast.improvement.improve import improve
     from holdfast.inference.predict import predict
     from holdfast.metrics import compare
     from holdfast.models import create_model
@@ -47,6 +48,7 @@ _HOME = {
     "detector": "holdfast.models.detector",
     "evaluate": "holdfast.evaluation.evaluate",
     "export": "holdfast.deploy.export",
+    "improve": "holdfast.improvement.improve",
     "list_models": "holdfast.registry",
     "load_checkpoint": "holdfast.models.checkpoints",
     "load_records": "holdfast.records",
@@ -90,6 +92,7 @@ __all__ = [
     "detector",
     "evaluate",
     "export",
+    "improve",
     "list_models",
     "load_checkpoint",
     "load_records",
