@@ -5,10 +5,17 @@ MINUTES ?= 60
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-all chaos lint bench docs clean
+# what a fast check runs: numbers, records, rules and names; nothing that trains or opens a large model
+FAST := tests/metrics tests/records tests/io tests/plotting tests/studies/test_config.py tests/data/test_official_sets.py \
+	tests/docs/test_documentation.py tests/packaging/test_dependencies.py tests/packaging/test_mirror.py --ignore tests/io/test_training_log.py
+
+.PHONY: demo check test test-all chaos lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/holdfast demo
+
+check: lint
+	$(BIN)/pytest -n 2 -q -m "not full" $(FAST)
 
 test: $(READY)
 	$(BIN)/pytest -n 2 -m "not full"

@@ -51,7 +51,7 @@ NAMES = {
     "holdfast.evaluation.cells": {"limited": "limit_rows"},
     "holdfast.evaluation.forecast": {"forecast": "dry_run_report"},
     "holdfast.evaluation.options": {"Compute": "ComputeConfig", "Protocol": "EvalProtocol"},
-    "holdfast.evaluation.protocol": {"Steps": "PreprocessingSteps"},
+    "holdfast.evaluation.protocol": {"Steps": "Preprocessing"},
     "holdfast.forecasts": {"Forecast": "DryRunReport", "accounted": "compare_with_dry_run", "timed": "time_work"},
     "holdfast.gate": {
         "Judged": "RuleVerdict",

@@ -21,7 +21,7 @@ from holdfast.evaluation.config import EvalProtocol
 from holdfast.reporting.runs import Run
 from holdfast.reporting.sections.analysis import analysis_pictures
 from tests.analysis.test_analyze import photographs
-from tests.analysis.test_figures import texts
+from tests.analysis.test_figure_groups import texts
 
 # ---------------------------------------------------------------------------------- 1: which axis are channels
 

@@ -49,7 +49,7 @@ def planned(start) -> tuple:
         rungs=(Rung(3, 3.0), Rung(2, 4.0)),
         stop="digits[0::2]",
         choosing=Step("digits[1::2]", ("clean", "selection"), 30),
-        testing=Step("digits:test", ("clean", "corruptions-3"), 30),
+        testing=Step("digits:test", ("quick",), 30),
         alphas=(0.5, 1.0),
         soups=True,
         seeds=1,

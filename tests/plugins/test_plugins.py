@@ -1,6 +1,6 @@
 """One call each, through public seams: a corruption, an attack, a metric, an official set and a suite reach the report.
 
-An analysis does so in tests/analysis/test_base.py, a task in tests/tasks/test_own_task.py.
+An analysis does so in tests/analysis/test_base.py, a task in tests/tasks/test_base.py.
 """
 
 import os

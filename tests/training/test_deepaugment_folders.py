@@ -12,7 +12,7 @@ from holdfast.data import open_data
 from holdfast.errors import HoldfastError
 from holdfast.training.build import open_sources
 from holdfast.training.recipe_files import load_recipe
-from tests.data.test_sources import write_folder
+from tests.data.test_source import write_folder
 from tests.training.helpers import log_of
 
 MODELS = ("fan_small_hybrid", "rvt_small_plus", "afat_fan_small_hybrid", "afat_rvt_small_plus")

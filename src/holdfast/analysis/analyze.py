@@ -22,7 +22,8 @@ from holdfast.data import Source
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import BENCHMARK, EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
-from holdfast.evaluation.preprocessing import Preprocessing, check_side, choose_preset, largest_size, preprocessing
+from holdfast.evaluation.model_input import check_side
+from holdfast.evaluation.preprocessing import Preprocessing, choose_preset, largest_size, preprocessing
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.inference.predictor import DETECTION, Predictor, given_normalisation, requested_input
 from holdfast.io import atomic
@@ -97,7 +98,7 @@ def analyze(
         settings: see `holdfast.analysis.settings.Settings`.
         out: the folder for ``analysis/``; by default the run folder of ``run:DIR``, else nothing is stored.
         label: the model's name in figures; by default the run folder or the model's name.
-        limit: number of images to use, stratified by class; None for all.
+        limit: number of images to use, stratified by class; None or 0 for all.
         size: the model's image size; by default from its configuration, or the images' own for label maps. Grouping at
             448 px: ``size=448``; a segmenter's encoder at 1024×2048: ``size=(1024, 2048)``.
         preset: the corruptions' protocol, see `holdfast.evaluate`; ``any`` if a size is given.
@@ -133,9 +134,10 @@ def analyze(
         torch.no_grad(),
         Predictor.open(loaded, opened, given, **options) as predictor,
     ):
-        steps: Any = predictor.steps  # those of _steps
+        steps = predictor.steps
         judge, network = predictor.normalized_model, predictor.loaded.model
-        opened = with_model_labels(opened, loaded.classes, judge.probe)
+        # analyses look inside the model itself, so its outputs stay as they are and wnid folders get their indices
+        opened = with_model_labels(opened, loaded.classes, judge.probe, classes="all")
         source = opened.source or source
         answers = _predicts_targets(judge, source)
         file = Path(corruptor) if corruptor is not None else None
@@ -249,7 +251,7 @@ def _describe_images(subject: Probe) -> dict[str, Any]:
     """Header fields about the images and their preprocessing."""
     source, steps = subject.source, subject.steps
     ids = [source.id(number) for number in range(len(source))]
-    cost = count_model(subject.model.model, steps.size)
+    cost = count_model(subject.model.model, steps.fixed_size)
     return {
         "data_fingerprint": data_fingerprint(ids, task_of(source).truth(source), content=content_fingerprint(source)),
         "images": len(source),
@@ -257,7 +259,7 @@ def _describe_images(subject: Probe) -> dict[str, Any]:
         "seed": subject.seed,
         "preset": steps.preset,
         "preprocessing": {key: value for key, value in steps.record().items() if key not in ONLY_OF_CELLS},
-        "size": list(steps.size),
+        "size": list(steps.fixed_size),
         "frost": recorded_name("frost"),
         "cost": {"parameters": cost.parameters, "gmacs": cost.gmacs},
         "versions": library_versions(),

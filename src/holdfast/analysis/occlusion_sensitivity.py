@@ -63,7 +63,7 @@ def default_patch(subject: "Probe") -> int:
     """The model's token size if it has one, else a size that fits the image."""
     from holdfast.attacks.patch_selection import fitting_patch
 
-    return subject.token_size or fitting_patch(subject.steps.size)
+    return subject.token_size or fitting_patch(subject.steps.fixed_size)
 
 
 def headline(result: AnalysisResult) -> Numbers:

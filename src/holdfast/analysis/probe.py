@@ -111,7 +111,7 @@ class Probe:
         with outputs_of(self.inner, names) as seen:
             self.model(self._one_image())
         reached = {name: seen[name] for name in names if name in seen}
-        found = list(known_layouts(self.inner, reached, [], self.steps.size))
+        found = list(known_layouts(self.inner, reached, [], self.steps.fixed_size))
         if not found:
             raise NotApplicable(f"{type(self.inner).__name__} has no blocks whose outputs are tokens or maps")
         return found
@@ -122,7 +122,7 @@ class Probe:
         if not self.has_attention:
             return None
         _, handles = self.look(self._one_image())
-        grid, (height, width) = handles[0].image_grid or handles[0].grid, self.steps.size
+        grid, (height, width) = handles[0].image_grid or handles[0].grid, self.steps.fixed_size
         if grid is None or height % grid[0] or height // grid[0] * grid[1] != width:
             return None
         return height // grid[0]
@@ -136,7 +136,7 @@ class Probe:
                 handles = []
                 self.model(self._one_image())
         check_reached(seen, names)
-        return layouts(self.inner, {name: seen[name] for name in names}, handles, self.steps.size)
+        return layouts(self.inner, {name: seen[name] for name in names}, handles, self.steps.fixed_size)
 
     def _one_image(self) -> Tensor:
         return self.clean(next(self.batches(self.some(1))))
@@ -144,7 +144,7 @@ class Probe:
     def batches(self, source: Source | None = None) -> Iterator[ProbeBatch]:
         """The readable images in order; ``source`` is a subset of the images."""
         images = self.source if source is None else source
-        height, width = self.steps.size
+        height, width = self.steps.fixed_size
         step = max(1, min(self.batch_size, MOST_PIXELS // (height * width)))
         for start in range(0, len(images), step):
             numbers = range(start, min(start + step, len(images)))
@@ -180,7 +180,7 @@ class Probe:
 
     def _occluded(self, batch: ProbeBatch, ratio: float) -> Tensor:
         """The images with one random mask each, of patches as large as tokens, covered with noise (AFAT)."""
-        side = self.token_size or fitting_patch(self.steps.size)
+        side = self.token_size or fitting_patch(self.steps.fixed_size)
         attack = Occlusion(ratio, side, masks=1)
         options: dict[str, Any] = {"seed": self.seed, "names": list(batch.ids)}
         (covered,) = occlude_images(attack, self.model, self.clean(batch), **options)

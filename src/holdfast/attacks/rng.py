@@ -1,9 +1,5 @@
-"""Random numbers of attacks, keyed by image rather than by batch.
+"""Random tensors of attacks: every image draws from the stream of (seed, image id, purpose)."""
 
-Every draw is keyed by (seed, image id, purpose), so it is the same for any batch size, order, worker or process.
-"""
-
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import HoldfastError
+from holdfast.rng import stream
 
 Ids = Sequence[int | str] | Tensor
 
@@ -25,24 +22,15 @@ def image_ids(ids: Ids | None, count: int) -> list[int | str]:
     return names
 
 
-def generator(seed: int, image_id: int | str, purpose: str) -> np.random.Generator:
-    """A Philox stream (Salmon et al. 2011) whose key is a BLAKE2b digest of the three arguments."""
-    digest = hashlib.blake2b(
-        f"{seed}\0{image_id}\0{purpose}".encode("utf-8", "surrogateescape"), digest_size=16
-    ).digest()
-    key = np.frombuffer(digest, "<u8").astype(np.uint64)
-    return np.random.Generator(np.random.Philox(key=key))
-
-
 def uniform(like: Tensor, *, seed: int, ids: Sequence[int | str], purpose: str) -> Tensor:
     """U[0,1) values of the shape of ``like`` (batch first), each image from its own stream."""
-    rows = [generator(seed, name, purpose).random(like.shape[1:], dtype=np.float32) for name in ids]
+    rows = [stream(seed, name, purpose).random(like.shape[1:], dtype=np.float32) for name in ids]
     return _stack(rows, like)
 
 
 def normal(like: Tensor, *, seed: int, ids: Sequence[int | str], purpose: str) -> Tensor:
     """Standard normal values of the shape of ``like``, each image from its own stream."""
-    rows = [generator(seed, name, purpose).standard_normal(like.shape[1:], dtype=np.float32) for name in ids]
+    rows = [stream(seed, name, purpose).standard_normal(like.shape[1:], dtype=np.float32) for name in ids]
     return _stack(rows, like)
 
 

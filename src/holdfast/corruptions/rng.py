@@ -4,7 +4,6 @@ Every random kind takes its source of draws as an argument. A keyed source depen
 severity), so results never depend on order, batch size, workers or processes.
 """
 
-import hashlib
 import math
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
@@ -12,6 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
+
+from holdfast import rng
 
 Shape = tuple[int, ...]
 
@@ -129,21 +130,9 @@ class LegacyDraws:
         raise NotImplementedError("a literal source has no fractions")
 
 
-class _Key(np.random.bit_generator.ISeedSequence):
-    """Passes a key to Philox unchanged; NumPy would first ask the operating system for entropy, which costs time."""
-
-    def __init__(self, digest: bytes) -> None:
-        self.words = np.frombuffer(digest, "<u8").astype(np.uint64)
-
-    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> NDArray[Any]:
-        return self.words[:n_words]
-
-
 def keyed(seed: int, image_id: str, kind: str, severity: int) -> StreamDraws:
-    """Philox draws that depend only on these four values (Salmon et al. 2011; the key is their BLAKE2b hash)."""
-    text = f"{seed}\0{image_id}\0{kind}\0{severity}".encode("utf-8", "surrogateescape")
-    key = _Key(hashlib.blake2b(text, digest_size=16).digest())
-    return StreamDraws(np.random.Generator(np.random.Philox(key)))  # type: ignore[arg-type]
+    """Draws that depend only on these four values, see :func:`holdfast.rng.stream`."""
+    return StreamDraws(rng.stream(seed, image_id, kind, severity))
 
 
 @lru_cache(maxsize=1)

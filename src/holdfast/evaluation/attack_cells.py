@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.attack_specs import options_of
 from holdfast.evaluation.cell_images import WorkerCache
 from holdfast.evaluation.plan import Cell, Plan, limit_rows
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.io import atomic
 from holdfast.io.validation import file_name
@@ -86,7 +86,7 @@ def fitted_corruptors(
     cells: Sequence[Cell],
     normalized_model: NormalizedModel,
     *,
-    steps: PreprocessingSteps,
+    steps: Preprocessing,
     seed: int,
     batch_size: int,
     folder: Path,
@@ -132,7 +132,7 @@ def _fit(
     cell: Cell,
     normalized_model: NormalizedModel,
     *,
-    steps: PreprocessingSteps,
+    steps: Preprocessing,
     seed: int,
     batch_size: int,
     half: int | None,

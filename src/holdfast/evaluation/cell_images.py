@@ -13,7 +13,7 @@ import numpy as np
 from holdfast.corruptions import corrupt_batch, keyed
 from holdfast.corruptions.sequences import perturb
 from holdfast.data.source import UnreadableImage
-from holdfast.evaluation.preprocessing import Pixels, PreprocessingSteps
+from holdfast.evaluation.preprocessing import Pixels, Preprocessing
 from holdfast.io.images import ImageSizeError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Samples(NamedTuple):
 class CellImages(Protocol):
     """Makes the images of a cell.
 
-    ``way``, if present, names the preprocessing they go through, see ``PreprocessingSteps.cell_steps``.
+    ``way``, if present, names the preprocessing they go through, see ``Preprocessing.cell_steps``.
     """
 
     @property
@@ -59,7 +59,7 @@ class WorkerCache:
     """
 
     plan: "Plan"
-    steps: PreprocessingSteps
+    steps: Preprocessing
     seed: int
     prepared: dict[tuple[int, str], Samples] = field(default_factory=dict)
 
@@ -198,6 +198,6 @@ class SequenceImages:
             yield cache.read_samples(cell, [row], lambda place: _film(cell.source.frames(place), cache.steps))
 
 
-def _film(frames: np.ndarray, steps: PreprocessingSteps) -> Pixels:
+def _film(frames: np.ndarray, steps: Preprocessing) -> Pixels:
     # corrupted=False: ImageNet-P stored videos, not JPEGs, so no frame is re-encoded
     return np.stack([steps.to_model(frame, corrupted=False) for frame in frames])

@@ -4,17 +4,17 @@ Corruption kinds take turns, hardest image first, each image once per kind. Atta
 adversarial images belong to one model, and sequences are films.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
 
 import numpy as np
 import torch
 
+from holdfast import rng
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import WorkerCache
 from holdfast.evaluation.plan import Cell
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.runner import Work
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.records.examples import Example, read_examples, write_examples
@@ -35,7 +35,7 @@ def check_examples(task: Task, count: int) -> None:
 
 
 def keep_examples(
-    work: Work, records: Records, *, normalized_model: NormalizedModel, steps: PreprocessingSteps, count: int
+    work: Work, records: Records, *, normalized_model: NormalizedModel, steps: Preprocessing, count: int
 ) -> None:
     """Choose, regenerate and write the examples of a record set; keeps those of cells outside this plan."""
     drawing: Examples = work.plan.task.examples  # type: ignore[attr-defined]  # checked before
@@ -86,17 +86,13 @@ def _hardest_first(cells: Sequence[CellRecord], names: Sequence[str], hardness: 
 
 def _random_hardness(cell: CellRecord) -> np.ndarray:
     """Pseudo-random numbers in (0, 1] from a digest of the image and cell names: the same for every model."""
-    keys = [f"{cell.header['cell']}\0{name}".encode("utf-8", "surrogateescape") for name in cell.ids]
-    digests = [hashlib.blake2b(key, digest_size=6).digest() for key in keys]
-    return np.array([(int.from_bytes(digest, "big") + 1) / 2**48 for digest in digests])
+    return np.array([(rng.number(cell.header["cell"], name, size=6) + 1) / 2**48 for name in cell.ids])
 
 
 class _ExampleMaker:
     """Regenerates single images of a record set as examples."""
 
-    def __init__(
-        self, work: Work, normalized_model: NormalizedModel, steps: PreprocessingSteps, drawing: Examples
-    ) -> None:
+    def __init__(self, work: Work, normalized_model: NormalizedModel, steps: Preprocessing, drawing: Examples) -> None:
         self.work, self.normalized_model, self.steps, self.drawing = work, normalized_model, steps, drawing
         self.rows = {id: row for row, id in enumerate(work.plan.ids)}
 

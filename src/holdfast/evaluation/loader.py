@@ -20,7 +20,7 @@ from holdfast.corruptions.custom import Registered, know, registered
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import Samples, Unreadable, WorkerCache
 from holdfast.evaluation.plan import Plan
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.runtime.signals import exit_when_orphaned
 
 # images per message from a worker: few enough for the 64 MB of shared memory that containers have by default
@@ -57,9 +57,7 @@ class Failure(NamedTuple):
 class Chunks(IterableDataset[Chunk | Failure]):
     """All chunks of all jobs, or in a worker its share of them."""
 
-    def __init__(
-        self, plan: Plan, jobs: Sequence[Job], *, steps: PreprocessingSteps, seed: int, shard_size: int
-    ) -> None:
+    def __init__(self, plan: Plan, jobs: Sequence[Job], *, steps: Preprocessing, seed: int, shard_size: int) -> None:
         self.plan, self.jobs, self.steps = plan, tuple(jobs), steps
         self.seed, self.shard_size = seed, shard_size
 

@@ -1,12 +1,12 @@
 """``Cell`` and ``Plan``: one condition applied to all images, and all images and cells of an evaluation."""
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from holdfast import rng
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import CellImages
 from holdfast.records.cells import CellSpec
@@ -23,7 +23,6 @@ class Cell:
         source: source of the images; the same object for all cells that share their images.
         definition: settings of the cell as plain data; must agree to resume it or to compare it.
         attack: the attack on the images, if any.
-        restricted_to: ``imagenet_a`` or ``imagenet_r`` to score their 200 classes only.
         places: index in ``source`` of every row of the record set, −1 for a missing image; None if they are equal.
     """
 
@@ -32,7 +31,6 @@ class Cell:
     source: Any = field(repr=False)
     definition: Mapping[str, Any] = field(default_factory=dict)
     attack: Any = None
-    restricted_to: str | None = None
     places: np.ndarray | None = field(default=None, repr=False)
 
     @property
@@ -125,11 +123,11 @@ def limit_rows(ids: Sequence[str], strata: np.ndarray, limit: int) -> np.ndarray
 
     A smaller limit gives a subset of a larger one.
     """
-    if limit < 1:
-        raise HoldfastError(f"limit must be at least 1, got {limit}")
-    if limit >= len(ids):
+    if limit < 0:
+        raise HoldfastError(f"limit must be at least 1, or 0 for all images, got {limit}")
+    if limit == 0 or limit >= len(ids):
         return np.arange(len(ids))
-    order = np.argsort(np.array([_key(name) for name in ids], dtype=np.uint64), kind="stable")
+    order = np.argsort(np.array([rng.number(name) for name in ids], dtype=np.uint64), kind="stable")
     quantiles = np.empty(len(ids))
     # (rank + ½) / n is the quantile of an image within its stratum: sorting all images by it interleaves the strata in
     # proportion to their sizes, so that any prefix is stratified
@@ -152,7 +150,3 @@ def _unique(ids: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(ids)) != len(ids):
         raise HoldfastError(f"ids of a data set must be unique, got {len(ids) - len(set(ids))} duplicates")
     return ids
-
-
-def _key(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "big")

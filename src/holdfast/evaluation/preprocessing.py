@@ -7,25 +7,24 @@ preprocessing (``crop_pct``, interpolation). The header of the records lists eve
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
+import cv2
 import numpy as np
 from PIL import Image
-from timm.data import resolve_model_data_config
 from timm.data.transforms import str_to_pil_interp
-from torch import nn
 
 from holdfast._deprecated import renamed_method
 from holdfast.corruptions import prepare
 from holdfast.corruptions.severities import preset_of
 from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.config import BENCHMARK, MODEL
-from holdfast.evaluation.eval_transform import EvalTransform, check_interpolation
+from holdfast.evaluation.config import BENCHMARK
+from holdfast.evaluation.eval_transform import EvalTransform
+from holdfast.evaluation.model_input import ModelInput
 from holdfast.io.images import LARGEST_MOVED, check_resized
-from holdfast.runtime.device import unwrap_model
 
 STORED_QUALITY = 85
 SEQUENCE_SIDE = 256  # ImageNet-P moves the uncropped image, so that real borders come in
@@ -37,89 +36,12 @@ Pixels = np.ndarray  # H W 3, uint8
 
 
 @dataclass(frozen=True)
-class ModelInput:
-    """Input configuration of a model.
-
-    ``size`` None means the protocol's size, ``window`` None whole images, and ``crop_pct`` None a model without its own
-    preprocessing: clean images then get the benchmark's. ``own_steps`` is the preprocessing inside another project's
-    detector or segmenter, for records.
-    """
-
-    size: tuple[int, int] | None
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    interpolation: str
-    window: tuple[int, int] | None = None
-    stride: int | None = None
-    crop_pct: float | None = None
-    crop_mode: str = "center"
-    preparation: str = MODEL
-    own_steps: Mapping[str, Any] = field(default_factory=dict)
-
-
-class PreprocessingSteps(Protocol):
-    """Preprocessing from picture to model input, chosen by the task; :class:`Preprocessing` is classification's."""
-
-    @property
-    def preset(self) -> str:
-        """Preset of the corruption parameters and the protocol."""
-        ...
-
-    @property
-    def size(self) -> tuple[int, int] | None:
-        """Height and width of the model's input; None if every image keeps its own."""
-        ...
-
-    @property
-    def mean(self) -> tuple[float, ...]:
-        """Per-channel mean of [0,1] pixels."""
-        ...
-
-    @property
-    def std(self) -> tuple[float, ...]:
-        """Per-channel standard deviation of [0,1] pixels."""
-        ...
-
-    @property
-    def same_for_clean(self) -> bool:
-        """Whether clean images are preprocessed like corrupted ones, ``to_model(to_protocol(picture))``."""
-        ...
-
-    def record(self) -> dict[str, Any]:
-        """The preprocessing as plain data, for the header of the records."""
-        ...
-
-    def cell_steps(self, way: str) -> list[str]:
-        """Steps of a cell's images, for its definition; empty if the header of the record set covers them.
-
-        ``way`` is ``clean``, ``corrupted``, ``frames`` or ``stored``, see :mod:`holdfast.evaluation.cell_images`.
-        """
-        ...
-
-    def clean(self, picture: Image.Image) -> Pixels:
-        """The model's input of an uncorrupted picture, uint8 (H, W, 3)."""
-        ...
-
-    def to_protocol(self, picture: Image.Image) -> Pixels:
-        """Resize and crop a picture as the protocol does before corruption."""
-        ...
-
-    def to_sequence(self, picture: Image.Image, kind: str) -> Pixels:
-        """Resize a picture as the protocol does before a perturbation sequence."""
-        ...
-
-    def to_model(self, image: Pixels, *, corrupted: bool) -> Pixels:
-        """Bring a protocol image to the model's input size, uint8 (H, W, 3)."""
-        ...
-
-
-@dataclass(frozen=True)
 class Preprocessing:
-    """Preprocessing of a classifier's images.
+    """Preprocessing from picture to model input, chosen by the task.
 
     Attributes:
         preset: protocol: ``imagenet`` 224, ``cifar`` 32, ``tiny`` 64, ``inception`` 299, ``any`` (model's size).
-        size: height and width of the model's input.
+        size: height and width of the model's input; None if every image keeps its own, see :func:`native_resolution`.
         mean: per-channel mean of [0,1] pixels.
         std: per-channel standard deviation of [0,1] pixels.
         interpolation: interpolation of the resize from the protocol's size to the model's.
@@ -128,20 +50,26 @@ class Preprocessing:
         own: the model's own resize and crop; None for ``benchmark``, for models without a configuration, and for
             images that come preprocessed.
         whole: whether the pictures already have the protocol's size.
+        box: height and width that images at native resolution are fitted into, keeping the aspect ratio.
+        described: the recorded description of preprocessing at native resolution.
     """
 
     preset: str
-    size: tuple[int, int]
+    size: tuple[int, int] | None
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    interpolation: str
+    interpolation: str = "bilinear"
     stored_jpeg: bool = False
     preparation: str = BENCHMARK
     own: EvalTransform | None = None
     whole: bool = False
+    box: tuple[int, int] | None = None
+    described: Mapping[str, Any] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """The preprocessing as plain data, for the header of the records."""
+        if self.size is None:
+            return dict(self.described)
         before = {
             "imagenet": "short side 256 bilinear, centre crop 224; 224×224 files as they are",
             "inception": "centre crop 87.5 %, 299×299 bilinear",
@@ -161,7 +89,10 @@ class Preprocessing:
         }
 
     def cell_steps(self, way: str) -> list[str]:
-        """Ordered steps of a cell's images, with ``corruption`` between the resizes."""
+        """Ordered steps of a cell's images; empty if the header of the record set covers them.
+
+        ``way`` is ``clean``, ``corrupted``, ``frames`` or ``stored``, see :mod:`holdfast.evaluation.cell_images`.
+        """
         if self.preparation == BENCHMARK:
             return []
         if way == "clean":
@@ -186,29 +117,38 @@ class Preprocessing:
     def _at_any_size(self) -> str:
         if self.own is not None:
             return self.own.words()
-        return f"short side {min(self.size)} bilinear, centre crop {self.size[0]}×{self.size[1]}"
+        height, width = self.fixed_size
+        return f"short side {min(height, width)} bilinear, centre crop {height}×{width}"
 
     def _model_resize(self) -> str:
         """The resize of corrupted images to the model's size; empty if they already have it."""
         if self.own is not None and self.preset in WHOLE_IMAGES:
             return self.own.words()
-        side = preset_of(self.preset).side
-        unchanged = (side or self.size[0], side or self.size[1]) == self.size
-        return "" if unchanged else f"{self.size[0]}×{self.size[1]} {self.interpolation}"
+        side, (height, width) = preset_of(self.preset).side, self.fixed_size
+        unchanged = (side or height, side or width) == (height, width)
+        return "" if unchanged else f"{height}×{width} {self.interpolation}"
+
+    @property
+    def fixed_size(self) -> tuple[int, int]:
+        """Height and width of the model's input, which classification has."""
+        assert self.size is not None, "images at native resolution have no common size"
+        return self.size
 
     @property
     def same_for_clean(self) -> bool:
-        """True if the model has no preprocessing of its own, or images are corrupted at its size."""
+        """Whether clean images are preprocessed like corrupted ones, ``to_model(to_protocol(picture))``."""
         return self.own is None or self.preset == "any"
 
     def clean(self, picture: Image.Image) -> Pixels:
-        """The model's input of an uncorrupted picture, by the model's own preprocessing."""
+        """The model's input of an uncorrupted picture, by the model's own preprocessing; uint8 (H, W, 3)."""
         if self.own is not None:
             return self.own(picture)
         return self.to_model(self.to_protocol(picture), corrupted=False)
 
     def to_protocol(self, picture: Image.Image) -> Pixels:
         """Resize and crop a picture as the protocol does before corruption."""
+        if self.size is None:
+            return np.array(_rgb(picture))
         if self.preset == "cifar":
             return np.array(_short_side_crop(picture, (32, 32)))
         if self.preset == "any":
@@ -217,6 +157,8 @@ class Preprocessing:
 
     def to_sequence(self, picture: Image.Image, kind: str) -> Pixels:
         """Resize a picture before a perturbation sequence: ImageNet-P crops only after moving the image."""
+        if self.size is None:
+            raise HoldfastError("perturbation sequences move the image away from its labels: choose other suites")
         if self.preset == "imagenet":
             scale = SEQUENCE_SIDE / min(picture.size)
             width, height = (max(SEQUENCE_SIDE, int(length * scale)) for length in picture.size)
@@ -229,9 +171,12 @@ class Preprocessing:
     def to_model(self, image: Pixels, *, corrupted: bool) -> Pixels:
         """Bring an image to the model's size, uint8; corrupted images are re-encoded as JPEG if the protocol says so.
 
+        Images at native resolution are only fitted into the box.
         ImageNet-C images are resized only if the model's size differs, because they are already cropped. CIFAR images
         go through the model's own resize and crop, and so do stored images of any other size.
         """
+        if self.size is None:
+            return image if self.box is None else _fit_into(self.box, image)
         if self.stored_jpeg and corrupted:
             image = _through_jpeg(image)
         if self.own is not None and self.preset in WHOLE_IMAGES:
@@ -251,82 +196,6 @@ class Preprocessing:
 
 def _some(words: str) -> list[str]:
     return [words] if words else []
-
-
-LARGEST_SIDE = 4096
-
-
-def model_input(
-    model: nn.Module,
-    *,
-    size: int | tuple[int, int] | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
-    interpolation: str | None = None,
-    crop_pct: float | None = None,
-    pixel_range: int = 1,
-    preparation: str = MODEL,
-) -> ModelInput:
-    """Input configuration: the given values, else those of the model's timm configuration, else unnormalised pixels."""
-    inner: Any = unwrap_model(model)
-    config: Any = getattr(inner, "pretrained_cfg", None) or {}
-    known = dict(resolve_model_data_config(inner)) if config else {}
-    side = (size, size) if isinstance(size, int) else size
-    side = side or (tuple(known["input_size"][1:]) if known else None)
-    mean, std = normalisation(
-        mean if mean is not None else known.get("mean", (0.0, 0.0, 0.0)),
-        std if std is not None else known.get("std", (1.0, 1.0, 1.0)),
-        pixel_range=pixel_range,
-    )
-    chosen = ModelInput(
-        side,
-        mean,
-        std,
-        interpolation or str(known.get("interpolation", "bilinear")),
-        window=getattr(inner, "window", None),
-        stride=getattr(inner, "stride", None),
-        crop_pct=crop_pct if crop_pct is not None else known["crop_pct"] if _has_crop_pct(config) else None,
-        crop_mode=str(known.get("crop_mode", "center")),
-        preparation=preparation,
-        own_steps=getattr(inner, "own_steps", {}),
-    )
-    if chosen.size is not None:
-        check_side(chosen.size)
-    if interpolation is not None:
-        check_interpolation(interpolation)
-    return chosen
-
-
-def _has_crop_pct(config: Any) -> bool:
-    """Whether a configuration has a crop_pct; timm would assume 0.875 for one without, such as an ONNX file's."""
-    return (config.get("crop_pct") if isinstance(config, dict) else getattr(config, "crop_pct", None)) is not None
-
-
-def normalisation(
-    mean: Sequence[float], std: Sequence[float], *, pixel_range: int
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Convert mean and std of pixels up to ``pixel_range`` to [0,1] pixels; raises an error for implausible values."""
-    mean, std = tuple(map(float, mean)), tuple(map(float, std))
-    if len(mean) != 3 or len(std) != 3 or min(std) <= 0:
-        raise HoldfastError(f"mean and std must be three values, std positive, got {mean} and {std}")
-    if pixel_range == 1 and max(*mean, *std) > 1:
-        raise HoldfastError(
-            f"mean and std must refer to pixels from 0 to 1, got {mean} and {std}: give --pixel-range 255 "
-            "(EvalProtocol(pixel_range=255)) if they refer to pixels from 0 to 255"
-        )
-    if pixel_range != 1 and 0 < max(mean) <= 1:
-        raise HoldfastError(
-            f"mean and std must refer to pixels from 0 to 255, got {mean} and {std}: omit --pixel-range 255, "
-            "or give --mean and --std in that range"
-        )
-    return tuple(value / pixel_range for value in mean), tuple(value / pixel_range for value in std)
-
-
-def check_side(size: int | tuple[int, ...]) -> None:
-    """Raise an error for a size below 1 or above 4096 pixels."""
-    sides = (size,) if isinstance(size, int) else size
-    if not all(1 <= side <= LARGEST_SIDE for side in sides):
-        raise HoldfastError(f"size must be positive and at most {LARGEST_SIDE} pixels, got {size}")
 
 
 def choose_preset(images: Any, wanted: ModelInput) -> str:
@@ -377,6 +246,29 @@ def preprocessing(
         return replace(steps, whole=whole)
     own = EvalTransform(size, wanted.crop_pct, wanted.crop_mode, wanted.interpolation, wanted.mean)
     return replace(steps, own=own, whole=whole)
+
+
+def native_resolution(
+    wanted: ModelInput, described: Mapping[str, Any], *, preset: str = "any", box: tuple[int, int] | None = None
+) -> Preprocessing:
+    """Build the preprocessing of dense tasks: images are corrupted as stored, and labels stay untouched.
+
+    Args:
+        wanted: input configuration of the model.
+        described: the preprocessing as plain data, for the header of the records.
+        preset: preset of the corruption parameters; ``any`` follows imagecorruptions' rules for arbitrary sizes.
+        box: height and width that images are fitted into before the model (ACDC: 1024×2048); None keeps their size.
+    """
+    return Preprocessing(preset, None, wanted.mean, wanted.std, box=box, described=described)
+
+
+def _fit_into(box: tuple[int, int], image: Pixels) -> Pixels:
+    """Fit an image into a box, with OpenCV's bilinear resize without antialiasing as in the released code."""
+    ratio = min(max(box) / max(image.shape[:2]), min(box) / min(image.shape[:2]))
+    # half rounds up, as in mmcv.imrescale; Python's round() would round half to even
+    height, width = (max(1, int(side * ratio + 0.5)) for side in image.shape[:2])
+    same = (height, width) == image.shape[:2]
+    return image if same else cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
 
 
 def _through_jpeg(image: Pixels) -> Pixels:

@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.attack_cells import attack_batch
 from holdfast.evaluation.loader import Chunk, Chunks, Failure, Job, chunk_loader, ended_workers
 from holdfast.evaluation.plan import Cell, Plan
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.models.corruption_model import Corruptor
 from holdfast.records.cells import CellSpec
@@ -115,7 +115,7 @@ def run_units(
     keys: Sequence[Key],
     *,
     normalized_model: NormalizedModel,
-    steps: PreprocessingSteps,
+    steps: Preprocessing,
     progress: ProgressCallback,
     corruptors: Mapping[str, Corruptor] | None = None,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.attacks import LearnedOcclusion, Occlusion
 from holdfast.attacks.patch_selection import fitting_patch
-from holdfast.benchmarks import BENCHMARKS, benchmark_suites
+from holdfast.benchmarks import BENCHMARKS, benchmark_suites, benchmarks_of
 from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kinds, parameters, recorded_name
 from holdfast.corruptions.c_bar_severities import C_BAR_PRESETS, C_BAR_SUITES
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
@@ -31,7 +31,7 @@ from holdfast.evaluation.attack_specs import (
 from holdfast.evaluation.cell_images import CleanImages, CorruptedImages, PerturbedImages, SequenceImages, StoredImages
 from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.plan import Cell, Plan, shared_plan, stored_plan
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.io.validation import chosen_names, file_name
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.records.compatibility import with_revision
@@ -43,14 +43,14 @@ from holdfast.tasks import task_of
 from holdfast.tasks.base import Task
 
 Suite = str | AttackSuite
+QUICK_SEVERITY = 3
+_STANDARD_ATTACKS = {"classification": "pgd5", "segmentation": "segpgd5"}  # by task
 _NEEDED = {
     "classification": "images with a class, such as folder:DIR",
     "segmentation": "label maps, such as cityscapes:DIR or scenes",
     "detection": "data with objects, such as coco:IMAGES,ANNOTATIONS",
 }
-CellsOf = Callable[
-    [str, Any, PreprocessingSteps, bool], Iterable[Cell]
-]  # (suite name, source, preprocessing steps, extra)
+CellsOf = Callable[[str, Any, Preprocessing, bool], Iterable[Cell]]  # (suite name, source, preprocessing steps, extra)
 
 
 def parse_suites(suites: Any) -> tuple[Suite, ...]:
@@ -104,7 +104,7 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
 
 
 def make_plan(
-    names: Sequence[Suite], data: EvaluationData, *, steps: PreprocessingSteps, extra: bool, limit: int | None
+    names: Sequence[Suite], data: EvaluationData, *, steps: Preprocessing, extra: bool, limit: int | None
 ) -> Plan:
     """Make the plan: all images and cells of these suites on these data."""
     check_suites(names, data)
@@ -122,22 +122,44 @@ def make_plan(
     return shared_plan(data.source, cells)
 
 
-def _definition(cell: Cell, steps: PreprocessingSteps) -> dict[str, Any]:
+def _definition(cell: Cell, steps: Preprocessing) -> dict[str, Any]:
     """The cell's definition with the preprocessing steps of its images."""
     taken = steps.cell_steps(way) if (way := getattr(cell.make, "way", None)) is not None else []
     return {**cell.definition, **({"preprocessing": taken} if taken else {})}
 
 
-def _clean(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+def _clean(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     yield Cell(CLEAN, CleanImages(), source, {"suite": name})
 
 
 def _cells_of_corruptions(
-    name: str, source: Source, steps: PreprocessingSteps, extra: bool, *, severities: Sequence[int] = SEVERITIES
+    name: str, source: Source, steps: Preprocessing, extra: bool, *, severities: Sequence[int] = SEVERITIES
 ) -> Iterator[Cell]:
     """Cells under the name ``corruptions`` even for fewer severities, so that both suites share their records."""
     kinds = kinds_of(task_of(source), extra=extra)
     yield from _corruption_cells("corruptions", source, steps, dict.fromkeys(kinds, severities))
+
+
+def _cells_of_quick(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
+    """Clean images and every kind at one severity, under the names of the suites that have these cells."""
+    task = task_of(source)
+    yield from _clean("clean", source, steps, extra)
+    yield from _corruption_cells(
+        _benchmark_suite(task), source, steps, dict.fromkeys(kinds_of(task, extra=extra), (QUICK_SEVERITY,))
+    )
+
+
+def expand_standard(names: Iterable[Suite], task: Task, *, gradients: bool) -> tuple[Suite, ...]:
+    """Replace ``standard`` by the suites that it stands for: a task's benchmark and, with gradients, its attack."""
+    attack = _STANDARD_ATTACKS.get(task.name) if gradients else None
+    whole = ("clean", _benchmark_suite(task), *([attack] if attack else []))
+    return tuple(dict.fromkeys(each for name in names for each in (whole if name == "standard" else (name,))))
+
+
+def _benchmark_suite(task: Task) -> str:
+    """Suite of the first benchmark of a task; ``corruptions`` for those whose cells it measures."""
+    row = next(iter(benchmarks_of(task.name)), None)
+    return row.name if row is not None and row.suite else "corruptions"
 
 
 def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
@@ -146,7 +168,7 @@ def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
     return tuple(of_task(extra)) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
 
 
-def _cells_of_benchmark(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+def _cells_of_benchmark(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     row = BENCHMARKS[name]
     if row.presets and steps.preset not in row.presets:  # a kind that two benchmarks share may differ between them
         other = next(rival for rival in row.rivals if steps.preset in BENCHMARKS[rival].presets)
@@ -158,7 +180,7 @@ def _cells_of_benchmark(name: str, source: Source, steps: PreprocessingSteps, ex
 
 
 def _corruption_cells(
-    name: str, source: Source, steps: PreprocessingSteps, severities: Mapping[str, Sequence[int]]
+    name: str, source: Source, steps: Preprocessing, severities: Mapping[str, Sequence[int]]
 ) -> Iterator[Cell]:
     for kind, chosen in severities.items():
         for severity in chosen:
@@ -175,12 +197,12 @@ def selection_kinds(task: Task, *, preset: str) -> tuple[str, ...]:
     return next(C_BAR_SUITES[name] for name, presets in C_BAR_PRESETS.items() if preset in presets)
 
 
-def _selection(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+def _selection(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     kinds = selection_kinds(task_of(source), preset=str(steps.preset))
-    yield from _corruption_cells(name, source, steps, dict.fromkeys(kinds, (3,)))
+    yield from _corruption_cells(name, source, steps, dict.fromkeys(kinds, (QUICK_SEVERITY,)))
 
 
-def _own_corruptions(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+def _own_corruptions(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     if not own_kinds():
         raise HoldfastError(
             "suite 'own-corruptions' needs a custom corruption: register one with holdfast.corruptions.register"
@@ -188,7 +210,7 @@ def _own_corruptions(name: str, source: Source, steps: PreprocessingSteps, extra
     yield from _corruption_cells(name, source, steps, dict.fromkeys(own_kinds(), SEVERITIES))
 
 
-def _sequences(name: str, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+def _sequences(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     if steps.preset not in SEQUENCE_PRESETS:
         known = ", ".join(SEQUENCE_PRESETS)
         raise HoldfastError(f"suite 'perturbations' needs one of the presets {known}, got {steps.preset!r}")
@@ -197,7 +219,7 @@ def _sequences(name: str, source: Source, steps: PreprocessingSteps, extra: bool
         yield Cell(sequence_cell(kind), PerturbedImages(kind), source, {"suite": name, "frames": frames})
 
 
-def _cells_of_attack(suite: AttackSuite, source: Source, steps: PreprocessingSteps, extra: bool) -> Iterator[Cell]:
+def _cells_of_attack(suite: AttackSuite, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     attack, cell = suite.attack, attack_cell(suite.name)
     if isinstance(attack, Occlusion | LearnedOcclusion) and "patch_size" not in suite.settings:
         if steps.size is None:
@@ -225,10 +247,10 @@ _CELLS: dict[str, CellsOf] = {
     "clean": _clean,
     "corruptions": _cells_of_corruptions,
     "corruptions-135": partial(_cells_of_corruptions, severities=BENCHMARKS["corruptions-135"].cells[STANDARD[0]]),
-    "corruptions-3": partial(_cells_of_corruptions, severities=(3,)),
     "selection": _selection,
     "perturbations": _sequences,
     "own-corruptions": _own_corruptions,
+    "quick": _cells_of_quick,
 }
 
 
@@ -277,7 +299,7 @@ def _check_new(name: str) -> None:
         raise HoldfastError(f"suite {name!r} is already registered: choose another name")
 
 
-def _stored_plan(stored: OfficialSet, *, steps: PreprocessingSteps, extra: bool, limit: int | None) -> Plan:
+def _stored_plan(stored: OfficialSet, *, steps: Preprocessing, extra: bool, limit: int | None) -> Plan:
     specs = [cell for cell in stored.cells if extra or stored.extras or not _is_extra(cell)]
     cells = [_stored_cell(stored, spec) for spec in specs]
     cells = [replace(cell, definition=_definition(cell, steps)) for cell in cells]
@@ -292,7 +314,7 @@ def _stored_cell(stored: OfficialSet, spec: CellSpec) -> Cell:
         return Cell(spec, SequenceImages(), source, {**definition, "frames": source.frame_count})
     if spec.family == "corruption":
         return Cell(spec, StoredImages(), source, definition)
-    return Cell(spec, CleanImages(), source, definition, restricted_to=stored.restricted_to)
+    return Cell(spec, CleanImages(), source, definition)
 
 
 def _is_extra(cell: CellSpec) -> bool:

@@ -22,7 +22,7 @@ from holdfast.training.recipe_files import as_values, load_recipe
 
 Tell = Callable[[str], None]
 SUITES = {  # against: what chooses, and what is reported, the fullest first
-    "corruptions": (("clean", "selection"), (("clean", "corruptions-135"), ("clean", "corruptions-3"))),
+    "corruptions": (("clean", "selection"), (("clean", "corruptions-135"), ("quick",))),
     "attacks": (("clean", "pgd5"), (("clean", "pgd:eps=1/255,steps=20"), ("clean", "pgd:eps=1/255,steps=10"))),
 }
 SEGMENTER_ATTACKS = (("clean", "segpgd5"), (("clean", "segpgd:eps=1/255,steps=20"),))

@@ -14,17 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from holdfast.data.class_maps import ClassMap
 from holdfast.deploy.onnx_model import FromProbabilities, check_input_settings
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData
-from holdfast.evaluation.preprocessing import (
-    ModelInput,
-    PreprocessingSteps,
-    check_side,
-    model_input,
-    normalisation,
-)
+from holdfast.evaluation.model_input import ModelInput, check_side, model_input, normalisation
+from holdfast.evaluation.preprocessing import Preprocessing
+from holdfast.inference.mapped_classes import MappedClasses
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.models.segmenter import with_sliding_window
@@ -50,7 +47,7 @@ class Predictor:
     """
 
     loaded: LoadedModel
-    steps: PreprocessingSteps
+    steps: Preprocessing
     normalized_model: NormalizedModel
     modes: tuple[tuple[nn.Module, bool], ...] = field(default=(), repr=False)
 
@@ -63,7 +60,7 @@ class Predictor:
         *,
         device: str = "auto",
         amp: bool = False,
-        steps: Callable[[nn.Module], PreprocessingSteps] | None = None,
+        steps: Callable[[nn.Module], Preprocessing] | None = None,
     ) -> "Predictor":
         """Load a model, prepare it for some data and check its input and output.
 
@@ -105,6 +102,16 @@ class Predictor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _restore(self.modes)
+
+    def with_class_map(self, class_map: ClassMap | None) -> "Predictor":
+        """The predictor whose answers are the classes of a map."""
+        if class_map is None or not class_map.changes_outputs:
+            return self
+        found = self.normalized_model
+        mapped = MappedClasses(found.pixels.model, class_map)
+        return replace(
+            self, normalized_model=NormalizedModel(mapped, steps=self.steps, device=found.device, amp=found.amp)
+        )
 
     def predict(self, picture: Any) -> Any:
         """Output of the first view for one uncorrupted picture."""
@@ -172,7 +179,7 @@ def requested_input(model: nn.Module, protocol: EvalProtocol, **other: Any) -> M
     return model_input(model, **{**{name: getattr(protocol, name) for name in names}, **other})
 
 
-def requested_steps(model: nn.Module, data: EvaluationData, protocol: EvalProtocol) -> PreprocessingSteps:
+def requested_steps(model: nn.Module, data: EvaluationData, protocol: EvalProtocol) -> Preprocessing:
     """Preprocessing of the data's images for a model under a protocol."""
     wanted, preset = requested_input(model, protocol), _preset(protocol.preset, data)
     return data.task.steps(data.pictures, wanted, preset=preset, stored_jpeg=protocol.stored_jpeg)

@@ -18,7 +18,7 @@ from holdfast.deploy.onnx_model import has_gradient
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
-from holdfast.evaluation.preprocessing import PreprocessingSteps
+from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.suites import kinds_of
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.inference.predictor import Predictor
@@ -50,7 +50,7 @@ class OpenedModel:
     name: str
     data: EvaluationData
     judge: NormalizedModel
-    steps: PreprocessingSteps
+    steps: Preprocessing
     model: nn.Module = field(repr=False)
     seed: int = 0
     folder: Path | None = None
@@ -141,7 +141,15 @@ def open_model(
         raise HoldfastError(f"data must hold at least one image that can be corrupted, got {what}")
     predictor = Predictor.open(model, opened, protocol, device=device)
     loaded, judge, steps = predictor.loaded, predictor.normalized_model, predictor.steps
-    opened = with_model_labels(opened, loaded.classes, judge.probe, match_names=not protocol.classes_differ)
+    opened = with_model_labels(
+        opened,
+        loaded.classes,
+        judge.probe,
+        match_names=not protocol.classes_differ,
+        class_map=protocol.class_map,
+        classes=protocol.classes,
+    )
+    judge = predictor.with_class_map(opened.class_map).normalized_model
     assert opened.source is not None
     if not protocol.classes_differ:
         check_known_classes(loaded.classes, opened.source, data=opened.spec)

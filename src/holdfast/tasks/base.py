@@ -63,7 +63,7 @@ class Task(Protocol):
         ...
 
     def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> Any:
-        """Preprocessing of the images, see :class:`holdfast.evaluation.preprocessing.PreprocessingSteps`."""
+        """Preprocessing of the images, see :class:`holdfast.evaluation.preprocessing.Preprocessing`."""
         ...
 
     # outputs of a model

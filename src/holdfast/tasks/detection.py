@@ -6,14 +6,13 @@ changes the output of FAN's global attention. Corruptions act on that size, as i
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from holdfast._deprecated import renamed_method
 from holdfast.data.detection_targets import Objects, recorded_fields, run_lengths
 from holdfast.errors import HoldfastError
 from holdfast.metrics.ap_jackknife import cell_replicates
@@ -40,47 +39,6 @@ DETECTION = "detection"
 MASK_THRESHOLD = 0.5
 FEW_OBJECTS = 10  # of a class; with fewer, AP is biased upwards and its interval unreliable
 _KEYS = {"bbox": BOX, "segm": MASK}
-
-
-@dataclass(frozen=True)
-class NativePreprocessing:
-    """Preprocessing at native resolution, unnormalised: a detector resizes and normalises images itself."""
-
-    preset: str = "any"
-    size: None = None
-    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
-    std: tuple[float, ...] = (1.0, 1.0, 1.0)
-    same_for_clean: bool = True
-    own_steps: Mapping[str, Any] = field(default_factory=dict)  # of a detector of another project
-
-    def record(self) -> dict[str, Any]:
-        """The preprocessing as plain data, for the header of the records."""
-        steps = {"protocol": "native size, corrupted in RGB", "after_corruption": "nothing", "model_size": "as it is"}
-        return {**steps, **self.own_steps}
-
-    def cell_steps(self, way: str) -> list[str]:
-        """An empty list, because all cells share the preprocessing in the header."""
-        return []
-
-    def clean(self, picture: "Image.Image") -> np.ndarray:
-        """The picture as uint8 array, without resize or crop."""
-        return self.to_protocol(picture)
-
-    def to_protocol(self, picture: "Image.Image") -> np.ndarray:
-        """The picture as uint8 array, to which corruptions are applied."""
-        return np.array(picture.convert("RGB"))
-
-    def to_sequence(self, picture: "Image.Image", kind: str) -> np.ndarray:
-        """Raise an error: boxes do not move with the frames of a perturbation sequence."""
-        raise HoldfastError("suite 'perturbations' is for classification; use coco-c or coco-c-fan for detectors")
-
-    def to_model(self, image: np.ndarray, *, corrupted: bool) -> np.ndarray:
-        """The image unchanged, because detectors resize it themselves."""
-        return image
-
-    before = renamed_method("before", "to_protocol")
-    before_sequence = renamed_method("before_sequence", "to_sequence")
-    after = renamed_method("after", "to_model")
 
 
 class NoCriterion:
@@ -130,13 +88,17 @@ class Detection:
         """Objects of one image."""
         return source.target(index)
 
-    def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> NativePreprocessing:
-        """Preprocessing at native resolution: nothing but the corruption."""
+    def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> Any:
+        """Preprocessing at native resolution, unnormalised: a detector resizes and normalises images itself."""
+        from holdfast.evaluation.preprocessing import native_resolution
+
         if preset not in (None, "any"):
             raise HoldfastError(f"preset must be 'any' for detection, whose images keep their size, got {preset!r}")
         if stored_jpeg:
             raise HoldfastError("stored_jpeg is a setting of ImageNet-C: omit it for detection")
-        return NativePreprocessing(own_steps=dict(wanted.own_steps))
+        unnormalised = replace(wanted, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+        steps = {"protocol": "native size, corrupted in RGB", "after_corruption": "nothing", "model_size": "as it is"}
+        return native_resolution(unnormalised, {**steps, **wanted.own_steps})
 
     def adapt_model(self, model: "nn.Module", source: Any) -> "nn.Module":
         """Map the labels of a model that outputs COCO's category ids, which have gaps, to class ranks."""

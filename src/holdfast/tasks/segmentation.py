@@ -82,11 +82,25 @@ class Segmentation:
 
     def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> Any:
         """Preprocessing at native resolution."""
-        from holdfast.evaluation.native_resolution import NativeSize
+        from holdfast.evaluation.preprocessing import native_resolution
 
         if stored_jpeg:
             raise HoldfastError("stored_jpeg is a setting of ImageNet-C: omit it for segmentation")
-        return NativeSize.of(source, wanted, preset=preset or "any")
+        box = getattr(source, "box", None)
+        fitted = f"fitted into {box[0]}×{box[1]}, bilinear; logits resampled back" if box else "as it is"
+        inference = "whole images, one at a time"
+        if wanted.window:
+            inference = f"windows of {wanted.window[0]}×{wanted.window[1]}, stride {wanted.stride}, mean logits"
+        described = {
+            "protocol": "the image as it is stored",
+            "after_corruption": "nothing",
+            "model_size": fitted,
+            "inference": inference,
+            "mean": list(wanted.mean),
+            "std": list(wanted.std),
+            **wanted.own_steps,
+        }
+        return native_resolution(wanted, described, preset=preset or "any", box=box)
 
     # outputs of a model
 

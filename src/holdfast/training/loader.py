@@ -12,13 +12,14 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from holdfast import rng
 from holdfast.data import Source, UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.io.images import ImageSizeError, check_short_side
 from holdfast.runtime.device import core_count
 from holdfast.runtime.signals import exit_when_orphaned
 from holdfast.tasks import Task, task_of
-from holdfast.training.seeding import Stream, image_key, reseed
+from holdfast.training.seeding import Stream, reseed
 
 SHORT_SIDE = 256  # pixels; short side of validation images in most recipes
 PairTransform = Callable[[Any, Any], tuple[Tensor, Any]]  # of an image and its target
@@ -132,7 +133,8 @@ class TransformedImages(Dataset[Item]):
             except UnreadableImage as error:
                 unreadable.append(str(error))
                 continue
-            reseed(Stream.SAMPLE, self.seed, key.epoch, image_key(self.source.id(index)), key.repeat)
+            number = rng.number(self.source.id(index), order="little")
+            reseed(Stream.SAMPLE, self.seed, key.epoch, number, key.repeat)
             return Item(*self.transform(image, target), tuple(unreadable))
         return Item(None, None, tuple(unreadable))
 

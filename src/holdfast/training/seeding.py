@@ -7,7 +7,6 @@ generators afterwards.
 """
 
 import contextlib
-import hashlib
 import random
 from collections.abc import Iterator
 from enum import IntEnum
@@ -23,11 +22,6 @@ class Stream(IntEnum):
     ORDER = 1
     SAMPLE = 2
     STEP = 3
-
-
-def image_key(id: str) -> int:
-    """An integer from an image's stable id."""
-    return int.from_bytes(hashlib.blake2b(id.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
 
 
 def reseed(*key: int) -> None:

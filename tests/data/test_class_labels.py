@@ -81,7 +81,7 @@ def test_a_name_that_is_no_index_of_the_model_is_refused(tmp_path):
 def test_the_command_says_by_which_rule_labels_were_given(tmp_path, capsys, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "level_model.py").write_text(
-        "from tests.evaluation.test_class_labels import ReadsLevel\ndef build(): return ReadsLevel(12)\n"
+        "from tests.data.test_class_labels import ReadsLevel\ndef build(): return ReadsLevel(12)\n"
     )
     data = grey_folder(tmp_path / "some", ["2", "10"])
     command = [

@@ -135,7 +135,7 @@ def test_a_device_that_computes_nothing_is_refused(tmp_path, capsys):
     ],
 )
 def test_odd_arrays_are_one_sentence(tmp_path, arrays, sentence):
-    from tests.data.test_sources import write_npz
+    from tests.data.test_source import write_npz
 
     with pytest.raises(HoldfastError) as refused:
         open_data(f"npz:{write_npz(tmp_path / 'x.npz', **arrays)}")

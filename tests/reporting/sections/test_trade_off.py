@@ -110,7 +110,7 @@ def test_a_script_prints_both_tables_for_the_documentation(folder, tmp_path):
     def script(*folders):
         command = [
             sys.executable,
-            str(Path(__file__).parents[2] / "docs" / "tools" / "make_tora_tables.py"),
+            str(Path(__file__).parents[3] / "docs" / "tools" / "make_tora_tables.py"),
             *map(str, folders),
         ]
         return subprocess.run(command, capture_output=True, text=True, check=False)
