@@ -83,6 +83,12 @@ def training_cost(recipe: Recipe) -> TrainingCost:
     return TrainingCost(start * runs, runs * spent.wall, steps, runs * spent.processor)
 
 
+def wall_of_processor(costs: Mapping[str, TrainingCost]) -> float:
+    """Wall seconds that pass in a second of processor time, over all that was timed."""
+    processor = sum(cost.processor for cost in costs.values())
+    return sum(cost.epoch for cost in costs.values()) / processor if processor else 1.0
+
+
 def levelled(costs: Mapping[str, TrainingCost]) -> dict[str, TrainingCost]:
     """Costs whose ratios are those of the processor time, where it is the processor that works.
 
@@ -90,7 +96,7 @@ def levelled(costs: Mapping[str, TrainingCost]) -> dict[str, TrainingCost]:
     """
     if torch.cuda.is_available() or not all(cost.processor for cost in costs.values()):
         return dict(costs)
-    wall = sum(cost.epoch for cost in costs.values()) / sum(cost.processor for cost in costs.values())
+    wall = wall_of_processor(costs)
     return {
         name: replace(cost, start=min(each.start for each in costs.values()), epoch=round(wall * cost.processor, 3))
         for name, cost in costs.items()
@@ -108,16 +114,23 @@ def trial(recipe: Recipe, out: Path, forecast: TrainingCost) -> float:
     return max(0.3, took - forecast.epoch * min(1.0, TRIAL_STEPS / forecast.steps))
 
 
-def measuring_cost(model: nn.Module | str, data: Source, suites: Any, *, amp: bool) -> MeasuringCost:
-    """Time an evaluation of a few images, and of some more."""
+def measuring_cost(
+    model: nn.Module | str, data: Source, suites: Any, *, amp: bool, wall: float, out: Path
+) -> MeasuringCost:
+    """Time an evaluation of a few images, and of some more; ``wall`` seconds pass in a second of processor time."""
     took = []
     counts = [min(FEW, len(data) // 2), min(MORE, len(data))]
     for count in counts:
-        begin = time.perf_counter()
-        measure(model, stratified_subset(data, count, seed=0), suites, amp=amp)
-        took.append(time.perf_counter() - begin)
+        begin = time_now(wall)
+        measure(model, stratified_subset(data, count, seed=0), suites, amp=amp, out=out / str(count))
+        took.append(time_now(wall) - begin)
     each = max(took[1] - took[0], 0.2 * took[1]) / max(counts[1] - counts[0], 1)
     return MeasuringCost(max(took[0] - each * counts[0], 0.05), each)
+
+
+def time_now(wall: float) -> float:
+    """Processor time as wall time, where it is the processor that works; else the clock."""
+    return time.perf_counter() if torch.cuda.is_available() else wall * time.process_time()
 
 
 def measure(model: Any, data: Any, suites: Any, *, amp: bool, **options: Any) -> Any:

@@ -9,7 +9,14 @@ from typing import Any
 from holdfast.data import open_data
 from holdfast.errors import HoldfastError
 from holdfast.improvement.candidates import AGAINST, ATTACKS, LOW_LR, PLAIN, Candidate, candidate, chosen_candidates
-from holdfast.improvement.costs import TrainingCost, first_that_trains, levelled, measuring_cost, trial
+from holdfast.improvement.costs import (
+    TrainingCost,
+    first_that_trains,
+    levelled,
+    measuring_cost,
+    trial,
+    wall_of_processor,
+)
 from holdfast.improvement.halves import Shares, share_images
 from holdfast.improvement.plan import Plan, Room, Step, check_control, divide, with_lengths
 from holdfast.io.yaml import read_yaml
@@ -117,14 +124,17 @@ def make_plan(request: Request, *, out: Path, tell: Tell = lambda line: None) ->
         choosing, testing = suites_of(request, shares)
         choose = open_data(shares.choose, split="val", exif=base.data.exif)
         test = open_data(shares.test, split="test", exif=base.data.exif)
-        amp = base.train.precision in ("bf16", "fp16")
+        timing: Any = {"amp": base.train.precision in ("bf16", "fp16"), "wall": wall_of_processor(costs)}
         spec = f"run:{run}"
         room = Room(
             budget=request.budget,
             costs={name: _with_probe(name, cost, base, start) for name, cost in costs.items()},
             overhead=overhead,
-            choosing=measuring_cost(spec, choose, choosing, amp=amp),
-            testing={suites: measuring_cost(spec, test, suites, amp=amp) for suites in testing},
+            choosing=measuring_cost(spec, choose, choosing, out=run / "choose", **timing),
+            testing={
+                suites: measuring_cost(spec, test, suites, out=run / f"test{number}", **timing)
+                for number, suites in enumerate(testing)
+            },
             counts=shares.counts,
             mixes=bool(start),
             seeds=request.seeds,

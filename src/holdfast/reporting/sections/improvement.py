@@ -48,7 +48,9 @@ def _text(run: Run) -> str | None:
 def _card(text: str) -> ImproveCard | None:
     try:
         found: Mapping[str, Any] = json.loads(text)
-        seeds = "one seed, so the intervals are those of the images" if found["seeds"] == 1 else f"{found['seeds']} seeds"
+        seeds = (
+            "one seed, so the intervals are those of the images" if found["seeds"] == 1 else f"{found['seeds']} seeds"
+        )
         facts = [
             f"{found['candidates']} candidates were trained and {found['tried']} models compared, on validation images "
             "and on corruptions or attacks that are not reported here.",
