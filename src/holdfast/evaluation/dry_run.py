@@ -13,9 +13,11 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.attack_cells import fitted_corruptors
 from holdfast.evaluation.loader import Chunk, Chunks, Failure, Job
 from holdfast.evaluation.plan import Plan
+from holdfast.evaluation.predict_chunks import ChunkPredictor, frames
 from holdfast.evaluation.progress import ProgressDisplay
-from holdfast.evaluation.runner import UnitWriter, Work, frames
 from holdfast.evaluation.setup import EvaluationRequest, PreparedEvaluation, prepare_evaluation
+from holdfast.evaluation.unit_writer import UnitWriter
+from holdfast.evaluation.work import Work
 from holdfast.records.shard_files import read_unit
 from holdfast.runtime.device import core_count
 from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, spent, time_work
@@ -223,9 +225,8 @@ def _batches(chunks: Sequence[Chunk], size: int) -> Iterator[list[Chunk]]:
 
 
 def _unit_writer(work: Work, prepared: PreparedEvaluation, corruptors: dict | None = None) -> UnitWriter:
-    return UnitWriter(
-        work, prepared.normalized_model, ProgressDisplay(total=0, imagenet=False, show=False), corruptors or {}
-    )
+    predictor = ChunkPredictor(work, prepared.normalized_model, corruptors)
+    return UnitWriter(work, predictor, ProgressDisplay(total=0, imagenet=False, show=False))
 
 
 def _bytes(folder: Path) -> tuple[float, float]:
