@@ -22,5 +22,5 @@ def foreign_sentence(packages: Path) -> str | None:
     name = found.removesuffix(".dist-info").replace("-", " ")
     return (
         f"{name} from PyPI, an unrelated package, is installed over {OURS} in {str(packages)!r}: run "
-        f"`pip uninstall {THEIRS}` and then `pip install --force-reinstall --no-deps {OURS}`"
+        f"`pip uninstall {THEIRS}` and then `pip install --force-reinstall --no-deps .` in the clone of Holdfast"
     )

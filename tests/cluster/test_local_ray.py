@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("ray", reason="the extra ray is not installed: pip install 'holdfast-vision[ray]'")
+pytest.importorskip("ray", reason="the extra ray is not installed: pip install ray")
 pytest.importorskip("psutil", reason="psutil, which lists the ports, is not installed")
 
 SCRIPT = """

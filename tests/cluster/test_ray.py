@@ -12,7 +12,7 @@ from holdfast.studies.results import read_result
 from tests.cluster.nodes import command, contents, done, second_of, two_nodes
 from tests.evaluation.toys import colours
 
-pytest.importorskip("ray", reason="the extra ray is not installed: pip install 'holdfast-vision[ray]'")
+pytest.importorskip("ray", reason="the extra ray is not installed: pip install ray")
 
 PLUGIN = """from holdfast.corruptions import register
 

@@ -8,9 +8,7 @@ import pytest
 
 from holdfast._version import __version__
 
-pickle = pytest.importorskip(
-    "ray.cloudpickle", reason="the extra ray is not installed: pip install 'holdfast-vision[ray]'"
-)
+pickle = pytest.importorskip("ray.cloudpickle", reason="the extra ray is not installed: pip install ray")
 WORKER = """
 import pickle, sys
 run, arguments = pickle.load(open(sys.argv[1], "rb"))

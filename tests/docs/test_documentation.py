@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from holdfast.cli.main import COMMANDS
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SUMMARIES = sorted((ROOT / "studies").glob("*/summary.md"))
 
 
-def test_the_readmes_ten_lines_print_what_they_say(capsys):
-    code = re.search(r"## Ten lines\n+```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
-    exec(compile(code, "README.md", "exec"), {})
+def test_the_ten_lines_of_the_home_page_print_what_they_say(capsys):
+    page = (ROOT / "docs" / "index.md").read_text()
+    code = re.search(r"## Ten lines of Python\n+```python\n(.*?)```", page, re.DOTALL)[1]
+    exec(compile(code, "index.md", "exec"), {})
     said = re.findall(r"print\(.*\)\s+# (.+)", code)
     assert len(said) == 3
     assert capsys.readouterr().out.splitlines() == said
@@ -39,8 +42,26 @@ def test_python_examples_are_valid_python(page):
         compile(code, f"{page.name}[{number}]", "exec")
 
 
-def test_commands_in_the_readme_exist():
-    from holdfast.cli.main import COMMANDS
+GOALS = ["Measure my model", "Make it hold", "See why it fails", "Compare and ship", "Bring your own"]
 
-    named = set(re.findall(r"^holdfast (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE))
-    assert named == set(COMMANDS)
+
+def test_the_readme_is_short_and_has_five_goals_with_a_command_each():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120
+    goals = re.findall(
+        r"^\*\*([\w ]+)\.\*\*(?:(?!^\*\*|^## ).)*?```bash\nholdfast (\w+)", text, re.MULTILINE | re.DOTALL
+    )
+    assert [goal for goal, _ in goals] == GOALS
+    assert {command for _, command in goals} <= set(COMMANDS)
+
+
+def test_the_home_page_has_the_goals_of_the_readme():
+    text = (ROOT / "docs" / "index.md").read_text()
+    assert re.findall(r"^### (.+)$", text, re.MULTILINE) == GOALS
+    for section in text.split("\n### ")[1:]:
+        assert re.search(r"```bash\nholdfast \w+", section), section.splitlines()[0]
+
+
+def test_every_install_line_works_from_a_clone():
+    lines = [line for page in PAGES for line in re.findall(r"pip install .*", page.read_text())]
+    assert [line for line in lines if "holdfast-vision" in line] == []

@@ -19,8 +19,8 @@ from torch.utils.data import TensorDataset
 import holdfast
 from holdfast.data import open_data
 from tests.deploy.detection_graphs import constant_graph
+from tests.models import test_adaptation as own_adapter
 from tests.tasks.detectors import coco_folder
-from tests.training import test_own_adapter as own_adapter
 
 SMALL_VIT = "'vit_tiny_patch16_224', depth=2, embed_dim=48, num_heads=3, dynamic_img_size=True"
 
@@ -279,6 +279,7 @@ NAMES: dict[str, dict[str, Callable[[], Any]]] = {
         "train_set": lambda: TensorDataset(*digits(10)),
         "val_set": lambda: TensorDataset(*digits(10)),
     },
+    "docs/measure-model.md": {"my_test_set": lambda: TensorDataset(*digits(10))},
     "docs/train.md": {
         "add_parts": lambda: own_adapter.Rescaled,
         "save_parts": lambda: own_adapter.save,

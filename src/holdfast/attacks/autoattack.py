@@ -195,7 +195,7 @@ def _package(module: str) -> Any:
     try:
         return importlib.import_module(f"pyautoattack.{module}")
     except ImportError as error:
-        raise HoldfastError("AutoAttack needs an extra: pip install 'holdfast-vision[autoattack]'") from error
+        raise HoldfastError("AutoAttack needs an extra: pip install 'pyautoattack>=0.2,<0.3'") from error
 
 
 def _version() -> str:

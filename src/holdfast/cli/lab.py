@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.shared_options import add_preprocessing, own_data, protocol_of, run_folder, with_checkpoint
+from holdfast.cli.shared_options import (
+    add_classes,
+    add_preprocessing,
+    own_data,
+    protocol_of,
+    run_folder,
+    with_checkpoint,
+)
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -44,6 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--no-browser", action="store_true", help="only print the link")
     parser.add_argument("--demo", action="store_true", help="train two small models on digits first, in about a minute")
     parser.add_argument("--out", type=Path, help="folder for the demo's runs (default: demo-lab)")
+    add_classes(parser)
     add_preprocessing(parser)
 
 
@@ -98,7 +106,7 @@ def _own_corruptor(model: str) -> Path:
 def check_installed() -> None:
     """Raise an error if the extra ``lab`` is not installed."""
     if missing := [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]:
-        raise HoldfastError(f"holdfast lab needs {' and '.join(missing)}; run: pip install 'holdfast-vision[lab]'")
+        raise HoldfastError(f"holdfast lab needs {' and '.join(missing)}; run: pip install starlette uvicorn")
 
 
 def _requested_models(arguments: Namespace) -> tuple[list[str], str]:

@@ -1,9 +1,11 @@
-"""Mapping of class folders to a model's classes: by rank, by index or by name.
+"""Mapping of class folders to a model's classes: by rank, by index, by name or by wnid.
 
 ===========  ===========================================================================================
 rank         the folder's rank: by value if all names are integers, else alphabetically
 index        the model has more classes than there are folders, and every name is a valid class index
 name         the model stores its class names (runs do), and every folder has one of these names
+wnid         the model has ImageNet's 1000 classes, and the folders are some of their wnids
+map          by a class map, see :mod:`holdfast.data.class_maps`
 ===========  ===========================================================================================
 """
 
@@ -21,6 +23,8 @@ RULES = {
     "rank": "each class folder's rank in sorted order",
     "index": "each class folder's name is the model's class index",
     "name": "the class names stored with the model",
+    "wnid": "each class folder's wnid is one of ImageNet's 1000 classes",
+    "map": "the class map",
 }
 
 

@@ -202,7 +202,7 @@ def _onnx(model: nn.Module, images: Tensor, description: OnnxDescription) -> tup
         import onnxscript  # noqa: F401 (required by torch's exporter, whose own error is obscure)
     except ModuleNotFoundError as error:
         raise HoldfastError(
-            "holdfast export --to onnx needs onnx, onnxscript and onnxruntime; run: pip install 'holdfast-vision[onnx]'"
+            "holdfast export --to onnx needs three packages; run: pip install onnx onnxscript onnxruntime"
         ) from error
     shapes = ({0: torch.export.Dim("batch")},)
     names: dict[str, Any] = {"input_names": ["images"], "output_names": ["logits"]}

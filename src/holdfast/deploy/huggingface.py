@@ -45,7 +45,7 @@ def load_hugging_face(name: str) -> tuple[nn.Module, tuple[str, ...] | None]:
         import transformers
     except ModuleNotFoundError as error:
         raise HoldfastError(
-            "hf: models need transformers, which is not installed; run: pip install 'holdfast-vision[hf]'"
+            "hf: models need transformers, which is not installed; run: pip install transformers"
         ) from error
     dense = load_dense(name, _config(name), lambda kind: _load(getattr(transformers, kind), name, what="a dense model"))
     if dense is not None:

@@ -101,7 +101,7 @@ def load_onnx(path: Path) -> tuple[nn.Module, OnnxDescription]:
         import onnxruntime
     except ModuleNotFoundError as error:
         raise HoldfastError(
-            "ONNX models need onnx and onnxruntime, which are not installed; run: pip install 'holdfast-vision[onnx]'"
+            "ONNX models need onnx and onnxruntime, which are not installed; run: pip install onnx onnxruntime"
         ) from error
     proto = read_onnx(path)
     description = describe_onnx(proto, path=path)

@@ -1,10 +1,13 @@
 """``EvalProtocol`` and ``ComputeConfig``: preprocessing and computation settings of ``holdfast.evaluate``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.io.images import check_exif
+from holdfast.io.validation import parse_size
 from holdfast.runtime.ray import Cluster
 
 MODEL, BENCHMARK = PREPARATIONS = ("model", "benchmark")
@@ -16,7 +19,8 @@ class EvalProtocol:
 
     Attributes:
         preset: ``imagenet``, ``cifar``, ``tiny``, ``inception``, ``any``; by default chosen from the images' size.
-        size: height and width of the model's input; by default from its timm configuration.
+        size: height and width of the model's input, as 448, (1024, 2048) or "1024x2048"; by default from its timm
+            configuration.
         mean: per-channel mean of [0,1] pixels; likewise. A module without configuration gets unnormalised pixels.
         std: per-channel standard deviation of [0,1] pixels; likewise.
         pixel_range: 255 if ``mean`` and ``std`` refer to pixels from 0 to 255, or the model takes such pixels.
@@ -34,6 +38,10 @@ class EvalProtocol:
         probabilities: whether the model outputs probabilities instead of logits; required if its outputs look like
             probabilities.
         classes_differ: evaluate a run on data whose class names differ from those it was trained on.
+        class_map: outputs of the model that are the classes of the data: a YAML or CSV file, ``imagenet-16`` or
+            ``objectnet``, or a mapping from classes to outputs.
+        classes: ``restricted`` to the classes of the data, or ``all`` of the model's; by default restricted for class
+            maps and wnid folders, all for folders that the model's class names or indices name.
         outputs: output layout of an ONNX detector (``torchvision``, ``paddle``, ``yolov8``, ``yolov5``, ``yolov10``,
             ``detr``, ``rt-detr``) or segmenter (``logits``, ``labels``); recognised by default.
         resize: how images are brought to the size of an ONNX detector or segmenter: ``stretch``, ``letterbox`` or
@@ -60,6 +68,8 @@ class EvalProtocol:
     exif: str = "ignore"
     probabilities: bool | None = None
     classes_differ: bool = False
+    class_map: str | Path | Mapping[str, Any] | None = None
+    classes: str | None = None
     outputs: str | None = None
     resize: str | None = None
     nms: str | None = None
@@ -68,11 +78,14 @@ class EvalProtocol:
     class_ids: str | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "size", parse_size(self.size))
         check_exif(self.exif)
         if self.pixel_range not in (1, 255):
             raise HoldfastError(f"pixel_range must be 1 or 255, got {self.pixel_range}")
         if self.preparation not in PREPARATIONS:
             raise HoldfastError(f"preparation must be one of {', '.join(PREPARATIONS)}, got {self.preparation!r}")
+        if self.classes not in (None, "restricted", "all"):
+            raise HoldfastError(f"classes must be restricted or all, got {self.classes!r}")
         if self.crop_pct is not None and not 0 < self.crop_pct <= 1:
             raise HoldfastError(f"crop_pct must be above 0 and at most 1, got {self.crop_pct}")
 

@@ -1,14 +1,26 @@
 """Evaluation data: a source of images, or a stored robustness set, with labels matched to the model's classes."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from holdfast.data import Source, Subset, open_data
 from holdfast.data.class_labels import Relabelled, by_index, by_name, of_folders
+from holdfast.data.class_maps import (
+    RESTRICTED,
+    ClassMap,
+    ClassMapSpec,
+    Outputs,
+    one_to_one,
+    open_class_map,
+    shipped_map,
+    wnid_map,
+)
+from holdfast.data.imagenet_classes import are_wnids
 from holdfast.data.official_sets import OfficialSet, check_imagenet_order, is_official, open_official
 from holdfast.data.source import are_integers
 from holdfast.data.torch_datasets import as_source
@@ -18,7 +30,6 @@ from holdfast.records.content_digest import content_of_files, content_of_sample,
 from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import Task, task_of
 
-WNID = re.compile(r"n\d{8}")
 OFFICIAL, ON_THE_FLY = "official", "on-the-fly"
 SAMPLED_CELLS = 16  # cells of a stored set whose contents enter the digest
 
@@ -34,6 +45,7 @@ class EvaluationData:
         stored: stored robustness set such as ImageNet-C, or None.
         labels: rule by which class folders got their labels, see :mod:`holdfast.data.class_labels`; empty where all
             rules agree.
+        class_map: the outputs of the model that are its classes; None if all outputs are.
     """
 
     spec: str
@@ -41,6 +53,7 @@ class EvaluationData:
     source: Source | None = None
     stored: OfficialSet | None = None
     labels: str = ""
+    class_map: ClassMap | None = None
 
     @cached_property
     def pictures(self) -> Any:
@@ -87,13 +100,19 @@ def open_evaluation_data(
     if is_official(data):
         return EvaluationData(data, _slug(data), stored=open_official(data))
     source = open_data(data, split="test", exif=exif)
-    if all(WNID.fullmatch(name) for name in source.classes):  # ImageNet's own folders: their ranks must be its classes
+    if are_wnids(source.classes):  # ImageNet's own folders: their ranks must be its classes
         check_imagenet_order(source.classes, name=data)
     return EvaluationData(data, _slug(data), source=_first(source, limit))
 
 
 def with_model_labels(
-    data: EvaluationData, known: tuple[str, ...] | None, answers: Mapping[str, Any], *, match_names: bool = True
+    data: EvaluationData,
+    known: tuple[str, ...] | None,
+    answers: Mapping[str, Any],
+    *,
+    match_names: bool = True,
+    class_map: ClassMapSpec | None = None,
+    classes: str | None = None,
 ) -> EvaluationData:
     """Map the labels of the data to the model's classes.
 
@@ -102,18 +121,62 @@ def with_model_labels(
         known: names of the model's classes, if known.
         answers: the model's outputs for one image, which give its number of classes.
         match_names: whether to match class folders with the model's classes by name.
+        class_map: the outputs that are the data's classes, if given.
+        classes: ``restricted`` to the data's classes or ``all`` of the model's; None for the rule's own choice.
     """
     first = next(iter(answers.values()))
     if data.task.name != CLASSIFICATION or getattr(first, "ndim", 0) != 2:
         return data
+    outputs = Outputs(first.shape[1], known)
+    chosen = _mapping(data, outputs, given=class_map, classes=classes)
+    if chosen is not None:
+        rule = "map" if class_map is not None else chosen.name if data.stored is None else ""
+        return _with_class_map(data, chosen, rule=rule)
     if data.stored is not None:
         return _stored_by_name(data, data.stored, known if match_names else None)
-    assert data.source is not None
-    source = (
-        data.source.source if isinstance(data.source, Relabelled) else data.source
-    )  # drop the labels of another model
-    source, rule = _label_source(source, known, outputs=first.shape[1], match_names=match_names)
-    return replace(data, source=source, labels=rule)
+    source, rule = _label_source(_unlabelled(data), known, outputs=outputs.count, match_names=match_names)
+    if not isinstance(source, Relabelled) or len(source.labels) >= outputs.count:
+        return replace(data, source=source, labels=rule)
+    found = one_to_one(rule, source.source.classes, outputs, source.labels, restricted=classes == RESTRICTED)
+    return _with_class_map(data, found, rule=rule)
+
+
+def _mapping(
+    data: EvaluationData, outputs: Outputs, *, given: ClassMapSpec | None, classes: str | None
+) -> ClassMap | None:
+    """The class map that was given, or that follows from a benchmark or from wnid folders."""
+    restricted = classes in (None, RESTRICTED)
+    if given is not None:
+        return open_class_map(given, outputs, restricted=restricted)
+    names = _unlabelled(data).classes
+    if not outputs.of_imagenet or len(names) >= outputs.count:
+        return None
+    if data.stored is not None and data.stored.restricted_to is not None:
+        return shipped_map(data.stored.restricted_to, outputs, restricted=restricted)
+    if not are_wnids(names) or set(names) <= set(outputs.names or ()):
+        return None
+    return wnid_map(names, outputs, data=data.spec, restricted=restricted)
+
+
+def _with_class_map(data: EvaluationData, class_map: ClassMap, *, rule: str) -> EvaluationData:
+    """Label the data by the answers of a class map."""
+    labels = class_map.labels_of(_unlabelled(data).classes)
+
+    def relabel(source: Any) -> Any:
+        same = source.classes == class_map.answers and (labels == np.arange(len(labels))).all()
+        return source if same else Relabelled(source, class_map.answers, labels)
+
+    if data.stored is None:
+        return replace(data, source=relabel(_unlabelled(data)), labels=rule, class_map=class_map)
+    reader = data.stored.reader
+    stored = replace(data.stored, reader=lambda cell: relabel(reader(cell)))
+    return replace(data, stored=stored, labels=rule, class_map=class_map)
+
+
+def _unlabelled(data: EvaluationData) -> Any:
+    """The images without the labels of another model."""
+    pictures = data.pictures
+    return pictures.source if isinstance(pictures, Relabelled) else pictures
 
 
 def _label_source(

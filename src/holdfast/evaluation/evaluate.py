@@ -54,7 +54,8 @@ def evaluate(
             ``pgd:eps=1/255|4/255,steps=20``; an attack object, or a function ``attack(model, images, labels)``; or a
             sequence of all these.
         out: the folder for ``records/``; by default the run's own for ``run:DIR``, else nothing is kept.
-        limit: number of images to measure, a subset stratified by class and chosen by a digest of the ids.
+        limit: number of images to measure, a subset stratified by class and chosen by a digest of the ids; all for
+            None or 0.
         seed: seed of corruptions and attacks.
         workers: processes that read and corrupt images; None chooses by the machine's cores, 0 for none.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``; a module stays where it is with ``auto``.

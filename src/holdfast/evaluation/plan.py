@@ -23,7 +23,6 @@ class Cell:
         source: source of the images; the same object for all cells that share their images.
         definition: settings of the cell as plain data; must agree to resume it or to compare it.
         attack: the attack on the images, if any.
-        restricted_to: ``imagenet_a`` or ``imagenet_r`` to score their 200 classes only.
         places: index in ``source`` of every row of the record set, −1 for a missing image; None if they are equal.
     """
 
@@ -32,7 +31,6 @@ class Cell:
     source: Any = field(repr=False)
     definition: Mapping[str, Any] = field(default_factory=dict)
     attack: Any = None
-    restricted_to: str | None = None
     places: np.ndarray | None = field(default=None, repr=False)
 
     @property
@@ -125,9 +123,9 @@ def limit_rows(ids: Sequence[str], strata: np.ndarray, limit: int) -> np.ndarray
 
     A smaller limit gives a subset of a larger one.
     """
-    if limit < 1:
-        raise HoldfastError(f"limit must be at least 1, got {limit}")
-    if limit >= len(ids):
+    if limit < 0:
+        raise HoldfastError(f"limit must be at least 1, or 0 for all images, got {limit}")
+    if limit == 0 or limit >= len(ids):
         return np.arange(len(ids))
     order = np.argsort(np.array([rng.number(name) for name in ids], dtype=np.uint64), kind="stable")
     quantiles = np.empty(len(ids))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.corruptions import recorded_name
+from holdfast.data.imagenet_classes import display_names
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.plan import Plan
@@ -46,6 +47,7 @@ FINGERPRINTED = (
     "plugins",  # only if there are any
     "batch_size",  # only of models whose predictions depend on it
     "data_content",  # only of data in files
+    "class_map",  # only if the model has other outputs than the data's classes
 )
 LATER = ("batch_size", "data_content")  # keys that earlier versions did not record
 OF_BEFORE = ("model_fingerprint", *LATER)  # keys that earlier versions computed differently, or did not record
@@ -181,8 +183,9 @@ def make_header(
         "partial": list(plan.missing),
         "images": len(plan.ids),
         "classes": data.class_count,
-        "class_names": list(data.pictures.classes),
+        "class_names": list(display_names(data.pictures.classes)),
         **({"labels": data.labels} if data.labels else {}),
+        **({"class_map": data.class_map.record()} if data.class_map is not None else {}),
         "views": list(normalized_model.views),
         "preset": steps.preset,
         "preprocessing": steps.record(),

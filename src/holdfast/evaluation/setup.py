@@ -23,7 +23,7 @@ from holdfast.evaluation.plan import Plan
 from holdfast.evaluation.preprocessing import Preprocessing, largest_size
 from holdfast.evaluation.record_set import make_header, record_folder
 from holdfast.evaluation.runner import Key, Work
-from holdfast.evaluation.suites import check_suites, make_plan, parse_suites
+from holdfast.evaluation.suites import check_suites, expand_standard, make_plan, parse_suites
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.inference.predictor import Predictor, given_normalisation
 from holdfast.io import atomic
@@ -66,17 +66,25 @@ def prepare_evaluation(request: EvaluationRequest) -> Iterator[PreparedEvaluatio
 
     If the block fails, a record folder that it made is removed unless something was measured.
     """
-    protocol, compute, limit = request.protocol, request.compute, request.limit
+    protocol, compute, limit = request.protocol, request.compute, request.limit or None
     names = parse_suites(request.suites)
     check_workers(request.workers)
     opened = open_evaluation_data(request.data, limit=limit, exif=protocol.exif, **given_normalisation(protocol))
     check_suites(names, opened)
     check_examples(opened.task, compute.keep_examples)
     asked = (request.model, opened, protocol)
-    with process_group() as processes, Predictor.open(*asked, device=request.device, amp=compute.amp) as predictor:
+    with process_group() as processes, Predictor.open(*asked, device=request.device, amp=compute.amp) as own:
+        opened = with_model_labels(
+            opened,
+            own.loaded.classes,
+            own.normalized_model.probe,
+            match_names=not protocol.classes_differ,
+            class_map=protocol.class_map,
+            classes=protocol.classes,
+        )
+        predictor = own.with_class_map(opened.class_map)
         normalized_model, steps = predictor.normalized_model, predictor.steps
-        match = not protocol.classes_differ
-        opened = with_model_labels(opened, predictor.loaded.classes, normalized_model.probe, match_names=match)
+        names = expand_standard(names, opened.task, gradients=has_gradient(predictor.loaded.model))
         plan = make_plan(names, opened, steps=steps, extra=protocol.extra, limit=limit)
         _check_gradients(predictor.loaded.model, plan)
         _check_model(predictor, opened, plan, classes_differ=protocol.classes_differ)
@@ -136,7 +144,7 @@ def _check_model(predictor: Predictor, data: EvaluationData, plan: Plan, *, clas
     if not classes_differ:
         check_known_classes(predictor.loaded.classes, data.pictures, data=data.spec)
     check_counted(data.pictures, predictor.normalized_model.probe)
-    restricted = any(cell.restricted_to for cell in plan.cells)
+    restricted = data.stored is not None and data.stored.restricted_to is not None
     plan.task.check_model(predictor.normalized_model.probe, classes=plan.classes, restricted=restricted, data=data.spec)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.attacks import LearnedOcclusion, Occlusion
 from holdfast.attacks.patch_selection import fitting_patch
-from holdfast.benchmarks import BENCHMARKS, benchmark_suites
+from holdfast.benchmarks import BENCHMARKS, benchmark_suites, benchmarks_of
 from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kinds, parameters, recorded_name
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source
@@ -41,6 +41,8 @@ from holdfast.tasks import task_of
 from holdfast.tasks.base import Task
 
 Suite = str | AttackSuite
+QUICK_SEVERITY = 3
+_STANDARD_ATTACKS = {"classification": "pgd5", "segmentation": "segpgd5"}  # by task
 _NEEDED = {
     "classification": "images with a class, such as folder:DIR",
     "segmentation": "label maps, such as cityscapes:DIR or scenes",
@@ -136,6 +138,28 @@ def _cells_of_corruptions(
     yield from _corruption_cells("corruptions", source, steps, dict.fromkeys(kinds, severities))
 
 
+def _cells_of_quick(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
+    """Clean images and every kind at one severity, under the names of the suites that have these cells."""
+    task = task_of(source)
+    yield from _clean("clean", source, steps, extra)
+    yield from _corruption_cells(
+        _benchmark_suite(task), source, steps, dict.fromkeys(kinds_of(task, extra=extra), (QUICK_SEVERITY,))
+    )
+
+
+def expand_standard(names: Iterable[Suite], task: Task, *, gradients: bool) -> tuple[Suite, ...]:
+    """Replace ``standard`` by the suites that it stands for: a task's benchmark and, with gradients, its attack."""
+    attack = _STANDARD_ATTACKS.get(task.name) if gradients else None
+    whole = ("clean", _benchmark_suite(task), *([attack] if attack else []))
+    return tuple(dict.fromkeys(each for name in names for each in (whole if name == "standard" else (name,))))
+
+
+def _benchmark_suite(task: Task) -> str:
+    """Suite of the first benchmark of a task; ``corruptions`` for those whose cells it measures."""
+    row = next(iter(benchmarks_of(task.name)), None)
+    return row.name if row is not None and row.suite else "corruptions"
+
+
 def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
     """Corruption kinds of a task; segmentation omits those that would move pixels away from their labels."""
     of_task = getattr(task, "corruption_kinds", None)
@@ -211,6 +235,7 @@ _CELLS: dict[str, CellsOf] = {
     "corruptions-135": partial(_cells_of_corruptions, severities=BENCHMARKS["corruptions-135"].cells[STANDARD[0]]),
     "perturbations": _sequences,
     "own-corruptions": _own_corruptions,
+    "quick": _cells_of_quick,
 }
 
 
@@ -274,7 +299,7 @@ def _stored_cell(stored: OfficialSet, spec: CellSpec) -> Cell:
         return Cell(spec, SequenceImages(), source, {**definition, "frames": source.frame_count})
     if spec.family == "corruption":
         return Cell(spec, StoredImages(), source, definition)
-    return Cell(spec, CleanImages(), source, definition, restricted_to=stored.restricted_to)
+    return Cell(spec, CleanImages(), source, definition)
 
 
 def _is_extra(cell: CellSpec) -> bool:

@@ -15,6 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.gate.paired_scores import PairedScores, names_digest
 from holdfast.metrics.replicates import Columns
 from holdfast.metrics.scoring.base import Key
+from holdfast.records.class_map import answer_protocol
 
 PIXEL_MAKERS = ("holdfast", "numpy", "scipy", "pillow", "opencv")  # torch and timm belong to the model
 _WORDS = {
@@ -29,6 +30,7 @@ _WORDS = {
     "steps": "protocol",
     "seed": "seed",
     "attack_batch_size": "protocol",
+    "answers": "protocol",
     **{f"version of {name}": "version" for name in PIXEL_MAKERS},
 }
 
@@ -104,6 +106,7 @@ def _identity(scores: PairedScores, *, attacked: bool) -> dict[str, Any]:
         **{key: header.get(key) for key in ("seed", "frost", "exif")},
         "steps": [steps.get("protocol"), steps.get("after_corruption"), steps.get("preparation", "benchmark")],
         "attack_batch_size": header.get("attack_batch_size") if attacked else None,
+        "answers": answer_protocol(header),
         **{f"version of {name}": made.get(name) for name in PIXEL_MAKERS},
     }
 

@@ -1,6 +1,6 @@
 """Evaluation of a candidate model with the data, suites, protocol and seed of a baseline."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,8 @@ from holdfast.errors import HoldfastError
 from holdfast.gate.paired_scores import PairedScores, make_paired_scores
 from holdfast.reporting.export.tables import clean_elsewhere
 
-OF_BASELINE = ("preset", "extra", "stored_jpeg", "preparation", "exif")  # fields of a protocol; others are the model's
+# fields of a protocol; others are the model's
+OF_BASELINE = ("preset", "extra", "stored_jpeg", "preparation", "exif", "class_map", "classes")
 
 if TYPE_CHECKING:
     from torch import nn
@@ -65,7 +66,25 @@ def _suites(baseline: PairedScores) -> list[str]:
     suites = [header.get("suite") for header in stored or baseline.cells.values()]
     if None in suites:
         raise HoldfastError("a baseline must name the suite of every cell, but one has none: save it again")
-    return [str(suite) for suite in dict.fromkeys(suites)]
+    found = [str(suite) for suite in dict.fromkeys(suites)]
+    _check_registered(found, baseline)
+    return found
+
+
+def _check_registered(suites: Sequence[str], baseline: PairedScores) -> None:
+    """Raise an error for suites of a plug-in that is not loaded."""
+    from holdfast.evaluation.suites import parse_suites
+
+    for suite in suites:
+        try:
+            parse_suites(suite)
+        except HoldfastError as error:
+            plugins = baseline.header.get("plugins")
+            name = f" ({', '.join(map(str, plugins))})" if isinstance(plugins, dict) and plugins else ""
+            raise HoldfastError(
+                f"the baseline was measured on {suite!r}, which is not registered here: load the plug-in{name} that "
+                "registers it with --plugin FILE"
+            ) from error
 
 
 def _settings(baseline: PairedScores, requested: "EvalProtocol | None") -> dict[str, Any]:
@@ -89,5 +108,16 @@ def _options(baseline: PairedScores) -> "tuple[ComputeConfig, EvalProtocol]":
         stored_jpeg=str(steps.get("after_corruption", "")).startswith("JPEG"),
         preparation=str(steps.get("preparation", "benchmark")),
         exif=str(header.get("exif", "ignore")),
+        **_class_map(header),
     )
     return ComputeConfig(attack_batch_size=int(header.get("attack_batch_size", 64))), protocol
+
+
+def _class_map(header: Mapping[str, Any]) -> dict[str, Any]:
+    """The baseline's choice of answers; a map that was given by hand is in its header."""
+    found = header.get("class_map")
+    if not isinstance(found, Mapping):
+        return {}
+    told = {"aggregation": found["aggregation"]} if found.get("aggregation") != "none" else {}
+    given = {**told, "classes": found["members"]} if header.get("labels") == "map" else None
+    return {"classes": found.get("classes"), "class_map": given}

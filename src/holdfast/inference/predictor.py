@@ -14,12 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from holdfast.data.class_maps import ClassMap
 from holdfast.deploy.onnx_model import FromProbabilities, check_input_settings
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.model_input import ModelInput, check_side, model_input, normalisation
 from holdfast.evaluation.preprocessing import Preprocessing
+from holdfast.inference.mapped_classes import MappedClasses
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.models.segmenter import with_sliding_window
@@ -100,6 +102,16 @@ class Predictor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _restore(self.modes)
+
+    def with_class_map(self, class_map: ClassMap | None) -> "Predictor":
+        """The predictor whose answers are the classes of a map."""
+        if class_map is None or not class_map.changes_outputs:
+            return self
+        found = self.normalized_model
+        mapped = MappedClasses(found.pixels.model, class_map)
+        return replace(
+            self, normalized_model=NormalizedModel(mapped, steps=self.steps, device=found.device, amp=found.amp)
+        )
 
     def predict(self, picture: Any) -> Any:
         """Output of the first view for one uncorrupted picture."""

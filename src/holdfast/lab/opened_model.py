@@ -141,7 +141,15 @@ def open_model(
         raise HoldfastError(f"data must hold at least one image that can be corrupted, got {what}")
     predictor = Predictor.open(model, opened, protocol, device=device)
     loaded, judge, steps = predictor.loaded, predictor.normalized_model, predictor.steps
-    opened = with_model_labels(opened, loaded.classes, judge.probe, match_names=not protocol.classes_differ)
+    opened = with_model_labels(
+        opened,
+        loaded.classes,
+        judge.probe,
+        match_names=not protocol.classes_differ,
+        class_map=protocol.class_map,
+        classes=protocol.classes,
+    )
+    judge = predictor.with_class_map(opened.class_map).normalized_model
     assert opened.source is not None
     if not protocol.classes_differ:
         check_known_classes(loaded.classes, opened.source, data=opened.spec)

@@ -196,7 +196,8 @@ def load_records(folder: Path | str) -> list[Records]:
     """
     root = Path(folder).expanduser()
     if not root.is_dir():
-        raise HoldfastError(f"records must be in a folder, but {str(root)!r} does not exist")
+        reason = "is a file" if root.exists() else "does not exist"
+        raise HoldfastError(f"records must be in a folder, but {str(root)!r} {reason}")
     return [read_records(path.parent) for path in sorted(root.rglob(HEADER))]
 
 

@@ -52,7 +52,7 @@ class Cluster:
             if not least <= value < 1e6:
                 raise HoldfastError(f"--{name}-per-task must be at least {least}, got {value:g}")
         if importlib.util.find_spec("ray") is None:
-            raise HoldfastError("--on ray needs Ray, which is not installed: pip install 'holdfast-vision[ray]'")
+            raise HoldfastError("--on ray needs Ray, which is not installed: pip install ray")
 
 
 @dataclass(frozen=True)

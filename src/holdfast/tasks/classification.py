@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.errors import HoldfastError
-from holdfast.metrics.accuracy import ranked, restricted_classes
+from holdfast.metrics.accuracy import ranked
 from holdfast.metrics.calibration import calibration_gaps, gap_of_means
 from holdfast.metrics.flip_rate import flips, top5_distances
 from holdfast.metrics.scoring.base import (
@@ -124,8 +124,6 @@ class Classification:
         for view, logits in answers.items():
             values = logits.float().cpu().numpy()
             check_numbers(values, cell.name)
-            if cell.restricted_to and values.shape[1] == IMAGENET:
-                values = values[:, restricted_classes(cell.restricted_to)]
             fields = answer_fields(values, np.repeat(labels, repeats or 1))
             if cell.spec.family == "sequence" and values.shape[1] >= 5:
                 fields[TOP_FIVE] = ranked(values, count=5).astype(np.int32)

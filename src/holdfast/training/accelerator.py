@@ -91,8 +91,7 @@ def _check_trackers(names: list[str]) -> None:
         if name not in known:
             raise HoldfastError(f"unknown tracker {name!r}{nearest(name, known) or f'; known are {known}'}")
         if importlib.util.find_spec(name) is None:
-            extra = f"'holdfast-vision[{name}]'" if name in ("tensorboard", "wandb") else name
-            raise HoldfastError(f"train.trackers names {name}, which is not installed: pip install {extra}")
+            raise HoldfastError(f"train.trackers names {name}, which is not installed: pip install {name}")
 
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)

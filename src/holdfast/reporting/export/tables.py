@@ -15,6 +15,7 @@ from holdfast.corruptions.severities import EXTRA, GROUPS, OWN, short_heading, t
 from holdfast.errors import HoldfastError, nearest
 from holdfast.metrics.summary import Score, Summary, clean_cell, some, summarise
 from holdfast.published.paper_scores import PaperScore, architecture_of, of_imagenet, paper_says
+from holdfast.records.class_map import class_map_words
 from holdfast.records.compatibility import without_older
 from holdfast.records.records import Records
 from holdfast.reporting.export import csv_json, latex, text_tables
@@ -121,6 +122,7 @@ def describe_measurement(summary: Summary) -> str:
         str(header.get("label", "")),
         f"preset {header['preset']}" if "preset" in header else "",
         f"{summary.images} images",
+        class_map_words(header),
         f"{summary.excluded} unreadable, excluded" if summary.excluded else "",
         "procedural frost" if "procedural" in str(header.get("frost", "")) else "",
     ]

@@ -1,0 +1,36 @@
+"""The class map of a record set: in words, and as far as numbers under different maps must not be compared."""
+
+from collections.abc import Mapping
+from typing import Any
+
+AGGREGATED = {"mean": "the mean of their probabilities", "sum": "the sum of their probabilities"}
+AGGREGATED["max"] = "the largest of their probabilities"
+
+
+def class_map_words(header: Mapping[str, Any]) -> str:
+    """How a model's outputs became answers; empty if they are the data's classes."""
+    found = header.get("class_map")
+    if not isinstance(found, Mapping):
+        return ""
+    outputs, mapped, classes = found.get("outputs"), found.get("mapped"), header.get("classes")
+    others = "answers restricted to them" if found.get("classes") == "restricted" else "all outputs are answers"
+    how = AGGREGATED.get(str(found.get("aggregation")))
+    if how is None:
+        return f"{mapped} of the model's {outputs} classes, {others}"
+    return f"{classes} classes from {mapped} of the model's {outputs} outputs ({found.get('name')}), {how}, {others}"
+
+
+def answer_protocol(header: Mapping[str, Any]) -> str:
+    """What must agree for two models' answers to be compared; empty for a choice among the data's classes.
+
+    A model of many classes that is restricted to one output per class chooses among the same classes as a model that
+    has only these.
+    """
+    found = header.get("class_map")
+    if not isinstance(found, Mapping):
+        return ""
+    restricted = found.get("classes") == "restricted"
+    if restricted and found.get("aggregation") == "none":
+        return ""
+    among = "restricted" if restricted else f"all {found.get('outputs')}"
+    return f"class map {found.get('digest')}, {found.get('aggregation')}, {among}"

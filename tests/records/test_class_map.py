@@ -1,0 +1,31 @@
+"""A record's class map in words, and which records may be compared."""
+
+import pytest
+
+from holdfast.records.class_map import answer_protocol, class_map_words
+
+ONE = {"name": "wnid", "classes": "restricted", "aggregation": "none", "mapped": 10, "outputs": 1000, "digest": "a"}
+MANY = {**ONE, "name": "imagenet-16", "aggregation": "mean", "mapped": 207, "digest": "b"}
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (ONE, "10 of the model's 1000 classes, answers restricted to them"),
+        ({**ONE, "classes": "all"}, "10 of the model's 1000 classes, all outputs are answers"),
+        (
+            MANY,
+            "16 classes from 207 of the model's 1000 outputs (imagenet-16), the mean of their probabilities, "
+            "answers restricted to them",
+        ),
+    ],
+)
+def test_a_map_in_words(found, words):
+    assert class_map_words({"class_map": found, "classes": 16}) == words
+
+
+def test_protocols_that_differ_have_other_words():
+    maps = [ONE, {**ONE, "classes": "all"}, MANY, {**MANY, "aggregation": "max"}, {**MANY, "digest": "c"}]
+    maps.append({**MANY, "classes": "all"})
+    assert len({answer_protocol({"class_map": each}) for each in maps}) == len(maps)
+    assert answer_protocol({"class_map": ONE}) == answer_protocol({}) == class_map_words({}) == ""
