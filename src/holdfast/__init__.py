@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.deploy.export import export
     from holdfast.evaluation.config import ComputeConfig, EvalProtocol
     from holdfast.evaluation.evaluate import evaluate
+    from holdfast.evaluation.until import Until
     from holdfast.inference.predict import predict
     from holdfast.metrics import compare
     from holdfast.models import create_model
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ComputeConfig": "holdfast.evaluation.config",
     "EvalProtocol": "holdfast.evaluation.config",
+    "Until": "holdfast.evaluation.until",
     "add_tap": "holdfast.models.tap",
     "analyze": "holdfast.analysis.analyze",
     "compare": "holdfast.metrics",
@@ -81,6 +83,7 @@ __all__ = [
     "ComputeConfig",
     "EvalProtocol",
     "HoldfastError",
+    "Until",
     "__version__",
     "add_tap",
     "analyze",

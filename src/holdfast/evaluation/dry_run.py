@@ -16,8 +16,9 @@ import numpy as np
 import torch
 
 from holdfast.evaluation.plan import Plan
-from holdfast.evaluation.runner import Key, Work, run_units
+from holdfast.evaluation.runner import run_units
 from holdfast.evaluation.setup import EvaluationRequest, PreparedEvaluation, fit_corruption_models, prepare_evaluation
+from holdfast.evaluation.work import Key, Work
 from holdfast.records.cells import CellSpec
 from holdfast.records.shard_files import read_unit
 from holdfast.runtime.device import core_count
