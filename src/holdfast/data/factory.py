@@ -135,6 +135,11 @@ def open_data(spec: str, *, split: str = "val", download: bool = False, exif: st
     return parts[0] if len(parts) == 1 else Joined(parts, names=names)
 
 
+def sliced_spec(spec: str, bounds: str) -> str:
+    """The spec of a stretch of the images of every part of a spec, such as ``folder:a[0::2]+folder:b[0::2]``."""
+    return "+".join(f"{part}[{bounds}]" for part in _JOINT.split(spec))
+
+
 def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:
     bounds = _SLICE.match(spec)
     if bounds:

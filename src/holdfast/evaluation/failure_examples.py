@@ -16,7 +16,7 @@ from holdfast.evaluation.cell_images import WorkerCache
 from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Cell
 from holdfast.evaluation.preprocessing import Preprocessing
-from holdfast.evaluation.runner import Work
+from holdfast.evaluation.work import Work
 from holdfast.records.examples import Example, read_examples, write_examples
 from holdfast.records.records import CellRecord, Records
 from holdfast.tasks import Task

@@ -11,6 +11,7 @@ from holdfast.attacks.patch_selection import fitting_patch
 from holdfast.benchmarks import BENCHMARKS, benchmark_suites, benchmarks_of
 from holdfast.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kinds, parameters, recorded_name
+from holdfast.corruptions.c_bar_severities import C_BAR_PRESETS, C_BAR_SUITES
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source
 from holdfast.data.fingerprints import content_fingerprint
@@ -181,6 +182,18 @@ def _corruption_cells(
             yield Cell(corruption_cell(kind, severity), CorruptedImages(kind, severity), source, definition)
 
 
+def selection_kinds(task: Task, *, preset: str) -> tuple[str, ...]:
+    """Kinds that ``holdfast improve`` chooses by and does not report: C-bar's, or the extra ones of dense tasks."""
+    if not task.scoring.one_class:  # C-bar moves pixels away from their labels and boxes
+        return EXTRA
+    return next(C_BAR_SUITES[name] for name, presets in C_BAR_PRESETS.items() if preset in presets)
+
+
+def _selection(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
+    kinds = selection_kinds(task_of(source), preset=str(steps.preset))
+    yield from _corruption_cells(name, source, steps, dict.fromkeys(kinds, (QUICK_SEVERITY,)))
+
+
 def _own_corruptions(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     if not own_kinds():
         raise HoldfastError(
@@ -226,6 +239,7 @@ _CELLS: dict[str, CellsOf] = {
     "clean": _clean,
     "corruptions": _cells_of_corruptions,
     "corruptions-135": partial(_cells_of_corruptions, severities=BENCHMARKS["corruptions-135"].cells[STANDARD[0]]),
+    "selection": _selection,
     "perturbations": _sequences,
     "own-corruptions": _own_corruptions,
     "quick": _cells_of_quick,

@@ -19,7 +19,7 @@ from holdfast.metrics.replicates import ImageChoice, Replicates, UsedImages, rep
 from holdfast.metrics.score_intervals import interval_of_difference, is_same_model
 from holdfast.metrics.score_lookup import why_not
 from holdfast.metrics.scoring.base import ScoreDefinition
-from holdfast.metrics.summary import formulas_of, reference_for, summarise
+from holdfast.metrics.summary import formulas_of, image_choice, reference_for, summarise
 from holdfast.records.class_map import answer_protocol
 from holdfast.records.compatibility import without_older
 from holdfast.records.records import CellRecord, Records
@@ -122,7 +122,7 @@ def compare(
     *,
     baseline: Records | None = None,
     intervals: bool = True,
-    images: ImageChoice = "shared",
+    images: ImageChoice | None = None,
 ) -> Comparison:
     """Compare every common score, first minus second, with a paired 95 % interval.
 
@@ -140,7 +140,7 @@ def compare(
     return _compare(first, second, baseline=baseline, intervals=intervals, images=images, known={})
 
 
-Known = dict[tuple[int, tuple[str, ...], bytes], Replicates]  # by model, cells and images
+Known = dict[tuple[int, tuple[str, ...], bytes, bytes], Replicates]  # by model, cells and images
 
 
 def compare_all(models: Sequence[Records]) -> dict[tuple[int, int], Comparison]:
@@ -153,20 +153,29 @@ def compare_all(models: Sequence[Records]) -> dict[tuple[int, int], Comparison]:
     for (one, first), (other, second) in combinations(enumerate(models), 2):
         if set(first.cells) & set(second.cells):
             with suppress(HoldfastError):  # unreadable images may leave no common ones
-                comparison = _compare(first, second, baseline=None, intervals=True, images="shared", known=known)
+                comparison = _compare(first, second, baseline=None, intervals=True, images=None, known=known)
                 found |= {(one, other): comparison, (other, one): comparison.reversed()}
     return found
 
 
 def _compare(
-    first: Records, second: Records, *, baseline: Records | None, intervals: bool, images: ImageChoice, known: Known
+    first: Records,
+    second: Records,
+    *,
+    baseline: Records | None,
+    intervals: bool,
+    images: ImageChoice | None,
+    known: Known,
 ) -> Comparison:
     if first.task != second.task:
         raise HoldfastError(f"records to compare must have the same task, got {first.task} and {second.task}")
     check_same_answers(first, second)
     given = first, second
     first, second = without_older(given)
+    images = images or image_choice(first, second)
     cells = [name for name in first.cells if name in second.cells]
+    if images == "own":  # evaluations that stopped at different times may share no image of some cell
+        cells = [name for name in cells if np.isin(first.cells[name].ids, second.cells[name].ids).any()]
     if not cells:
         raise HoldfastError(
             "records to compare must have a common cell, but they have none: evaluate both on the same suite"
@@ -177,7 +186,8 @@ def _compare(
     groups = used.groups() if intervals else None
     models = []
     for records, held in zip(given, (one, other), strict=True):
-        key = (id(records), tuple(held), used.ids.tobytes())
+        rows = b"".join(used.rows[name].tobytes() for name in used.rows)
+        key = (id(records), tuple(held), used.ids.tobytes(), rows)
         if key not in known:
             known[key] = replicate_cells(held, used, groups)
         models.append(known[key])

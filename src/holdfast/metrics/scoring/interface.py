@@ -43,6 +43,7 @@ class Scoring(Protocol):
         curve_kinds: the corruptions over which curves by severity average; empty for those that were measured.
         running: score of the progress line, if it follows from sums over images.
         whole_sets: whether scores belong to whole sets, so that studies store :meth:`set_figures`.
+        first_images: images that every cell gets first if an evaluation stops early; 0 for the usual number.
         replicates_words: title of the progress line of :meth:`replicates`, if they take long.
     """
 
@@ -54,6 +55,7 @@ class Scoring(Protocol):
     curve_kinds: Sequence[str] = ()
     running: RunningScore | None = None
     whole_sets: bool = False
+    first_images: int = 0
     replicates_words: str = ""
 
     def right(self, cell: CellRecord) -> np.ndarray:
@@ -86,6 +88,10 @@ class Scoring(Protocol):
     def cell_scores(self, header: Mapping[str, Any]) -> Mapping[str, CellScore]:
         """Scores of a cell, the first for heat maps and curves; without any, reports show the mean of :meth:`right`."""
         return {}
+
+    def foreseen_columns(self, cells: Sequence[CellSpec]) -> Collection[Key]:
+        """Quantities that :meth:`replicates` will return for these cells, before there are records."""
+        return ()
 
     def set_figures(self, cells: Mapping[str, CellRecord]) -> dict[str, np.ndarray]:
         """Further values of whole sets, for studies."""
