@@ -48,6 +48,7 @@ SUITE_NAMES = {
     "attack": "attacks",
     "set": "other sets",
     "condition": "conditions",
+    "domain": "domains",
 }
 
 
