@@ -363,7 +363,7 @@ def test_an_attack_that_fails_names_its_cell():
         (nn.Identity(), {}, r"the model must return logits of shape \(images, classes\), got \(1, 3, 32, 32\)"),
         (nn.Linear(7, 3), {}, "the model fails on images of 32×32"),
         (Brightest(), {"workers": -1}, "workers must be 0 or more, got -1"),
-        (Brightest(), {"limit": 0}, "limit must be at least 1, got 0"),
+        (Brightest(), {"limit": -1}, "limit must be at least 1, or 0 for all images, got -1"),
         (Brightest(), {"device": "gpu"}, "device must be one that torch can use on this machine, got 'gpu'"),
         (
             Brightest(),

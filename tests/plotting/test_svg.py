@@ -11,13 +11,18 @@ from holdfast.plotting.style import picture
 from holdfast.plotting.svg import draw_svg, page_colour
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import ChartLine, Point, Track
+from holdfast.reporting.figures.forest import ForestModel, ForestRow, forest
 from holdfast.reporting.formatting import clean_name, distinct_names, number, signed
 
 HOSTILE = '</text></svg><script>alert("x")</script> & $\\frac{1}{0}$ \x07 id="a" url(#b)'
 BETWEEN = Interval(1.0, 0.5, 1.5, 0.95)
 FIGURES = {
     "severity": lambda: charts.severity_curves([ChartLine(HOSTILE, 0, [0, 1], [90, 80], [85, 75], [95, 85])]),
-    "forest": lambda: charts.forest([(HOSTILE, BETWEEN), ("zero", Interval(0, -1, 1, 0.95))]),
+    "forest": lambda: forest(
+        [ForestRow(HOSTILE, {}), ForestRow("zero", {HOSTILE: BETWEEN, "b": Interval(0, -1, 1, 0.95)})],
+        [ForestModel(HOSTILE, 0), ForestModel("b", 9)],
+        baseline=HOSTILE,
+    ),
     "cost": lambda: charts.cost_scatter([Point(HOSTILE, 0, 1.0, BETWEEN), Point("b", 1, 1.0, BETWEEN)], cost="GMACs"),
     "trade-off": lambda: charts.trade_off([Track("t", 0, [(HOSTILE, 90, 10), ("b", 80, 20)])], attack=HOSTILE),
     "curves": lambda: charts.curves([ChartLine(HOSTILE, 6, [0, 1, 2], [1.0, 2.0, 3.0])], x=HOSTILE, y="y"),

@@ -39,6 +39,11 @@ class Page(HTMLParser):
         return [a for t, a in self.elements if t == tag and names.items() <= a.items()]
 
 
+def _rows_of(text: str, table: str) -> list[dict]:
+    found = re.search(rf'<table class="{table}">(.*?)</table>', text, re.DOTALL)
+    return [row for row in Page(found[1]).all("tr") if "data-run" in row]
+
+
 @pytest.fixture(scope="module")
 def two_runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
@@ -97,14 +102,21 @@ def test_the_comparison_shows_the_paired_difference(page, two_runs):
     fog = compare(robust, plain).differences["accuracy/fog"].interval
     assert f"+{fog.value:.1f}" in page.text
     assert f"{fog.low:.1f} to {fog.high:.1f}".replace("-", "−") in page.text
-    assert re.search(r"robust is better than plain: [\d.]+ % vs. [\d.]+ % of the corrupted images", page.text)
+    assert re.search(r"robust is better than plain under corruption \(mCA\): accuracy [\d.]+ vs. [\d.]+, \+", page.text)
 
 
 def test_all_parts_are_there(page):
     named = {attributes.get("id") for _, attributes in page.elements}
     assert {"data-1", "data-1-comparison", "data-1-heat", "training", "reproduce", "meanings"} <= named
     figures = [attributes["id"] for attributes in page.all("figure")]
-    assert {"data-1-severity", "data-1-cost", "data-1-against-1", "training-loss", "training-top1"} <= set(figures)
+    assert {
+        "data-1-severity",
+        "data-1-cost",
+        "data-1-by-accuracy-1",
+        "data-1-by-accuracy-2",
+        "training-loss",
+        "training-top1",
+    } <= set(figures)
     assert len(page.all("svg")) == len(figures)
 
 
@@ -207,7 +219,7 @@ def test_records_of_one_run_with_two_seeds_are_told_apart(tmp_path):
 def test_a_run_without_attacks_corruptions_or_training_gives_a_page(tmp_path):
     run = make_run(tmp_path / "run", cells=("clean",), trained=False)
     page = Page(report(run))
-    assert "run classifies" in page.text
+    assert "run has accuracy" in page.text
     assert not page.all("svg")
     ids = {a["id"] for a in page.all("section")}
     assert ids == {"data-1", "reproduce", "meanings"}
@@ -376,11 +388,15 @@ def test_of_many_runs_figures_show_the_first_and_the_best_and_tables_all(tmp_pat
     text = report(runs)
     page = Page(text)
     assert len({row["data-run"] for row in page.all("tr") if "data-run" in row}) == 15
-    assert len(page.all("figure")) == 11  # eleven against the first
+    assert len(page.all("figure")) == 1  # one plot, of the best seven
     fog = [load_records(run)[0].cells["fog/5"].accuracy for run in runs]
-    best = sorted(range(1, 15), key=lambda n: -fog[n])[:11]
-    shown = {int(figure["data-run"]) for figure in page.all("figure")}
-    assert min(fog[n] for n in shown) == min(fog[n] for n in best)
+    best = sorted(range(1, 15), key=lambda n: -fog[n])
+    drawn = {dot["data-label"] for dot in page.all("circle")}
+    assert len(drawn) == 7
+    assert min(fog[int(label[1:])] for label in drawn) == fog[best[6]]
+    compared = {int(row["data-run"]) for row in _rows_of(text, "matrix")}
+    assert compared == {0, *compared}
+    assert min(fog[n] for n in compared - {0}) == fog[best[10]]
     assert "15 models: tables list all" in page.text
     assert re.findall(r'class="group"><th colspan="\d+">(r\d)', text)[:3] == ["r0", "r1", "r2"]
 
@@ -396,7 +412,7 @@ def test_an_output_that_cannot_be_written_leaves_nothing(small_runs, tmp_path, m
 
 
 def test_the_baseline_is_the_first_run(small_runs):
-    assert "By corruption, compared with robust" in Page(report(small_runs[::-1])).text
+    assert "Accuracy by kind: differences from robust" in Page(report(small_runs[::-1])).text
 
 
 def test_parameters_are_counted_without_a_model(tmp_path):

@@ -98,7 +98,7 @@ def analyze(
         settings: see `holdfast.analysis.settings.Settings`.
         out: the folder for ``analysis/``; by default the run folder of ``run:DIR``, else nothing is stored.
         label: the model's name in figures; by default the run folder or the model's name.
-        limit: number of images to use, stratified by class; None for all.
+        limit: number of images to use, stratified by class; None or 0 for all.
         size: the model's image size; by default from its configuration, or the images' own for label maps. Grouping at
             448 px: ``size=448``; a segmenter's encoder at 1024×2048: ``size=(1024, 2048)``.
         preset: the corruptions' protocol, see `holdfast.evaluate`; ``any`` if a size is given.

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,6 +144,11 @@ def open_data(spec: str, *, split: str = "val", download: bool = False, exif: st
     return parts[0] if len(parts) == 1 else Joined(parts, names=names)
 
 
+def sliced_spec(spec: str, bounds: str) -> str:
+    """The spec of a stretch of the images of every part of a spec, such as ``folder:a[0::2]+folder:b[0::2]``."""
+    return "+".join(f"{part}[{bounds}]" for part in _JOINT.split(spec))
+
+
 def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:
     bounds = _SLICE.match(spec)
     if bounds:
@@ -156,6 +162,8 @@ def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:
             raise HoldfastError(
                 f"data {spec!r} is an official test set: use it in `holdfast evaluate` with its own suite"
             )
+        if meant := _spec_of_path(Path(spec).expanduser()):
+            raise HoldfastError(f"unknown data {spec!r}; did you mean {f'{meant}:{spec}'!r}?")
         forms = ", ".join(kind.form for kind in SOURCES.values())
         raise HoldfastError(f"unknown data {spec!r}{nearest(name, SOURCES) or f'; expected one of {forms}'}")
     kind = SOURCES[name]
@@ -165,6 +173,11 @@ def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:
     source = kind.open(rest, split=split, **options)
     check_not_empty(source, spec=spec)
     return source
+
+
+def _spec_of_path(path: Path) -> str:
+    """The kind of data that an existing path probably is; empty if it is none."""
+    return "folder" if path.is_dir() else "npz" if path.suffix == ".npz" and path.is_file() else ""
 
 
 def _slice(source: Source, bounds: re.Match[str], *, spec: str) -> Source:

@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import WorkerCache
 from holdfast.evaluation.plan import Cell
 from holdfast.evaluation.preprocessing import Preprocessing
-from holdfast.evaluation.runner import Work
+from holdfast.evaluation.work import Work
 from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.records.examples import Example, read_examples, write_examples
 from holdfast.records.records import CellRecord, Records

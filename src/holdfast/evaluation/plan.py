@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from holdfast import rng
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import CellImages
+from holdfast.evaluation.order import stratified_order
 from holdfast.records.cells import CellSpec
 from holdfast.tasks import Task, task_of
 
@@ -123,19 +123,11 @@ def limit_rows(ids: Sequence[str], strata: np.ndarray, limit: int) -> np.ndarray
 
     A smaller limit gives a subset of a larger one.
     """
-    if limit < 1:
-        raise HoldfastError(f"limit must be at least 1, got {limit}")
-    if limit >= len(ids):
+    if limit < 0:
+        raise HoldfastError(f"limit must be at least 1, or 0 for all images, got {limit}")
+    if limit == 0 or limit >= len(ids):
         return np.arange(len(ids))
-    order = np.argsort(np.array([rng.number(name) for name in ids], dtype=np.uint64), kind="stable")
-    quantiles = np.empty(len(ids))
-    # (rank + ½) / n is the quantile of an image within its stratum: sorting all images by it interleaves the strata in
-    # proportion to their sizes, so that any prefix is stratified
-    for stratum in np.unique(strata):
-        members = order[strata[order] == stratum]
-        quantiles[members] = (np.arange(len(members)) + 0.5) / len(members)
-    first = order[np.argsort(quantiles[order], kind="stable")][:limit]
-    return np.sort(first)
+    return np.sort(stratified_order(ids, strata)[:limit])
 
 
 def _place_cell(cell: Cell, own: list[str], names: list[str]) -> Cell:

@@ -23,6 +23,7 @@ from holdfast.models.fingerprint import first_fingerprint, has_own_code
 from holdfast.models.output_probe import same_answers
 from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint, versions
 from holdfast.records.header import FOLDER, FORMAT, HEADER, read_header, write_header, write_images
+from holdfast.records.round_files import ROUNDS, has_rounds
 from holdfast.records.shard_files import remove_leftovers
 from holdfast.runtime.device import Processes
 from holdfast.runtime.plugins import plugins_header
@@ -68,6 +69,7 @@ def prepare_folder(folder: Path, header: dict[str, Any], plan: Plan, *, toleranc
         header = _with_recorded_answers(folder, header, tolerance=tolerance)
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder)
+        remove_leftovers(folder / ROUNDS)
         write_images(folder, plan.ids, plan.truth)
         write_header(folder, header)
     except OSError as error:
@@ -80,7 +82,7 @@ def prepare_folder(folder: Path, header: dict[str, Any], plan: Plan, *, toleranc
 
 def _with_recorded_answers(folder: Path, header: dict[str, Any], *, tolerance: float) -> dict[str, Any]:
     """Header with the recorded probe predictions, if the model still reproduces them."""
-    if not any(folder.glob(UNITS)):
+    if not any(folder.glob(UNITS)) and not has_rounds(folder):
         return header
     recorded = None
     with suppress(HoldfastError):

@@ -12,8 +12,9 @@ import numpy as np
 
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.record_set import FINGERPRINTED
-from holdfast.evaluation.runner import Key, ProgressCallback, Work, finished_unit, report_unit, run_units
+from holdfast.evaluation.runner import finished_unit, run_units
 from holdfast.evaluation.setup import EvaluationRequest, PreparedEvaluation, fit_corruption_models, prepare_evaluation
+from holdfast.evaluation.work import Key, ProgressCallback, Work, report_unit
 from holdfast.models.output_probe import same_answers
 from holdfast.records.cells import CellSpec
 from holdfast.records.header import HEADER

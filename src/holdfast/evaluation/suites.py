@@ -8,8 +8,9 @@ from typing import Any
 
 from holdfast.attacks import LearnedOcclusion, Occlusion
 from holdfast.attacks.patch_selection import fitting_patch
-from holdfast.benchmarks import BENCHMARKS, benchmark_suites
+from holdfast.benchmarks import BENCHMARKS, benchmark_suites, benchmarks_of
 from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kinds, parameters, recorded_name
+from holdfast.corruptions.c_bar_severities import C_BAR_PRESETS, C_BAR_SUITES
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source
 from holdfast.data.domains import domains_of
@@ -36,12 +37,15 @@ from holdfast.io.validation import chosen_names, file_name
 from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.records.compatibility import with_revision
 from holdfast.records.fingerprints import content_fingerprint
+from holdfast.records.header import CLASSIFICATION
 from holdfast.registry import STORED, SUITES
 from holdfast.runtime.plugins import code_fingerprint
 from holdfast.tasks import task_of
 from holdfast.tasks.base import Task
 
 Suite = str | AttackSuite
+QUICK_SEVERITY = 3
+_STANDARD_ATTACKS = {"classification": "pgd5", "segmentation": "segpgd5"}  # by task
 _NEEDED = {
     "classification": "images with a class, such as folder:DIR",
     "segmentation": "label maps, such as cityscapes:DIR or scenes",
@@ -138,6 +142,28 @@ def _cells_of_corruptions(
     yield from _corruption_cells("corruptions", source, steps, dict.fromkeys(kinds, severities))
 
 
+def _cells_of_quick(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
+    """Clean images and every kind at one severity, under the names of the suites that have these cells."""
+    task = task_of(source)
+    yield from _clean("clean", source, steps, extra)
+    yield from _corruption_cells(
+        _benchmark_suite(task), source, steps, dict.fromkeys(kinds_of(task, extra=extra), (QUICK_SEVERITY,))
+    )
+
+
+def expand_standard(names: Iterable[Suite], task: Task, *, gradients: bool) -> tuple[Suite, ...]:
+    """Replace ``standard`` by the suites that it stands for: a task's benchmark and, with gradients, its attack."""
+    attack = _STANDARD_ATTACKS.get(task.name) if gradients else None
+    whole = ("clean", _benchmark_suite(task), *([attack] if attack else []))
+    return tuple(dict.fromkeys(each for name in names for each in (whole if name == "standard" else (name,))))
+
+
+def _benchmark_suite(task: Task) -> str:
+    """Suite of the first benchmark of a task; ``corruptions`` for those whose cells it measures."""
+    row = next(iter(benchmarks_of(task.name)), None)
+    return row.name if row is not None and row.suite else "corruptions"
+
+
 def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
     """Corruption kinds of a task; segmentation omits those that would move pixels away from their labels."""
     of_task = getattr(task, "corruption_kinds", None)
@@ -164,6 +190,18 @@ def _corruption_cells(
             definition = {"suite": name, "drawn": recorded_name(kind), "parameters": settings}
             definition |= {"code": code_fingerprint(FUNCTIONS[kind])} if kind in own_kinds() else {}
             yield Cell(corruption_cell(kind, severity), CorruptedImages(kind, severity), source, definition)
+
+
+def selection_kinds(task: Task, *, preset: str) -> tuple[str, ...]:
+    """Kinds that ``holdfast improve`` chooses by and does not report: C-bar's, or the extra ones of dense tasks."""
+    if task.name != CLASSIFICATION:  # C-bar moves pixels away from their labels and boxes
+        return EXTRA
+    return next(C_BAR_SUITES[name] for name, presets in C_BAR_PRESETS.items() if preset in presets)
+
+
+def _selection(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
+    kinds = selection_kinds(task_of(source), preset=str(steps.preset))
+    yield from _corruption_cells(name, source, steps, dict.fromkeys(kinds, (QUICK_SEVERITY,)))
 
 
 def _own_corruptions(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
@@ -211,8 +249,10 @@ _CELLS: dict[str, CellsOf] = {
     "clean": _clean,
     "corruptions": _cells_of_corruptions,
     "corruptions-135": partial(_cells_of_corruptions, severities=BENCHMARKS["corruptions-135"].cells[STANDARD[0]]),
+    "selection": _selection,
     "perturbations": _sequences,
     "own-corruptions": _own_corruptions,
+    "quick": _cells_of_quick,
 }
 
 

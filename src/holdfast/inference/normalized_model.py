@@ -1,7 +1,7 @@
 """``NormalizedModel``: normalisation, device, precision and views around a model; uint8 or [0,1] images in."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from typing import Any
 
@@ -106,9 +106,23 @@ class NormalizedModel:
             raise
         except Exception as error:  # any model may fail in its own way
             reason = (str(error).splitlines() or [type(error).__name__])[0]
+            if (channels := self._other_channels()) is not None:
+                raise HoldfastError(
+                    f"the model must take images of 3 channels (RGB), but takes {channels}: put a layer in front of it "
+                    "that converts them, such as the mean of the channels for grey images"
+                ) from error
             raise HoldfastError(
                 f"the model fails on images of {self.size[0]}×{self.size[1]} ({reason}): set size"
             ) from error
+
+    def _other_channels(self) -> int | None:
+        """How many channels the model takes, if it is another usual number than three."""
+        inner = unwrap_model(self.pixels.model)
+        for channels in (1, 4, 2):
+            with suppress(Exception):  # any model may fail in its own way
+                inner(torch.zeros(1, channels, *self.size, device=self.device))
+                return channels
+        return None
 
 
 def has_views(model: nn.Module) -> bool:

@@ -1,5 +1,6 @@
 """``holdfast.predict``: predictions for single images, preprocessed as in an evaluation."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torchvision.models.detection.generalized_rcnn import GeneralizedRCNN
 
 from holdfast.corruptions.corrupt_folder import find_images
+from holdfast.data.source import UnreadableImage
 from holdfast.data.torch_datasets import as_source
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
@@ -22,6 +24,8 @@ from holdfast.models.factory import LoadedModel, load_model
 from holdfast.records.header import CLASSIFICATION
 from holdfast.runtime.device import unwrap_model
 from holdfast.tasks import Task, task_named
+
+logger = logging.getLogger(__name__)
 
 DETECTION = "detection"
 _OF_TORCHVISION = {"torchvision.models.detection": DETECTION, "torchvision.models.segmentation": "segmentation"}
@@ -54,7 +58,7 @@ class _Files:
         try:
             return decode(self.paths[index], exif=self.exif).image
         except UnreadableFile as error:
-            raise HoldfastError(f"image {str(self.paths[index])!r} cannot be read ({error})") from error
+            raise UnreadableImage(str(self.paths[index]), str(error)) from error
 
 
 class _Tensors:
@@ -89,6 +93,7 @@ def predict(
     film: str | Path | None = None,
     fps: float = 8.0,
     class_names: Sequence[str] | None = None,
+    skip_bad: bool = False,
 ) -> list[Prediction]:
     """Predict image files, all images of a folder, or a tensor of images.
 
@@ -107,6 +112,7 @@ def predict(
         film: WebP file that shows all images beside their overlays, sorted by name.
         fps: frames per second of the film.
         class_names: names of the model's classes, if its files have none.
+        skip_bad: leave out images that cannot be read, with a warning that names them.
     """
     if top < 1:
         raise HoldfastError(f"top must be at least 1, got {top}")
@@ -116,6 +122,8 @@ def predict(
     folder, moving = (Path(path).expanduser() if path is not None else None for path in (overlays, film))
     given = [] if isinstance(images, Tensor) else [images] if isinstance(images, str | Path) else list(images)
     paths = () if isinstance(images, Tensor) else _files(given)
+    if skip_bad:
+        paths = _readable(paths, exif=protocol.exif)
     targets = overlay_paths(paths, given, folder) if folder is not None else None
     if moving is not None:
         check_film(moving)
@@ -172,6 +180,24 @@ def _task(loaded: LoadedModel, *, drawn: bool) -> Task:
     if drawn and not callable(getattr(task, "overlay", None)):
         raise HoldfastError(f"overlays and film need a segmenter or a detector, got a model of {task.name}")
     return task
+
+
+def _readable(paths: tuple[Path, ...], *, exif: str) -> tuple[Path, ...]:
+    """The images that can be decoded; a warning names the others."""
+    found, bad = [], []
+    files = _Files("", paths, exif)
+    for index, path in enumerate(paths):
+        try:
+            files.image(index)
+            found.append(path)
+        except UnreadableImage:
+            bad.append(str(path))
+    if bad:
+        examples = ", ".join(bad[:5]) + (" …" if len(bad) > 5 else "")
+        logger.warning("unreadable images, left out: %d (%s)", len(bad), examples)
+    if not found and paths:
+        raise HoldfastError(f"images must hold at least one that can be read, got {len(bad)} unreadable ones")
+    return tuple(found)
 
 
 def _files(given: Sequence[str | Path]) -> tuple[Path, ...]:

@@ -1,23 +1,25 @@
 """Paired comparison of two models on the same images, and the spread of one recipe over seeds."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtr
 
 from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.corruptions.severities import STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.metrics.carry_over import CarryOver, carry_over
 from holdfast.metrics.html_table import table
-from holdfast.metrics.intervals import Interval, Spread, over_seeds
+from holdfast.metrics.intervals import Interval, Spread, over_seeds, t_quantile
 from holdfast.metrics.replicates import ImageChoice, Replicates, UsedImages, replicate_cells, used_images
 from holdfast.metrics.score_intervals import interval_of_difference, is_same_model
 from holdfast.metrics.score_lookup import why_not
 from holdfast.metrics.scoring.base import ScoreDefinition
-from holdfast.metrics.summary import formulas_of, reference_for, summarise
+from holdfast.metrics.summary import formulas_of, image_choice, reference_for, summarise
 from holdfast.records.class_map import answer_protocol
 from holdfast.records.compatibility import without_older
 from holdfast.records.records import CellRecord, Records
@@ -25,7 +27,10 @@ from holdfast.records.records import CellRecord, Records
 
 @dataclass(frozen=True)
 class Difference:
-    """One score of two models on the same images: both values, and first minus second with interval."""
+    """One score of two models on the same images: both values, and first minus second with interval.
+
+    ``freedom`` are the degrees of freedom of its t interval; NaN if they are unknown.
+    """
 
     name: str
     label: str
@@ -37,6 +42,30 @@ class Difference:
     family: str = ""
     table: str = ""
     kind: str = ""
+    headline: bool = False
+    freedom: float = float("nan")
+
+    @property
+    def error(self) -> float:
+        """Standard error of the difference; NaN if it is unknown."""
+        return (self.interval.high - self.interval.low) / 2 / t_quantile(self.freedom, self.interval.level)
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided p value of no difference, by the t distribution of the interval; NaN if it is unknown."""
+        if not self.error > 0:
+            return float("nan") if np.isnan(self.error) else float(self.interval.value == 0)
+        return float(2 * stdtr(self.freedom, -abs(self.interval.value) / self.error))
+
+    def at_level(self, level: float) -> Interval:
+        """The interval at another level."""
+        half, value = t_quantile(self.freedom, level) * self.error, self.interval.value
+        return Interval(value, value - half, value + half, level)
+
+    def reversed(self) -> "Difference":
+        """Second minus first."""
+        turned = Interval(-self.interval.value, -self.interval.high, -self.interval.low, self.interval.level)
+        return replace(self, first=self.second, second=self.first, interval=turned)
 
     @property
     def verdict(self) -> str:
@@ -59,6 +88,11 @@ class Comparison:
     images: int
     differences: Mapping[str, Difference]
     carry_over: CarryOver | None = None  # of a gain on ImageNet-C to C-bar, where both were measured
+
+    def reversed(self) -> "Comparison":
+        """Second minus first."""
+        turned = {name: each.reversed() for name, each in self.differences.items()}
+        return replace(self, first=self.second, second=self.first, differences=turned)
 
     def __str__(self) -> str:
         lines = [f"{self.first} minus {self.second}, {self.images} images", *map(str, self.differences.values())]
@@ -88,7 +122,7 @@ def compare(
     *,
     baseline: Records | None = None,
     intervals: bool = True,
-    images: ImageChoice = "shared",
+    images: ImageChoice | None = None,
 ) -> Comparison:
     """Compare every common score, first minus second, with a paired 95 % interval.
 
@@ -103,11 +137,45 @@ def compare(
         options: Any = {"baseline": baseline, "intervals": intervals, "images": images}
         found = [compare(one, other, **options) for one, other in pairs]
         return _join_comparisons(found, carried=_carry_over_of_pairs(pairs) if intervals else None)
+    return _compare(first, second, baseline=baseline, intervals=intervals, images=images, known={})
+
+
+Known = dict[tuple[int, tuple[str, ...], bytes, bytes], Replicates]  # by model, cells and images
+
+
+def compare_all(models: Sequence[Records]) -> dict[tuple[int, int], Comparison]:
+    """Compare every model with every other one, as :func:`compare` does, by the places of the two.
+
+    Pairs without a common cell or image are left out. What several pairs need is computed once.
+    """
+    found: dict[tuple[int, int], Comparison] = {}
+    known: Known = {}
+    for (one, first), (other, second) in combinations(enumerate(models), 2):
+        if set(first.cells) & set(second.cells):
+            with suppress(HoldfastError):  # unreadable images may leave no common ones
+                comparison = _compare(first, second, baseline=None, intervals=True, images=None, known=known)
+                found |= {(one, other): comparison, (other, one): comparison.reversed()}
+    return found
+
+
+def _compare(
+    first: Records,
+    second: Records,
+    *,
+    baseline: Records | None,
+    intervals: bool,
+    images: ImageChoice | None,
+    known: Known,
+) -> Comparison:
     if first.task != second.task:
         raise HoldfastError(f"records to compare must have the same task, got {first.task} and {second.task}")
     check_same_answers(first, second)
-    first, second = without_older([first, second])
+    given = first, second
+    first, second = without_older(given)
+    images = images or image_choice(first, second)
     cells = [name for name in first.cells if name in second.cells]
+    if images == "own":  # evaluations that stopped at different times may share no image of some cell
+        cells = [name for name in cells if np.isin(first.cells[name].ids, second.cells[name].ids).any()]
     if not cells:
         raise HoldfastError(
             "records to compare must have a common cell, but they have none: evaluate both on the same suite"
@@ -116,7 +184,13 @@ def compare(
     used = used_images(one, other, images=images)
     _check_same_targets(one, other, used)
     groups = used.groups() if intervals else None
-    models = [replicate_cells(each, used, groups) for each in (one, other)]
+    models = []
+    for records, held in zip(given, (one, other), strict=True):
+        rows = b"".join(used.rows[name].tobytes() for name in used.rows)
+        key = (id(records), tuple(held), used.ids.tobytes(), rows)
+        if key not in known:
+            known[key] = replicate_cells(held, used, groups)
+        models.append(known[key])
     common = [key for key in models[0] if key in models[1]]
     if first.header.get("train_domains") != second.header.get("train_domains"):  # the gap would be another for each
         first = replace(first, header={**first.header, "train_domains": None})
@@ -226,8 +300,21 @@ def over_runs(runs: Sequence[Records], *, baseline: Records | None = None) -> Sp
 def _difference(formula: ScoreDefinition, models: Sequence[Replicates], *, same_model: bool) -> Difference:
     first, second = (float(model.score(formula)[0]) for model in models)
     interval = interval_of_difference(formula, models, same_model=same_model)
-    about = {"family": formula.family, "table": formula.table, "kind": formula.kind}
-    return Difference(formula.name, formula.label, formula.unit, formula.better, first, second, interval, **about)
+    freedom = models[0].groups_of(formula).count - 1 if models[0].groups is not None else float("nan")
+    return Difference(
+        formula.name,
+        formula.label,
+        formula.unit,
+        formula.better,
+        first,
+        second,
+        interval,
+        family=formula.family,
+        table=formula.table,
+        kind=formula.kind,
+        headline=formula.headline,
+        freedom=freedom,
+    )
 
 
 def _check_same_targets(one: Mapping[str, CellRecord], other: Mapping[str, CellRecord], used: UsedImages) -> None:

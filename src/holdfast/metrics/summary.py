@@ -17,7 +17,7 @@ from holdfast.metrics.scoring.base import Key, Reference, ScoreDefinition
 from holdfast.published import published
 from holdfast.records.compatibility import like
 from holdfast.records.header import CLASSIFICATION
-from holdfast.records.records import CellRecord, Records
+from holdfast.records.records import CellRecord, Passes, Records
 from holdfast.tasks import task_named
 
 RATIOS = ("retention", "retention_partial", "fan_retention", "relative_mce")  # combine clean and corrupted images
@@ -82,6 +82,7 @@ class Summary:
         scores: scores by name, in the order of tables.
         unfinished: incomplete cells, which are excluded.
         interval_note: limits of the intervals: few images, few objects, blocks of frames.
+        passes: passes of an evaluation that stopped early; None of a complete one.
     """
 
     header: Mapping[str, Any]
@@ -91,6 +92,7 @@ class Summary:
     scores: Mapping[str, Score]
     unfinished: tuple[str, ...] = ()
     interval_note: str = ""
+    passes: Passes | None = None
 
     def __getitem__(self, name: str) -> Score:
         if name in self.scores:
@@ -116,12 +118,14 @@ class Summary:
         return len(self.scores)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self))
+        lines = [str(self.passes)] if self.passes is not None else []
+        return "\n".join([*lines, *map(str, self)])
 
     def _repr_html_(self) -> str:
         """HTML table of the scores for notebooks."""
         rows = [(score.label, f"{score.value:.2f} {score.unit}", _bounds(score), score.definition) for score in self]
         caption = f"{self.header.get('model', 'model')} on {self.header.get('data', 'data')}, {self.images} images"
+        caption += f", {self.passes}" if self.passes is not None else ""
         return table(caption, ("score", "value", "95 % interval", "what it is"), rows)
 
 
@@ -131,7 +135,7 @@ def summarise(
     baseline: Records | None = None,
     clean: Records | None = None,
     intervals: bool = True,
-    images: ImageChoice = "shared",
+    images: ImageChoice | None = None,
 ) -> Summary:
     """Compute every score that the cells of these records allow.
 
@@ -141,10 +145,11 @@ def summarise(
             the 1000 classes of ImageNet at 224 px. There is no mCE for other data.
         clean: records with the ``clean`` cell, if ``records`` belong to a stored set without one.
         intervals: whether to compute 95 % intervals (delete-a-group jackknife over the images).
-        images: ``shared`` for the images that all cells have, ``own`` for every cell's own images.
+        images: ``shared`` for the images that all cells have, ``own`` for every cell's own images; by default ``own``
+            for records of an evaluation that stopped early, else ``shared``.
     """
     cells = with_clean(records, clean)
-    used = used_images(cells, images=images)
+    used = used_images(cells, images=images or image_choice(records))
     groups = used.groups() if intervals and len(used.ids) else None
     replicates = replicate_cells(cells, used, groups)
     formulas = formulas_of(records, cells, replicates, reference=reference_for(records, baseline))
@@ -157,7 +162,13 @@ def summarise(
         {score.name: score for score in scores},
         unfinished=tuple(records.incomplete),
         interval_note=interval_note(cells, used.ids, groups, task=records.task) if groups is not None else "",
+        passes=records.passes,
     )
+
+
+def image_choice(*models: Records) -> ImageChoice:
+    """``own`` if an evaluation stopped early, so that every cell has images of its own."""
+    return "own" if any(records.passes is not None for records in models) else "shared"
 
 
 def formulas_of(

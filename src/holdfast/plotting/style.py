@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, distinguishable for colour-blind readers and in grey
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+# Okabe and Ito's colours, distinguishable for colour-blind readers; brown for their yellow, which is lost on white
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SMALL, NORMAL = 8, 9
 DPI = 110
@@ -57,8 +57,8 @@ def colour(number: int) -> str:
 
 
 def marker(number: int) -> str:
-    """The marker of the n-th model."""
-    return MARKERS[number % len(MARKERS)]
+    """The marker of the n-th model; models of one colour have different markers, up to 64 models."""
+    return MARKERS[(number + number // len(COLOURS)) % len(MARKERS)]
 
 
 def tidy(axis: "Axes", *, xlabel: str = "", ylabel: str = "", title: str = "") -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from holdfast.errors import HoldfastError, nearest
 from holdfast.records.cells import CellSpec, domain_cell, in_order, spec_of
 from holdfast.records.header import CLASSIFICATION, HEADER, check_images, read_header, read_images
+from holdfast.records.round_files import CellPart, Measured, join_parts
 from holdfast.records.shard_files import (
     DamagedUnit,
     Field,
@@ -92,6 +93,17 @@ class CellRecord:
         return float(self.right.mean()) if len(self) else float("nan")
 
 
+@dataclass(frozen=True)
+class Passes:
+    """How many forward passes, pairs of an image and a cell, were measured of all."""
+
+    done: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.done:,} of {self.total:,} passes"
+
+
 @dataclass(frozen=True, eq=False)
 class Records:
     """Records of one model on one data set.
@@ -103,6 +115,7 @@ class Records:
         current: the view that :attr:`cells` shows.
         incomplete: cells with missing units, with the number of units found and expected.
         folder: the folder that they were read from, if any.
+        passes: passes of an evaluation that stopped early, whose cells have images of their own; else None.
     """
 
     header: Mapping[str, Any]
@@ -110,6 +123,7 @@ class Records:
     current: str = ""
     incomplete: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     folder: Path | None = None
+    passes: Passes | None = None
 
     @classmethod
     def of(
@@ -144,13 +158,13 @@ class Records:
         if name not in self.by_view:
             known = ", ".join(map(repr, self.views))
             raise HoldfastError(f"view must be one of {known}, got {name!r}{nearest(name, self.views)}")
-        return Records(self.header, self.by_view, name, self.incomplete, self.folder)
+        return Records(self.header, self.by_view, name, self.incomplete, self.folder, self.passes)
 
     def only(self, cells: Sequence[str]) -> "Records":
         """Select some cells, in that order; missing cells are omitted."""
         by_view = {view: {name: held[name] for name in cells if name in held} for view, held in self.by_view.items()}
         incomplete = {name: counts for name, counts in self.incomplete.items() if name in cells}
-        return Records(self.header, by_view, self.current, incomplete, self.folder)
+        return Records(self.header, by_view, self.current, incomplete, self.folder, self.passes)
 
     @property
     def domains(self) -> Mapping[str, CellRecord]:
@@ -208,26 +222,36 @@ def load_records(folder: Path | str) -> list[Records]:
     """
     root = Path(folder).expanduser()
     if not root.is_dir():
-        raise HoldfastError(f"records must be in a folder, but {str(root)!r} does not exist")
+        reason = "is a file" if root.exists() else "does not exist"
+        raise HoldfastError(f"records must be in a folder, but {str(root)!r} {reason}")
     return [read_records(path.parent) for path in sorted(root.rglob(HEADER))]
 
 
-def read_records(folder: Path, *, cells: Sequence[str] | None = None) -> Records:
-    """Read one record set; ``cells`` selects the cells and their order."""
+def read_records(folder: Path, *, cells: Sequence[str] | None = None, rounds: Measured | None = None) -> Records:
+    """Read one record set; ``cells`` selects the cells and their order, ``rounds`` are round files read before."""
     header, (ids, targets) = read_header(folder), read_images(folder)
     check_images(header, ids, targets, folder=folder)
     shards = -(-len(ids) // header["shard_size"])
     found: dict[str, list[Unit]] = {}
     unread: list[str] = []
     incomplete = {}
+    if rounds is None:
+        rounds = Measured(folder, header["fingerprint"], header["views"])
+        rounds.read_new()
     for name, units in _units(folder, header, shards=shards, wanted=cells, unread=unread):
         if len(units) == shards and not _every_image_once(units, len(ids)):
             unread.append(f"the files of {name} do not hold every image once")
             incomplete[name] = (0, shards)
         elif len(units) == shards:
             found[name] = units
+        elif name in rounds.parts:
+            found[name] = [_with_rounds(units, rounds.of(name))]
         else:
             incomplete[name] = (len(units), shards)
+    for name in rounds.parts if cells is None else [name for name in cells if name in rounds.parts]:
+        if name not in found:
+            found[name] = [_with_rounds([], rounds.of(name))]
+            incomplete.pop(name, None)
     if unread:
         others = f" (and {len(unread) - 1} more files)" if len(unread) > 1 else ""
         logger.warning("%s%s in %s; run the evaluation again to replace it", unread[0], others, folder.name)
@@ -240,7 +264,7 @@ def read_records(folder: Path, *, cells: Sequence[str] | None = None) -> Records
         }
         for view in views
     }
-    return Records(header, by_view, views[0], incomplete, folder)
+    return Records(header, by_view, views[0], incomplete, folder, _passes(found, len(ids)))
 
 
 def _units(
@@ -265,6 +289,20 @@ def _units(
                 units.append(unit)
         # a cell without a readable unit gets its name from the file names
         yield (str(units[0].header["cell"]) if units else name.replace(".", "/")), units
+
+
+def _with_rounds(units: Sequence[Unit], measured: CellPart | None) -> Unit:
+    """All images of a cell that is not complete, from its units and from round files."""
+    parts = [CellPart(u.header["cell"], u.header["definition"], u.rows, u.excluded, u.arrays) for u in units]
+    whole = join_parts([*parts, *([measured] if measured is not None else [])])
+    known = {"cell": whole.cell, "definition": whole.definition}
+    return Unit(known, whole.rows, whole.excluded, whole.arrays)
+
+
+def _passes(found: Mapping[str, Sequence[Unit]], images: int) -> Passes | None:
+    """The passes if a cell lacks images."""
+    done = sum(len(unit.rows) + len(unit.excluded) for units in found.values() for unit in units)
+    return Passes(done, images * len(found)) if done < images * len(found) else None
 
 
 def _every_image_once(units: Sequence[Unit], count: int) -> bool:

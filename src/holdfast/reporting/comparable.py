@@ -1,13 +1,11 @@
 """Groups of comparable records: the same images, protocol and task, one group per data set of the report."""
 
+import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from holdfast.errors import HoldfastError
-from holdfast.metrics.comparison import Comparison, compare
 from holdfast.metrics.summary import Score, Summary, summarise
 from holdfast.plotting.svg import page_colour
 from holdfast.records.class_map import answer_protocol, class_map_words
@@ -109,6 +107,16 @@ class DataSet:
         return next(iter([*corrupted, *(score for score in scores if score.name == "clean"), *scores]), None)
 
     @cached_property
+    def seed_groups(self) -> dict[str, list[Entry]]:
+        """Models by recipe without its seed, as far as they have a recipe."""
+        found: dict[str, list[Entry]] = {}
+        for entry in self.models:
+            if entry.run.recipe:
+                same = {key: value for key, value in entry.run.recipe.items() if key != "seed"}
+                found.setdefault(json.dumps(same, sort_keys=True, default=str), []).append(entry)
+        return found
+
+    @cached_property
     def groups(self) -> dict[Entry, str]:
         """Groups of rows in long tables: the parent folders of the runs, if these are informative."""
         found = {entry: entry.run.group for entry in self.entries}
@@ -154,17 +162,6 @@ def distinguish_entries(held: Sequence[tuple[Run, Records]]) -> list[tuple[Run, 
         what = ", ".join(f"{key.replace('_', ' ')} {_short(records.header.get(key))}" for key in differing)
         pairs.append((replace(run, name=clean_name(f"{run.name} ({what})")) if what else run, records))
     return pairs
-
-
-def comparisons(data: DataSet) -> list[tuple[Entry, Comparison]]:
-    """Compare every other shown model with the first one on common images and cells."""
-    first = data.baseline
-    found = []
-    for entry in data.shown_models[1:]:
-        if set(entry.records.cells) & set(first.records.cells):
-            with suppress(HoldfastError):  # unreadable images may leave no common ones
-                found.append((entry, compare(entry.records, first.records)))
-    return found
 
 
 def _fingerprint(records: Records) -> str:

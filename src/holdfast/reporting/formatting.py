@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from holdfast.metrics.intervals import Interval
 from holdfast.plotting.files import printable
 
 LONGEST = 80
@@ -47,3 +48,19 @@ def span(low: float, high: float, *, digits: int = 1) -> str:
 def kind_label(kind: str) -> str:
     """Format a corruption's name: ``gaussian_noise`` → ``gaussian noise``."""
     return kind.replace("_", " ")
+
+
+def with_bounds(value: str, low: float, high: float, *, digits: int = 1) -> str:
+    """Format a value with its interval: ``71.2 (68.0 to 74.1)``, everywhere in this form."""
+    return value if math.isnan(low) else f"{value} ({span(low, high, digits=digits)})"
+
+
+def difference_text(interval: Interval, *, digits: int = 1) -> str:
+    """Format a difference with its interval: ``+1.0 (0.0 to 3.0)``."""
+    return with_bounds(signed(interval.value, digits=digits), interval.low, interval.high, digits=digits)
+
+
+def list_names(names: Sequence[str], *, most: int = 4, last: str = "and") -> str:
+    """Join names as in a sentence; of many, the first ones and the number of the others."""
+    listed = [*names[:most], f"{len(names) - most} more"] if len(names) > most else list(names)
+    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} {last} {listed[-1]}" if listed else ""

@@ -18,9 +18,10 @@ from holdfast.io.validation import file_name
 from holdfast.reporting.comparable import DataSet, Entry, data_sets, which_images
 from holdfast.reporting.formatting import clean_name
 from holdfast.reporting.page import model_page, render_page, titles
+from holdfast.reporting.quantities import is_headline
 from holdfast.reporting.runs import Run
 from holdfast.reporting.sections.published_tables import published_tables
-from holdfast.reporting.sections.score_tables import ScoreRow, Table, all_table, is_headline, meanings
+from holdfast.reporting.sections.score_tables import ScoreRow, Table, all_table, meanings
 
 INDEX, MODELS = "index.html", "models"
 MARK = "Holdfast leaderboard"  # identifies a folder that may be replaced

@@ -24,8 +24,8 @@ from holdfast.reporting.comparable import DataSet, data_sets
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.severity import severity_curve
 from holdfast.reporting.formatting import NOT_MEASURED, clean_name, kind_label, number, span
+from holdfast.reporting.quantities import is_headline
 from holdfast.reporting.runs import Run, read_runs
-from holdfast.reporting.sections.score_tables import is_headline
 
 
 def card_figures(data: DataSet, folder: Path) -> dict[str, str]:

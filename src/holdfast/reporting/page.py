@@ -21,11 +21,12 @@ from holdfast.plotting.files import printable
 from holdfast.records.records import Records
 from holdfast.reporting.comparable import MANY, DataSet, data_sets
 from holdfast.reporting.export import tables
-from holdfast.reporting.formatting import clean_name
+from holdfast.reporting.formatting import clean_name, list_names
 from holdfast.reporting.runs import Run, choose_records, read_runs
 from holdfast.reporting.sections.analysis import analysis_section
 from holdfast.reporting.sections.data_set import part_of
 from holdfast.reporting.sections.error_types import breaks_section
+from holdfast.reporting.sections.improvement import improve_cards
 from holdfast.reporting.sections.key_findings import carry_over_sentences
 from holdfast.reporting.sections.reproduce import name_run, origin, own_command
 from holdfast.reporting.sections.score_tables import meanings
@@ -121,7 +122,7 @@ def _page(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str, command: 
         [each for each in rendered if each.has_content],
         [line for each in rendered for line in each.problems],
     )
-    heading = clean_name(title) or "Robustness of " + _list_names([run.name for run in runs])
+    heading = clean_name(title) or "Robustness of " + list_names([run.name for run in runs])
     contents = [(part.anchor, part.title) for part in parts] + [(part.anchor, part.title) for part in sections]
     return render_page(
         "page.html.j2",
@@ -130,8 +131,9 @@ def _page(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str, command: 
         back=back,
         models=[name_run(run) for run in runs],
         contents=[*contents, ("reproduce", "Reproduction"), ("meanings", "Definitions")],
-        sentences=[*(sentence for part in parts for sentence in part.sentences), *carry_over_sentences(sets)],
+        sentences=carry_over_sentences(sets),
         notes=[*unmeasured_runs(runs), *idle_terms(runs), *problems],
+        improvements=[] if back else improve_cards(runs),
         parts=parts,
         sections=sections,
         origins=[origin(run) for run in runs],
@@ -156,7 +158,7 @@ def render_page(template: str, **values: Any) -> str:
 def lead(runs: Sequence[Run], sets: Sequence[DataSet]) -> str:
     """Introductory sentence of the page."""
     models = f"{len(runs)} models" if len(runs) > 1 else "One model"
-    where = _list_names(list(dict.fromkeys(data.spec for data in sets)))
+    where = list_names(list(dict.fromkeys(data.spec for data in sets)))
     what = f"{models} on {where}" if sets else f"{models}, not evaluated yet"
     apart = " Results on different images are not compared." if len(sets) > 1 else ""
     return f"{what}: scores on clean, corrupted and attacked images, and explanations.{apart}"
@@ -165,7 +167,7 @@ def lead(runs: Sequence[Run], sets: Sequence[DataSet]) -> str:
 def unmeasured_runs(runs: Sequence[Run]) -> list[str]:
     """Sentence about runs without a finished cell."""
     without = [run.name for run in runs if not any(records.cells for records in run.records)]
-    text = f"Not evaluated yet: {_list_names(without)}. Run holdfast evaluate, then create the report again."
+    text = f"Not evaluated yet: {list_names(without)}. Run holdfast evaluate, then create the report again."
     return [text] if without else []
 
 
@@ -230,11 +232,6 @@ def titles(sets: Sequence[DataSet]) -> list[str]:
     return names
 
 
-def _list_names(names: Sequence[str], *, most: int = 4) -> str:
-    listed = [*names[:most], f"{len(names) - most} more"] if len(names) > most else list(names)
-    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}" if listed else ""
-
-
 def _printable(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
@@ -248,6 +245,7 @@ def _template(name: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["lower_first"] = lambda text: text[:1].lower() + text[1:]
     return environment.get_template(name)
 
 

@@ -122,6 +122,7 @@ def describe_measurement(summary: Summary) -> str:
         str(header.get("label", "")),
         f"preset {header['preset']}" if "preset" in header else "",
         f"{summary.images} images",
+        str(summary.passes) if summary.passes is not None else "",
         class_map_words(header),
         f"{summary.excluded} unreadable, excluded" if summary.excluded else "",
         "procedural frost" if "procedural" in str(header.get("frost", "")) else "",

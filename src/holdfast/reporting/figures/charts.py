@@ -10,13 +10,16 @@ from matplotlib.ticker import MaxNLocator
 
 from holdfast.metrics.intervals import Interval
 from holdfast.plotting.style import colour
-from holdfast.plotting.svg import LINE, MUTED, draw_svg, set_tooltips
-from holdfast.reporting.formatting import number, signed, span
+from holdfast.plotting.svg import LINE, draw_svg, set_tooltips
+from holdfast.reporting.formatting import number, span
 
 
 @dataclass(frozen=True)
 class ReportFigure:
-    """An SVG figure; ``wide`` ones take the whole width of the page, those ``aside`` are collapsed."""
+    """An SVG figure; ``wide`` ones take the whole width of the page, those ``aside`` are collapsed.
+
+    ``draw`` draws it again for files, and ``rows`` are its numbers, headings first; empty if they are read off it.
+    """
 
     name: str
     title: str
@@ -24,6 +27,8 @@ class ReportFigure:
     caption: str = ""
     wide: bool = False
     aside: bool = False
+    draw: Callable[[], Figure] | None = None
+    rows: Sequence[Sequence[object]] = ()
 
 
 def svg_picture(
@@ -34,13 +39,14 @@ def svg_picture(
     caption: str = "",
     wide: bool = False,
     aside: bool = False,
+    rows: Sequence[Sequence[object]] = (),
 ) -> ReportFigure:
     """Draw a figure as SVG in the page's style."""
-    return ReportFigure(name, title, draw_svg(draw, name=name, description=title), caption, wide=wide, aside=aside)
+    svg = draw_svg(draw, name=name, description=title)
+    return ReportFigure(name, title, svg, caption, wide=wide, aside=aside, draw=draw, rows=rows)
 
 
 WIDTH = 4.6  # inches: about a phone's width, so that text stays readable there; wide pages put figures side by side
-BETTER, WORSE = "#1d9a84", "#d0603a"
 
 
 @dataclass(frozen=True)
@@ -89,24 +95,6 @@ def severity_curves(lines: Sequence[ChartLine], *, what: str = "accuracy") -> Fi
     axes.set_xlabel("severity")
     axes.set_ylabel(f"{what}, %")
     _legend(axes, lines)
-    return figure
-
-
-def forest(rows: Sequence[tuple[str, Interval]]) -> Figure:
-    """Forest plot of differences in points; grey if the interval contains zero."""
-    figure, axes = _one_axes(height=0.55 + 0.215 * len(rows))
-    for place, (label, interval) in enumerate(rows):
-        shade = MUTED if not interval.excludes_zero else BETTER if interval.value > 0 else WORSE
-        axes.plot([interval.low, interval.high], [place, place], color=shade, linewidth=1.6)
-        filled = shade if interval.excludes_zero else "none"
-        (dot,) = axes.plot(interval.value, place, marker="o", markersize=5, color=shade, markerfacecolor=filled)
-        set_tooltips(dot, [f"{label}\n{signed(interval.value)} points\n{span(interval.low, interval.high)}"])
-    axes.axvline(0, color=MUTED, linewidth=0.9)
-    axes.set_yticks(range(len(rows)), [label for label, _ in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.grid(visible=False, axis="y")
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel("worse  ←  points  →  better")
     return figure
 
 

@@ -1,29 +1,27 @@
 """Data set section of the report: tables, figures, comparisons and published scores."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.metrics.comparison import Comparison
+from holdfast.metrics.comparison import compare_all
 from holdfast.metrics.intervals import over_seeds
 from holdfast.metrics.summary import Score
-from holdfast.reporting.comparable import DataSet, Entry, comparisons, describe_data, warnings_of
-from holdfast.reporting.figures.charts import ReportFigure, forest, svg_picture
+from holdfast.reporting.comparable import DataSet, Entry, describe_data, warnings_of
+from holdfast.reporting.figures.charts import ReportFigure
 from holdfast.reporting.figures.severity import data_figures
-from holdfast.reporting.formatting import NOT_MEASURED, kind_label, number
+from holdfast.reporting.formatting import NOT_MEASURED, number
+from holdfast.reporting.quantities import words_of
+from holdfast.reporting.sections.decision import AgainstBaseline, Decision, Pairs, against_baseline, decide
 from holdfast.reporting.sections.examples import ShownExample, examples
+from holdfast.reporting.sections.forests import Compared, compared_by_kind
 from holdfast.reporting.sections.heat_maps import HeatMap, heat_maps
-from holdfast.reporting.sections.key_findings import Sentence, sentences
+from holdfast.reporting.sections.key_findings import Sentence, against, alone
+from holdfast.reporting.sections.pairwise import Matrix, matrices
 from holdfast.reporting.sections.published_tables import PaperTable, paper_table
-from holdfast.reporting.sections.score_tables import (
-    DifferenceRow,
-    Table,
-    difference_row,
-    headline_table,
-    kinds_table,
-    more_table,
-    shown_differences,
-)
+from holdfast.reporting.sections.score_tables import Table, headline_table, kinds_table, more_table
+from holdfast.reporting.sections.what_next import Step, what_next
+
+MOST_BASELINES = 8  # models of which each can be the baseline; of more, the first one is
 
 
 @dataclass(frozen=True)
@@ -44,13 +42,8 @@ class SeedTable:
 
 def seed_table(data: DataSet) -> SeedTable | None:
     """Build a row for every recipe that was trained with at least two seeds."""
-    groups: dict[str, list[Entry]] = {}
-    for entry in data.models:
-        if entry.run.recipe:
-            same = {key: value for key, value in entry.run.recipe.items() if key != "seed"}
-            groups.setdefault(json.dumps(same, sort_keys=True, default=str), []).append(entry)
     columns = list(headline_table(data).columns)
-    rows = [_row(entries, columns) for entries in groups.values() if _seeds(entries) > 1]
+    rows = [_row(entries, columns) for entries in data.seed_groups.values() if _seeds(entries) > 1]
     return SeedTable(columns, rows) if rows else None
 
 
@@ -71,12 +64,14 @@ def _format_spread(entries: Sequence[Entry], name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """Comparison of a model with the baseline: a figure and a table."""
+class Baseline:
+    """What is said against one baseline: sentences, and differences by kind."""
 
+    place: int
     entry: Entry
-    figure: ReportFigure
-    rows: Sequence[DifferenceRow]
+    table: AgainstBaseline
+    sentences: Sequence[Sentence]
+    by_kind: Sequence[Compared]
 
 
 @dataclass(frozen=True)
@@ -86,55 +81,58 @@ class DataSetSection:
     anchor: str
     title: str
     description: str
+    summary: Sentence
+    decision: Decision | None
+    next: Sequence[Step]
     warnings: Sequence[str]
     headline: Table
     more: Table
+    matrices: Sequence[Matrix]
+    baselines: Sequence[Baseline]
     seeds: SeedTable | None
     figures: Sequence[ReportFigure]
-    baseline: str
-    comparisons: Sequence[Compared]
+    words: str
     kinds: Table | None
     heat_maps: Sequence[HeatMap]
     examples: Sequence[ShownExample]
     examples_note: str
     papers: PaperTable | None
     on_the_fly: bool
-    sentences: Sequence[Sentence]
 
 
 def part_of(data: DataSet, *, number: int, title: str) -> DataSetSection:
     """Build the section of one data set."""
     anchor = f"data-{number + 1}"
-    against = comparisons(data)
+    models = data.shown_models
+    pairs = compare_all([entry.records for entry in models])
+    chosen = len(models) if len(models) <= MOST_BASELINES else min(1, len(models))
+    baselines = [_baseline(data, pairs, place, anchor=anchor) for place in range(chosen)] if pairs else []
+    decision, shown = decide(data, pairs, [each.table for each in baselines]), examples(data)
     return DataSetSection(
         anchor=anchor,
         title=title,
         description=describe_data(data),
+        summary=alone(decision.entry if decision is not None else data.baseline, data, title),
+        decision=decision,
+        next=what_next(data, pairs, decision, examples=bool(shown)),
         warnings=warnings_of(data),
         headline=headline_table(data),
         more=more_table(data),
+        matrices=matrices(data, pairs),
+        baselines=[each for each in baselines if each.table.candidates or each.by_kind],
         seeds=seed_table(data),
         figures=data_figures(data, anchor=anchor),
-        baseline=data.baseline.name,
-        comparisons=list(_compare_entries(against, baseline=data.baseline.name, anchor=anchor)),
+        words=words_of(data.task),
         kinds=kinds_table(data),
         heat_maps=heat_maps(data),
-        examples=examples(data),
+        examples=shown,
         examples_note=", wrong pixels below" if data.task == "segmentation" else "",
         papers=paper_table(data),
         on_the_fly=data.protocol == "on-the-fly",
-        sentences=sentences(data, against),
     )
 
 
-def _compare_entries(against: Sequence[tuple[Entry, Comparison]], *, baseline: str, anchor: str) -> Iterator[Compared]:
-    for position, (entry, comparison) in enumerate(against):
-        differences = shown_differences(comparison)
-        rows = [(kind_label(difference.label), difference.interval) for difference in differences]
-        if rows:
-            picture = svg_picture(
-                lambda rows=rows: forest(rows),  # type: ignore[misc]
-                name=f"{anchor}-against-{position + 1}",
-                title=f"{entry.name} vs. {baseline} by corruption",
-            )
-            yield Compared(entry, picture, [difference_row(difference) for difference in differences])
+def _baseline(data: DataSet, pairs: Pairs, place: int, *, anchor: str) -> Baseline:
+    table = against_baseline(data, pairs, place)
+    by_kind = compared_by_kind(data, pairs, place, anchor=anchor)
+    return Baseline(place, data.shown_models[place], table, against(table, data, pairs), by_kind)

@@ -1,16 +1,17 @@
-"""Key findings of a report: computed sentences about scores and differences."""
+"""Key findings of a report in words: computed sentences about scores and differences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from holdfast.metrics.carry_over import CARRIES_OVER, SPECIFIC, CarryOver
-from holdfast.metrics.comparison import Comparison, Difference, carry_over_of_sets
-from holdfast.metrics.summary import Score
-from holdfast.records.header import CLASSIFICATION
+from holdfast.metrics.comparison import Comparison, carry_over_of_sets
+from holdfast.metrics.multiple_tests import BETTER, NOT_RESOLVED, WORSE, Verdict
 from holdfast.records.records import Records
 from holdfast.reporting.comparable import DataSet, Entry
-from holdfast.reporting.formatting import kind_label, number, signed, span
+from holdfast.reporting.formatting import kind_label, number
+from holdfast.reporting.quantities import phrase, weakest, words_of
+from holdfast.reporting.sections.decision import AgainstBaseline, Pairs, points
 
 
 @dataclass(frozen=True)
@@ -21,45 +22,43 @@ class Sentence:
     verdict: str = "plain"
 
 
-def sentences(data: DataSet, compared: list[tuple[Entry, Comparison]]) -> list[Sentence]:
-    """Sentences about the baseline's scores and the differences of the other models."""
-    return [_alone(data.baseline, data.spec), *(s for entry, c in compared for s in _against(entry, data.baseline, c))]
-
-
-def _alone(entry: Entry, data: str) -> Sentence:
+def alone(entry: Entry, data: DataSet, title: str) -> Sentence:
+    """The scores of one model on clean and corrupted images, and its hardest corruption."""
     scores = entry.summary.scores
-    parts = []
-    if "clean" in scores:
-        parts.append(f"{number(scores['clean'].value)} % of the clean images")
-    corrupted = next((score for score in entry.summary if _is_corrupted(score)), None)
-    if corrupted:
-        parts.append(f"{number(corrupted.value)} % of the corrupted ones")
-    text = f"{entry.name} on {data}"
-    if parts and entry.records.task == CLASSIFICATION:
-        text = f"On {data}, {entry.name} classifies {' and '.join(parts)} correctly"
-    elif parts:
-        shown = [scores["clean"]] if "clean" in scores else []
-        texts = [f"{score.label} {number(score.value)} %" for score in (*shown, *([corrupted] if corrupted else []))]
-        text = f"On {data}, {entry.name} has {' and '.join(texts)}"
-    kinds = [score for score in entry.summary if score.family == "corruption" and score.kind and score.better == "high"]
-    if kinds:
-        worst = min(kinds, key=lambda score: score.value)
-        text += f"; {kind_label(worst.label)} is its hardest corruption ({number(worst.value)} %)"
-    return Sentence(f"{text}.")
+    shown = [scores["clean"]] if "clean" in scores else []
+    shown += [score for score in entry.summary if score.family == "corruption" and not score.kind][:1]
+    parts = [f"{number(score.value)} {phrase(score, data.task)}" for score in shown]
+    text = (
+        f"On {title}, {entry.name} has {words_of(data.task)} {' and '.join(parts)}"
+        if parts
+        else f"{entry.name} on {title}"
+    )
+    worst = weakest(list(entry.summary), count=1)
+    hardest = f"; {kind_label(worst[0].label)} is its hardest corruption ({number(worst[0].value)})" if worst else ""
+    return Sentence(f"{text}{hardest}.")
 
 
-def _against(entry: Entry, baseline: Entry, comparison: Comparison) -> list[Sentence]:
-    """Differences on corrupted, else clean images, and under the attack with the largest difference."""
-    found = comparison.differences
-    shown = [d for d in found.values() if _is_corrupted(d)][:1] or [found[name] for name in ("clean",) if name in found]
-    attacks = [d for d in found.values() if d.family == "attack" and d.verdict != "unclear"]
-    shown += sorted(attacks, key=lambda difference: -abs(difference.interval.value))[:1]
-    carried = [comparison.carry_over] if comparison.carry_over is not None else []
+def against(table: AgainstBaseline, data: DataSet, pairs: Pairs) -> list[Sentence]:
+    """What the verdicts of a decision say of every candidate: corrupted, else clean images, and the clearest attack."""
+    found = []
+    models = data.shown_models
+    for candidate in table.candidates:
+        verdicts = list(candidate.verdicts.values())
+        corrupted = [v for v in verdicts if v.difference.family == "corruption"][:1]
+        shown = corrupted or [v for v in verdicts if v.difference.name == "clean"]
+        attacks = [v for v in verdicts if v.difference.family == "attack" and v.word in (BETTER, WORSE)]
+        shown += sorted(attacks, key=lambda v: -abs(v.difference.interval.value))[:1]
+        found += [_sentence(candidate.entry, table.baseline, verdict, data.task) for verdict in shown]
+        comparison = pairs.get((models.index(candidate.entry), models.index(table.baseline)))
+        found += _carried(candidate.entry, table.baseline, comparison)
+    return found
+
+
+def _carried(entry: Entry, baseline: Entry, comparison: Comparison | None) -> list[Sentence]:
+    if comparison is None or comparison.carry_over is None:
+        return []
     names = {comparison.first: entry.name, comparison.second: baseline.name}
-    return [
-        *(_difference(entry, baseline, difference) for difference in shown),
-        *(carry_over_sentence(each, names) for each in carried),
-    ]
+    return [carry_over_sentence(comparison.carry_over, names)]
 
 
 def carry_over_sentence(found: CarryOver, names: Mapping[str, str]) -> Sentence:
@@ -86,16 +85,12 @@ def _named(entry: Entry) -> Records:
     return replace(entry.records, header={**entry.records.header, "model": entry.name}, folder=None)
 
 
-def _is_corrupted(score: Score | Difference) -> bool:
-    """Whether this is the mean over all corruptions."""
-    return score.family == "corruption" and not score.kind
-
-
-def _difference(entry: Entry, baseline: Entry, difference: Difference) -> Sentence:
-    what = "clean images" if difference.name == "clean" else f"images under {difference.kind}"
-    what = "corrupted images" if _is_corrupted(difference) else what
-    gap = f"{signed(difference.interval.value)} points ({span(difference.interval.low, difference.interval.high)})"
-    numbers = f"{number(difference.first)} % vs. {number(difference.second)} % of the {what}"
-    if difference.verdict == "unclear":
-        return Sentence(f"{entry.name} and {baseline.name} do not differ significantly: {numbers}, {gap}.", "unclear")
-    return Sentence(f"{entry.name} is {difference.verdict} than {baseline.name}: {numbers}, {gap}.", difference.verdict)
+def _sentence(entry: Entry, baseline: Entry, verdict: Verdict, task: str) -> Sentence:
+    difference = verdict.difference
+    numbers = f"{words_of(task)} {number(difference.first)} vs. {number(difference.second)}"
+    numbers += f", {points(difference.interval)}"
+    where = phrase(difference, task)
+    if verdict.word == NOT_RESOLVED:
+        return Sentence(f"{entry.name} and {baseline.name} are not told apart {where}: {numbers}.", "unclear")
+    shade = verdict.word if verdict.word in (BETTER, WORSE) else "plain"
+    return Sentence(f"{entry.name} is {verdict.word} than {baseline.name} {where}: {numbers}.", shade)

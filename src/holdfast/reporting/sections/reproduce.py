@@ -63,15 +63,16 @@ def commands(run: Run) -> list[str]:
     return lines
 
 
-def evaluate_command(run: Run, records: Records) -> str:
-    """The command line of one record set."""
+def evaluate_command(run: Run, records: Records, *, limit: int | None = None) -> str:
+    """The command line of one record set, or of the same one with another number of images."""
     header = records.header
     suites = dict.fromkeys(str(cell.header.get("suite", name)) for name, cell in records.cells.items())
-    words = ["holdfast", "evaluate", _model(run, header), "--data", str(header.get("data", ""))]
+    words = ["holdfast", "evaluate", model_word(run, header), "--data", str(header.get("data", ""))]
     named = [suite for suite in suites if ":" not in suite]  # the others are attacks with settings
     words += ["--suite", ",".join(named)] if named else []
     words += [word for suite in suites if ":" in suite for word in ("--attack", suite)]
-    words += ["--limit", str(header["limit"])] if header.get("limit") is not None else []
+    images = limit if limit is not None else header.get("limit")
+    words += ["--limit", str(images)] if images is not None else []
     words += ["--seed", str(header["seed"])] if header.get("seed") else []
     words += ["--amp"] if header.get("amp") not in (None, "no") else []
     words += ["--extra"] if any(cell.spec.kind in EXTRA for cell in records.cells.values()) else []
@@ -87,7 +88,7 @@ def analyze_command(run: Run, data: str) -> str:
     results = [result for result in run.results if str(result.header.get("data", "")) == data]
     header = results[0].header
     settings = {key: value for result in results for key, value in (result.header.get("settings") or {}).items()}
-    words = ["holdfast", "analyze", _model(run, header), "--data", data]
+    words = ["holdfast", "analyze", model_word(run, header), "--data", data]
     words += ["--limit", str(header["images"])] if header.get("images") else []
     words += ["--seed", str(header["seed"])] if header.get("seed") else []
     for name, setting in all_settings().items():
@@ -140,7 +141,8 @@ def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _model(run: Run, header: Mapping[str, Any]) -> str:
+def model_word(run: Run, header: Mapping[str, Any]) -> str:
+    """The model as on a command line: the run's folder, or the spec that was evaluated."""
     return str(run.folder) if run.folder is not None and run.recipe else str(header.get("model", "MODEL"))
 
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
-from holdfast.metrics.comparison import Comparison, Difference
 from holdfast.metrics.summary import Score
 from holdfast.reporting.comparable import DataSet, Entry
-from holdfast.reporting.formatting import NOT_MEASURED, kind_label, number, signed, span
-from holdfast.tasks import task_named
+from holdfast.reporting.formatting import NOT_MEASURED, number, span
+from holdfast.reporting.quantities import is_headline, scores_of
 
 
 @dataclass(frozen=True)
@@ -51,59 +50,47 @@ class Table:
 
 def headline_table(data: DataSet) -> Table:
     """Table of the headline scores."""
-    return _score_table(data, [score for score in _all_scores(data) if is_headline(score, data.task)])
+    return _score_table(data, [score for score in scores_of(data.entries) if is_headline(score, data.task)])
 
 
 def more_table(data: DataSet) -> Table:
     """Table of all other scores that are not per corruption."""
-    scores = _all_scores(data)
+    scores = scores_of(data.entries)
     return _score_table(data, [s for s in scores if not is_headline(s, data.task) and not s.table])
 
 
 def all_table(data: DataSet) -> Table:
     """Table of all scores that are not per corruption, headline scores first."""
-    scores = [score for score in _all_scores(data) if is_headline(score, data.task) or not score.table]
+    scores = [score for score in scores_of(data.entries) if is_headline(score, data.task) or not score.table]
     return _score_table(data, sorted(scores, key=lambda score: not is_headline(score, data.task)))
-
-
-def is_headline(score: Score, task: str) -> bool:
-    """Whether a score belongs to the first table: the task's headline scores, other sets and attacks."""
-    headline = score.headline or score.name.removesuffix("_partial") in task_named(task).headline
-    return headline or score.family in ("set", "attack")
 
 
 def meanings(sets: Iterable[DataSet]) -> list[Score]:
     """One score per name on the page, for its definition."""
     found: dict[str, Score] = {}
     for data in sets:
-        for score in _all_scores(data):
+        for score in scores_of(data.entries):
             if not score.table:
                 found.setdefault(score.name, score)
     return list(found.values())
 
 
-def _all_scores(data: DataSet) -> list[Score]:
-    found: dict[str, Score] = {}
-    for entry in data.entries:
-        for score in entry.summary:
-            found.setdefault(score.name, score)
-    return list(found.values())
-
-
-def _score_table(data: DataSet, columns: Sequence[Score]) -> Table:
-    best = {column.name: _best(column, data.entries) for column in columns}
+def _score_table(data: DataSet, columns: Sequence[Score], entries: Sequence[Entry] | None = None) -> Table:
+    shown = data.entries if entries is None else entries
+    best = {column.name: _best(column, shown) for column in columns}
     rows = [
         ScoreRow(entry, [_cell(entry, column.name, best[column.name]) for column in columns], data.groups[entry])
-        for entry in data.entries
+        for entry in shown
     ]
     return Table(columns, rows)
 
 
 def kinds_table(data: DataSet) -> Table | None:
-    """Table of every model and corruption, if there are too many models for heat maps."""
-    kinds = [score for score in _all_scores(data) if score.table and score.family == "corruption"]
-    first = [score for score in kinds if score.table == kinds[0].table]
-    return _score_table(data, first) if data.many and first else None
+    """Every shown model on clean images and every corruption, mean over severities; None without corruptions."""
+    kinds = [score for score in scores_of(data.shown_models) if score.table and score.family == "corruption"]
+    first = [score for score in kinds if score.table == kinds[0].table and not score.partial]
+    clean = [score for score in scores_of(data.shown_models) if score.name == "clean"]
+    return _score_table(data, [*clean, *first], data.entries if data.many else data.shown_models) if first else None
 
 
 def _best(column: Score, entries: Sequence[Entry]) -> float | None:
@@ -131,36 +118,3 @@ def _cell(entry: Entry, name: str, best: float | None) -> ScoreCell:
 
 def _digits(unit: str) -> int:
     return 1 if unit.startswith("%") else 3
-
-
-@dataclass(frozen=True)
-class DifferenceRow:
-    """One row of a comparison, as text."""
-
-    label: str
-    baseline: str
-    value: str
-    difference: str
-    interval: str
-    verdict: str
-
-
-def shown_differences(comparison: Comparison) -> list[Difference]:
-    """Select the accuracies of a comparison: clean, every corruption, attacks and other sets."""
-    return [
-        difference
-        for difference in comparison.differences.values()
-        if difference.unit == "%" and difference.better == "high" and (difference.kind or difference.name == "clean")
-    ]
-
-
-def difference_row(difference: Difference) -> DifferenceRow:
-    """Format a difference in percent and points."""
-    return DifferenceRow(
-        kind_label(difference.label),
-        number(difference.second),
-        number(difference.first),
-        signed(difference.interval.value),
-        span(difference.interval.low, difference.interval.high),
-        difference.verdict,
-    )

@@ -16,8 +16,8 @@ from holdfast.errors import HoldfastError
 from holdfast.metrics.summary import Score, summarise
 from holdfast.reporting.export.text_tables import Block, TextColumn, TextRow, TextValue
 from holdfast.reporting.formatting import NOT_MEASURED, number
+from holdfast.reporting.quantities import is_headline
 from holdfast.reporting.runs import Run, read_runs
-from holdfast.reporting.sections.score_tables import is_headline
 from holdfast.reporting.sections.section import Section, TextTable
 
 DESCRIPTION = "tora.json"

@@ -134,6 +134,27 @@
     if (choice.column.size) apply();
   };
 
+  /* the baseline: a press on a column of the pairs shows the verdicts, sentences and plots against that model */
+
+  const rebase = (part, place) => {
+    const own = [...all("[data-baseline]", part), ...all("[data-baseline]", document.getElementById(`${part.id}-decision`) ?? part)];
+    own.forEach((block) => { block.hidden = block.dataset.baseline !== place; });
+    all("th[data-base]", part).forEach((head) => {
+      head.classList.toggle("base", head.dataset.base === place);
+      head.querySelector("button.base")?.setAttribute("aria-pressed", String(head.dataset.base === place));
+    });
+  };
+  const baselines = () => all("main > section").forEach((part) => {
+    const heads = all("th[data-base]", part);
+    heads.forEach((head) => {
+      const name = head.querySelector(".name"), button = make("button", { type: "button", class: "base" });
+      name.replaceWith(button);
+      button.append(name);
+      button.addEventListener("click", () => { rebase(part, head.dataset.base); });
+    });
+    if (heads.length) rebase(part, heads[0].dataset.base);
+  });
+
   /* values: of the nearest point of a curve, of a square of a heat map */
 
   const tip = make("div", { class: "tip", role: "status" });
@@ -270,6 +291,7 @@
   document.documentElement.classList.add("scripted");
   all("table.sortable").forEach((table) => { sortable(table); searchable(table); });
   chooser();
+  baselines();
   values();
   all("section.with-examples, div.with-examples").forEach(examples);
   enlarging();

@@ -1,0 +1,89 @@
+"""Names of scores in the words of the task, one per quantity on all pages."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from holdfast.metrics.summary import Score
+from holdfast.records.header import CLASSIFICATION
+from holdfast.reporting.comparable import Entry
+from holdfast.reporting.formatting import kind_label
+from holdfast.tasks import task_named
+
+SINGLE = ("", "clean", "corruption", "sequence")  # families whose kinds are no quantities of their own
+
+
+class Named(Protocol):
+    """What scores and differences have in common."""
+
+    name: str
+    label: str
+    unit: str
+    better: str
+    family: str
+    table: str
+    kind: str
+    headline: bool
+
+
+def scores_of(entries: Iterable[Entry]) -> list[Score]:
+    """One score per name of all entries, in the order of their tables."""
+    found: dict[str, Score] = {}
+    for entry in entries:
+        for score in entry.summary:
+            found.setdefault(score.name, score)
+    return list(found.values())
+
+
+def is_headline(score: Any, task: str) -> bool:
+    """Whether a score belongs to the first table: the task's headline scores, other sets and attacks."""
+    headline = score.headline or score.name.removesuffix("_partial") in task_named(task).headline
+    return headline or score.family in ("set", "attack")
+
+
+def is_tested(score: Any, task: str) -> bool:
+    """Whether a decision rests on the score: clean, corrupted, every attack, every other set, every domain."""
+    if not score.unit.startswith("%") or score.better != "high":
+        return False
+    if score.family in ("", "clean"):
+        return score.name.endswith("clean") and is_headline(score, task)
+    if score.family == "corruption":
+        return not score.kind and is_headline(score, task)
+    return score.family != "sequence" and bool(score.kind)
+
+
+def tested_scores(entries: Sequence[Entry], task: str, *, otherwise: Score | None) -> list[Score]:
+    """All scores that a decision rests on; ``otherwise`` if there are none."""
+    found = [score for score in scores_of(entries) if is_tested(score, task)]
+    return found or ([otherwise] if otherwise is not None else [])
+
+
+def words_of(task: str) -> str:
+    """What the task scores: accuracy, mIoU, box AP."""
+    return str(getattr(task_named(task), "cell_words", "") or ("accuracy" if task == CLASSIFICATION else "score"))
+
+
+def phrase(score: Any, task: str) -> str:
+    """Where a score was measured, after a number or "better": ``under corruption (mCA)``, ``on clean images``."""
+    if score.family == "corruption" and not score.kind:
+        return f"under corruption ({score.label})"
+    if score.name.endswith("clean") or score.family == "clean":
+        return "on clean images" if score.name == "clean" else f"on clean images ({score.label})"
+    where = {"set": "on", "condition": "in", "attack": "under", "corruption": "under", "domain": "on"}
+    return f"{where.get(score.family, 'in')} {kind_label(score.label)}"
+
+
+def short_label(score: Any) -> str:
+    """Label of a chip or column."""
+    return kind_label(score.label)
+
+
+def sentence_words(score: Any, task: str) -> str:
+    """The score in words: ``accuracy under corruption (mCA)``, ``mIoU on clean images``."""
+    return f"{words_of(task)} {phrase(score, task)}"
+
+
+def weakest(scores: Sequence[Score], *, count: int) -> list[Score]:
+    """The corruptions with the lowest score of the first table by kind."""
+    kinds = [score for score in scores if score.family == "corruption" and score.kind and score.better == "high"]
+    known = [score for score in kinds if score.table == kinds[0].table and score.value == score.value]
+    return sorted(known, key=lambda score: score.value)[:count]
