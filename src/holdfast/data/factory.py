@@ -15,6 +15,7 @@ from holdfast.data.cifar import open_cifar, open_cifar10, open_cifar100
 from holdfast.data.cityscapes import open_cityscapes
 from holdfast.data.coco import open_coco
 from holdfast.data.digits import open_digits
+from holdfast.data.domains import open_domains
 from holdfast.data.fingerprints import content_fingerprint, data_fingerprint
 from holdfast.data.image_folder import open_folder
 from holdfast.data.mask_folder import open_masks
@@ -95,6 +96,13 @@ SOURCES: dict[str, SourceRow] = {
     ),
     "npz": SourceRow("npz:FILE", "arrays x (uint8, N×H×W×3) and y, optionally classes", open_npz, needs_path=True),
     "folder": SourceRow("folder:DIR", "one folder of images per class", open_folder, needs_path=True, turns=True),
+    "domains": SourceRow(
+        "domains:DIR[,DOMAIN…]",
+        "one folder per domain, the same class folders in each: [,-DOMAIN][,split=S][,train=DOMAIN]",
+        open_domains,
+        needs_path=True,
+        turns=True,
+    ),
     "cifar10": SourceRow("cifar10:[DIR]", "CIFAR-10; --data.download=true fetches it", open_cifar10, downloads=True),
     "cifar100": SourceRow(
         "cifar100:[DIR]", "CIFAR-100; --data.download=true fetches it", open_cifar100, downloads=True

@@ -21,6 +21,7 @@ from holdfast.data.class_maps import (
     wnid_map,
 )
 from holdfast.data.content_digest import content_of_files, content_of_sample, spread
+from holdfast.data.domains import strata_of_domains
 from holdfast.data.imagenet_classes import are_wnids
 from holdfast.data.official_sets import OfficialSet, check_imagenet_order, is_official, open_official
 from holdfast.data.source import are_integers
@@ -207,7 +208,7 @@ def _first(source: Source, limit: int | None) -> Source:
     if limit is None:
         return source
     ids = [source.id(index) for index in range(len(source))]
-    rows = limit_rows(ids, task_of(source).evaluation.strata(source), limit)
+    rows = limit_rows(ids, strata_of_domains(source, task_of(source).evaluation.strata(source)), limit)
     return source if len(rows) == len(source) else Subset(source, rows)
 
 

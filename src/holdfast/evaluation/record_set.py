@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.corruptions import recorded_name
+from holdfast.data.domains import trained_domains
 from holdfast.data.fingerprints import content_fingerprint, data_fingerprint, fingerprint, versions
 from holdfast.data.imagenet_classes import display_names
 from holdfast.errors import HoldfastError
@@ -187,6 +188,7 @@ def make_header(
         "classes": data.class_count,
         "class_names": list(display_names(data.pictures.classes)),
         **({"labels": data.labels} if data.labels else {}),
+        **({"train_domains": list(trained)} if (trained := trained_domains(data.source, loaded.folder)) else {}),
         **({"class_map": data.class_map.record()} if data.class_map is not None else {}),
         "views": list(normalized_model.views),
         "preset": steps.preset,

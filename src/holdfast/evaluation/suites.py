@@ -14,6 +14,7 @@ from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kin
 from holdfast.corruptions.c_bar_severities import C_BAR_PRESETS, C_BAR_SUITES
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source
+from holdfast.data.domains import domains_of
 from holdfast.data.fingerprints import content_fingerprint
 from holdfast.data.official_sets import OFFICIAL as SETS
 from holdfast.data.official_sets import OfficialSet, StoredLayout, is_official, open_official
@@ -122,7 +123,8 @@ def _definition(cell: Cell, steps: Preprocessing) -> dict[str, Any]:
 
 
 def _clean(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
-    yield Cell(CLEAN, CleanImages(), source, {"suite": name})
+    domains = list(domains_of(source))
+    yield Cell(CLEAN, CleanImages(), source, {"suite": name, **({"domains": domains} if domains else {})})
 
 
 def _cells_of_corruptions(

@@ -26,7 +26,14 @@ def interval_of_score(formula: ScoreDefinition, replicates: Replicates) -> Inter
     if scale == "proportion" and not 0 <= value <= 100 + 1e-9:
         scale = "plain"  # a custom score in percent that is not a proportion
     at_zero = _highest_at_zero(formula, replicates, groups) if scale == "ratio" and value == 0 else float("nan")
-    return score_interval(values, scale=scale, images=groups.independent, whole=100, highest_at_zero=at_zero)
+    images = _independent(formula, replicates, groups)
+    return score_interval(values, scale=scale, images=images, whole=100, highest_at_zero=at_zero)
+
+
+def _independent(formula: ScoreDefinition, replicates: Replicates, groups: Groups) -> int:
+    """Number of independent observations of a score, which may be of some images only."""
+    share = 1.0 if formula.among is None else float(replicates[formula.among][0])
+    return max(1, round(groups.independent * share)) if np.isfinite(share) else groups.independent
 
 
 def _highest_at_zero(formula: ScoreDefinition, replicates: Replicates, groups: Groups) -> float:
@@ -53,7 +60,8 @@ def interval_of_difference(
     whole = 100.0 if percent else 1.0
     if percent and constant:  # no prediction differs; a further image could change the mean of one cell by 1/cells
         binary, whole = True, 100 / max(1, len(formula.cells))
-    return difference_interval(apart, images=groups.independent, binary=binary, whole=whole)
+    images = _independent(formula, models[0], groups)
+    return difference_interval(apart, images=images, binary=binary, whole=whole)
 
 
 def is_same_model(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:

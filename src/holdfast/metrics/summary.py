@@ -40,7 +40,7 @@ class Score:
         missing: missing cells of a partial score; empty if it is complete.
         family: family of its cells, if they share one.
         table: table with a column per kind that it belongs to; empty for single scores.
-        kind: corruption, sequence, attack, set or condition that it measures.
+        kind: corruption, sequence, attack, set, condition or domain that it measures.
         headline: whether reports show it in the first table, beside the task's headline scores.
     """
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.cells import CellSpec, in_order, spec_of
+from holdfast.cells import CellSpec, domain_cell, in_order, spec_of
 from holdfast.errors import HoldfastError, nearest
 from holdfast.io.html_table import table
 from holdfast.records.header import CLASSIFICATION, HEADER, check_images, read_header, read_images
@@ -169,6 +169,18 @@ class Records:
         return Records(self.header, by_view, self.current, incomplete, self.folder, self.passes)
 
     @property
+    def domains(self) -> Mapping[str, CellRecord]:
+        """The clean images of every domain of ``domains:DIR`` as a cell ``domain/NAME``, by name of the domain."""
+        clean = next((cell for cell in self.cells.values() if cell.spec.family == "clean"), None)
+        if clean is None:
+            return {}
+        of_image = np.array([str(id).partition("/")[0] for id in clean.ids])
+        return {
+            name: _part(clean, np.flatnonzero(of_image == name), domain_cell(name))
+            for name in clean.header.get("domains") or ()
+        }
+
+    @property
     def excluded(self) -> tuple[str, ...]:
         """Ids of the images that could not be read and are excluded from every cell."""
         return next(iter(self.cells.values())).excluded if self.cells else ()
@@ -323,6 +335,16 @@ def _cell_record(
     left_out = tuple(str(name) for name in ids[excluded])
     rows = rows[places]
     return CellRecord(ids[rows], targets[rows], fields, header=_cell_header(units), excluded=left_out, task=task)
+
+
+def _part(cell: CellRecord, rows: np.ndarray, spec: CellSpec) -> CellRecord:
+    """Some images of a cell as a cell of its own."""
+    fields = {
+        name: values[rows] if isinstance(values, np.ndarray) else tuple(values[row] for row in rows)
+        for name, values in cell.fields.items()
+    }
+    header = {**cell.header, "cell": spec.name, **spec.plain()}
+    return replace(cell, ids=cell.ids[rows], targets=cell.targets[rows], fields=fields, header=header)
 
 
 def _wide(values: Field) -> Field:

@@ -108,7 +108,7 @@ def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -
         column.name: column.per_image(found) for name, found in analysed.items() for column in ANALYSES[name].columns
     }
     if not whole_sets:
-        measures |= of_other_views(records)
+        measures |= of_other_views(records) | of_domains(records)
     header_keys = ("preset", "frost", "versions", "data_fingerprint", "seed", "amp")
     facts = {
         "evaluation": {name: records.header[name] for name in header_keys},
@@ -144,6 +144,27 @@ def of_other_views(records: Records) -> dict[str, np.ndarray]:
             by_score.setdefault(_group_of(cell.spec) or name, []).append(cell.right)
         found |= {f"{view}/{name}": np.mean(rights, axis=0) for name, rights in by_score.items()}
     return found
+
+
+def of_domains(records: Records) -> dict[str, np.ndarray]:
+    """Per-image values whose mean is a score of domains in percent: each domain's own, the mean, the gap.
+
+    A mean over domains weights every image by its domain's share, so it is a mean over images like all measures.
+    """
+    rights = {name: cell.right for name, cell in records.domains.items() if len(cell)}
+    trained = [name for name in records.header.get("train_domains") or () if name in rights]
+    unseen = [name for name in rights if name not in trained]
+    weights = {"mean_domain_accuracy": dict.fromkeys(rights, 1 / max(1, len(rights)))}
+    if trained and unseen:
+        weights["unseen_domain_accuracy"] = dict.fromkeys(unseen, 1 / len(unseen))
+        weights["domain_gap"] = dict.fromkeys(trained, 1 / len(trained)) | dict.fromkeys(unseen, -1 / len(unseen))
+    images = sum(map(len, rights.values()))
+
+    def weighted(shares: Mapping[str, float]) -> np.ndarray:
+        return np.concatenate([images * shares.get(name, 0.0) / len(each) * each for name, each in rights.items()])
+
+    found = {f"domain/{name}": 100 * each for name, each in rights.items()}
+    return found | ({name: 100 * weighted(shares) for name, shares in weights.items()} if rights else {})
 
 
 def _group_of(cell: CellSpec) -> str:

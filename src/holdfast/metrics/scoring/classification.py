@@ -21,6 +21,7 @@ from holdfast.metrics.scoring.base import (
     corruption_scores,
     single_scores,
 )
+from holdfast.metrics.scoring.domains import domain_columns, domain_scores
 from holdfast.metrics.scoring.interface import RunningScore, Scoring
 from holdfast.metrics.scoring.sequences import DISTANCES, FLIPS, sequence_formulas
 from holdfast.records.records import CellRecord
@@ -90,6 +91,7 @@ class ClassificationScoring(Scoring):
         gaps = calibration_gaps(np.minimum(cell.confidences, 1.0), right, bins=BINS)  # float32 may round above 1
         return {
             RIGHT: right,
+            **domain_columns(cell, right),
             "top5": cell.top5.astype(np.float64),
             "nll": cell.nll.astype(np.float64),
             **{f"gap{number}": gaps[:, number] for number in range(BINS)},
@@ -114,6 +116,7 @@ class ClassificationScoring(Scoring):
             *corruption_scores(cells, measure=MEASURE, reference=reference),
             *sequence_formulas(cells, columns=columns, reference=reference),
             *condition_scores(cells, MEASURE),
+            *domain_scores(cells, columns=columns, header=header, name=MEASURE.name, label=MEASURE.label),
             *single_scores(cells, MEASURE),
         ]
 
