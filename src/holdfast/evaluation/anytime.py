@@ -96,7 +96,7 @@ def make_search(prepared: PreparedEvaluation, until: Until) -> Search:
     )
     cells = corrupted or ((clean,) if clean is not None else ())
     images = stratified_order(plan.ids, plan.strata, seed=work.seed)
-    first = getattr(plan.task, "first_images", FIRST_IMAGES)
+    first = plan.task.scoring.first_images or FIRST_IMAGES
     rounds = Rounds(Order(images, len(cells)), cells, clean if corrupted else None, first=first)
     left_out = tuple(cell.name for number, cell in enumerate(plan.cells) if number not in (*cells, clean))
     return Search(until, tuple(goals), rounds, left_out)

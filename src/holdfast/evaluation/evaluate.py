@@ -172,7 +172,7 @@ def _progress(
         total=sum(len(plan.rows(shard, work.shard_size)) for shard, _ in mine),
         imagenet=prepared.header["classes"] == 1000 and prepared.steps.preset == "imagenet",
         show=show if processes.first else False,
-        running=None if rounds else getattr(plan.task, "running", None),
+        running=None if rounds else plan.task.scoring.running,
         kinds=kinds_of(plan.task),
         header=_describe_evaluation(prepared),
         unit="passes" if rounds else "images",

@@ -7,11 +7,11 @@ from types import TracebackType
 
 import numpy as np
 
+from holdfast.cells import CLEAN, CellSpec, corruption_cell
 from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.metrics.corruption import Values, corruption_errors, mean_corruption_accuracy, mean_corruption_error
-from holdfast.records.cells import CLEAN, CellSpec, corruption_cell
+from holdfast.metrics.scoring.interface import RunningScore
 from holdfast.runtime.progress import ProgressLine
-from holdfast.tasks.base import RunningScore
 
 REFRESH = 0.1  # seconds between two lines of scores
 SPOKEN = 10.0  # seconds between two lines of estimates in piped output

@@ -22,6 +22,7 @@ from holdfast.evaluation.loader import (
     or_failure,
     this_worker,
 )
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Plan
 from holdfast.evaluation.predict_chunks import ChunkPredictor, predict_chunks
 from holdfast.evaluation.preprocessing import Preprocessing
@@ -29,7 +30,6 @@ from holdfast.evaluation.rounds import Part, Pick, Rounds
 from holdfast.evaluation.setup import PreparedEvaluation
 from holdfast.evaluation.unit_writer import join_fields
 from holdfast.evaluation.work import Key, ProgressCallback, Work
-from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.records.round_files import CellPart, Measured
 from holdfast.records.shard_files import Field
 from holdfast.runtime.signals import worker_deaths
@@ -143,7 +143,7 @@ def _cell_parts(work: Work, part: _OpenPart, views: Sequence[str]) -> list[CellP
     found = []
     for number, rows in sorted(part.rows.items()):
         cell, order = work.plan.cells[number], np.argsort(rows)
-        arrays = join_fields(part.fields.get(number, []), order, views, fields=work.plan.task.fields)
+        arrays = join_fields(part.fields.get(number, []), order, views, fields=work.plan.task.scoring.fields)
         unreadable = np.sort(np.array(part.unreadable[number], dtype=np.int64))
         sorted_rows = np.array(rows, dtype=np.int64)[order]
         found.append(CellPart(cell.name, cell.record_definition, sorted_rows, unreadable, arrays))

@@ -80,7 +80,7 @@ class UnitWriter:
             images, targets = torch.cat(found.images)[torch.from_numpy(order)], [found.targets[i] for i in order]
             found.parts = self.predictor.predict_shard(number, rows.tolist(), images, targets)
             order = np.arange(len(rows))
-        arrays = join_fields(found.parts, order, self.predictor.views, fields=self.work.plan.task.fields)
+        arrays = join_fields(found.parts, order, self.predictor.views, fields=self.work.plan.task.scoring.fields)
         header = {
             "cell": cell.name,
             "definition": cell.record_definition,

@@ -2,18 +2,18 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from holdfast.cells import CellSpec
 from holdfast.errors import HoldfastError, nearest
 from holdfast.metrics.replicates import replicate_cells, used_images
 from holdfast.metrics.score_lookup import DIVIDED, key_of, why_not
-from holdfast.metrics.scoring.base import Key, ScoreDefinition
+from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import formulas_of, reference_for, score_of
-from holdfast.records.cells import CellSpec
 from holdfast.records.records import Records
 from holdfast.tasks import task_named
 from holdfast.tasks.base import Task
@@ -116,10 +116,9 @@ def resolve_goals(
 
 def foreseen_formulas(task: Task, cells: Sequence[CellSpec], header: Mapping[str, Any]) -> list[ScoreDefinition]:
     """The scores that records of these cells will have, before there are any."""
-    foreseen: Any = getattr(task, "foreseen_columns", None)
-    columns: Collection[Key] = foreseen(cells) if foreseen is not None else ()
+    columns = task.scoring.foreseen_columns(cells)
     reference = reference_for(Records.of(header, {}), None)
-    return task.formulas(cells, columns=columns, header=header, reference=reference)
+    return task.scoring.formulas(cells, columns=columns, header=header, reference=reference)
 
 
 def judge(records: Records, goals: Sequence[Goal], *, of_these_images: bool = False) -> list[Estimate]:
@@ -156,7 +155,7 @@ def estimates_of(records: Records, until: Until) -> list[Estimate]:
 
 def _headline(known: Mapping[str, ScoreDefinition], task: Task) -> str:
     """The task's score over corruptions, else the clean score, else the first one."""
-    means = [name for name in task.headline if name not in BESIDE]
+    means = [name for name in task.scoring.headline if name not in BESIDE]
     wanted = [*means, *(f"{name}_partial" for name in means), "clean", *known]
     found = next((name for name in wanted if name in known), None)
     if found is None:

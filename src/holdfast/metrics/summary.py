@@ -7,18 +7,17 @@ from typing import Any
 import numpy as np
 
 from holdfast.errors import HoldfastError
+from holdfast.io.html_table import table
 from holdfast.metrics.corruption import alexnet_errors
 from holdfast.metrics.custom import own_formulas
-from holdfast.metrics.html_table import table
 from holdfast.metrics.replicates import ImageChoice, Replicates, replicate_cells, used_images
 from holdfast.metrics.score_intervals import interval_note, interval_of_score
 from holdfast.metrics.score_lookup import key_of, why_not
 from holdfast.metrics.scoring.base import Key, Reference, ScoreDefinition
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.published import published
 from holdfast.records.compatibility import like
-from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord, Passes, Records
-from holdfast.tasks import task_named
 
 RATIOS = ("retention", "retention_partial", "fan_retention", "relative_mce")  # combine clean and corrupted images
 NOT_PREPARATION = ("corruption", "JPEG quality 85")  # steps of a cell that are no preprocessing
@@ -41,7 +40,7 @@ class Score:
         missing: missing cells of a partial score; empty if it is complete.
         family: family of its cells, if they share one.
         table: table with a column per kind that it belongs to; empty for single scores.
-        kind: corruption, sequence, attack, set or condition that it measures.
+        kind: corruption, sequence, attack, set, condition or domain that it measures.
         headline: whether reports show it in the first table, beside the task's headline scores.
     """
 
@@ -180,8 +179,7 @@ def formulas_of(
 ) -> list[ScoreDefinition]:
     """Score definitions of the task for these cells, then the registered custom ones."""
     specs = [cell.spec for cell in cells.values()]
-    task = task_named(records.task)
-    known = task.formulas(specs, columns=list(columns), header=records.header, reference=reference)
+    known = scoring_of(records.task).formulas(specs, columns=list(columns), header=records.header, reference=reference)
     return [*known, *own_formulas(specs, task=records.task)]
 
 
@@ -228,7 +226,7 @@ def _remark(formula: ScoreDefinition, cells: Mapping[str, CellRecord]) -> str:
     if formula.family != "attack":
         return ""
     cell = cells[formula.cells[0]]
-    return task_named(cell.task).remark(cell)
+    return scoring_of(cell.task).remark(cell)
 
 
 def _two_preparations(cells: Mapping[str, CellRecord]) -> str:
@@ -248,7 +246,7 @@ def reference_for(records: Records, baseline: Records | None) -> Reference | Non
     """The baseline: the given records, or AlexNet if its published errors belong to these images."""
     if baseline is not None:
         return _measured_reference(like(records, baseline))
-    ours = records.task == CLASSIFICATION and records.header.get("preset") == "imagenet"
+    ours = scoring_of(records.task).one_class and records.header.get("preset") == "imagenet"
     if not ours or records.header.get("classes") != 1000:
         return None
     table = published("alexnet")
