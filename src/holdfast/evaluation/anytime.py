@@ -47,12 +47,14 @@ class Search:
         goals: scores and their half-widths.
         rounds: the order of work.
         left_out: cells of other suites, which are not measured.
+        names: names of all cells of the plan.
     """
 
     until: Until
     goals: tuple[Goal, ...]
     rounds: Rounds
     left_out: tuple[str, ...]
+    names: tuple[str, ...]
 
     @property
     def images(self) -> int:
@@ -102,7 +104,7 @@ def make_search(prepared: PreparedEvaluation, until: Until) -> Search:
     passes = PART // 4 if shared else PART  # small parts, so that many processes share even a small round
     rounds = Rounds(Order(images, len(cells)), cells, clean if corrupted else None, first, passes)
     left_out = tuple(cell.name for number, cell in enumerate(plan.cells) if number not in (*cells, clean))
-    return Search(until, tuple(goals), rounds, left_out)
+    return Search(until, tuple(goals), rounds, left_out, tuple(named))
 
 
 def _check_cells(cells: Sequence[Cell], goal: Goal, predictor: ChunkPredictor) -> None:
