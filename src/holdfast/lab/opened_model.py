@@ -18,16 +18,15 @@ from holdfast.deploy.onnx_model import has_gradient
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
+from holdfast.evaluation.normalized_model import NormalizedModel
+from holdfast.evaluation.predictor import Predictor, configure_model
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.suites import kinds_of
-from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.inference.predict import ImageFiles, model_task
-from holdfast.inference.predictor import Predictor, configure_model
 from holdfast.lab.unlabelled import Unlabelled, flat_images
 from holdfast.models.corruption_model import Corruptor
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.models.tora import ToraViT
-from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import Task
 
 FIRST_SIDE = 16  # rows and columns of the patch grid for images without a common size
@@ -113,13 +112,13 @@ class OpenedModel:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The corruptions of the task, then extra ones, those of C-bar and registered ones."""
-        bar = PUBLISHED[len(ALL) :] if self.task.name == "classification" else ()
+        bar = PUBLISHED[len(ALL) :] if self.task.scoring.one_class else ()
         return (*kinds_of(self.task, extra=True), *bar, *own_kinds())
 
     @cached_property
     def differentiable(self) -> bool:
         """Whether the task supports attacks and the model has a gradient."""
-        return bool(self.task.goal.losses) and has_gradient(self.judge.pixels)
+        return bool(self.task.evaluation.goal.losses) and has_gradient(self.judge.pixels)
 
 
 def open_model(
@@ -159,10 +158,10 @@ def open_model(
         opened, judge = _labelled(opened, predictor, protocol)
     except HoldfastError as error:
         classes = _classes_of(loaded, judge.probe)
-        if not classes or opened.task.name != CLASSIFICATION or protocol.class_map or protocol.classes:
+        if not classes or not opened.task.scoring.one_class or protocol.class_map or protocol.classes:
             raise
         inner = opened.source.source if isinstance(opened.source, Unlabelled) else opened.source
-        opened = replace(opened, source=Unlabelled(inner, CLASSIFICATION, classes, str(error)), labels="")
+        opened = replace(opened, source=Unlabelled(inner, opened.task.name, classes, str(error)), labels="")
     chooser = find_corruptor(Path(corruptor) if corruptor is not None else None, loaded.folder)
     if chooser is not None:
         chooser = chooser.to(judge.device).eval()
@@ -178,7 +177,7 @@ def _labelled(
     """The data with the labels of the model's classes, and the model with its class map; checks that both fit."""
     loaded, judge = predictor.loaded, predictor.normalized_model
     if isinstance(opened.source, Unlabelled):
-        if opened.task.name == CLASSIFICATION:
+        if opened.task.scoring.one_class:
             raise HoldfastError(opened.source.reason)
         return opened, judge
     found = with_model_labels(
@@ -194,7 +193,7 @@ def _labelled(
     if not protocol.classes_differ:
         check_known_classes(loaded.classes, found.source, data=found.spec)
     check_counted(found.source, judge.probe)
-    found.task.check_model(judge.probe, classes=len(found.source.classes), restricted=False, data=found.spec)
+    found.task.evaluation.check_model(judge.probe, classes=len(found.source.classes), restricted=False, data=found.spec)
     return found, judge
 
 

@@ -108,7 +108,7 @@ def page_values(session: Session) -> dict[str, Any]:
         "scripts": SCRIPTS,
         "names": session.names,
         "data": first.data.spec,
-        "classes": first.classes if first.task.name == "classification" and not first.without_labels else (),
+        "classes": first.classes if first.task.scoring.one_class and not first.without_labels else (),
         "notes": [
             f"{opened.name}: without labels, {opened.without_labels}"
             for opened in session.models
