@@ -161,7 +161,8 @@ def open_model(
         if not classes or not opened.task.scoring.one_class or protocol.class_map or protocol.classes:
             raise
         inner = opened.source.source if isinstance(opened.source, Unlabelled) else opened.source
-        opened = replace(opened, source=Unlabelled(inner, opened.task.name, classes, str(error)), labels="")
+        unlabelled: Any = Unlabelled(inner, opened.task.name, classes, str(error))  # a source, but for its targets
+        opened = replace(opened, source=unlabelled, labels="")
     chooser = find_corruptor(Path(corruptor) if corruptor is not None else None, loaded.folder)
     if chooser is not None:
         chooser = chooser.to(judge.device).eval()
@@ -197,7 +198,7 @@ def _labelled(
     return found, judge
 
 
-def _flat(files: tuple[Path, ...], loaded: LoadedModel, protocol: EvalProtocol) -> Unlabelled:
+def _flat(files: tuple[Path, ...], loaded: LoadedModel, protocol: EvalProtocol) -> Any:
     """The files of a flat folder for a model, whose task they get."""
     task = model_task(replace(loaded, model=configure_model(loaded.model, protocol, None)[0])).name
     source = ImageFiles(task, files, protocol.exif)
