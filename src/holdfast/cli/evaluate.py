@@ -28,6 +28,7 @@ from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.evaluation.suites import Suite
+    from holdfast.evaluation.until import Until
     from holdfast.records.records import Records
 
 
@@ -105,6 +106,22 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="store thumbnails of N failures for the report; they are copies of your data, so mind its licence",
     )
     parser.add_argument("--fresh", action="store_true", help="start over instead of resuming")
+    parser.add_argument(
+        "--until",
+        metavar="POINTS",
+        help="stop when the interval of the headline score has this half-width in points, or those of some scores: "
+        "0.5, or mce=1,clean=0.5,fog=2; a smaller number, or none, continues",
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="COST",
+        help="stop after this time, such as 10m or 1h30m, or at this number of passes (images × cells)",
+    )
+    parser.add_argument(
+        "--of-these-images",
+        action="store_true",
+        help="with --until: estimate the score of exactly these images instead of new ones like them",
+    )
     add_dry_run(parser)
     add_cluster(parser, task="shards of images")
     parser.usage = (
@@ -130,6 +147,7 @@ def run(arguments: Namespace) -> int:
         "protocol": protocol_of(arguments),
         "compute": ComputeConfig(**{**known, "cluster": cluster_of(arguments)}),
     }
+    until = _until(arguments)
     if arguments.predictions is not None:
         return _predict(models, arguments, console)
     suites = _suites(arguments)
@@ -141,12 +159,26 @@ def run(arguments: Namespace) -> int:
     if arguments.dry_run:
         requests = [EvaluationRequest(*each, **given) for each in wanted]
         return dry_run("evaluate", arguments, [dry_run_report(request) for request in requests])
-    given |= {"fresh": arguments.fresh, "show": True}
+    given |= {"fresh": arguments.fresh, "show": True, "until": until}
     with print_dry_run_comparison("evaluate", arguments):
         records = [evaluate(model, spec, names, out=out, **given) for model, spec, names, out in wanted]
     if first:
         _show(records, console)
+        _show_estimates(records, until, console)
     return 0
+
+
+def _until(arguments: Namespace) -> "Until | None":
+    """When to stop; None if everything is to be measured."""
+    from holdfast.evaluation.until import Until
+
+    if arguments.until is None and arguments.budget is None:
+        if arguments.of_these_images:
+            raise HoldfastError("--of-these-images needs --until, got none")
+        return None
+    if arguments.predictions is not None:
+        raise HoldfastError("--predictions writes the label maps of all images: omit --until and --budget")
+    return Until(arguments.until, arguments.budget, arguments.of_these_images)
 
 
 def _suites(arguments: Namespace) -> "tuple[Suite, ...]":
@@ -193,6 +225,15 @@ def _own_data(model: str, console: Console) -> str:
     data = own_data(model, command="evaluate")
     console.print(f"data: {data} (from the run's recipe)", markup=False)
     return data
+
+
+def _show_estimates(records: "list[Records]", until: "Until | None", console: Console) -> None:
+    """Each goal's score with the half-width of its interval."""
+    from holdfast.evaluation.until import estimates_of
+
+    for found in records:
+        for estimate in estimates_of(found, until) if until is not None else ():
+            console.print(str(estimate), markup=False)
 
 
 def _show(records: "list[Records]", console: Console) -> None:

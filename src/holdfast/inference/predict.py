@@ -17,8 +17,8 @@ from holdfast.data.torch_datasets import as_source
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData
+from holdfast.evaluation.predictor import Predictor, configure_model, given_normalisation
 from holdfast.inference.overlays import check_film, film_frame, overlay_paths, write_film, write_overlay
-from holdfast.inference.predictor import Predictor, configure_model, given_normalisation
 from holdfast.io.images import UnreadableFile, decode
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.records.header import CLASSIFICATION
@@ -154,10 +154,10 @@ def _predictions(
     for index in range(len(source)):
         picture = source.image(index).convert("RGB")
         output = predictor.predict(picture)
-        found.append(Prediction(source.id(index), tuple(task.answer(output, classes=classes, top=top))))
+        found.append(Prediction(source.id(index), tuple(task.evaluation.answer(output, classes=classes, top=top))))
         if targets is None and film is None:
             continue
-        overlay = task.overlay(picture, output, classes=classes)
+        overlay = task.evaluation.overlay(picture, output, classes=classes)
         if targets is not None:
             write_overlay(targets[index], overlay)
         if film is not None:
@@ -175,9 +175,9 @@ def _task(loaded: LoadedModel, *, drawn: bool) -> Task:
     of_torchvision = _OF_TORCHVISION.get(".".join(type(model).__module__.split(".")[:3]), known)
     detects = isinstance(model, GeneralizedRCNN)
     task = task_named(str(getattr(model, "task", DETECTION if detects else of_torchvision)))
-    if not callable(getattr(task, "answer", None)):
+    if not task.evaluation.lists_answers:
         raise HoldfastError(f"predict cannot list predictions of {task.name} models: their task needs a method answer")
-    if drawn and not callable(getattr(task, "overlay", None)):
+    if drawn and not task.evaluation.draws_overlays:
         raise HoldfastError(f"overlays and film need a segmenter or a detector, got a model of {task.name}")
     return task
 

@@ -82,7 +82,7 @@ def chosen_numbers(opened: OpenedModel, *, label: int | None, flips: Flips | Non
         listed = [(number, "") for number in numbers.values()]
     if label is None:
         return listed
-    if opened.task.name != "classification" or not 0 <= label < len(opened.classes):
+    if not opened.task.scoring.one_class or not 0 <= label < len(opened.classes):
         raise HoldfastError(f"class must be one of the {len(opened.classes)} of these data, got {label}")
     return [(number, caption) for number, caption in listed if int(opened.source.targets[number]) == label]
 
@@ -93,7 +93,7 @@ def strip(opened: OpenedModel, listed: Sequence[tuple[int, str]], *, page: int) 
 
 
 def _thumbnail(opened: OpenedModel, number: int, caption: str) -> Thumbnail:
-    target: Any = opened.source.targets[number] if opened.task.name == "classification" else None
+    target: Any = opened.source.targets[number] if opened.task.scoring.one_class else None
     label = opened.classes[int(target)] if target is not None else ""
     try:
         image = np.array(opened.source.image(number).convert("RGB"))

@@ -18,10 +18,10 @@ from holdfast.deploy.onnx_model import has_gradient
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
+from holdfast.evaluation.normalized_model import NormalizedModel
+from holdfast.evaluation.predictor import Predictor
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.suites import kinds_of
-from holdfast.inference.normalized_model import NormalizedModel
-from holdfast.inference.predictor import Predictor
 from holdfast.models.corruption_model import Corruptor
 from holdfast.models.tora import ToraViT
 from holdfast.tasks import Task
@@ -104,13 +104,13 @@ class OpenedModel:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The corruptions of the task, then extra ones, those of C-bar and registered ones."""
-        bar = PUBLISHED[len(ALL) :] if self.task.name == "classification" else ()
+        bar = PUBLISHED[len(ALL) :] if self.task.scoring.one_class else ()
         return (*kinds_of(self.task, extra=True), *bar, *own_kinds())
 
     @cached_property
     def differentiable(self) -> bool:
         """Whether the task supports attacks and the model has a gradient."""
-        return bool(self.task.goal.losses) and has_gradient(self.judge.pixels)
+        return bool(self.task.evaluation.goal.losses) and has_gradient(self.judge.pixels)
 
 
 def open_model(
@@ -154,7 +154,9 @@ def open_model(
     if not protocol.classes_differ:
         check_known_classes(loaded.classes, opened.source, data=opened.spec)
     check_counted(opened.source, judge.probe)
-    opened.task.check_model(judge.probe, classes=len(opened.source.classes), restricted=False, data=opened.spec)
+    opened.task.evaluation.check_model(
+        judge.probe, classes=len(opened.source.classes), restricted=False, data=opened.spec
+    )
     chooser = find_corruptor(Path(corruptor) if corruptor is not None else None, loaded.folder)
     if chooser is not None:
         chooser = chooser.to(judge.device).eval()

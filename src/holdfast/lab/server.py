@@ -108,7 +108,7 @@ def page_values(session: Session) -> dict[str, Any]:
         "scripts": SCRIPTS,
         "names": session.names,
         "data": first.data.spec,
-        "classes": first.classes if first.task.name == "classification" else (),
+        "classes": first.classes if first.task.scoring.one_class else (),
         "flips": flips,
         "groups": kind_groups(first.kinds),
         "sized": all(opened.steps.size is not None for opened in session.models),

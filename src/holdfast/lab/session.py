@@ -45,7 +45,7 @@ def sweep(
 
 def _swept(opened: OpenedModel, picture: LabImage, step: Edits, before: ImagePrediction) -> dict[str, Any]:
     inspection = Inspection(opened, picture, (step,), before, predict_image(opened, picture, (step,)))
-    said, state = _answer(inspection) if opened.task.name == "classification" else _score(inspection)
+    said, state = _answer(inspection) if opened.task.scoring.one_class else _score(inspection)
     url = annotate.data_url(annotate.shrunk(inspection.after.bytes, most=THUMBNAIL))
     return {"step": str(step), "said": said, "state": state, "url": url}
 

@@ -70,6 +70,11 @@ class ProgressLine:
         if self.lines and time.monotonic() - self._printed >= EVERY:
             self.say(self.line())
 
+    def expect(self, total: int) -> None:
+        """Change the total, as far as it is known by now."""
+        self._total = max(total, self._done)
+        self._progress.update(self._bar, total=self._total)
+
     def figures(self, parts: Sequence[str]) -> None:
         """Set the text after the bar; the last parts are omitted first if there is no room."""
         self._figures = parts
