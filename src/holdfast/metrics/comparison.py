@@ -105,6 +105,9 @@ class Comparison:
         lines = [self.about, *map(str, self.differences.values())]
         return "\n".join(lines + ([str(self.carry_over)] if self.carry_over is not None else []))
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def _repr_html_(self) -> str:
         """HTML table of the differences for notebooks."""
         rows = [
