@@ -92,6 +92,11 @@ def make_paired_scores(records: Records, *, clean: Records | None = None) -> Pai
         raise HoldfastError(
             f"records of {records.header.get('data', 'data')!r} must have a finished cell, got none; evaluate again"
         )
+    if records.passes is not None:
+        raise HoldfastError(
+            f"records of {records.header.get('data', 'data')!r} hold {records.passes}; "
+            "run the evaluation again without --until to finish them"
+        )
     everybody = sorted({str(name) for cell in cells.values() for name in (*cell.ids.tolist(), *cell.excluded)})
     used = used_images(cells)
     order = np.argsort(used.ids, kind="stable")

@@ -40,7 +40,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class _Files:
+class ImageFiles:
     """Image files as a data source without targets."""
 
     task: str
@@ -52,9 +52,11 @@ class _Files:
         return len(self.paths)
 
     def id(self, index: int) -> str:
+        """The path of one file."""
         return str(self.paths[index])
 
     def image(self, index: int) -> Image.Image:
+        """Decode one file; raises :class:`UnreadableImage`."""
         try:
             return decode(self.paths[index], exif=self.exif).image
         except UnreadableFile as error:
@@ -131,8 +133,8 @@ def predict(
     if class_names is not None:
         loaded = replace(loaded, classes=tuple(class_names))
     loaded = replace(loaded, model=configure_model(loaded.model, protocol, None)[0])
-    task = _task(loaded, drawn=folder is not None or moving is not None)
-    source: Any = _Files(task.name, paths, protocol.exif)
+    task = model_task(loaded, drawn=folder is not None or moving is not None)
+    source: Any = ImageFiles(task.name, paths, protocol.exif)
     if isinstance(images, Tensor):
         source = _Tensors(task.name, images, protocol)
         targets = [folder / f"{source.id(index)}.png" for index in range(len(source))] if folder is not None else None
@@ -142,7 +144,7 @@ def predict(
 
 def _predictions(
     predictor: Predictor,
-    task: Any,  # a task with ``answer``, and ``overlay`` if something is drawn: checked by _task
+    task: Any,  # a task with ``answer``, and ``overlay`` if something is drawn: checked by model_task
     source: Any,
     *,
     top: int,
@@ -167,7 +169,7 @@ def _predictions(
     return found
 
 
-def _task(loaded: LoadedModel, *, drawn: bool) -> Task:
+def model_task(loaded: LoadedModel, *, drawn: bool = False) -> Task:
     """The model's task, by its attribute ``task``; torchvision's detectors are recognised by their class."""
     model: Any = unwrap_model(loaded.model)
     config = getattr(model, "pretrained_cfg", None)  # of exported files
@@ -185,7 +187,7 @@ def _task(loaded: LoadedModel, *, drawn: bool) -> Task:
 def _readable(paths: tuple[Path, ...], *, exif: str) -> tuple[Path, ...]:
     """The images that can be decoded; a warning names the others."""
     found, bad = [], []
-    files = _Files("", paths, exif)
+    files = ImageFiles("", paths, exif)
     for index, path in enumerate(paths):
         try:
             files.image(index)

@@ -147,9 +147,8 @@ def picture_of(opened: OpenedModel, number: int) -> LabImage:
     """Load an image of the data with its target."""
     if not 0 <= number < len(opened.source):
         raise HoldfastError(f"image must lie in 0…{len(opened.source) - 1}, got {number}")
-    return LabImage(
-        opened.source.image(number), opened.source.id(number), opened.task.evaluation.target(opened.source, number)
-    )
+    target = None if opened.without_labels else opened.task.evaluation.target(opened.source, number)
+    return LabImage(opened.source.image(number), opened.source.id(number), target)
 
 
 def predict_image(opened: OpenedModel, picture: LabImage, steps: Sequence[Edits]) -> ImagePrediction:

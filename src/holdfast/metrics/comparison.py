@@ -22,7 +22,7 @@ from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import formulas_of, image_choice, reference_for, summarise
 from holdfast.records.class_map import answer_protocol
 from holdfast.records.compatibility import without_older
-from holdfast.records.records import CellRecord, Records
+from holdfast.records.records import CellRecord, Passes, Records
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,13 @@ class Comparison:
     images: int
     differences: Mapping[str, Difference]
     carry_over: CarryOver | None = None  # of a gain on ImageNet-C to C-bar, where both were measured
+    passes: Passes | None = None  # that both models have, if an evaluation stopped early
+
+    @property
+    def about(self) -> str:
+        """The two models, and on how many images they were compared."""
+        passes = f", {self.passes}" if self.passes is not None else ""
+        return f"{self.first} minus {self.second}, {self.images} images{passes}"
 
     def reversed(self) -> "Comparison":
         """Second minus first."""
@@ -95,8 +102,11 @@ class Comparison:
         return replace(self, first=self.second, second=self.first, differences=turned)
 
     def __str__(self) -> str:
-        lines = [f"{self.first} minus {self.second}, {self.images} images", *map(str, self.differences.values())]
+        lines = [self.about, *map(str, self.differences.values())]
         return "\n".join(lines + ([str(self.carry_over)] if self.carry_over is not None else []))
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         """HTML table of the differences for notebooks."""
@@ -113,7 +123,7 @@ class Comparison:
         ]
         head = ("score", self.first, self.second, "difference", "95 % interval", "verdict")
         below = f"; {self.carry_over}" if self.carry_over is not None else ""
-        return table(f"{self.first} minus {self.second}, {self.images} images{below}", head, rows)
+        return table(f"{self.about}{below}", head, rows)
 
 
 def compare(
@@ -199,7 +209,10 @@ def _compare(
     differences = {formula.name: _difference(formula, models, same_model=same) for formula in formulas}
     names, by_name = _names_apart(first, second), {formula.name: formula for formula in formulas}
     carried = carry_over(by_name, models, names=names) if intervals else None
-    return Comparison(*names, len(used.ids), differences, carried)
+    both = sum(len(used.of_cell(name)) for name in cells)
+    total = max(int(records.header.get("images", len(used.ids))) for records in given) * len(cells)
+    passes = Passes(both, total) if images == "own" else None
+    return Comparison(*names, len(used.ids), differences, carried, passes)
 
 
 def check_same_answers(first: Records, second: Records) -> None:

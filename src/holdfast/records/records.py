@@ -79,6 +79,9 @@ class CellRecord:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        return f"{self.header.get('cell', 'cell')}: {len(self)} images, mean score {100 * self.accuracy:.2f} %"
+
     @property
     def spec(self) -> CellSpec:
         """Family, kind and severity of the cell."""
@@ -191,10 +194,7 @@ class Records:
 
     def to_pandas(self) -> "pandas.DataFrame":
         """A DataFrame with one row per cell, view and image (and frame, if an image is predicted several times)."""
-        try:
-            import pandas
-        except ModuleNotFoundError as error:
-            raise HoldfastError("to_pandas needs pandas, which is not installed; run: pip install pandas") from error
+        pandas = import_pandas()
         scoring = _scoring(self.task)
         frames = [
             pandas.DataFrame({"cell": name, "view": view, **scoring.rows(cell)})
@@ -206,11 +206,42 @@ class Records:
         names = self.header.get("class_names") if scoring.one_class else None
         return _with_class_names(pandas.concat(frames, ignore_index=True), names)
 
+    def __repr__(self) -> str:
+        """The mean score of every cell; of corruptions a row per kind and a column per severity."""
+        count = max(map(len, self.cells.values()), default=0)
+        view = f" ({self.current})" if self.current else ""
+        title = f"{self.header.get('model', 'model')}{view} on {self.header.get('data', 'data')}, {count} images"
+        graded = {name: cell for name, cell in self.cells.items() if name == f"{cell.spec.kind}/{cell.spec.severity}"}
+        others = {name: cell for name, cell in self.cells.items() if name not in graded}
+        rows = {name: _percent(cell) for name, cell in others.items()}
+        by_kind: dict[str, dict[int, str]] = {}
+        for cell in graded.values():
+            by_kind.setdefault(cell.spec.kind, {})[cell.spec.severity] = _percent(cell)
+        severities = sorted({severity for held in by_kind.values() for severity in held})
+        width = max(map(len, [*rows, *by_kind]), default=0)
+        lines = [f"  {name:<{width}} {text}" for name, text in rows.items()]
+        if severities:
+            lines.append(f"  {'severity':<{width}} " + " ".join(f"{severity:>5}" for severity in severities))
+        lines += [
+            f"  {kind:<{width}} " + " ".join(held.get(severity, f"{'–':>5}") for severity in severities)
+            for kind, held in by_kind.items()
+        ]
+        return "\n".join([f"{title}; mean score, %", *(line.rstrip() for line in lines)])
+
     def _repr_html_(self) -> str:
         """HTML table of the cells for notebooks; ``summary()`` has the intervals."""
         rows = [(name, f"{100 * cell.accuracy:.2f} %", str(len(cell))) for name, cell in self.cells.items()]
         caption = f"{self.header.get('model', 'model')} on {self.header.get('data', 'data')}"
         return table(caption, ("cell", "mean score", "images"), rows)
+
+
+def import_pandas() -> Any:
+    """Import pandas, which is an optional dependency."""
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise HoldfastError("to_pandas needs pandas, which is not installed; run: pip install pandas") from error
+    return pandas
 
 
 def load_records(folder: Path | str) -> list[Records]:
@@ -335,6 +366,10 @@ def _cell_record(
     left_out = tuple(str(name) for name in ids[excluded])
     rows = rows[places]
     return CellRecord(ids[rows], targets[rows], fields, header=_cell_header(units), excluded=left_out, task=task)
+
+
+def _percent(cell: CellRecord) -> str:
+    return f"{100 * cell.accuracy:5.1f}"
 
 
 def _part(cell: CellRecord, rows: np.ndarray, spec: CellSpec) -> CellRecord:

@@ -190,7 +190,8 @@ def _results_text(data: DataSet) -> list[str]:
     tables = dict.fromkeys(score.table for score in kinds)
     first = [score for score in kinds if score.table == next(iter(tables), "")]
     seed = entry.records.header.get("seed")
-    how = f"{entry.summary.images} images, {data.protocol}, preset {data.preset}, seed {seed}"
+    passes = f"{entry.summary.passes}, " if entry.summary.passes is not None else ""
+    how = f"{entry.summary.images} images, {passes}{data.protocol}, preset {data.preset}, seed {seed}"
     title = f"## Robustness on {_plain(data.spec)}\n\n{how}"
     by_kind = [["kind", "value", "95 % interval"], *([kind_label(s.kind), *_value(s)] for s in first)]
     rows = [["score", "value", "95 % interval", "definition"], *([s.label, *_value(s), s.definition] for s in scores)]

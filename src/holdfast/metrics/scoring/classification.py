@@ -101,6 +101,11 @@ class ClassificationScoring(Scoring):
         """Top-1 accuracy of a cell."""
         return {"accuracy": MEASURE}
 
+    def foreseen_columns(self, cells: Sequence[CellSpec]) -> Collection[Key]:
+        """Flips and top-5 distances of sequences."""
+        films = [cell.name for cell in cells if cell.family == "sequence"]
+        return [column(name, quantity) for name in films for quantity in (FLIPS, DISTANCES)]
+
     def formulas(
         self,
         cells: Sequence[CellSpec],

@@ -302,6 +302,7 @@ class SegmentationScoring(Scoring):
     }
     cell_words = "mIoU"
     per_image = "Percent of the labelled pixels that are right, mean over the images"
+    first_images = 128  # mIoU is biased by −4.4 points at 4 images per cell, by −0.3 at 128
     headline = ("clean", "mean_corruption_miou", "retention", "cityscapes_c", "cityscapes_c_retention")
     running = RunningScore("mIoU", lambda cell: cell.counts.sum(axis=0, dtype=np.int64), mean_iou)
     whole_sets = True

@@ -12,6 +12,7 @@ from holdfast.metrics.corruption import mean_of, percent_of_clean
 from holdfast.metrics.intervals import Interval, Scale, score_interval
 from holdfast.metrics.replicates import replicate_cells, used_images
 from holdfast.metrics.scoring.registry import scoring_of
+from holdfast.metrics.summary import image_choice
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import ChartLine, Point, ReportFigure, Track, svg_picture
@@ -103,7 +104,7 @@ def severity_curve(entry: Entry) -> SeverityCurve | None:
     ]
     if not kinds or not complete or (published and len(complete) < len(SEVERITIES)):
         return None
-    used, score = used_images(cells), next(iter(known_scores.values()))
+    used, score = used_images(cells, images=image_choice(entry.records)), next(iter(known_scores.values()))
     groups = used.groups()
     replicates = replicate_cells(cells, used, groups)
     if not replicates.keys() >= set(score.reads(*cells)):  # images without objects have no AP
