@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import resources
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +142,10 @@ def _page(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str, command: 
 
 def render_page(template: str, **values: Any) -> str:
     """Render a template with the values that all pages share."""
+    numbers = count(1)
     return _template(template).render(
         many=MANY,
+        next_id=lambda: next(numbers),
         suites=SUITE_NAMES,
         script=Markup(script()),
         script_hash=script_hash(),
@@ -155,7 +158,7 @@ def render_page(template: str, **values: Any) -> str:
 def lead(runs: Sequence[Run], sets: Sequence[DataSet]) -> str:
     """Introductory sentence of the page."""
     models = f"{len(runs)} models" if len(runs) > 1 else "One model"
-    where = list_names(list(dict.fromkeys(data.spec for data in sets)))
+    where = list_names(list(dict.fromkeys(data.title for data in sets)))
     what = f"{models} on {where}" if sets else f"{models}, not evaluated yet"
     apart = " Results on different images are not compared." if len(sets) > 1 else ""
     return f"{what}: scores on clean, corrupted and attacked images, and explanations.{apart}"
@@ -164,13 +167,17 @@ def lead(runs: Sequence[Run], sets: Sequence[DataSet]) -> str:
 def unmeasured_runs(runs: Sequence[Run]) -> list[str]:
     """Sentence about runs without a finished cell."""
     without = [run.name for run in runs if not any(records.cells for records in run.records)]
-    text = f"Not evaluated yet: {list_names(without)}. Run holdfast evaluate, then create the report again."
+    text = f"Not evaluated yet: {list_names(without, most=MANY)}. Run holdfast evaluate, then create the report again."
     return [text] if without else []
 
 
 def idle_terms(runs: Sequence[Run]) -> list[str]:
     """Sentences about loss terms and modules that had no effect in training."""
-    return [f"{run.name}: {sentence}." for run in runs for sentence in idle_parts(run.log)]
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for sentence in idle_parts(run.log):
+            found.setdefault(sentence, []).append(run.name)
+    return [f"{list_names(names, most=MANY)}: {sentence}." for sentence, names in found.items()]
 
 
 def export(runs: Sequence[Run], *, format: str) -> str:
@@ -218,7 +225,7 @@ def _words(given: str | Sequence[str]) -> list[str]:
 
 def titles(sets: Sequence[DataSet]) -> list[str]:
     """Distinct titles of the data sets: the spec, and details where specs are equal."""
-    names = [data.spec for data in sets]
+    names = [data.title for data in sets]
     for more in (
         lambda d: f", {d.baseline.summary.images} images",
         lambda d: f", {d.protocol}",

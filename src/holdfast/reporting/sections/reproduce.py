@@ -11,6 +11,7 @@ import yaml
 from holdfast.analysis.base import plain
 from holdfast.analysis.registry import all_settings
 from holdfast.corruptions.severities import EXTRA
+from holdfast.plotting.style import marker_number
 from holdfast.plotting.svg import page_colour
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import Records
@@ -29,6 +30,11 @@ class Named:
     def colour(self) -> str:
         """The colour of the run on the page."""
         return page_colour(self.number)
+
+    @property
+    def shape(self) -> int:
+        """The number of the run's marker."""
+        return marker_number(self.number)
 
 
 @dataclass(frozen=True)
