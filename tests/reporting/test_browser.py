@@ -56,7 +56,7 @@ def test_text_in_figures_is_large_enough_to_read(page):
 
 
 def test_columns_explain_themselves(page):
-    told = page.eval_on_selector_all("table.scores thead th[data-better] [popover]", "all => all.map(e => e.textContent)")
+    told = page.eval_on_selector_all("table.scores th[data-better] [popover]", "all => all.map(e => e.textContent)")
     assert told
     assert all(len(text) > 10 for text in told)
 

@@ -96,7 +96,7 @@
     heads.forEach((head, place) => {
       if (!head.dataset.better) return;
       const cells = [...table.tBodies].flatMap((body) => [...body.rows]).filter((row) => !row.matches(".group, .unchosen")).map((row) => row.cells[place])
-        .filter((cell) => cell?.dataset.value !== undefined && !("unranked" in cell.dataset) && textOf(cell) !== MISSING);
+        .filter((cell) => cell?.dataset.value !== undefined && cell.querySelector(".best, .number") && !("unranked" in cell.dataset) && textOf(cell) !== MISSING);
       const printed = (cell) => Number(cell.querySelector(".best, .number")?.textContent.replace("−", "-"));
       const values = cells.map(printed), best = head.dataset.better === "high" ? Math.max(...values) : Math.min(...values);
       cells.forEach((cell, at) => { cell.querySelector(".best, .number").className = cells.length > 1 && values[at] === best ? "best" : "number"; });
@@ -120,7 +120,7 @@
     if (bases.size) kept.push(`base=${[...bases].map((pair) => pair.join(":")).join(",")}`);
     if (kept.length || location.hash.includes("=")) history.replaceState(null, "", kept.length ? `#${kept.join("&")}` : "#");
   };
-  const remembered = () => Object.fromEntries(location.hash.slice(1).split("&").filter((part) => part.includes("=")).map((part) => {
+  const remembered = Object.fromEntries(location.hash.slice(1).split("&").filter((part) => part.includes("=")).map((part) => {
     const [key, list] = part.split("=");
     return [key, list.split(",").map(decodeURIComponent)];
   }));
@@ -166,7 +166,7 @@
     const suites = new Map(all("main th[data-suite]").map((head) => [head.dataset.suite, head.dataset.suiteName ?? head.dataset.suite]));
     const columns = new Map(all("main th[data-column]").map((head) => [head.dataset.column, (head.querySelector(".label") ?? head).textContent.trim()]));
     all("main th[data-off]").forEach((head) => choice.column.add(head.dataset.column));
-    for (const [key, off] of Object.entries(remembered())) if (key in choice && key !== "column") off.forEach((value) => choice[key].add(value));
+    for (const [key, off] of Object.entries(remembered)) if (key in choice && key !== "column") off.forEach((value) => choice[key].add(value));
     if (models.length > 1) place.append(boxes("run", "Models", models));
     if (columns.size > 1) place.append(boxes("column", "Columns", [...columns]));
     else if (suites.size > 1) place.append(boxes("suite", "Suites", [...suites]));
@@ -198,7 +198,7 @@
         remember();
       });
     });
-    const kept = (remembered().base ?? []).map((pair) => pair.split(":")).find(([id]) => id === part.id)?.[1];
+    const kept = (remembered.base ?? []).map((pair) => pair.split(":")).find(([id]) => id === part.id)?.[1];
     const first = heads.find((head) => head.dataset.base === kept) ?? heads[0];
     if (first !== heads[0]) bases.set(part.id, first.dataset.base);
     if (first) rebase(part, first.dataset.base);
