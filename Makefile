@@ -31,6 +31,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell README.md CONTRIBUTING.md CHANGELOG.md src docs perf examples studies
 
 bench: $(READY)
 	for script in $$(grep -l __main__ perf/*.py); do $(BIN)/python $$script || exit 1; done

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from holdfast.analysis.analyze import analyze
     from holdfast.attention import watch
     from holdfast.corruptions import corrupt
-    from holdfast.deploy.export import export
     from holdfast.evaluation.config import ComputeConfig, EvalProtocol
     from holdfast.evaluation.evaluate import evaluate
+    from holdfast.evaluation.until import Until
+    from holdfast.improvement.improve import improve
     from holdfast.inference.predict import predict
     from holdfast.metrics import compare
     from holdfast.models import create_model
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ComputeConfig": "holdfast.evaluation.config",
     "EvalProtocol": "holdfast.evaluation.config",
+    "Until": "holdfast.evaluation.until",
     "add_tap": "holdfast.models.tap",
     "analyze": "holdfast.analysis.analyze",
     "compare": "holdfast.metrics",
@@ -46,7 +48,8 @@ _HOME = {
     "create_model": "holdfast.models",
     "detector": "holdfast.models.detector",
     "evaluate": "holdfast.evaluation.evaluate",
-    "export": "holdfast.deploy.export",
+    "export": "holdfast.inference.export",
+    "improve": "holdfast.improvement.improve",
     "list_models": "holdfast.registry",
     "load_checkpoint": "holdfast.models.checkpoints",
     "load_records": "holdfast.records",
@@ -81,6 +84,7 @@ __all__ = [
     "ComputeConfig",
     "EvalProtocol",
     "HoldfastError",
+    "Until",
     "__version__",
     "add_tap",
     "analyze",
@@ -90,6 +94,7 @@ __all__ = [
     "detector",
     "evaluate",
     "export",
+    "improve",
     "list_models",
     "load_checkpoint",
     "load_records",

@@ -8,7 +8,7 @@ class HoldfastError(ValueError):
     """Bad input: one sentence with the argument, the expectation and the value; the command line exits with 2."""
 
 
-def nearest(name: str, known: Iterable[str], *, count: int = 3) -> str:
+def nearest(name: str, known: Iterable[str], *, count: int = 3, cutoff: float = 0.5) -> str:
     """Return a hint such as ``; did you mean 'fog' or 'frost'?`` for a misspelt name, empty if nothing is near."""
-    matches = difflib.get_close_matches(name, list(known), n=count, cutoff=0.5)
+    matches = difflib.get_close_matches(name, list(known), n=count, cutoff=cutoff)
     return f"; did you mean {' or '.join(repr(match) for match in matches)}?" if matches else ""

@@ -1,8 +1,9 @@
 """Names and one-line descriptions of models, methods and suites. Imports no torch."""
 
 import fnmatch
+import importlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # in the order of their modules; a test compares the two
 MODEL_NAMES = (
@@ -162,8 +163,11 @@ STORED = {
 }
 SUITES: dict[str, str] = {
     "clean": "the images as they are",
+    "quick": "clean and the 15 standard corruptions at severity 3 (of label maps those of Cityscapes-C)",
+    "standard": "clean, the task's full corruption benchmark, and PGD or SegPGD with 5 steps where there are gradients",
     "corruptions": "15 corruptions × 5 severities, on the fly (--extra: 19 × 5; of label maps the 16 of Cityscapes-C)",
     "corruptions-135": "the same corruptions at severities 1, 3 and 5 only: faster, but without mCE",
+    "selection": "what holdfast improve chooses by: kinds at severity 3 that it never reports (C-bar or the extra)",
     "cityscapes-c": "Cityscapes-C: 16 corruptions, noise at severities 1–3, on the fly or from cityscapes-c:DIR",
     "own-corruptions": "every corruption registered by a plug-in × 5 severities, on the fly",
     "coco-c": "COCO-C: 15 corruptions × 5 severities at native image size (Michaelis et al.)",
@@ -174,3 +178,13 @@ SUITES: dict[str, str] = {
     **STORED,
     **_ATTACKS,
 }
+
+
+def load(name: str) -> Any:
+    """Import ``module:name``, on first use.
+
+    Rows of registries name what lies in packages above them this way: parts of tasks, forms of models, and the scores
+    that follow from records.
+    """
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -353,7 +353,7 @@ def test_home_made_networks_are_measured_where_they_have_maps():
         ({"settings": Settings(cells=("fog",))}, "cells must be named KIND/SEVERITY, such as fog/3, got 'fog'"),
         ({"settings": Settings(modules=("blokcs.0",))}, "modules must name parts of the model, got 'blokcs.0'"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
-        ({"limit": 0}, "limit must be at least 1"),
+        ({"limit": -1}, "limit must be at least 1"),
         ({"corruptor": "/nowhere.safetensors"}, "corruptor must be a file of an AFAT run"),
     ],
 )

@@ -55,4 +55,4 @@ def test_detectors_and_wrong_sizes_are_one_sentence(capsys):
     with pytest.raises(HoldfastError, match="not detectors"):
         holdfast.analyze(plain_mask_rcnn(), "scene-objects:test,64x80,1", "stability", **ONE)
     assert main(["analyze", "run:nowhere", "--data", "digits", "--size", "10x20x30"]) == 2
-    assert "--size must be a number of pixels, or HEIGHTxWIDTH" in capsys.readouterr().err
+    assert "size must be a number of pixels, or HEIGHTxWIDTH" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holdfast.data.coco import open_coco
+from holdfast.data.coco import _run_lengths, open_coco
 from holdfast.data.detection_targets import run_lengths
 from holdfast.data.scenes import open_scene_objects
 from holdfast.errors import HoldfastError
@@ -124,6 +124,17 @@ def test_files_without_outlines_have_boxes_only(tmp_path):
         (content(annotations=[{"id": 1, "bbox": [1, 1, 2, 2]}]), "must have category_id, image_id"),
         (content(annotations=[annotation(segmentation=CROWD)]), "image's size 10×12, got .20, 30."),
         (content(annotations=[annotation(segmentation=[[1, 2, 3, 4]])]), "must have three points or more"),
+        (content(annotations=[annotation(segmentation=[["a"] * 6])]), "must have three points or more"),
+        (content(annotations=[annotation(area="x")]), "area of annotation 1 .* a number of pixels, 0 or more, got 'x'"),
+        (content(annotations=[annotation(area=float("inf"))]), "area of annotation 1 .* 0 or more, got inf"),
+        *(
+            (content(annotations=[annotation(segmentation={"size": [10, 12], "counts": counts})]), "counts of the mask")
+            for counts in ("garbage", "~~~~", "é", [40, 60], [-1, 121], None, "PPPPPPPPPPPPPPPPPPPP")
+        ),
+        *(
+            (content(images=[{"id": 7, "file_name": name, "height": 10, "width": 12}], annotations=[annotation()]), why)
+            for name, why in (("../a.png", "below the image folder, got '../a.png'"), ("/etc/a.png", "below the image"))
+        ),
         (content(categories=[{"id": 1}, {"id": 1}]), "categories of instances.json must be unique"),
         (content(images=[]), "must have images, got none"),
         (content(images=[{"id": 1, "file_name": "a.png"}]), "images of instances.json must have file_name, height, id"),
@@ -133,6 +144,15 @@ def test_what_cannot_be_right_is_refused_in_one_sentence(tmp_path, rows, sentenc
     (tmp_path / "instances.json").write_text(json.dumps(rows))
     with pytest.raises(HoldfastError, match=sentence):
         open_coco(f"{tmp_path},{tmp_path / 'instances.json'}", split="val")
+
+
+def test_run_lengths_are_those_of_the_library():
+    rng = np.random.default_rng(0)
+    masks = (rng.random((20, 37, 53)) < rng.random((20, 1, 1))).astype(np.uint8)
+    for mask, rle in zip(masks, run_lengths(masks), strict=True):
+        flat = np.concatenate([[0], mask.T.ravel()])  # by columns, and the first run is of zeros
+        changes = np.flatnonzero(np.diff(flat, append=2))
+        assert _run_lengths(rle["counts"].decode()) == np.diff(changes, prepend=0).tolist()
 
 
 def test_an_image_of_another_size_than_its_annotations_is_refused(tmp_path):

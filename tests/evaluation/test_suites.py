@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from PIL import Image
+from torch import nn
 
 from holdfast import ComputeConfig, EvalProtocol, evaluate
 from holdfast.attacks.patch_selection import fitting_patch
@@ -13,10 +14,11 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.data import open_evaluation_data
 from holdfast.evaluation.loader import fitting_shard
 from holdfast.evaluation.plan import limit_rows
-from holdfast.evaluation.suites import SUITES, assign
+from holdfast.evaluation.suites import SUITES, assign, expand_standard
 from holdfast.models.corruption_model import load_corruptor
 from holdfast.models.fingerprint import weights_fingerprint
 from holdfast.published import published
+from holdfast.tasks import task_named
 from tests.evaluation.toys import Brightest, ByLevel, Views, brightest_channel, colours, plain
 
 QUICK = {"workers": 0, "show": False}
@@ -445,3 +447,49 @@ def test_folders_of_imagenet_must_have_its_order(tmp_path):
             Image.new("RGB", (8, 8)).save(tmp_path / name / "a.png")
     with pytest.raises(HoldfastError, match="must have ImageNet's 1000 class folders, but number"):
         open_evaluation_data(f"folder:{tmp_path}")
+
+
+class TinySegmenter(nn.Module):
+    num_classes = 11
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 11, 3, padding=1)
+
+    def forward(self, images):
+        return self.layer(images)
+
+
+def test_quick_is_clean_and_every_kind_at_severity_3_in_the_records_of_the_full_suites(tmp_path):
+    model, data = Brightest(), colours(3)
+    quick = evaluate(model, data, "quick", out=tmp_path, **QUICK)
+    assert set(quick.cells) == {"clean", *(f"{kind}/3" for kind in STANDARD)}
+    assert {cell.header["suite"] for cell in quick.cells.values()} == {"clean", "corruptions"}
+    before = {path: path.stat().st_mtime_ns for path in quick.folder.glob("*.[0-9]*.safetensors")}
+    whole = evaluate(model, data, "clean,corruptions", out=tmp_path, **QUICK)
+    assert whole.folder == quick.folder
+    assert all(path.stat().st_mtime_ns == time for path, time in before.items())  # not measured again
+
+
+def test_standard_is_the_benchmark_of_the_task_and_five_steps_of_pgd_where_there_are_gradients():
+    tasks = {name: task_named(name) for name in ("classification", "segmentation", "detection")}
+    expected = {
+        "classification": ("clean", "corruptions", "pgd5"),
+        "segmentation": ("clean", "corruptions", "segpgd5"),
+        "detection": ("clean", "coco-c"),
+    }
+    for name, task in tasks.items():
+        assert expand_standard(["standard"], task, gradients=True) == expected[name]
+        assert expand_standard(["standard"], task, gradients=False) == expected[name][:2]
+    assert expand_standard(["clean", "fgsm", "standard"], tasks["detection"], gradients=True) == (
+        "clean",
+        "fgsm",
+        "coco-c",
+    )
+
+
+def test_standard_measures_a_segmenter():
+    protocol = EvalProtocol(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+    records = evaluate(TinySegmenter(), "scenes:test,32x32,2", "standard", protocol=protocol, **QUICK)
+    assert len(records.cells) == 1 + 16 * 5 + 1
+    assert {"mean_corruption_miou", "cityscapes_c", "attack/segpgd5"} <= set(records.summary().scores)

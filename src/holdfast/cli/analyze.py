@@ -12,6 +12,7 @@ from rich.markup import escape
 from holdfast.analysis.registry import ANALYSES, all_settings
 from holdfast.analysis.results import AnalysisResult, load_results
 from holdfast.analysis.settings import Settings
+from holdfast.cli.console import print_table
 from holdfast.cli.shared_options import (
     add_preprocessing,
     model_file_name,
@@ -77,7 +78,7 @@ def run(arguments: Namespace) -> None:
         )
     else:
         found = list(_analyses(arguments, console))
-    Console(soft_wrap=True).print(_table(found))
+    print_table(_table(found))
     for folder, results in found:
         count = _draw(results, folder / "figures", formats)
         console.print(

@@ -11,6 +11,7 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli import EXIT_SIGNAL, stopped_by
+from holdfast.cli.console import print_table
 from holdfast.cli.demo_settings import DEMOS, Demo, Effort
 from holdfast.errors import HoldfastError, nearest
 
@@ -69,7 +70,7 @@ def _demo(demo: Demo, out: Path, effort: Effort, console: Console) -> int:
             _analyze(demo, out / name, name, effort, console)
     console.print("writing the report")
     report([out / name for name in demo.models], out=out / "report.html", title=demo.title)
-    console.print(table(demo, records))
+    print_table(table(demo, records))
     for sentence in differences(demo, records):
         console.print(sentence)
     console.print(f"report: {out / 'report.html'}", markup=False)

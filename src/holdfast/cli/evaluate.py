@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.console import table_width
 from holdfast.cli.shared_options import (
     add_classes,
     add_cluster,
@@ -27,13 +28,17 @@ from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.evaluation.suites import Suite
+    from holdfast.evaluation.until import Until
     from holdfast.records.records import Records
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast evaluate``."""
     parser.add_argument(
-        "run", nargs="?", help="a run's folder; records are written there, and its validation data are the default"
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        help="runs' folders; records are written there, and a run's validation data are the default",
     )
     parser.add_argument(
         "--model",
@@ -101,9 +106,27 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="store thumbnails of N failures for the report; they are copies of your data, so mind its licence",
     )
     parser.add_argument("--fresh", action="store_true", help="start over instead of resuming")
+    parser.add_argument(
+        "--until",
+        metavar="POINTS",
+        help="stop when the interval of the headline score has this half-width in points, or those of some scores: "
+        "0.5, or mce=1,clean=0.5,fog=2; a smaller number, or none, continues",
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="COST",
+        help="stop after this time, such as 10m or 1h30m, or at this number of passes (images × cells)",
+    )
+    parser.add_argument(
+        "--of-these-images",
+        action="store_true",
+        help="with --until: estimate the score of exactly these images instead of new ones like them",
+    )
     add_dry_run(parser)
     add_cluster(parser, task="shards of images")
-    parser.usage = "holdfast evaluate [RUN] [--model MODEL] [--data DATA] [--suite SUITES] [OPTIONS]"
+    parser.usage = (
+        "holdfast evaluate [RUN …] [--model MODEL] [--data DATA] [--suite SUITES]\n                         [OPTIONS]"
+    )
 
 
 def run(arguments: Namespace) -> int:
@@ -116,8 +139,7 @@ def run(arguments: Namespace) -> int:
 
     first = os.environ.get("RANK", "0") == "0"
     console = Console(quiet=not first, soft_wrap=True, highlight=False)
-    model = _model(arguments)
-    data = arguments.data or [_own_data(model, console)]
+    models = _models(arguments)
     given: dict[str, Any] = {name: getattr(arguments, name) for name in ("seed", "device", "workers")}
     given["limit"] = arguments.limit or None
     known = {each.name: getattr(arguments, each.name) for each in fields(ComputeConfig) if each.name in vars(arguments)}
@@ -125,19 +147,38 @@ def run(arguments: Namespace) -> int:
         "protocol": protocol_of(arguments),
         "compute": ComputeConfig(**{**known, "cluster": cluster_of(arguments)}),
     }
+    until = _until(arguments)
     if arguments.predictions is not None:
-        return _predict(model, data, arguments, console)
-    out = arguments.out or (None if run_folder(model) else Path("runs") / model_file_name(model))
-    served = assign(_suites(arguments), data)
+        return _predict(models, arguments, console)
+    suites = _suites(arguments)
+    wanted = [
+        (model, spec, names, arguments.out or _folder(model))
+        for model in models
+        for spec, names in assign(suites, arguments.data or [_own_data(model, console)])
+    ]
     if arguments.dry_run:
-        requests = [EvaluationRequest(model, spec, names, out, **given) for spec, names in served]
+        requests = [EvaluationRequest(*each, **given) for each in wanted]
         return dry_run("evaluate", arguments, [dry_run_report(request) for request in requests])
-    given |= {"fresh": arguments.fresh, "show": True}
+    given |= {"fresh": arguments.fresh, "show": True, "until": until}
     with print_dry_run_comparison("evaluate", arguments):
-        records = [evaluate(model, spec, names, out=out, **given) for spec, names in served]
+        records = [evaluate(model, spec, names, out=out, **given) for model, spec, names, out in wanted]
     if first:
         _show(records, console)
+        _show_estimates(records, until, console)
     return 0
+
+
+def _until(arguments: Namespace) -> "Until | None":
+    """When to stop; None if everything is to be measured."""
+    from holdfast.evaluation.until import Until
+
+    if arguments.until is None and arguments.budget is None:
+        if arguments.of_these_images:
+            raise HoldfastError("--of-these-images needs --until, got none")
+        return None
+    if arguments.predictions is not None:
+        raise HoldfastError("--predictions writes the label maps of all images: omit --until and --budget")
+    return Until(arguments.until, arguments.budget, arguments.of_these_images)
 
 
 def _suites(arguments: Namespace) -> "tuple[Suite, ...]":
@@ -152,9 +193,18 @@ def _suites(arguments: Namespace) -> "tuple[Suite, ...]":
     return parse_suites([arguments.suite or ("clean" if attacks else "clean,corruptions"), *attacks])
 
 
-def _predict(model: str, data: list[str], arguments: Namespace, console: Console) -> int:
+def _folder(model: str) -> Path | None:
+    """The folder of a model's records; None for a run, whose own it is."""
+    return None if run_folder(model) else Path("runs") / model_file_name(model)
+
+
+def _predict(models: list[str], arguments: Namespace, console: Console) -> int:
     from holdfast.inference.label_map_files import export_predictions
 
+    if len(models) > 1:
+        raise HoldfastError(f"--predictions needs one model, got {len(models)}")
+    (model,) = models
+    data = arguments.data or [_own_data(model, console)]
     options = {"device": arguments.device, "protocol": protocol_of(arguments)}
     for spec in data:
         count = export_predictions(model, spec, arguments.predictions, **options)
@@ -162,11 +212,13 @@ def _predict(model: str, data: list[str], arguments: Namespace, console: Console
     return 0
 
 
-def _model(arguments: Namespace) -> str:
-    if (arguments.run is None) == (arguments.model is None):
-        given = "neither" if arguments.run is None else "both"
-        raise HoldfastError(f"holdfast evaluate needs either a run's folder or --model, got {given}")
-    return with_checkpoint(arguments.model or arguments.run, arguments.checkpoint)
+def _models(arguments: Namespace) -> list[str]:
+    if bool(arguments.runs) == (arguments.model is not None):
+        given = "both" if arguments.runs else "neither"
+        raise HoldfastError(f"holdfast evaluate needs either runs' folders or --model, got {given}")
+    if len(arguments.runs) > 1 and arguments.out is not None:
+        raise HoldfastError("--out is the folder of one model's records, got several runs: omit it")
+    return [with_checkpoint(model, arguments.checkpoint) for model in arguments.runs or [arguments.model]]
 
 
 def _own_data(model: str, console: Console) -> str:
@@ -175,11 +227,20 @@ def _own_data(model: str, console: Console) -> str:
     return data
 
 
+def _show_estimates(records: "list[Records]", until: "Until | None", console: Console) -> None:
+    """Each goal's score with the half-width of its interval."""
+    from holdfast.evaluation.until import estimates_of
+
+    for found in records:
+        for estimate in estimates_of(found, until) if until is not None else ():
+            console.print(str(estimate), markup=False)
+
+
 def _show(records: "list[Records]", console: Console) -> None:
     from holdfast.data.class_labels import RULES
     from holdfast.reporting.export.tables import export
 
-    console.print(export(records, width=console.width if console.is_terminal else 120), markup=False)
+    console.print(export(records, width=table_width()), markup=False)
     for found in records:
         if rule := found.header.get("labels"):
             console.print(f"labels of {found.header['data']} from {rule}: {RULES.get(rule, rule)}", markup=False)

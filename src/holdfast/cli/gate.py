@@ -9,6 +9,7 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli import EXIT_GATE_FAILED, EXIT_OK
+from holdfast.cli.console import table_width
 from holdfast.cli.shared_options import add_preprocessing, model_file_name, protocol_of, run_folder
 from holdfast.errors import HoldfastError
 
@@ -50,7 +51,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--classes-differ", action="store_true", help="measure --model although the data's classes have other names"
     )
     add_preprocessing(parser, preparation=False)  # which is the baseline's
-    parser.usage = "holdfast gate [RUN] [--model MODEL] [--against RUN|RECORDS|FILE] [--save FILE] [OPTIONS]"
+    parser.usage = (
+        "holdfast gate [RUN] [--model MODEL] [--against RUN|RECORDS|FILE]\n                     [--save FILE] [OPTIONS]"
+    )
 
 
 def run(arguments: Namespace) -> int:
@@ -66,7 +69,7 @@ def run(arguments: Namespace) -> int:
     console = Console(soft_wrap=True, highlight=False)
     answers = decide(new, old, rules) if arguments.against is not None else []
     if answers:
-        console.print(terminal(answers), markup=False)
+        console.print(terminal(answers, width=table_width()), markup=False)
     for path, text in ((arguments.junit, junit), (arguments.markdown, markdown)):
         if path is not None and answers:
             atomic.write_text(path, text(answers))

@@ -6,11 +6,11 @@ from argparse import Namespace
 from collections.abc import Callable
 
 from jsonargparse import ArgumentParser
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
+from holdfast.cli.console import print_table
 from holdfast.errors import HoldfastError, nearest
 from holdfast.registry import METHOD_LINES
 from holdfast.runtime.plugins import PLUGINS
@@ -30,17 +30,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Print the table of the chosen kind."""
-    Console().print(LISTERS[arguments.what](arguments))
+    for table in LISTERS[arguments.what](arguments):
+        print_table(table)
 
 
-def models_table(arguments: Namespace) -> Table:
+def models_table(arguments: Namespace) -> list[Table]:
     """Holdfast's own models; timm's are listed by timm."""
     from holdfast.published import published
     from holdfast.registry import MODEL_NAMES
 
     names = _matching_names(arguments.pattern, list(MODEL_NAMES))
     if not arguments.cost:
-        return _table("model", rows=[[name] for name in names])
+        return [_table("model", rows=[[name] for name in names])]
     from holdfast.models.flops import measure_cost
 
     papers = published("models")
@@ -56,57 +57,56 @@ def models_table(arguments: Namespace) -> Table:
             paper.get("gmacs", "–"),
         ]
         table.add_row(name, str(cost.image_size[0]), *map(str, figures))
-    return table
+    return [table]
 
 
-def corruptions_table(arguments: Namespace) -> Table:
+def corruptions_table(arguments: Namespace) -> list[Table]:
     """The corruptions in canonical order; `holdfast corrupt` applies them."""
     from holdfast.corruptions import catalog_table
 
     header, rows = catalog_table()
     names = _matching_names(arguments.pattern, [row[0] for row in rows])
     table = _table(*header, rows=[list(row) for row in rows if row[0] in names])
-    table.columns[0].no_wrap = True  # names are typed
-    return table
+    return [table]
 
 
-def recipes_table(arguments: Namespace) -> Table:
+def recipes_table(arguments: Namespace) -> list[Table]:
     """The shipped recipes; `holdfast train NAME` runs one."""
     from holdfast.training.recipe_files import headline, recipe_names
 
     names = _matching_names(arguments.pattern, recipe_names())
     if not arguments.cost:
-        return _table("recipe", "what it trains", rows=[[name, headline(name)] for name in names])
+        return [_table("recipe", "what it trains", rows=[[name, headline(name)] for name in names])]
+    costs = {name: _recipe_cost(name) for name in names}
     table = Table(box=None, header_style="bold")
     table.add_column("recipe", no_wrap=True)
     for column in ("images a step", "exaFLOP", "GB per GPU", "A100 hours"):
         table.add_column(column, justify="right")
-    table.add_column("otherwise")
-    for name in names:
-        table.add_row(name, *_recipe_cost(name))
-    return table
+    for name, cost in costs.items():
+        if not isinstance(cost, str):
+            table.add_row(name, *cost)
+    told = [[name, cost] for name, cost in costs.items() if isinstance(cost, str)]
+    return [each for each in (table, _table("recipe", "what it costs", rows=told)) if each.row_count]
 
 
-def _recipe_cost(name: str) -> list[str]:
+def _recipe_cost(name: str) -> list[str] | str:
     """What a recipe's header says of its cost: figures where they were counted, else its sentence."""
     from holdfast.training.recipe_files import header
 
     lines = header(name)
     counted = re.match(r"(\S+) exaFLOP, (\S+) GB per GPU, (\S+) A100 hours", lines.get("cost", ""))
-    if counted is None:
-        return ["", "", "", "", lines.get("cost", "")]
-    return [lines["batch"].split()[0], *counted.groups(), ""]
+    return lines.get("cost", "–") if counted is None else [lines["batch"].split()[0], *counted.groups()]
 
 
-def studies_table(arguments: Namespace) -> Table:
+def studies_table(arguments: Namespace) -> list[Table]:
     """The shipped studies; `holdfast study NAME` runs one."""
     from holdfast.studies.config import headline, study_names
 
     names = _matching_names(arguments.pattern, study_names())
-    return _table("study", "what it asks", rows=[[name, headline(name)] for name in names])
+    return [_table("study", "what it asks", rows=[[name, headline(name)] for name in names])]
 
 
-def methods_table(arguments: Namespace) -> Table:
+def methods_table(arguments: Namespace) -> list[Table]:
     """The training objectives, and the loss terms of the robust one."""
     lines = METHOD_LINES
     if PLUGINS:  # a plug-in may have registered more
@@ -114,27 +114,27 @@ def methods_table(arguments: Namespace) -> Table:
 
         lines = methods()
     names = _matching_names(arguments.pattern, list(lines))
-    return _table("method", "what it does", rows=[[name, lines[name]] for name in names])
+    return [_table("method", "what it does", rows=[[name, lines[name]] for name in names])]
 
 
-def suites_table(arguments: Namespace) -> Table:
+def suites_table(arguments: Namespace) -> list[Table]:
     """The suites that `holdfast evaluate --suite` accepts, separated by commas."""
     from holdfast.benchmarks import benchmark_suites
     from holdfast.registry import SUITES
 
     lines = SUITES | benchmark_suites()
     names = _matching_names(arguments.pattern, list(lines))
-    return _table("suite", "what it measures", rows=[[name, lines[name]] for name in names])
+    return [_table("suite", "what it measures", rows=[[name, lines[name]] for name in names])]
 
 
-def data_table(arguments: Namespace) -> Table:
+def data_table(arguments: Namespace) -> list[Table]:
     """The data sources that a recipe can name, several joined with a plus sign; then the official test sets."""
     from holdfast.data import OFFICIAL, SOURCES
 
     lines = {name: (source.form, source.line) for name, source in SOURCES.items()}
     lines |= {name: (f"{name}:DIR", layout.line) for name, layout in OFFICIAL.items()}
     names = _matching_names(arguments.pattern, list(lines))
-    return _table("data", "what it is", rows=[[escape(part) for part in lines[name]] for name in names])
+    return [_table("data", "what it is", rows=[[escape(part) for part in lines[name]] for name in names])]
 
 
 def _matching_names(pattern: str | None, names: list[str]) -> list[str]:
@@ -148,12 +148,13 @@ def _matching_names(pattern: str | None, names: list[str]) -> list[str]:
 
 def _table(*columns: str, rows: list[list[str]]) -> Table:
     table = Table(*columns, box=None, header_style="bold")
+    table.columns[0].no_wrap = True  # names are typed
     for row in rows:
         table.add_row(*row)
     return table
 
 
-LISTERS: dict[str, Callable[[Namespace], Table]] = {
+LISTERS: dict[str, Callable[[Namespace], list[Table]]] = {
     "corruptions": corruptions_table,
     "data": data_table,
     "methods": methods_table,

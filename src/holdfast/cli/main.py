@@ -6,7 +6,9 @@ import importlib
 import itertools
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -14,7 +16,6 @@ from typing import Any
 from holdfast._version import __version__
 from holdfast.cli import EXIT_BAD_INPUT, EXIT_OK, EXIT_SIGNAL, stopped_by
 from holdfast.errors import HoldfastError, nearest
-from holdfast.runtime.plugins import load_plugins
 from holdfast.runtime.signals import handle_signals
 
 # name -> one line for `holdfast --help`. Each lives in holdfast/cli/<name>.py as `add_arguments(parser)` and
@@ -22,6 +23,7 @@ from holdfast.runtime.signals import handle_signals
 COMMANDS = {
     "list": "list models (--cost: with size and GMACs), methods, corruptions, suites, recipes, studies or data",
     "train": "train or fine-tune a model from a recipe",
+    "improve": "find the best robust fine-tuning for your data and a time budget; prints a decision",
     "mix": "average the weights of models: WiSE-FT between a start and its fine-tuned model, uniform and greedy soups",
     "evaluate": "measure a model on clean, corrupted, perturbed, attacked or official images; resumes if interrupted",
     "analyze": "explain robustness: attention stability, overfocusing, head diversity, noise decay, grouping",
@@ -40,7 +42,8 @@ COMMANDS = {
 }
 
 # commands that resume when run again after Ctrl-C, SIGTERM or a crash; `train` prints its own line (--resume)
-RESUMABLE = ("evaluate", "analyze", "corrupt", "study", "demo")
+RESUMABLE = ("evaluate", "analyze", "corrupt", "study", "demo", "improve")
+LONGEST_ERROR = 2_000  # letters
 
 
 def build_parser(command: str | None = None) -> Any:
@@ -52,7 +55,7 @@ def build_parser(command: str | None = None) -> Any:
 
         parser = jsonargparse.ArgumentParser(
             prog=f"holdfast {command}",
-            description=COMMANDS[command].capitalize() + ".",
+            description=f"{COMMANDS[command][0].upper()}{COMMANDS[command][1:]}.",
             exit_on_error=False,
             allow_abbrev=False,
             formatter_class=PlainHelp,
@@ -62,7 +65,7 @@ def build_parser(command: str | None = None) -> Any:
     general = argparse.ArgumentParser(
         prog="holdfast",
         description="Vision transformers that hold when images go bad.",
-        epilog="commands:\n" + "\n".join(f"  {name:<12}{line}" for name, line in COMMANDS.items()),
+        epilog="\n".join(["commands:", *_command_lines(shutil.get_terminal_size().columns)]),
         formatter_class=_EpilogAsWritten,
         exit_on_error=False,
     )
@@ -115,7 +118,10 @@ def _machine_limit(error: OSError | MemoryError | RuntimeError) -> str:
 
 
 def _print_error(sentence: str) -> int:
-    print(f"holdfast: error: {' '.join(sentence.split())}", file=sys.stderr)
+    text = " ".join(sentence.split())
+    if len(text) > LONGEST_ERROR:  # a value of any length may be quoted in it
+        text = f"{text[: LONGEST_ERROR // 2]} … {text[-LONGEST_ERROR // 2 :]}"
+    print(f"holdfast: error: {text}", file=sys.stderr)
     return EXIT_BAD_INPUT
 
 
@@ -126,6 +132,10 @@ def _run_command(argv: list[str]) -> int:
     if argv[0] == "--version":
         print(f"holdfast {__version__}")
         return EXIT_OK
+    from holdfast.runtime.plugins import (
+        load_plugins,
+    )  # imported late, as everything that `holdfast --help` can do without
+
     command, rest = argv[0], load_plugins(argv[1:])
     if command not in COMMANDS:
         raise HoldfastError(
@@ -155,8 +165,18 @@ def _known_options(parser: argparse.ArgumentParser, argv: list[str]) -> list[str
         if option == "--":
             break
         if option.startswith("--") and not any(option == name or option.startswith(f"{name}.") for name in known):
-            raise HoldfastError(f"unknown option {option!r}{nearest(option, known)}")
+            raise HoldfastError(f"unknown option {option!r}{_nearest_option(option, known)}")
     return argv
+
+
+def _nearest_option(option: str, known: Sequence[str]) -> str:
+    """Hint for a misspelt option: values of a recipe by their last word, else names that are much alike."""
+    word = option.removeprefix("--").replace("-", "_")
+    exact = [name for name in known if name.removeprefix("--").rpartition(".")[2].replace("-", "_") == word]
+    if exact:
+        return nearest(option, exact, cutoff=0)
+    close = nearest(option, known, count=1, cutoff=0.85)  # such as --methods for --method
+    return close or nearest(option, [name for name in known if name not in ("--help", "--help-all")], cutoff=0.6)
 
 
 def _parse_arguments(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespace:
@@ -168,17 +188,32 @@ def _parse_arguments(parser: argparse.ArgumentParser, argv: list[str]) -> argpar
         options = {action.dest: action for action in parser._actions if action.option_strings}
         kinds = {name: getattr(action, "_typehint", action.type) for name, action in options.items()}
         names = {name: action.option_strings[0] for name, action in options.items()}
+        if missing := re.fullmatch("the following arguments are required: (.*)", str(error)):
+            wanted = [names.get(name, name.upper()) for name in missing[1].split(", ")]
+            usage = f"; see {parser.prog} --help"
+            raise HoldfastError(f"{parser.prog} needs {' and '.join(wanted)}{usage}") from error
         raise HoldfastError(refusal(str(error), kinds, names)) from error
 
 
 def entry_point() -> None:
     """Run the command line and exit; called by the installed ``holdfast`` script."""
-    sys.exit(main())
+    code = main()
+    if sys.argv[1:2] == ["lab"]:  # it leaves nothing to be written, and taking PyTorch apart takes seconds after Ctrl-C
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 class _EpilogAsWritten(argparse.HelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n".join(indent + line for line in text.splitlines())
+
+
+def _command_lines(width: int) -> list[str]:
+    """Lines with the commands and what they do, within a width."""
+    wrap = textwrap.TextWrapper(max(width, 40), subsequent_indent=" " * 14, break_on_hyphens=False).wrap
+    return [line for name, text in COMMANDS.items() for line in wrap(f"  {name:<12}{text}")]
 
 
 def _module(command: str) -> ModuleType:

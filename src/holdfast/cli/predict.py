@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 
+from holdfast.cli.console import piped_text, print_table
 from holdfast.cli.shared_options import add_preprocessing, protocol_of, with_checkpoint
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from holdfast.inference.predict import Prediction
 
 FORMATS = ("table", "json", "csv")
@@ -41,6 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--class-names", type=Path, metavar="FILE", help="class names, one per line, for a model without its own"
     )
+    parser.add_argument("--skip-bad", action="store_true", help="leave out unreadable images, with a warning")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     add_preprocessing(parser)
 
@@ -56,11 +60,14 @@ def run(arguments: Namespace) -> None:
     drawings = {"overlays": arguments.overlays, "film": arguments.film, "fps": arguments.fps}
     names = _class_names(arguments.class_names) if arguments.class_names is not None else None
     options = {"top": arguments.top, "device": arguments.device, "protocol": protocol, "class_names": names}
+    options |= {"skip_bad": arguments.skip_bad}
     found = predict(with_checkpoint(arguments.model, arguments.checkpoint), arguments.images, **options, **drawings)
-    text = {"table": _table, "json": _json, "csv": _csv}[arguments.format](found)
-    if arguments.out is None:
-        print(text.rstrip("\n"))
+    if arguments.out is None and arguments.format == "table":
+        print_table(_table(found))
+    elif arguments.out is None:
+        print({"json": _json, "csv": _csv}[arguments.format](found).rstrip("\n"))
     else:
+        text = {"table": lambda rows: piped_text(_table(rows)), "json": _json, "csv": _csv}[arguments.format](found)
         atomic.write_text(arguments.out, text)
         print(f"written: {arguments.out}")
     for path in (arguments.overlays, arguments.film):
@@ -94,13 +101,16 @@ def _csv(found: "list[Prediction]") -> str:
     return text.getvalue()
 
 
-def _table(found: "list[Prediction]") -> str:
-    lines = []
-    for each in found:
-        lines.append(each.image)
-        lines += [f"  {'  '.join(_cell(value) for value in row.values())}" for row in each.rows]
-    return "\n".join(lines) + "\n"
+def _table(found: "list[Prediction]") -> "Table":
+    from rich.markup import escape
+    from rich.table import Table
 
-
-def _cell(value: object) -> str:
-    return f"{100 * value:5.1f} %" if isinstance(value, float) else f"{value!s:<30}"
+    rows = _rows(found)
+    table = Table(box=None, header_style="bold")
+    for name, value in (rows[0] if rows else {"image": "", "rank": 0}).items():
+        table.add_column(name, justify="left" if isinstance(value, str) else "right", overflow="fold")
+    for row in rows:
+        table.add_row(
+            *(f"{100 * value:.1f} %" if isinstance(value, float) else escape(str(value)) for value in row.values())
+        )
+    return table

@@ -8,6 +8,7 @@ from typing import Any
 
 from jsonargparse import ArgumentParser
 
+from holdfast.cli.console import print_table
 from holdfast.errors import HoldfastError
 
 RECIPE, LOG = "recipe.yaml", "log.jsonl"
@@ -22,7 +23,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Print a table with a row per run."""
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -34,10 +34,7 @@ def run(arguments: Namespace) -> None:
     table = Table("run", "model", "data", "state", "score", "records", box=None, header_style="bold")
     for row in rows:
         table.add_row(*map(escape, row))
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 200
-    console.print(table)
+    print_table(table)
 
 
 def _rows(root: Path) -> Iterator[tuple[str, ...]]:
@@ -53,18 +50,42 @@ def _rows(root: Path) -> Iterator[tuple[str, ...]]:
 def _training_columns(folder: Path) -> tuple[str, str, str, str]:
     from holdfast.io.yaml import read_yaml
 
+    if not (folder / RECIPE).exists():
+        return _evaluated_columns(folder)
     try:
         recipe: Any = read_yaml((folder / RECIPE).read_text(encoding="utf-8"), name=RECIPE) or {}
     except (OSError, HoldfastError):
-        return ("–", "–", "–", "–")
+        return ("–", "–", "unreadable recipe", "–")
     log = list(_log(folder / LOG))
     epochs = [line for line in log if line.get("event") == "epoch"]
     step = max((int(line["step"]) for line in log), default=0)
-    state = "finished" if any(line.get("event") == "end" for line in log) else f"step {step}" if log else "not started"
+    ended = any(line.get("event") == "end" for line in log)
+    state = "finished" if ended else f"unfinished, step {step}" if log else "not started"
     scores = {key: value for key, value in (epochs[-1] if epochs else {}).items() if isinstance(value, float)}
     score = next((f"{key} {value:.2f}" for key, value in scores.items()), "–")
     model, data = recipe.get("model") or {}, recipe.get("data") or {}
     return str(model.get("name") or model.get("init") or "–"), str(data.get("train", "–")), state, score
+
+
+def _evaluated_columns(folder: Path) -> tuple[str, str, str, str]:
+    """Model and data of records without a run: ``evaluate --model`` writes such folders."""
+    for path in sorted((folder / "records").glob("*/evaluation.json")):
+        try:
+            header = json.loads(path.read_text(encoding="utf-8"))
+            return str(header["model"]), str(header["data"]), "evaluated only", _clean_score(path.parent, header)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return "–", "–", "no results", "–"
+
+
+def _clean_score(folder: Path, header: dict[str, Any]) -> str:
+    from holdfast.records.header import CLASSIFICATION
+    from holdfast.records.records import read_records
+
+    if header.get("task", CLASSIFICATION) != CLASSIFICATION:  # other tasks have scores of sets of images
+        return "–"
+    cell = read_records(folder, cells=["clean"]).cells.get("clean")
+    return "–" if cell is None else f"clean {100 * cell.accuracy:.2f}"
 
 
 def _records_column(folder: Path) -> str:

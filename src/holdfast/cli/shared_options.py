@@ -57,9 +57,18 @@ def own_data(model: str, *, command: str) -> str:
     from holdfast.io.yaml import read_yaml
 
     folder = run_folder(model)
+    if folder is None and not model_spec(model).kind:
+        from holdfast.models.factory import unknown_model  # imported late: for an error alone
+
+        raise unknown_model(model)
     if folder is None:
         raise HoldfastError(f"holdfast {command} needs --data, such as folder:DIR, for {model!r}, which is not a run")
     path = folder / "recipe.yaml"
+    if not path.exists():
+        from holdfast.models.factory import without_model
+
+        if (problem := without_model(folder)) is not None:
+            raise problem
     try:
         recipe: Any = read_yaml(path.read_text(encoding="utf-8"), name=repr(str(path)))
         data = str(recipe["data"].get("val") or recipe["data"]["train"])
@@ -208,18 +217,8 @@ def protocol_of(arguments: Namespace, **other: Any) -> "EvalProtocol":
     from holdfast.evaluation.config import EvalProtocol
 
     given = {**vars(arguments), **other}
-    given |= {"size": size_of(given.get("size")), "probabilities": _answer(given.get("probabilities"))}
+    given |= {"probabilities": _answer(given.get("probabilities"))}
     return EvalProtocol(**{each.name: given[each.name] for each in fields(EvalProtocol) if each.name in given})
-
-
-def size_of(given: str | int | None) -> int | tuple[int, int] | None:
-    """Parse ``448`` or ``1024x2048`` (height first)."""
-    if given is None:
-        return None
-    sides = str(given).split("x")
-    if len(sides) > 2 or not all(side.isdigit() for side in sides):
-        raise HoldfastError(f"--size must be a number of pixels, or HEIGHTxWIDTH such as 1024x2048, got {given!r}")
-    return int(sides[0]) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
 
 
 def _answer(given: str | None) -> bool | None:

@@ -1,6 +1,5 @@
 """``holdfast study``: run the missing parts of recipes × seeds × suites and tabulate all results."""
 
-import os
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -9,6 +8,7 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli import EXIT_SIGNAL, stopped_by
+from holdfast.cli.console import print_table, table_width
 from holdfast.cli.shared_options import add_cluster, add_dry_run, cluster_of, dry_run, print_dry_run_comparison
 from holdfast.cli.train import add_recipe_values, recipe_values, shorten_help
 from holdfast.errors import HoldfastError
@@ -31,7 +31,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_dry_run(parser)
     add_cluster(parser, task="runs")
-    parser.usage = "holdfast study STUDY [--out DIR] [--processes N] [--rows A,B] [--seeds 0,1] [--SECTION.KEY=VALUE …]"
+    parser.usage = (
+        "holdfast study STUDY [--out DIR] [--processes N] [--rows A,B]\n"
+        "                      [--seeds 0,1] [--SECTION.KEY=VALUE …]"
+    )
     add_recipe_values(parser)
 
 
@@ -74,10 +77,9 @@ def run(arguments: Namespace) -> int:
             f"--out must hold results of this study, got none in {str(out)!r}; run it without --table-only"
         )
     page = write_page(study, results, out=out)
-    console = Console(width=None if os.isatty(1) else 120)
-    for table in terminal_tables(study, results, width=console.width):
-        console.print(table)
-    console.print(f"table, plots and verdicts: {page}", highlight=False)
+    for table in terminal_tables(study, results, width=table_width()):
+        print_table(table)
+    print(f"table, plots and verdicts: {page}")
     return 0
 
 

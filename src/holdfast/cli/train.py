@@ -46,7 +46,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_dry_run(parser)
     parser.add_argument("--processes", type=int, help="with --dry-run: forecast for so many processes, such as 8 GPUs")
-    parser.usage = "holdfast train [RECIPE] [--out DIR] [--resume] [--init FROM] [--SECTION.KEY=VALUE ...]"
+    parser.usage = (
+        "holdfast train [RECIPE] [--out DIR] [--resume] [--init FROM]\n                      [--SECTION.KEY=VALUE ...]"
+    )
     add_recipe_values(parser)
 
 

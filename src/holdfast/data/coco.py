@@ -93,12 +93,15 @@ class CocoSource:
         for what, values in (
             ("categories", self.category_ids),
             ("images", [image["id"] for image in self._images]),
-            ("file names of images", [image["file_name"] for image in self._images]),
+            ("file names of images", [str(image["file_name"]) for image in self._images]),
         ):
             if len(set(values)) != len(values):
                 raise HoldfastError(f"{what} of {self._file} must be unique, got duplicates")
             if not values:
                 raise HoldfastError(f"{self._file} must have {what}, got none")
+        for name in (str(image["file_name"]) for image in self._images):
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise HoldfastError(f"file_name of {self._file} must be a path below the image folder, got {name!r}")
 
     def _mask(self, row: dict[str, Any], size: tuple[int, int]) -> Rle:
         outline = row["segmentation"]
@@ -153,6 +156,9 @@ def _check(row: dict[str, Any], *, sizes: dict[int, tuple[int, int]], categories
     numbers = isinstance(box, list) and len(box) == 4 and all(isinstance(v, int | float) for v in box)
     if not numbers or not np.isfinite(box).all() or min(box[2:]) < 0:
         raise HoldfastError(f"bbox of {_name(row, file)} must be x, y, width and height, none negative, got {box!r}")
+    area = row.get("area", 0)
+    if isinstance(area, bool) or not isinstance(area, int | float) or not 0 <= area < np.inf:
+        raise HoldfastError(f"area of {_name(row, file)} must be a number of pixels, 0 or more, got {area!r}")
     _check_outline(row, size=sizes[row["image_id"]], file=file)
 
 
@@ -165,8 +171,44 @@ def _check_outline(row: dict[str, Any], *, size: tuple[int, int], file: str) -> 
             raise HoldfastError(
                 f"mask of {_name(row, file)} must have its image's size {size[0]}×{size[1]}, got {outline.get('size')}"
             )
-    elif not outline or any(not isinstance(part, list) or len(part) < 6 or len(part) % 2 for part in outline):
+        lengths = _run_lengths(outline.get("counts"))
+        if lengths is None or min(lengths, default=0) < 0 or sum(lengths) != size[0] * size[1]:
+            raise HoldfastError(
+                f"counts of the mask of {_name(row, file)} must be run lengths of {size[0]}×{size[1]} pixels in all"
+            )
+    elif not isinstance(outline, list) or not outline or not all(map(_is_polygon, outline)):
         raise HoldfastError(f"polygons of {_name(row, file)} must have three points or more, as x, y, x, y …")
+
+
+def _is_polygon(part: Any) -> bool:
+    numbers = isinstance(part, list) and all(isinstance(v, int | float) for v in part)
+    return numbers and len(part) >= 6 and len(part) % 2 == 0 and bool(np.isfinite(part).all())
+
+
+def _run_lengths(counts: Any) -> list[int] | None:
+    """Run lengths of a mask, plain or in COCO's compressed text; None if it is neither.
+
+    The decoder of the library reads beyond its memory where they do not add up to the image.
+    """
+    if isinstance(counts, list):
+        whole = all(isinstance(count, int) and not isinstance(count, bool) for count in counts)
+        return counts if whole else None
+    if not isinstance(counts, str) or not counts.isascii():
+        return None
+    found: list[int] = []
+    value, shift = 0, 0
+    for letter in counts:  # six bits a letter from "0": five of the number, little end first, and whether it goes on
+        bits = ord(letter) - 48
+        if not 0 <= bits < 64 or shift > 30:
+            return None
+        value |= (bits & 31) << shift
+        shift += 5
+        if bits & 32:
+            continue
+        value -= (1 << shift) if bits & 16 else 0  # the last five bits have the sign
+        found.append(value + (found[-2] if len(found) > 2 else 0))  # from the fourth on, differences to two before
+        value, shift = 0, 0
+    return found if shift == 0 else None
 
 
 def _name(row: dict[str, Any], file: str) -> str:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from holdfast.data.cifar import open_cifar, open_cifar10, open_cifar100
 from holdfast.data.cityscapes import open_cityscapes
 from holdfast.data.coco import open_coco
 from holdfast.data.digits import open_digits
+from holdfast.data.domains import open_domains
+from holdfast.data.fingerprints import content_fingerprint, data_fingerprint
 from holdfast.data.image_folder import open_folder
 from holdfast.data.mask_folder import open_masks
 from holdfast.data.npz import open_npz
@@ -54,8 +57,6 @@ def open_given(spec: str) -> Source:
 
 
 def _spec(source: Any) -> str:
-    from holdfast.records.fingerprints import content_fingerprint, data_fingerprint
-
     ids = [source.id(index) for index in range(len(source))]
     digest = data_fingerprint(ids, source.targets, content=content_fingerprint(source))
     return f"{GIVEN_NAME}:{getattr(source, 'name', type(source).__name__)}-{digest[:12]}"
@@ -95,6 +96,13 @@ SOURCES: dict[str, SourceRow] = {
     ),
     "npz": SourceRow("npz:FILE", "arrays x (uint8, N×H×W×3) and y, optionally classes", open_npz, needs_path=True),
     "folder": SourceRow("folder:DIR", "one folder of images per class", open_folder, needs_path=True, turns=True),
+    "domains": SourceRow(
+        "domains:DIR[,DOMAIN…]",
+        "one folder per domain, the same class folders in each: [,-DOMAIN][,split=S][,train=DOMAIN]",
+        open_domains,
+        needs_path=True,
+        turns=True,
+    ),
     "cifar10": SourceRow("cifar10:[DIR]", "CIFAR-10; --data.download=true fetches it", open_cifar10, downloads=True),
     "cifar100": SourceRow(
         "cifar100:[DIR]", "CIFAR-100; --data.download=true fetches it", open_cifar100, downloads=True
@@ -135,6 +143,11 @@ def open_data(spec: str, *, split: str = "val", download: bool = False, exif: st
     return parts[0] if len(parts) == 1 else Joined(parts, names=names)
 
 
+def sliced_spec(spec: str, bounds: str) -> str:
+    """The spec of a stretch of the images of every part of a spec, such as ``folder:a[0::2]+folder:b[0::2]``."""
+    return "+".join(f"{part}[{bounds}]" for part in _JOINT.split(spec))
+
+
 def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:
     bounds = _SLICE.match(spec)
     if bounds:
@@ -148,6 +161,8 @@ def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:
             raise HoldfastError(
                 f"data {spec!r} is an official test set: use it in `holdfast evaluate` with its own suite"
             )
+        if meant := _spec_of_path(Path(spec).expanduser()):
+            raise HoldfastError(f"unknown data {spec!r}; did you mean {f'{meant}:{spec}'!r}?")
         forms = ", ".join(kind.form for kind in SOURCES.values())
         raise HoldfastError(f"unknown data {spec!r}{nearest(name, SOURCES) or f'; expected one of {forms}'}")
     kind = SOURCES[name]
@@ -157,6 +172,11 @@ def _open_one(spec: str, *, split: str, download: bool, exif: str) -> Source:
     source = kind.open(rest, split=split, **options)
     check_not_empty(source, spec=spec)
     return source
+
+
+def _spec_of_path(path: Path) -> str:
+    """The kind of data that an existing path probably is; empty if it is none."""
+    return "folder" if path.is_dir() else "npz" if path.suffix == ".npz" and path.is_file() else ""
 
 
 def _slice(source: Source, bounds: re.Match[str], *, spec: str) -> Source:

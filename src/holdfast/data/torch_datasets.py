@@ -18,6 +18,7 @@ from holdfast.data.subsets import Subset
 from holdfast.errors import HoldfastError
 
 ROUNDING = 1e-4  # tolerance beyond [0, 1]: denormalised float32 pixels miss 0 and 1 by rounding errors
+BYTES_FROM = 16  # non-negative floats with a maximum from here are pixels from 0 to 255: no usual std divides so much
 Triple = Sequence[float]
 
 
@@ -123,6 +124,11 @@ class TensorSource:
         if low >= -ROUNDING and high <= 1 + ROUNDING:
             return
         found = f"got {low:.3g} to {high:.3g}"
+        if self._scale is None and low >= 0 and BYTES_FROM <= high <= 255:
+            raise HoldfastError(
+                f"values of {self.name!r} must be uint8 or lie in [0, 1], {found}: they look like pixels from 0 to "
+                "255; pass them as uint8 or divide them by 255"
+            )
         if self._scale is not None:
             raise HoldfastError(f"mean and std must bring the values of {self.name!r} back to [0, 1], {found}")
         raise OutOfRange(

@@ -31,6 +31,16 @@ class Samples(NamedTuple):
     unreadable: Unreadable
 
 
+def join_samples(parts: Sequence[Samples]) -> Samples:
+    """Several samples as one."""
+    return Samples(
+        [row for part in parts for row in part.rows],
+        [image for part in parts for image in part.images],
+        [target for part in parts for target in part.targets],
+        [each for part in parts for each in part.unreadable],
+    )
+
+
 class CellImages(Protocol):
     """Makes the images of a cell.
 
@@ -49,26 +59,27 @@ class CellImages(Protocol):
 
 @dataclass
 class WorkerCache:
-    """A worker's cache for some rows of a shard.
+    """A worker's cache for some images.
 
     Attributes:
         plan: images and cells of the evaluation.
         steps: preprocessing.
         seed: seed of the corruptions.
-        prepared: preprocessed images that several cells start from, by source and form.
+        prepared: preprocessed images that several cells start from, by source, form and row.
     """
 
     plan: "Plan"
     steps: Preprocessing
     seed: int
-    prepared: dict[tuple[int, str], Samples] = field(default_factory=dict)
+    prepared: dict[tuple[int, str], dict[int, Samples]] = field(default_factory=dict)
 
     def pictures(self, cell: "Cell", rows: Sequence[int], *, form: str, prepare: Callable[[Any], Pixels]) -> Samples:
         """Images and targets of some rows, decoded once for all cells of one source and form."""
-        key = (id(cell.source), form)
-        if key not in self.prepared:
-            self.prepared[key] = self.read_samples(cell, rows, lambda place: prepare(cell.source.image(place)))
-        return self.prepared[key]
+        held = self.prepared.setdefault((id(cell.source), form), {})
+        for row in rows:
+            if row not in held:
+                held[row] = self.read_samples(cell, [row], lambda place: prepare(cell.source.image(place)))
+        return join_samples([held[row] for row in rows])
 
     def read_samples(self, cell: "Cell", rows: Sequence[int], image: Callable[[int], Pixels]) -> Samples:
         """Read the image and target of every row from the cell's source."""
@@ -76,7 +87,7 @@ class WorkerCache:
         for row in rows:
             try:
                 place = self._place(cell, row)
-                pixels, target = image(place), self.plan.task.target(cell.source, place)
+                pixels, target = image(place), self.plan.task.evaluation.target(cell.source, place)
             except UnreadableImage as error:
                 samples.unreadable.append((row, str(error)))
                 continue

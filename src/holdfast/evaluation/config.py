@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.io.images import check_exif
+from holdfast.io.validation import parse_size
 from holdfast.runtime.ray import Cluster
 
 MODEL, BENCHMARK = PREPARATIONS = ("model", "benchmark")
@@ -18,7 +19,8 @@ class EvalProtocol:
 
     Attributes:
         preset: ``imagenet``, ``cifar``, ``tiny``, ``inception``, ``any``; by default chosen from the images' size.
-        size: height and width of the model's input; by default from its timm configuration.
+        size: height and width of the model's input, as 448, (1024, 2048) or "1024x2048"; by default from its timm
+            configuration.
         mean: per-channel mean of [0,1] pixels; likewise. A module without configuration gets unnormalised pixels.
         std: per-channel standard deviation of [0,1] pixels; likewise.
         pixel_range: 255 if ``mean`` and ``std`` refer to pixels from 0 to 255, or the model takes such pixels.
@@ -76,6 +78,7 @@ class EvalProtocol:
     class_ids: str | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "size", parse_size(self.size))
         check_exif(self.exif)
         if self.pixel_range not in (1, 255):
             raise HoldfastError(f"pixel_range must be 1 or 255, got {self.pixel_range}")

@@ -4,9 +4,9 @@ Every worker owns some rows of each shard: it decodes them once, caches them, an
 All draws are keyed by image id, so nothing here depends on how many workers there are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -31,14 +31,24 @@ LARGEST_SHARD, SHARD_BYTES = 256, 128 * 2**20
 
 @dataclass(frozen=True)
 class Job:
-    """One shard and the numbers of its cells that remain to be measured."""
+    """One shard and the numbers of its cells that remain to be measured.
+
+    Attributes:
+        shard: number of the shard.
+        cells: numbers of the cells.
+        known: rows by cell that need not be measured again.
+    """
 
     shard: int
     cells: tuple[int, ...]
+    known: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
 
 class Chunk(NamedTuple):
-    """Some images of one unit at the model's size; ``images`` is uint8, (n, 3, H, W) or (n, F, 3, H, W)."""
+    """Some images of one unit at the model's size; ``images`` is uint8, (n, 3, H, W) or (n, F, 3, H, W).
+
+    ``shard`` is the number of the shard, or of the part of a round.
+    """
 
     shard: int
     cell: int
@@ -62,31 +72,50 @@ class Chunks(IterableDataset[Chunk | Failure]):
         self.seed, self.shard_size = seed, shard_size
 
     def __iter__(self) -> Iterator[Chunk | Failure]:
-        try:
-            yield from self._all_chunks()
-        except HoldfastError as error:
-            yield Failure(str(error))
-        except MemoryError:
-            yield Failure("not enough memory to make the images; use fewer --workers")
+        yield from or_failure(self._all_chunks())
 
     def _all_chunks(self) -> Iterator[Chunk]:
-        info = get_worker_info()
-        number, workers = (info.id, info.num_workers) if info is not None else (0, 1)
+        number, workers = this_worker()
         for job in self.jobs:
             rows = self.plan.rows(job.shard, self.shard_size)
-            size = min(self._chunk_size(), -(-len(rows) // workers))
+            size = min(chunk_size(self.plan, self.steps), -(-len(rows) // workers))
             chunks = [rows[start : start + size] for start in range(0, len(rows), size)]
             mine = [(chunk, WorkerCache(self.plan, self.steps, self.seed)) for chunk in chunks[number::workers]]
             for cell in job.cells:
+                known = job.known.get(cell, ())
                 for chunk, cache in mine:
-                    made = self.plan.cells[cell].make.pieces(self.plan.cells[cell], chunk, cache)
-                    yield from (_chunk(job.shard, cell, samples) for samples in made)
+                    wanted = [row for row in chunk if row not in known]
+                    yield from make_chunks(job.shard, cell, wanted, cache)
 
-    def _chunk_size(self) -> int:
-        """Images per message from a worker; one if every image keeps its own size."""
-        if not self.plan.task.batched or self.steps.size is None:
-            return 1
-        return max(1, min(LARGEST_CHUNK, LARGEST_BYTES // bytes_of(self.steps.size)))
+
+def or_failure(chunks: Iterator[Chunk]) -> Iterator[Chunk | Failure]:
+    """The chunks; an error ends them with its sentence."""
+    try:
+        yield from chunks
+    except HoldfastError as error:
+        yield Failure(str(error))
+    except MemoryError:
+        yield Failure("not enough memory to make the images; use fewer --workers")
+
+
+def this_worker() -> tuple[int, int]:
+    """Number of this worker, and how many there are."""
+    info = get_worker_info()
+    return (info.id, info.num_workers) if info is not None else (0, 1)
+
+
+def chunk_size(plan: Plan, steps: Preprocessing) -> int:
+    """Images per message from a worker; one if every image keeps its own size."""
+    if not plan.task.evaluation.batched or steps.size is None:
+        return 1
+    return max(1, min(LARGEST_CHUNK, LARGEST_BYTES // bytes_of(steps.size)))
+
+
+def make_chunks(number: int, cell: int, rows: Sequence[int], cache: WorkerCache) -> Iterator[Chunk]:
+    """Make some images of a cell; ``number`` is that of the shard or part."""
+    if rows:
+        made = cache.plan.cells[cell].make.pieces(cache.plan.cells[cell], rows, cache)
+        yield from (_chunk(number, cell, samples) for samples in made)
 
 
 def _chunk(shard: int, cell: int, samples: Samples) -> Chunk:
@@ -100,7 +129,7 @@ def _channels_first(images: np.ndarray) -> np.ndarray:
     return np.moveaxis(images, -1, -3)  # n 3 H W, n F 3 H W
 
 
-def chunk_loader(chunks: Chunks, *, workers: int, pin: bool) -> DataLoader[Chunk | Failure]:
+def chunk_loader(chunks: IterableDataset[Chunk | Failure], *, workers: int, pin: bool) -> DataLoader[Chunk | Failure]:
     """A DataLoader of the chunks, workers taking turns."""
     return DataLoader(
         chunks,

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from holdfast import rng
+from holdfast.cells import CellSpec
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import CellImages
-from holdfast.records.cells import CellSpec
+from holdfast.evaluation.order import stratified_order
 from holdfast.tasks import Task, task_of
 
 
@@ -83,7 +83,9 @@ def shared_plan(source: Any, make: Callable[[Any], Sequence[Cell]]) -> Plan:
     """Make a plan whose cells all start from the same images."""
     task, ids = task_of(source), tuple(source.id(index) for index in range(len(source)))
     cells = tuple(make(source))
-    return Plan(task, _unique(ids), task.truth(source), task.strata(source), len(source.classes), cells)
+    return Plan(
+        task, _unique(ids), task.evaluation.truth(source), task.evaluation.strata(source), len(source.classes), cells
+    )
 
 
 def stored_plan(cells: Sequence[Cell], *, limit: int | None, missing: Sequence[str]) -> Plan:
@@ -100,8 +102,8 @@ def stored_plan(cells: Sequence[Cell], *, limit: int | None, missing: Sequence[s
             )
         ids = [cell.source.id(index) for index in range(len(cell.source))]
         own_ids.append(ids)
-        truths.update(zip(ids, task.truth(cell.source), strict=True))
-        strata.update(zip(ids, map(int, task.strata(cell.source)), strict=True))
+        truths.update(zip(ids, task.evaluation.truth(cell.source), strict=True))
+        strata.update(zip(ids, map(int, task.evaluation.strata(cell.source)), strict=True))
     names = list(truths)
     if limit is not None:
         chosen = limit_rows(names, np.array([strata[name] for name in names]), limit)
@@ -123,19 +125,11 @@ def limit_rows(ids: Sequence[str], strata: np.ndarray, limit: int) -> np.ndarray
 
     A smaller limit gives a subset of a larger one.
     """
-    if limit < 1:
-        raise HoldfastError(f"limit must be at least 1, got {limit}")
-    if limit >= len(ids):
+    if limit < 0:
+        raise HoldfastError(f"limit must be at least 1, or 0 for all images, got {limit}")
+    if limit == 0 or limit >= len(ids):
         return np.arange(len(ids))
-    order = np.argsort(np.array([rng.number(name) for name in ids], dtype=np.uint64), kind="stable")
-    quantiles = np.empty(len(ids))
-    # (rank + ½) / n is the quantile of an image within its stratum: sorting all images by it interleaves the strata in
-    # proportion to their sizes, so that any prefix is stratified
-    for stratum in np.unique(strata):
-        members = order[strata[order] == stratum]
-        quantiles[members] = (np.arange(len(members)) + 0.5) / len(members)
-    first = order[np.argsort(quantiles[order], kind="stable")][:limit]
-    return np.sort(first)
+    return np.sort(stratified_order(ids, strata)[:limit])
 
 
 def _place_cell(cell: Cell, own: list[str], names: list[str]) -> Cell:

@@ -7,13 +7,14 @@ from types import TracebackType
 
 import numpy as np
 
+from holdfast.cells import CLEAN, CellSpec, corruption_cell
 from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.metrics.corruption import Values, corruption_errors, mean_corruption_accuracy, mean_corruption_error
-from holdfast.records.cells import CLEAN, CellSpec, corruption_cell
+from holdfast.metrics.scoring.interface import RunningScore
 from holdfast.runtime.progress import ProgressLine
-from holdfast.tasks.base import RunningScore
 
 REFRESH = 0.1  # seconds between two lines of scores
+SPOKEN = 10.0  # seconds between two lines of estimates in piped output
 
 
 class RunningScores:
@@ -77,11 +78,12 @@ class ProgressDisplay:
         running: RunningScore | None = None,
         kinds: Sequence[str] = STANDARD,
         header: str = "",
+        unit: str = "images",
         suites: Mapping[str, str] | None = None,
         pending: Mapping[str, int] | None = None,
     ) -> None:
         self.tally, self._imagenet = RunningScores(running, kinds), imagenet
-        self._line = ProgressLine("evaluating", total=total, unit="images", show=show, header=header)
+        self._line = ProgressLine("evaluating", total=total, unit=unit, show=show, header=header)
         self._suites, self._pending, self._shown_at = suites or {}, dict(pending or {}), 0.0
         self._started = False
 
@@ -116,6 +118,18 @@ class ProgressDisplay:
                 self._line.say(
                     f"suite {suite} " + (f"is done: {self._line.line()}" if self._started else "was finished before")
                 )
+
+    def warn(self, sentence: str) -> None:
+        """Print a sentence even without progress, unless it is switched off."""
+        self._line.warn(sentence)
+
+    def show_estimates(self, estimates: Sequence[str], *, expected: int, passes: int, total: int) -> None:
+        """Show the scores of an anytime evaluation so far; ``expected`` passes will do, as far as one can tell."""
+        self._line.expect(expected)
+        self._line.figures([*estimates, f"{passes:,} of {total:,} passes"])
+        if self._line.lines and time.monotonic() - self._shown_at > SPOKEN:
+            self._line.say(self._line.line())
+            self._shown_at = time.monotonic()
 
     def _show(self, cell: CellSpec) -> None:
         self._line.advance(0, name=cell.name)

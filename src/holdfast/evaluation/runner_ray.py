@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.cells import CellSpec
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.record_set import FINGERPRINTED
-from holdfast.evaluation.runner import Key, ProgressCallback, Work, finished_unit, report_unit, run_units
+from holdfast.evaluation.runner import finished_unit, run_units
 from holdfast.evaluation.setup import EvaluationRequest, PreparedEvaluation, fit_corruption_models, prepare_evaluation
+from holdfast.evaluation.work import Key, ProgressCallback, Work, report_unit
 from holdfast.models.output_probe import same_answers
-from holdfast.records.cells import CellSpec
 from holdfast.records.header import HEADER
 from holdfast.records.shard_files import DamagedUnit, write_content
 from holdfast.runtime.ray import Cluster, tasks_on

@@ -19,15 +19,16 @@ from holdfast.evaluation.config import ComputeConfig, EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
 from holdfast.evaluation.failure_examples import check_examples
 from holdfast.evaluation.loader import fitting_shard
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Plan
+from holdfast.evaluation.predictor import Predictor, given_normalisation
 from holdfast.evaluation.preprocessing import Preprocessing, largest_size
-from holdfast.evaluation.record_set import make_header, record_folder
-from holdfast.evaluation.runner import Key, Work
-from holdfast.evaluation.suites import check_suites, make_plan, parse_suites
-from holdfast.inference.normalized_model import NormalizedModel
-from holdfast.inference.predictor import Predictor, given_normalisation
+from holdfast.evaluation.record_set import UNITS, make_header, record_folder
+from holdfast.evaluation.suites import check_suites, expand_standard, make_plan, parse_suites
+from holdfast.evaluation.work import Key, Work
 from holdfast.io import atomic
 from holdfast.models.corruption_model import Corruptor
+from holdfast.records.round_files import has_rounds
 from holdfast.runtime.device import Processes, check_workers, choose_precision, choose_workers, process_group
 
 
@@ -66,7 +67,7 @@ def prepare_evaluation(request: EvaluationRequest) -> Iterator[PreparedEvaluatio
 
     If the block fails, a record folder that it made is removed unless something was measured.
     """
-    protocol, compute, limit = request.protocol, request.compute, request.limit
+    protocol, compute, limit = request.protocol, request.compute, request.limit or None
     names = parse_suites(request.suites)
     check_workers(request.workers)
     opened = open_evaluation_data(request.data, limit=limit, exif=protocol.exif, **given_normalisation(protocol))
@@ -84,6 +85,7 @@ def prepare_evaluation(request: EvaluationRequest) -> Iterator[PreparedEvaluatio
         )
         predictor = own.with_class_map(opened.class_map)
         normalized_model, steps = predictor.normalized_model, predictor.steps
+        names = expand_standard(names, opened.task, gradients=has_gradient(predictor.loaded.model))
         plan = make_plan(names, opened, steps=steps, extra=protocol.extra, limit=limit)
         _check_gradients(predictor.loaded.model, plan)
         _check_model(predictor, opened, plan, classes_differ=protocol.classes_differ)
@@ -98,7 +100,7 @@ def prepare_evaluation(request: EvaluationRequest) -> Iterator[PreparedEvaluatio
         )
         with (
             record_folder(request.out, predictor.loaded, header, processes) as folder,
-            atomic.remove_on_failure(folder, unless=lambda: any(folder.glob("*.[0-9]*.safetensors"))),
+            atomic.remove_on_failure(folder, unless=lambda: any(folder.glob(UNITS)) or has_rounds(folder)),
         ):
             work = Work(
                 plan,
@@ -144,7 +146,9 @@ def _check_model(predictor: Predictor, data: EvaluationData, plan: Plan, *, clas
         check_known_classes(predictor.loaded.classes, data.pictures, data=data.spec)
     check_counted(data.pictures, predictor.normalized_model.probe)
     restricted = data.stored is not None and data.stored.restricted_to is not None
-    plan.task.check_model(predictor.normalized_model.probe, classes=plan.classes, restricted=restricted, data=data.spec)
+    plan.task.evaluation.check_model(
+        predictor.normalized_model.probe, classes=plan.classes, restricted=restricted, data=data.spec
+    )
 
 
 def _settings(

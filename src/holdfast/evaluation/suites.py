@@ -8,10 +8,14 @@ from typing import Any
 
 from holdfast.attacks import LearnedOcclusion, Occlusion
 from holdfast.attacks.patch_selection import fitting_patch
-from holdfast.benchmarks import BENCHMARKS, benchmark_suites
+from holdfast.benchmarks import BENCHMARKS, benchmark_suites, benchmarks_of
+from holdfast.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kinds, parameters, recorded_name
+from holdfast.corruptions.c_bar_severities import C_BAR_PRESETS, C_BAR_SUITES
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source
+from holdfast.data.domains import domains_of
+from holdfast.data.fingerprints import content_fingerprint
 from holdfast.data.official_sets import OFFICIAL as SETS
 from holdfast.data.official_sets import OfficialSet, StoredLayout, is_official, open_official
 from holdfast.errors import HoldfastError
@@ -32,20 +36,14 @@ from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.plan import Cell, Plan, shared_plan, stored_plan
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.io.validation import chosen_names, file_name
-from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.records.compatibility import with_revision
-from holdfast.records.fingerprints import content_fingerprint
 from holdfast.registry import STORED, SUITES
 from holdfast.runtime.plugins import code_fingerprint
-from holdfast.tasks import task_of
+from holdfast.tasks import task_named, task_of
 from holdfast.tasks.base import Task
 
 Suite = str | AttackSuite
-_NEEDED = {
-    "classification": "images with a class, such as folder:DIR",
-    "segmentation": "label maps, such as cityscapes:DIR or scenes",
-    "detection": "data with objects, such as coco:IMAGES,ANNOTATIONS",
-}
+QUICK_SEVERITY = 3
 CellsOf = Callable[[str, Any, Preprocessing, bool], Iterable[Cell]]  # (suite name, source, preprocessing steps, extra)
 
 
@@ -92,8 +90,8 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
                 f"suite {str(name)!r} cannot be measured on the stored set {data.spec!r}, "
                 f"which is scored by the suite {data.stored.suite!r}"
             )
-        if name in benchmark_suites() and data.task.name != (task := BENCHMARKS[str(name)].task):
-            raise HoldfastError(f"suite {name!r} needs {_NEEDED.get(task, f'data of {task}')}, got {data.spec!r}")
+        if name in benchmark_suites() and data.task is not (task := task_named(BENCHMARKS[str(name)].task)):
+            raise HoldfastError(f"suite {name!r} needs {task.evaluation.needs}, got {data.spec!r}")
         if data.stored is None and name in STORED:
             needed = STORED[name].rpartition("--data ")[2]
             raise HoldfastError(f"suite {name!r} needs the stored set, --data {needed}, got {data.spec!r}")
@@ -125,7 +123,8 @@ def _definition(cell: Cell, steps: Preprocessing) -> dict[str, Any]:
 
 
 def _clean(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
-    yield Cell(CLEAN, CleanImages(), source, {"suite": name})
+    domains = list(domains_of(source))
+    yield Cell(CLEAN, CleanImages(), source, {"suite": name, **({"domains": domains} if domains else {})})
 
 
 def _cells_of_corruptions(
@@ -136,10 +135,31 @@ def _cells_of_corruptions(
     yield from _corruption_cells("corruptions", source, steps, dict.fromkeys(kinds, severities))
 
 
+def _cells_of_quick(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
+    """Clean images and every kind at one severity, under the names of the suites that have these cells."""
+    task = task_of(source)
+    yield from _clean("clean", source, steps, extra)
+    yield from _corruption_cells(
+        _benchmark_suite(task), source, steps, dict.fromkeys(kinds_of(task, extra=extra), (QUICK_SEVERITY,))
+    )
+
+
+def expand_standard(names: Iterable[Suite], task: Task, *, gradients: bool) -> tuple[Suite, ...]:
+    """Replace ``standard`` by the suites that it stands for: a task's benchmark and, with gradients, its attack."""
+    attack = task.evaluation.standard_attack if gradients else ""
+    whole = ("clean", _benchmark_suite(task), *([attack] if attack else []))
+    return tuple(dict.fromkeys(each for name in names for each in (whole if name == "standard" else (name,))))
+
+
+def _benchmark_suite(task: Task) -> str:
+    """Suite of the first benchmark of a task; ``corruptions`` for those whose cells it measures."""
+    row = next(iter(benchmarks_of(task.name)), None)
+    return row.name if row is not None and row.suite else "corruptions"
+
+
 def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
     """Corruption kinds of a task; segmentation omits those that would move pixels away from their labels."""
-    of_task = getattr(task, "corruption_kinds", None)
-    return tuple(of_task(extra)) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
+    return tuple(task.evaluation.corruption_kinds(extra))
 
 
 def _cells_of_benchmark(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
@@ -162,6 +182,18 @@ def _corruption_cells(
             definition = {"suite": name, "drawn": recorded_name(kind), "parameters": settings}
             definition |= {"code": code_fingerprint(FUNCTIONS[kind])} if kind in own_kinds() else {}
             yield Cell(corruption_cell(kind, severity), CorruptedImages(kind, severity), source, definition)
+
+
+def selection_kinds(task: Task, *, preset: str) -> tuple[str, ...]:
+    """Kinds that ``holdfast improve`` chooses by and does not report: C-bar's, or the extra ones of dense tasks."""
+    if not task.scoring.one_class:  # C-bar moves pixels away from their labels and boxes
+        return EXTRA
+    return next(C_BAR_SUITES[name] for name, presets in C_BAR_PRESETS.items() if preset in presets)
+
+
+def _selection(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
+    kinds = selection_kinds(task_of(source), preset=str(steps.preset))
+    yield from _corruption_cells(name, source, steps, dict.fromkeys(kinds, (QUICK_SEVERITY,)))
 
 
 def _own_corruptions(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
@@ -209,8 +241,10 @@ _CELLS: dict[str, CellsOf] = {
     "clean": _clean,
     "corruptions": _cells_of_corruptions,
     "corruptions-135": partial(_cells_of_corruptions, severities=BENCHMARKS["corruptions-135"].cells[STANDARD[0]]),
+    "selection": _selection,
     "perturbations": _sequences,
     "own-corruptions": _own_corruptions,
+    "quick": _cells_of_quick,
 }
 
 

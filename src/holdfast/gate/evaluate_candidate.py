@@ -66,7 +66,25 @@ def _suites(baseline: PairedScores) -> list[str]:
     suites = [header.get("suite") for header in stored or baseline.cells.values()]
     if None in suites:
         raise HoldfastError("a baseline must name the suite of every cell, but one has none: save it again")
-    return [str(suite) for suite in dict.fromkeys(suites)]
+    found = [str(suite) for suite in dict.fromkeys(suites)]
+    _check_registered(found, baseline)
+    return found
+
+
+def _check_registered(suites: Sequence[str], baseline: PairedScores) -> None:
+    """Raise an error for suites of a plug-in that is not loaded."""
+    from holdfast.evaluation.suites import parse_suites
+
+    for suite in suites:
+        try:
+            parse_suites(suite)
+        except HoldfastError as error:
+            plugins = baseline.header.get("plugins")
+            name = f" ({', '.join(map(str, plugins))})" if isinstance(plugins, dict) and plugins else ""
+            raise HoldfastError(
+                f"the baseline was measured on {suite!r}, which is not registered here: load the plug-in{name} that "
+                "registers it with --plugin FILE"
+            ) from error
 
 
 def _settings(baseline: PairedScores, requested: "EvalProtocol | None") -> dict[str, Any]:

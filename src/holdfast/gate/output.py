@@ -1,5 +1,6 @@
 """Verdicts of a gate as a text table, as Markdown for a summary page, and as JUnit XML for CI."""
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from math import isnan
 from xml.etree import ElementTree
@@ -13,14 +14,28 @@ from holdfast.reporting.formatting import NOT_MEASURED, number, signed, span
 _COLUMNS = ("rule", "baseline", "now", "difference", "95 % interval", "verdict", "")
 
 
-def terminal(answers: Sequence[RuleVerdict]) -> str:
-    """Format a table for every data set, the reasons below it, and the outcome."""
+def terminal(answers: Sequence[RuleVerdict], *, width: int | None = None) -> str:
+    """Format a table for every data set, the reasons below it, and the outcome.
+
+    Where the table is wider than ``width`` characters, every rule is a sentence instead.
+    """
     lines = []
     for data, held in _by_data(answers).items():
-        lines += [printable(f"{data}, {held[0].images} images"), *_align_columns([_COLUMNS, *map(_row, held)])]
-        lines += [printable(f"  {answer.rule.text}: {answer.reason}") for answer in held if answer.reason]
-        lines += [printable(f"  {line}") for line in (*unreadable(held[0]), *carried(held[0]))]
-    return "\n".join([*lines, outcome(answers)])
+        table = _align_columns([_COLUMNS, *map(_row, held)])
+        reasons = [f"  {answer.rule.text}: {answer.reason}" for answer in held if answer.reason]
+        if width is not None and max(map(len, table)) > width:
+            table, reasons = [f"{_passed(answer):<6}{sentence(answer)}" for answer in held], []
+        notes = [f"  {line}" for line in (*unreadable(held[0]), *carried(held[0]))]
+        lines += [f"{data}, {held[0].images} images", *table, *reasons, *notes]
+    return "\n".join(wrapped for line in [*lines, outcome(answers)] for wrapped in _wrap(line, width))
+
+
+def _wrap(line: str, width: int | None) -> list[str]:
+    """Lines of at most ``width`` characters; continued ones are indented."""
+    text = printable(line)
+    if width is None or len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, width, subsequent_indent=" " * 6, break_on_hyphens=False)
 
 
 def markdown(answers: Sequence[RuleVerdict]) -> str:
@@ -100,8 +115,12 @@ def _row(answer: RuleVerdict) -> list[str]:
         NOT_MEASURED if bound else signed(answer.interval.value, digits=digits),
         bounds,
         answer.verdict,
-        "" if answer.verdict == SHOWN else "ok" if answer.passed else "FAIL",
+        _passed(answer),
     ]
+
+
+def _passed(answer: RuleVerdict) -> str:
+    return "" if answer.verdict == SHOWN else "ok" if answer.passed else "FAIL"
 
 
 def _by_data(answers: Sequence[RuleVerdict]) -> dict[str, list[RuleVerdict]]:

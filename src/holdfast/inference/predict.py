@@ -1,5 +1,6 @@
 """``holdfast.predict``: predictions for single images, preprocessed as in an evaluation."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,17 +12,20 @@ from torch import Tensor, nn
 from torchvision.models.detection.generalized_rcnn import GeneralizedRCNN
 
 from holdfast.corruptions.corrupt_folder import find_images
+from holdfast.data.source import UnreadableImage
 from holdfast.data.torch_datasets import as_source
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData
+from holdfast.evaluation.predictor import Predictor, configure_model, given_normalisation
 from holdfast.inference.overlays import check_film, film_frame, overlay_paths, write_film, write_overlay
-from holdfast.inference.predictor import Predictor, configure_model, given_normalisation
 from holdfast.io.images import UnreadableFile, decode
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.records.header import CLASSIFICATION
 from holdfast.runtime.device import unwrap_model
 from holdfast.tasks import Task, task_named
+
+logger = logging.getLogger(__name__)
 
 DETECTION = "detection"
 _OF_TORCHVISION = {"torchvision.models.detection": DETECTION, "torchvision.models.segmentation": "segmentation"}
@@ -36,7 +40,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class _Files:
+class ImageFiles:
     """Image files as a data source without targets."""
 
     task: str
@@ -48,13 +52,15 @@ class _Files:
         return len(self.paths)
 
     def id(self, index: int) -> str:
+        """The path of one file."""
         return str(self.paths[index])
 
     def image(self, index: int) -> Image.Image:
+        """Decode one file; raises :class:`UnreadableImage`."""
         try:
             return decode(self.paths[index], exif=self.exif).image
         except UnreadableFile as error:
-            raise HoldfastError(f"image {str(self.paths[index])!r} cannot be read ({error})") from error
+            raise UnreadableImage(str(self.paths[index]), str(error)) from error
 
 
 class _Tensors:
@@ -89,6 +95,7 @@ def predict(
     film: str | Path | None = None,
     fps: float = 8.0,
     class_names: Sequence[str] | None = None,
+    skip_bad: bool = False,
 ) -> list[Prediction]:
     """Predict image files, all images of a folder, or a tensor of images.
 
@@ -107,6 +114,7 @@ def predict(
         film: WebP file that shows all images beside their overlays, sorted by name.
         fps: frames per second of the film.
         class_names: names of the model's classes, if its files have none.
+        skip_bad: leave out images that cannot be read, with a warning that names them.
     """
     if top < 1:
         raise HoldfastError(f"top must be at least 1, got {top}")
@@ -116,6 +124,8 @@ def predict(
     folder, moving = (Path(path).expanduser() if path is not None else None for path in (overlays, film))
     given = [] if isinstance(images, Tensor) else [images] if isinstance(images, str | Path) else list(images)
     paths = () if isinstance(images, Tensor) else _files(given)
+    if skip_bad:
+        paths = _readable(paths, exif=protocol.exif)
     targets = overlay_paths(paths, given, folder) if folder is not None else None
     if moving is not None:
         check_film(moving)
@@ -123,8 +133,8 @@ def predict(
     if class_names is not None:
         loaded = replace(loaded, classes=tuple(class_names))
     loaded = replace(loaded, model=configure_model(loaded.model, protocol, None)[0])
-    task = _task(loaded, drawn=folder is not None or moving is not None)
-    source: Any = _Files(task.name, paths, protocol.exif)
+    task = model_task(loaded, drawn=folder is not None or moving is not None)
+    source: Any = ImageFiles(task.name, paths, protocol.exif)
     if isinstance(images, Tensor):
         source = _Tensors(task.name, images, protocol)
         targets = [folder / f"{source.id(index)}.png" for index in range(len(source))] if folder is not None else None
@@ -134,7 +144,7 @@ def predict(
 
 def _predictions(
     predictor: Predictor,
-    task: Any,  # a task with ``answer``, and ``overlay`` if something is drawn: checked by _task
+    task: Any,  # a task with ``answer``, and ``overlay`` if something is drawn: checked by model_task
     source: Any,
     *,
     top: int,
@@ -146,10 +156,10 @@ def _predictions(
     for index in range(len(source)):
         picture = source.image(index).convert("RGB")
         output = predictor.predict(picture)
-        found.append(Prediction(source.id(index), tuple(task.answer(output, classes=classes, top=top))))
+        found.append(Prediction(source.id(index), tuple(task.evaluation.answer(output, classes=classes, top=top))))
         if targets is None and film is None:
             continue
-        overlay = task.overlay(picture, output, classes=classes)
+        overlay = task.evaluation.overlay(picture, output, classes=classes)
         if targets is not None:
             write_overlay(targets[index], overlay)
         if film is not None:
@@ -159,7 +169,7 @@ def _predictions(
     return found
 
 
-def _task(loaded: LoadedModel, *, drawn: bool) -> Task:
+def model_task(loaded: LoadedModel, *, drawn: bool = False) -> Task:
     """The model's task, by its attribute ``task``; torchvision's detectors are recognised by their class."""
     model: Any = unwrap_model(loaded.model)
     config = getattr(model, "pretrained_cfg", None)  # of exported files
@@ -167,11 +177,29 @@ def _task(loaded: LoadedModel, *, drawn: bool) -> Task:
     of_torchvision = _OF_TORCHVISION.get(".".join(type(model).__module__.split(".")[:3]), known)
     detects = isinstance(model, GeneralizedRCNN)
     task = task_named(str(getattr(model, "task", DETECTION if detects else of_torchvision)))
-    if not callable(getattr(task, "answer", None)):
+    if not task.evaluation.lists_answers:
         raise HoldfastError(f"predict cannot list predictions of {task.name} models: their task needs a method answer")
-    if drawn and not callable(getattr(task, "overlay", None)):
+    if drawn and not task.evaluation.draws_overlays:
         raise HoldfastError(f"overlays and film need a segmenter or a detector, got a model of {task.name}")
     return task
+
+
+def _readable(paths: tuple[Path, ...], *, exif: str) -> tuple[Path, ...]:
+    """The images that can be decoded; a warning names the others."""
+    found, bad = [], []
+    files = ImageFiles("", paths, exif)
+    for index, path in enumerate(paths):
+        try:
+            files.image(index)
+            found.append(path)
+        except UnreadableImage:
+            bad.append(str(path))
+    if bad:
+        examples = ", ".join(bad[:5]) + (" …" if len(bad) > 5 else "")
+        logger.warning("unreadable images, left out: %d (%s)", len(bad), examples)
+    if not found and paths:
+        raise HoldfastError(f"images must hold at least one that can be read, got {len(bad)} unreadable ones")
+    return tuple(found)
 
 
 def _files(given: Sequence[str | Path]) -> tuple[Path, ...]:

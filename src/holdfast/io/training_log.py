@@ -17,10 +17,11 @@ def idle_parts(log: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _always_zero(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    if len(steps) < 2:  # many terms are 0 at the first step, such as the alignment of a model with itself
+        return []
     names = dict.fromkeys(name for line in steps for name in line if name not in _COMMON)
     found = [name for name in names if all(line.get(name, 0) == 0 for line in steps)]
-    lines = f"all {len(steps)} lines" if len(steps) > 1 else "the only line"
-    return [f"{name} was 0 in {lines} of the log: this term had no effect" for name in found]
+    return [f"{name} was 0 in all {len(steps)} lines of the log: this term had no effect" for name in found]
 
 
 def _constant_parts(moved: Mapping[str, Any]) -> list[str]:

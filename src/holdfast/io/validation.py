@@ -123,6 +123,19 @@ def refusal(message: str, kinds: Mapping[str, Any], names: Mapping[str, str] | N
     return f"{(names or {}).get(key, key)} must be {in_words(kinds[key])}, got {given[1] or repr('')}"
 
 
+def parse_size(given: Any) -> int | tuple[int, int] | None:
+    """Parse a size in pixels: a number, ``448``, ``1024x2048`` (height first) or a pair."""
+    if isinstance(given, str):
+        sides = given.split("x")
+        if len(sides) <= 2 and all(side.isascii() and side.isdigit() for side in sides):
+            return int(sides[0]) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
+    elif given is None or isinstance(given, Integral):
+        return given if given is None else int(given)
+    elif isinstance(given, Sequence) and len(given) == 2 and all(isinstance(side, Integral) for side in given):
+        return (int(given[0]), int(given[1]))
+    raise HoldfastError(f"size must be a number of pixels, or HEIGHTxWIDTH such as 1024x2048, got {given!r}")
+
+
 def comma_list(text: str) -> tuple[str, ...]:
     """Split ``a, b,c`` at commas; empty parts are dropped."""
     return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -9,6 +9,7 @@ from holdfast.errors import HoldfastError
 
 # PyYAML implements YAML 1.1, which reads 1e-4 (no decimal point) as text; YAML 1.2 and users mean a number
 SCIENTIFIC = ("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789"))
+MAX_LETTERS = 2**20
 MAX_VALUES = 100_000  # an alias counts as often as it is used
 
 
@@ -21,6 +22,8 @@ _Loader.add_implicit_resolver(*SCIENTIFIC)
 
 def read_yaml(text: str, *, name: str) -> Any:
     """Parse YAML into plain data; object tags and exploding aliases are refused."""
+    if len(text) > MAX_LETTERS:
+        raise HoldfastError(f"{name} must have at most {MAX_LETTERS} letters, got {len(text)}")
     try:
         values = yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -12,17 +12,17 @@ from scipy.special import stdtr
 from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.corruptions.severities import STANDARD
 from holdfast.errors import HoldfastError
+from holdfast.io.html_table import table
 from holdfast.metrics.carry_over import CarryOver, carry_over
-from holdfast.metrics.html_table import table
 from holdfast.metrics.intervals import Interval, Spread, over_seeds, t_quantile
 from holdfast.metrics.replicates import ImageChoice, Replicates, UsedImages, replicate_cells, used_images
 from holdfast.metrics.score_intervals import interval_of_difference, is_same_model
 from holdfast.metrics.score_lookup import why_not
 from holdfast.metrics.scoring.base import ScoreDefinition
-from holdfast.metrics.summary import formulas_of, reference_for, summarise
+from holdfast.metrics.summary import formulas_of, image_choice, reference_for, summarise
 from holdfast.records.class_map import answer_protocol
 from holdfast.records.compatibility import without_older
-from holdfast.records.records import CellRecord, Records
+from holdfast.records.records import CellRecord, Passes, Records
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,13 @@ class Comparison:
     images: int
     differences: Mapping[str, Difference]
     carry_over: CarryOver | None = None  # of a gain on ImageNet-C to C-bar, where both were measured
+    passes: Passes | None = None  # that both models have, if an evaluation stopped early
+
+    @property
+    def about(self) -> str:
+        """The two models, and on how many images they were compared."""
+        passes = f", {self.passes}" if self.passes is not None else ""
+        return f"{self.first} minus {self.second}, {self.images} images{passes}"
 
     def reversed(self) -> "Comparison":
         """Second minus first."""
@@ -95,8 +102,11 @@ class Comparison:
         return replace(self, first=self.second, second=self.first, differences=turned)
 
     def __str__(self) -> str:
-        lines = [f"{self.first} minus {self.second}, {self.images} images", *map(str, self.differences.values())]
+        lines = [self.about, *map(str, self.differences.values())]
         return "\n".join(lines + ([str(self.carry_over)] if self.carry_over is not None else []))
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         """HTML table of the differences for notebooks."""
@@ -113,7 +123,7 @@ class Comparison:
         ]
         head = ("score", self.first, self.second, "difference", "95 % interval", "verdict")
         below = f"; {self.carry_over}" if self.carry_over is not None else ""
-        return table(f"{self.first} minus {self.second}, {self.images} images{below}", head, rows)
+        return table(f"{self.about}{below}", head, rows)
 
 
 def compare(
@@ -122,7 +132,7 @@ def compare(
     *,
     baseline: Records | None = None,
     intervals: bool = True,
-    images: ImageChoice = "shared",
+    images: ImageChoice | None = None,
 ) -> Comparison:
     """Compare every common score, first minus second, with a paired 95 % interval.
 
@@ -140,7 +150,7 @@ def compare(
     return _compare(first, second, baseline=baseline, intervals=intervals, images=images, known={})
 
 
-Known = dict[tuple[int, tuple[str, ...], bytes], Replicates]  # by model, cells and images
+Known = dict[tuple[int, tuple[str, ...], bytes, bytes], Replicates]  # by model, cells and images
 
 
 def compare_all(models: Sequence[Records]) -> dict[tuple[int, int], Comparison]:
@@ -153,20 +163,29 @@ def compare_all(models: Sequence[Records]) -> dict[tuple[int, int], Comparison]:
     for (one, first), (other, second) in combinations(enumerate(models), 2):
         if set(first.cells) & set(second.cells):
             with suppress(HoldfastError):  # unreadable images may leave no common ones
-                comparison = _compare(first, second, baseline=None, intervals=True, images="shared", known=known)
+                comparison = _compare(first, second, baseline=None, intervals=True, images=None, known=known)
                 found |= {(one, other): comparison, (other, one): comparison.reversed()}
     return found
 
 
 def _compare(
-    first: Records, second: Records, *, baseline: Records | None, intervals: bool, images: ImageChoice, known: Known
+    first: Records,
+    second: Records,
+    *,
+    baseline: Records | None,
+    intervals: bool,
+    images: ImageChoice | None,
+    known: Known,
 ) -> Comparison:
     if first.task != second.task:
         raise HoldfastError(f"records to compare must have the same task, got {first.task} and {second.task}")
     check_same_answers(first, second)
     given = first, second
     first, second = without_older(given)
+    images = images or image_choice(first, second)
     cells = [name for name in first.cells if name in second.cells]
+    if images == "own":  # evaluations that stopped at different times may share no image of some cell
+        cells = [name for name in cells if np.isin(first.cells[name].ids, second.cells[name].ids).any()]
     if not cells:
         raise HoldfastError(
             "records to compare must have a common cell, but they have none: evaluate both on the same suite"
@@ -177,17 +196,23 @@ def _compare(
     groups = used.groups() if intervals else None
     models = []
     for records, held in zip(given, (one, other), strict=True):
-        key = (id(records), tuple(held), used.ids.tobytes())
+        rows = b"".join(used.rows[name].tobytes() for name in used.rows)
+        key = (id(records), tuple(held), used.ids.tobytes(), rows)
         if key not in known:
             known[key] = replicate_cells(held, used, groups)
         models.append(known[key])
     common = [key for key in models[0] if key in models[1]]
+    if first.header.get("train_domains") != second.header.get("train_domains"):  # the gap would be another for each
+        first = replace(first, header={**first.header, "train_domains": None})
     formulas = formulas_of(first, one, common, reference=reference_for(first, baseline))
     same = is_same_model(first.header, second.header) and first.current == second.current
     differences = {formula.name: _difference(formula, models, same_model=same) for formula in formulas}
     names, by_name = _names_apart(first, second), {formula.name: formula for formula in formulas}
     carried = carry_over(by_name, models, names=names) if intervals else None
-    return Comparison(*names, len(used.ids), differences, carried)
+    both = sum(len(used.of_cell(name)) for name in cells)
+    total = max(int(records.header.get("images", len(used.ids))) for records in given) * len(cells)
+    passes = Passes(both, total) if images == "own" else None
+    return Comparison(*names, len(used.ids), differences, carried, passes)
 
 
 def check_same_answers(first: Records, second: Records) -> None:

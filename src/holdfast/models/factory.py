@@ -3,6 +3,7 @@
 import importlib
 import json
 import logging
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -16,12 +17,12 @@ from torch import Tensor, nn
 from holdfast.errors import HoldfastError, nearest
 from holdfast.models import create_model, model_names
 from holdfast.models.adaptation import BACKBONE, adapter_of
-from holdfast.models.checkpoint_keys import segmenter_arguments
+from holdfast.models.checkpoint_keys import head_keys, segmenter_arguments
 from holdfast.models.checkpoints import architecture_arguments, fill_exactly, load_checkpoint, read_weights
 from holdfast.models.hub_offline import quick_hub
 from holdfast.models.model_folder import load_folder
 from holdfast.models.segmenter import segmenter
-from holdfast.registry import MODEL_FORMS, ModelSpec, model_spec
+from holdfast.registry import MODEL_FORMS, ModelSpec, load, model_spec
 from holdfast.runtime.device import unwrap_model
 
 
@@ -53,11 +54,40 @@ def load_model(model: nn.Module | str | Path) -> LoadedModel:
         return SPECS[spec.kind](spec.rest)
     if spec.folder is not None:
         return _of_run(text)
-    hint = (
-        nearest(text.partition(":")[0], MODEL_FORMS)
-        or f"; expected a run's folder or one of {', '.join(MODEL_FORMS.values())}"
-    )
-    raise HoldfastError(f"model must be a module, a run's folder or a spec, got {text!r}{hint}")
+    raise unknown_model(text)
+
+
+def unknown_model(text: str) -> HoldfastError:
+    """The error for text that is neither a spec nor a folder, with the spec that was probably meant."""
+    path, kind = Path(text).expanduser(), text.partition(":")[0]
+    if timm.is_model(text.partition("@")[0]):
+        hint = f"; did you mean 'timm:{text}'?"
+    elif path.suffix == ".onnx":
+        hint = f"; did you mean 'onnx:{text}'?"
+    elif path.is_file():
+        hint = f": a weight file needs its architecture, as in timm:NAME@{text}"
+    elif close := nearest(kind, MODEL_FORMS) if ":" in text else "":
+        hint = close
+    elif os.sep in text:
+        return HoldfastError(f"model must be a run's folder or a spec such as timm:NAME, but {text!r} does not exist")
+    else:
+        close = nearest(text, timm.list_models(), count=1, cutoff=0.8).replace("'", "'timm:", 1)
+        hint = close or f"; expected a run's folder or one of {', '.join(MODEL_FORMS.values())}"
+    return HoldfastError(f"model must be a module, a run's folder or a spec, got {text!r}{hint}")
+
+
+def without_model(folder: Path) -> HoldfastError | None:
+    """The error for a folder of records alone: these were measured on a model that is elsewhere."""
+    if any((folder / name).exists() for name in ("config.json", "recipe.yaml", BACKBONE)):
+        return None
+    headers = sorted([*folder.glob("records/*/evaluation.json"), *folder.glob("*/evaluation.json")])
+    if not headers:
+        return None
+    try:
+        name = json.loads(headers[0].read_text(encoding="utf-8"))["model"]
+    except (OSError, ValueError, KeyError, TypeError):
+        name = "a model that is elsewhere"
+    return HoldfastError(f"{str(folder)!r} holds records but no model: give the model itself, they are of {name}")
 
 
 def load_torch_model(model: nn.Module | str | Path, *, what: str) -> LoadedModel:
@@ -79,6 +109,8 @@ def _of_run(rest: str) -> LoadedModel:
         return LoadedModel(adapter.load(folder), f"run:{folder}", folder, _class_names(folder / BACKBONE))
     if not (folder / "config.json").is_file() and (folder / "checkpoints" / "last").is_dir():
         return _of_stopped_run(folder, spec.checkpoint)
+    if (error := without_model(folder)) is not None:
+        raise error
     model = _of_folder(folder, what="a finished run's folder")
     if not spec.checkpoint:
         return LoadedModel(model, f"run:{folder}", folder, _class_names(folder))
@@ -156,6 +188,11 @@ def _of_timm(rest: str) -> LoadedModel:
         path = Path(checkpoint).expanduser()
         model = _model_of_checkpoint(path, name)
         loaded = load_checkpoint(model, path)
+        if any(key in head_keys(model) for key in loaded.left_out):
+            raise HoldfastError(
+                f"{checkpoint} has no classification head that fits {name}: it is a backbone; train a head first, with "
+                f"holdfast train RECIPE --model.name={name} --init {checkpoint} --method linear-probe"
+            )
         if loaded.left_out:
             raise HoldfastError(f"{checkpoint} must hold all weights of {name}, but {loaded.left_out[0]} does not fit")
         return LoadedModel(model, f"timm:{rest}")
@@ -222,16 +259,12 @@ def _import_function(module: str, function: str) -> Callable[[], object]:
 
 
 def _of_onnx(rest: str) -> LoadedModel:
-    from holdfast.deploy.onnx_model import load_onnx
-
-    model, metadata = load_onnx(Path(rest).expanduser())
+    model, metadata = load("holdfast.deploy.onnx_model:load_onnx")(Path(rest).expanduser())
     return LoadedModel(model, f"onnx:{rest}", classes=metadata.classes)
 
 
 def _of_hugging_face(rest: str) -> LoadedModel:
-    from holdfast.deploy.huggingface import load_hugging_face
-
-    model, classes = load_hugging_face(rest)
+    model, classes = load("holdfast.deploy.huggingface:load_hugging_face")(rest)
     return LoadedModel(model, f"hf:{rest}", classes=classes)
 
 

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from holdfast.cells import CellSpec, domain_cell, in_order, spec_of
 from holdfast.errors import HoldfastError, nearest
-from holdfast.records.cells import CellSpec, in_order, spec_of
+from holdfast.io.html_table import table
 from holdfast.records.header import CLASSIFICATION, HEADER, check_images, read_header, read_images
+from holdfast.records.round_files import CellPart, Measured, join_parts
 from holdfast.records.shard_files import (
     DamagedUnit,
     Field,
@@ -25,12 +27,13 @@ from holdfast.records.shard_files import (
     read_unit,
     shard_paths,
 )
+from holdfast.registry import load
 
 if TYPE_CHECKING:
     import pandas
 
+    from holdfast.metrics.scoring.interface import Scoring
     from holdfast.metrics.summary import Summary
-    from holdfast.tasks.base import Task
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +79,9 @@ class CellRecord:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        return f"{self.header.get('cell', 'cell')}: {len(self)} images, mean score {100 * self.accuracy:.2f} %"
+
     @property
     def spec(self) -> CellSpec:
         """Family, kind and severity of the cell."""
@@ -84,12 +90,23 @@ class CellRecord:
     @property
     def right(self) -> np.ndarray:
         """Per-image score of the task, float64 (N,) from 0 to 1; for classification whether it is correct."""
-        return _task(self.task).right(self)
+        return _scoring(self.task).right(self)
 
     @property
     def accuracy(self) -> float:
         """The mean of :attr:`right`; for classification the top-1 accuracy, 0 to 1."""
         return float(self.right.mean()) if len(self) else float("nan")
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How many forward passes, pairs of an image and a cell, were measured of all."""
+
+    done: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.done:,} of {self.total:,} passes"
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +120,7 @@ class Records:
         current: the view that :attr:`cells` shows.
         incomplete: cells with missing units, with the number of units found and expected.
         folder: the folder that they were read from, if any.
+        passes: passes of an evaluation that stopped early, whose cells have images of their own; else None.
     """
 
     header: Mapping[str, Any]
@@ -110,6 +128,7 @@ class Records:
     current: str = ""
     incomplete: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     folder: Path | None = None
+    passes: Passes | None = None
 
     @classmethod
     def of(
@@ -144,13 +163,25 @@ class Records:
         if name not in self.by_view:
             known = ", ".join(map(repr, self.views))
             raise HoldfastError(f"view must be one of {known}, got {name!r}{nearest(name, self.views)}")
-        return Records(self.header, self.by_view, name, self.incomplete, self.folder)
+        return Records(self.header, self.by_view, name, self.incomplete, self.folder, self.passes)
 
     def only(self, cells: Sequence[str]) -> "Records":
         """Select some cells, in that order; missing cells are omitted."""
         by_view = {view: {name: held[name] for name in cells if name in held} for view, held in self.by_view.items()}
         incomplete = {name: counts for name, counts in self.incomplete.items() if name in cells}
-        return Records(self.header, by_view, self.current, incomplete, self.folder)
+        return Records(self.header, by_view, self.current, incomplete, self.folder, self.passes)
+
+    @property
+    def domains(self) -> Mapping[str, CellRecord]:
+        """The clean images of every domain of ``domains:DIR`` as a cell ``domain/NAME``, by name of the domain."""
+        clean = next((cell for cell in self.cells.values() if cell.spec.family == "clean"), None)
+        if clean is None:
+            return {}
+        of_image = np.array([str(id).partition("/")[0] for id in clean.ids])
+        return {
+            name: _part(clean, np.flatnonzero(of_image == name), domain_cell(name))
+            for name in clean.header.get("domains") or ()
+        }
 
     @property
     def excluded(self) -> tuple[str, ...]:
@@ -159,34 +190,58 @@ class Records:
 
     def summary(self, **options: Any) -> "Summary":
         """Compute every score that these cells allow, see :func:`holdfast.metrics.summarise`."""
-        from holdfast.metrics.summary import summarise
-
-        return summarise(self, **options)
+        return load("holdfast.metrics.summary:summarise")(self, **options)
 
     def to_pandas(self) -> "pandas.DataFrame":
         """A DataFrame with one row per cell, view and image (and frame, if an image is predicted several times)."""
-        try:
-            import pandas
-        except ModuleNotFoundError as error:
-            raise HoldfastError("to_pandas needs pandas, which is not installed; run: pip install pandas") from error
-        task = _task(self.task)
+        pandas = import_pandas()
+        scoring = _scoring(self.task)
         frames = [
-            pandas.DataFrame({"cell": name, "view": view, **task.rows(cell)})
+            pandas.DataFrame({"cell": name, "view": view, **scoring.rows(cell)})
             for view, cells in self.by_view.items()
             for name, cell in cells.items()
         ]
         if not frames:
             return pandas.DataFrame(columns=["cell", "view", "id"])
-        names = self.header.get("class_names") if self.task == CLASSIFICATION else None
+        names = self.header.get("class_names") if scoring.one_class else None
         return _with_class_names(pandas.concat(frames, ignore_index=True), names)
+
+    def __repr__(self) -> str:
+        """The mean score of every cell; of corruptions a row per kind and a column per severity."""
+        count = max(map(len, self.cells.values()), default=0)
+        view = f" ({self.current})" if self.current else ""
+        title = f"{self.header.get('model', 'model')}{view} on {self.header.get('data', 'data')}, {count} images"
+        graded = {name: cell for name, cell in self.cells.items() if name == f"{cell.spec.kind}/{cell.spec.severity}"}
+        others = {name: cell for name, cell in self.cells.items() if name not in graded}
+        rows = {name: _percent(cell) for name, cell in others.items()}
+        by_kind: dict[str, dict[int, str]] = {}
+        for cell in graded.values():
+            by_kind.setdefault(cell.spec.kind, {})[cell.spec.severity] = _percent(cell)
+        severities = sorted({severity for held in by_kind.values() for severity in held})
+        width = max(map(len, [*rows, *by_kind]), default=0)
+        lines = [f"  {name:<{width}} {text}" for name, text in rows.items()]
+        if severities:
+            lines.append(f"  {'severity':<{width}} " + " ".join(f"{severity:>5}" for severity in severities))
+        lines += [
+            f"  {kind:<{width}} " + " ".join(held.get(severity, f"{'–':>5}") for severity in severities)
+            for kind, held in by_kind.items()
+        ]
+        return "\n".join([f"{title}; mean score, %", *(line.rstrip() for line in lines)])
 
     def _repr_html_(self) -> str:
         """HTML table of the cells for notebooks; ``summary()`` has the intervals."""
-        from holdfast.metrics.html_table import table
-
         rows = [(name, f"{100 * cell.accuracy:.2f} %", str(len(cell))) for name, cell in self.cells.items()]
         caption = f"{self.header.get('model', 'model')} on {self.header.get('data', 'data')}"
         return table(caption, ("cell", "mean score", "images"), rows)
+
+
+def import_pandas() -> Any:
+    """Import pandas, which is an optional dependency."""
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise HoldfastError("to_pandas needs pandas, which is not installed; run: pip install pandas") from error
+    return pandas
 
 
 def load_records(folder: Path | str) -> list[Records]:
@@ -196,26 +251,36 @@ def load_records(folder: Path | str) -> list[Records]:
     """
     root = Path(folder).expanduser()
     if not root.is_dir():
-        raise HoldfastError(f"records must be in a folder, but {str(root)!r} does not exist")
+        reason = "is a file" if root.exists() else "does not exist"
+        raise HoldfastError(f"records must be in a folder, but {str(root)!r} {reason}")
     return [read_records(path.parent) for path in sorted(root.rglob(HEADER))]
 
 
-def read_records(folder: Path, *, cells: Sequence[str] | None = None) -> Records:
-    """Read one record set; ``cells`` selects the cells and their order."""
+def read_records(folder: Path, *, cells: Sequence[str] | None = None, rounds: Measured | None = None) -> Records:
+    """Read one record set; ``cells`` selects the cells and their order, ``rounds`` are round files read before."""
     header, (ids, targets) = read_header(folder), read_images(folder)
     check_images(header, ids, targets, folder=folder)
     shards = -(-len(ids) // header["shard_size"])
     found: dict[str, list[Unit]] = {}
     unread: list[str] = []
     incomplete = {}
+    if rounds is None:
+        rounds = Measured(folder, header["fingerprint"], header["views"])
+        rounds.read_new()
     for name, units in _units(folder, header, shards=shards, wanted=cells, unread=unread):
         if len(units) == shards and not _every_image_once(units, len(ids)):
             unread.append(f"the files of {name} do not hold every image once")
             incomplete[name] = (0, shards)
         elif len(units) == shards:
             found[name] = units
+        elif name in rounds.parts:
+            found[name] = [_with_rounds(units, rounds.of(name))]
         else:
             incomplete[name] = (len(units), shards)
+    for name in rounds.parts if cells is None else [name for name in cells if name in rounds.parts]:
+        if name not in found:
+            found[name] = [_with_rounds([], rounds.of(name))]
+            incomplete.pop(name, None)
     if unread:
         others = f" (and {len(unread) - 1} more files)" if len(unread) > 1 else ""
         logger.warning("%s%s in %s; run the evaluation again to replace it", unread[0], others, folder.name)
@@ -228,7 +293,7 @@ def read_records(folder: Path, *, cells: Sequence[str] | None = None) -> Records
         }
         for view in views
     }
-    return Records(header, by_view, views[0], incomplete, folder)
+    return Records(header, by_view, views[0], incomplete, folder, _passes(found, len(ids)))
 
 
 def _units(
@@ -253,6 +318,20 @@ def _units(
                 units.append(unit)
         # a cell without a readable unit gets its name from the file names
         yield (str(units[0].header["cell"]) if units else name.replace(".", "/")), units
+
+
+def _with_rounds(units: Sequence[Unit], measured: CellPart | None) -> Unit:
+    """All images of a cell that is not complete, from its units and from round files."""
+    parts = [CellPart(u.header["cell"], u.header["definition"], u.rows, u.excluded, u.arrays) for u in units]
+    whole = join_parts([*parts, *([measured] if measured is not None else [])])
+    known = {"cell": whole.cell, "definition": whole.definition}
+    return Unit(known, whole.rows, whole.excluded, whole.arrays)
+
+
+def _passes(found: Mapping[str, Sequence[Unit]], images: int) -> Passes | None:
+    """The passes if a cell lacks images."""
+    done = sum(len(unit.rows) + len(unit.excluded) for units in found.values() for unit in units)
+    return Passes(done, images * len(found)) if done < images * len(found) else None
 
 
 def _every_image_once(units: Sequence[Unit], count: int) -> bool:
@@ -289,6 +368,20 @@ def _cell_record(
     return CellRecord(ids[rows], targets[rows], fields, header=_cell_header(units), excluded=left_out, task=task)
 
 
+def _percent(cell: CellRecord) -> str:
+    return f"{100 * cell.accuracy:5.1f}"
+
+
+def _part(cell: CellRecord, rows: np.ndarray, spec: CellSpec) -> CellRecord:
+    """Some images of a cell as a cell of its own."""
+    fields = {
+        name: values[rows] if isinstance(values, np.ndarray) else tuple(values[row] for row in rows)
+        for name, values in cell.fields.items()
+    }
+    header = {**cell.header, "cell": spec.name, **spec.plain()}
+    return replace(cell, ids=cell.ids[rows], targets=cell.targets[rows], fields=fields, header=header)
+
+
 def _wide(values: Field) -> Field:
     """Convert int32, which saves space on disk, to int64 for computing."""
     return values.astype(np.int64) if isinstance(values, np.ndarray) and values.dtype == np.int32 else values
@@ -302,7 +395,5 @@ def _with_class_names(frame: "pandas.DataFrame", names: Sequence[str] | None) ->
     return frame
 
 
-def _task(name: str) -> "Task":
-    from holdfast.tasks import task_named
-
-    return task_named(name)
+def _scoring(task: str) -> "Scoring":
+    return load("holdfast.metrics.scoring.registry:scoring_of")(task)

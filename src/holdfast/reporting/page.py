@@ -29,6 +29,7 @@ from holdfast.reporting.runs import Run, choose_records, read_runs
 from holdfast.reporting.sections.analysis import analysis_section
 from holdfast.reporting.sections.data_set import part_of
 from holdfast.reporting.sections.error_types import breaks_section
+from holdfast.reporting.sections.improvement import improve_cards
 from holdfast.reporting.sections.key_findings import carry_over_sentences
 from holdfast.reporting.sections.reproduce import name_run, origin, own_command
 from holdfast.reporting.sections.score_tables import meanings
@@ -51,6 +52,7 @@ SUITE_NAMES = {
     "attack": "attacks",
     "set": "other sets",
     "condition": "conditions",
+    "domain": "domains",
 }
 
 
@@ -153,6 +155,7 @@ def _page(
         contents=[*contents, ("reproduce", "Reproduction"), ("meanings", "Definitions")],
         sentences=carry_over_sentences(sets),
         notes=[*unmeasured_runs(runs), *idle_terms(runs), *problems],
+        improvements=[] if back else improve_cards(runs),
         parts=parts,
         sections=sections,
         origins=[origin(run) for run in runs],

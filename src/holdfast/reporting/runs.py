@@ -135,6 +135,8 @@ def _within(run: Path | str | Records) -> Sequence[Path | Records]:
     if isinstance(run, Records):
         return [run]
     folder = Path(run).expanduser()
+    if folder.is_file():
+        raise HoldfastError(f"a run must be a folder, but {str(run)!r} is a file; did you mean {str(folder.parent)!r}?")
     if not folder.is_dir():
         raise HoldfastError(f"a run must be a folder, but {str(run)!r} does not exist")
     phases = not (folder / "log.jsonl").exists() and any(folder.glob("*/recipe.yaml"))  # its runs are below

@@ -35,6 +35,14 @@ class Processes:
         if self.count > 1:
             distributed.monitored_barrier(self.group, timeout=PATIENCE)
 
+    def agree(self, answer: bool) -> bool:
+        """The first process's answer, in all processes."""
+        if self.count == 1:
+            return answer
+        answers = [answer]
+        distributed.broadcast_object_list(answers, group=self.group, group_src=0)
+        return answers[0]
+
     def share(self, total: int) -> range:
         """This process's contiguous share of ``total`` items."""
         return range(total * self.rank // self.count, total * (self.rank + 1) // self.count)

@@ -69,7 +69,10 @@ class RunFolder:
         other = differences(load_recipe(self.recipe), recipe)
         if other:
             shown = ", ".join(other[:3]) + (f" and {len(other) - 3} more" if len(other) > 3 else "")
-            raise HoldfastError(f"{str(self.path)!r} is a run of another recipe: {shown}")
+            raise HoldfastError(
+                f"{str(self.path)!r} is a run of another recipe: {shown}; a run resumes with its own recipe: omit "
+                f"these values, or start a new run from its weights with --init run:{self.path} and another --out"
+            )
 
     @contextmanager
     def locked(self, recipe: Recipe, *, resume: bool) -> Iterator[None]:

@@ -28,7 +28,7 @@ def test_every_figure_of_the_page_is_a_file_with_its_numbers(tmp_path):
     assert main(["report", *map(str, runs), *words]) == 0
     names = {path.stem for path in (tmp_path / "figures").iterdir()}
     page = (tmp_path / "report.html").read_text()
-    assert {"data-1-by-accuracy-1", "data-1-cost", "training-loss"} <= names
+    assert {"data-1-by-accuracy-1", "training-loss"} <= names
     assert all(f'id="{name}"' in page for name in names)
     assert f"--figures {tmp_path / 'figures'}" in page
     rows = list(csv.DictReader((tmp_path / "figures" / "data-1-by-accuracy-1.csv").open()))

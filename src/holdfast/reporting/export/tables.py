@@ -122,6 +122,7 @@ def describe_measurement(summary: Summary) -> str:
         str(header.get("label", "")),
         f"preset {header['preset']}" if "preset" in header else "",
         f"{summary.images} images",
+        str(summary.passes) if summary.passes is not None else "",
         class_map_words(header),
         f"{summary.excluded} unreadable, excluded" if summary.excluded else "",
         "procedural frost" if "procedural" in str(header.get("frost", "")) else "",
@@ -143,7 +144,12 @@ def _headline(rows: Sequence[ExportRow]) -> Block:
     return Block("scores", columns, _lines(rows, list(names)))
 
 
-TITLES = {"ce": "CE by kind", "fp": "flip probability by sequence", "t5d": "top-5 distance by sequence"}
+TITLES = {
+    "domain": "accuracy by domain",
+    "ce": "CE by kind",
+    "fp": "flip probability by sequence",
+    "t5d": "top-5 distance by sequence",
+}
 
 
 def in_part(scores: Iterable[Score], table: str) -> str:

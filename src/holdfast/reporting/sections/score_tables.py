@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import Score
-from holdfast.records.header import CLASSIFICATION
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import NOT_MEASURED, number, span
 from holdfast.reporting.quantities import is_headline, scores_of
@@ -131,7 +131,7 @@ def at_chance(entry: Entry) -> bool:
     count = classes if isinstance(classes, int) else len(classes or ())
     if clean is None or isnan(clean.low):
         return False
-    return clean.low <= (100 / count if entry.records.task == CLASSIFICATION and count else 0.0)
+    return clean.low <= (100 / count if scoring_of(entry.records.task).one_class and count else 0.0)
 
 
 def _digits(unit: str) -> int:

@@ -1,0 +1,38 @@
+"""Output for terminals and pipes: tables fit a terminal, and are one line per row in a pipe, for grep and cut."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PIPED = 10_000  # columns of a pipe: no row wraps
+
+
+def table_width() -> int:
+    """Width of standard output in characters; in a pipe so many that nothing wraps."""
+    from rich.console import Console
+
+    console = Console()
+    return console.width if console.is_terminal else PIPED
+
+
+def print_table(table: "Table") -> None:
+    """Print a table."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(table)
+    else:
+        sys.stdout.write(piped_text(table))
+
+
+def piped_text(table: "Table") -> str:
+    """A table as plain text with one line per row."""
+    from rich.console import Console
+
+    console = Console(highlight=False, width=PIPED, no_color=True, force_terminal=False)
+    with console.capture() as captured:
+        console.print(table)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())

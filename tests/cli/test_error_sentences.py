@@ -1,0 +1,120 @@
+"""Errors name what was probably meant: every case is a command that a newcomer types."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import holdfast
+from holdfast.cli.main import main
+from holdfast.errors import HoldfastError
+from holdfast.gate import paired_scores_of
+from holdfast.gate.evaluate_candidate import evaluate_like_baseline
+from holdfast.io.training_log import idle_parts
+from holdfast.io.yaml import read_yaml
+from holdfast.models import create_model
+from tests.training.helpers import run, tiny
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A finished run, a folder of records alone, a folder of images, and a file of weights without a head."""
+    root = tmp_path_factory.mktemp("newcomer")
+    run(root / "demo" / "a", train={"epochs": 1})
+    (root / "demo" / "report.html").write_text("a page")
+    model = create_model("vit_nano", num_classes=10)
+    holdfast.evaluate(model, "digits:test", "clean", limit=10, out=root / "measured", workers=0)
+    (root / "plain" / "class").mkdir(parents=True)
+    headless = {key: value for key, value in model.state_dict().items() if not key.startswith("head.")}
+    torch.save(headless, root / "backbone.pth")
+    torch.save(model.state_dict(), root / "whole.pth")
+    return root
+
+
+CASES = {
+    "a value of the recipe": ("train digits/fan_nano --lr 0.1", "did you mean '--optimizer.lr'?"),
+    "a value with a dash": ("train digits/fan_nano --batch-size=8", "did you mean '--train.batch_size'?"),
+    "one letter too many": ("train digits/fan_nano --methods afat", "did you mean '--method'?"),
+    "nothing is near": ("list models --zzz", "unknown option '--zzz'"),
+    "no model": ("predict plain", "holdfast predict needs --model; see holdfast predict --help"),
+    "a name of timm": ("evaluate --model resnet18 --data digits:test", "did you mean 'timm:resnet18'?"),
+    "a misspelt name of timm": ("evaluate --model resnet_18 --data digits", "did you mean 'timm:resnet18'?"),
+    "a name of timm, without data": ("evaluate --model resnet18", "did you mean 'timm:resnet18'?"),
+    "a file of weights": ("evaluate --model whole.pth --data digits", "as in timm:NAME@whole.pth"),
+    "a file of ONNX": ("evaluate --model model.onnx --data digits", "did you mean 'onnx:model.onnx'?"),
+    "no such run": ("evaluate demo/nope", "'demo/nope' does not exist"),
+    "a folder without its prefix": ("evaluate demo/a --data plain", "did you mean 'folder:plain'?"),
+    "records alone": ("export measured", "holds records but no model: give the model itself, they are of vit_nano"),
+    "records alone, with data": ("evaluate measured --data digits", "holds records but no model"),
+    "a page for its run": ("report demo/report.html", "'demo/report.html' is a file; did you mean 'demo'?"),
+    "no head": (
+        "evaluate --model timm:vit_nano@backbone.pth --data digits:test",
+        "backbone.pth has no classification head that fits vit_nano",
+    ),
+    "another recipe": ("train demo/a/recipe.yaml --out demo/a --resume --train.epochs=2", "--init run:demo/a"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_error_names_what_was_meant(case, folders, monkeypatch, capsys):
+    monkeypatch.chdir(folders)
+    command, sentence = CASES[case]
+    before = sorted(folders.rglob("*"))
+    assert main(command.split()) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert sentence in printed.err
+    assert "--help'" not in printed.err
+    assert len(printed.err.strip().splitlines()) == 1
+    assert sorted(folders.rglob("*")) == before
+
+
+class Grey(nn.Module):
+    """A classifier of grey images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+
+    def forward(self, images):
+        return self.body(images)
+
+
+def test_a_model_of_grey_images_is_told_apart_from_one_of_another_size():
+    with pytest.raises(HoldfastError, match=r"must take images of 3 channels \(RGB\), but takes 1:"):
+        holdfast.evaluate(Grey(), "digits:test", "clean", limit=10, workers=0)
+
+
+def test_floats_from_0_to_255_are_recognised_whatever_the_model_subtracts():
+    images, labels = torch.rand(4, 3, 32, 32) * 255, torch.arange(4)
+    model = create_model("vit_nano", num_classes=10, depth=1)
+    protocols = [None, holdfast.EvalProtocol(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))]
+    for protocol in protocols:
+        with pytest.raises(HoldfastError, match="look like pixels from 0 to 255; pass them as uint8 or divide"):
+            holdfast.evaluate(model, (images, labels), "clean", protocol=protocol)
+
+
+def test_a_baseline_of_an_own_attack_asks_for_the_plug_in():
+    def brighten(model, images, labels):
+        return (images + 0.1).clamp(0, 1)
+
+    model = create_model("vit_nano", num_classes=10, depth=1)
+    records = holdfast.evaluate(model, "digits:test", brighten, limit=10, workers=0)
+    with pytest.raises(HoldfastError, match=r"measured on 'brighten', which is not registered here: .* --plugin FILE"):
+        evaluate_like_baseline(paired_scores_of(records), model)
+
+
+def test_a_term_is_not_called_idle_after_one_line():
+    line = {"event": "step", "step": 1, "afat": 0.0}
+    assert idle_parts([line]) == []
+    assert len(idle_parts([line, {**line, "step": 2}])) == 1
+
+
+def test_a_huge_scalar_is_refused_before_it_is_parsed_and_never_quoted_in_full(tmp_path, capsys):
+    with pytest.raises(HoldfastError, match="rules must have at most 1048576 letters, got 50000003"):
+        read_yaml(f"a: {'x' * 50_000_000}", name="rules")
+    path = tmp_path / "recipe.yaml"
+    path.write_text(json.dumps({**tiny(), "seed": "x" * 100_000}))
+    assert main(["train", str(path), "--out", str(tmp_path / "run")]) == 2
+    assert len(capsys.readouterr().err) < 3_000

@@ -1,0 +1,155 @@
+"""Evaluations that stop early: the goal is reached, and going on gives the records of a full evaluation."""
+
+import numpy as np
+import pytest
+
+from holdfast import ComputeConfig, Until, compare, evaluate
+from holdfast.errors import HoldfastError
+from holdfast.records.records import load_records, read_records
+from tests.evaluation.toys import Brightest, colours
+
+SUITES = "clean,corruptions-135"
+CELLS = 46
+QUICK = {"workers": 0, "show": False, "compute": ComputeConfig(shard_size=40)}
+MEAN = "mean_corruption_accuracy_partial"
+
+
+def files_of(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def full():
+    return evaluate(Brightest(), colours(120), SUITES, **QUICK)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    return evaluate(Brightest(), colours(120), SUITES, out=tmp_path_factory.mktemp("stopped"), until=9, **QUICK)
+
+
+def test_it_stops_when_the_interval_is_narrow_enough(stopped):
+    score = stopped.summary()[MEAN]
+    assert (score.high - score.low) / 2 <= 9
+    assert stopped.passes is not None
+    assert stopped.passes.total == 120 * CELLS
+    assert stopped.passes.done < 120 * CELLS / 5
+    counts = {len(cell) for name, cell in stopped.cells.items() if name != "clean"}
+    assert len(counts) == 1
+    assert counts.pop() >= 8
+
+
+def test_every_image_used_is_measured_clean_and_answers_are_those_of_a_full_evaluation(stopped, full):
+    used = set(np.concatenate([cell.ids for name, cell in stopped.cells.items() if name != "clean"]))
+    assert set(stopped.cells["clean"].ids) == used
+    for name, cell in stopped.cells.items():
+        all_images = dict(zip(full.cells[name].ids, full.cells[name].predictions, strict=True))
+        assert [all_images[each] for each in cell.ids] == cell.predictions.tolist()
+
+
+def test_it_says_how_many_passes_were_used(stopped, full):
+    summary = stopped.summary()
+    assert str(summary).count(f"{summary.passes.done:,} of 5,520 passes") == 1
+    assert full.passes is None
+    assert "passes" not in str(full.summary())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_going_on_gives_the_files_of_a_full_evaluation(tmp_path, workers):
+    options = {**QUICK, "workers": workers, "compute": ComputeConfig(shard_size=20, batch_size=16)}
+    source, suites = colours(50), "clean,corruptions"
+    for until in (20, "12,fog=16"):
+        part = evaluate(Brightest(), source, suites, out=tmp_path / "part", until=until, **options)
+        assert part.passes is not None
+    assert len(part.cells["fog/1"]) > len(part.cells["snow/1"])
+    whole = evaluate(Brightest(), source, suites, out=tmp_path / "part", **options)
+    direct = evaluate(Brightest(), source, suites, out=tmp_path / "direct", **options)
+    assert files_of(whole.folder) == files_of(direct.folder)
+
+
+def test_a_goal_that_cannot_be_reached_ends_with_the_files_of_a_full_evaluation(tmp_path):
+    source, options = colours(24), {**QUICK, "compute": ComputeConfig(shard_size=10)}
+    part = evaluate(Brightest(), source, SUITES, out=tmp_path / "part", until=0.1, **options)
+    direct = evaluate(Brightest(), source, SUITES, out=tmp_path / "direct", **options)
+    assert part.passes is None
+    assert files_of(part.folder) == files_of(direct.folder)
+
+
+def test_a_finished_evaluation_stays_as_it_is(tmp_path):
+    first = evaluate(Brightest(), colours(20), SUITES, out=tmp_path, **QUICK)
+    before = files_of(first.folder)
+    again = evaluate(Brightest(), colours(20), SUITES, out=tmp_path, until=5, **QUICK)
+    assert files_of(again.folder) == before
+    assert again.passes is None
+
+
+def test_models_are_compared_on_the_pairs_that_both_have(stopped, full, tmp_path):
+    other = evaluate(Brightest(), colours(120), SUITES, out=tmp_path, until=7, **QUICK)
+    found = compare(stopped, other)
+    assert found.differences[MEAN].interval.value == 0
+    against_full = compare(stopped, full)
+    assert against_full.differences[MEAN].interval.value == 0
+    assert against_full.images == len(stopped.cells["clean"])
+
+
+def test_budget_counts_passes_and_is_kept(tmp_path):
+    some = evaluate(Brightest(), colours(120), SUITES, out=tmp_path, until=Until(budget=1000), **QUICK)
+    assert 736 <= some.passes.done <= 1000
+    again = evaluate(Brightest(), colours(120), SUITES, out=tmp_path, until=Until(budget=1000), **QUICK)
+    assert again.passes == some.passes
+
+
+def test_read_back_from_the_folder(stopped):
+    (loaded,) = load_records(stopped.folder)
+    assert loaded.passes == stopped.passes
+    assert loaded.summary()[MEAN].low == stopped.summary()[MEAN].low
+    assert read_records(stopped.folder, cells=["fog/1"]).passes.total == 120
+
+
+@pytest.mark.parametrize(
+    ("until", "sentence"),
+    [
+        (0, "until must give points above 0, as 0.5 or mce=1,fog=2, got 0"),
+        (-1, "until must give points above 0"),
+        ("nan", "until must give points above 0"),
+        ("fog=", "until must give points above 0"),
+        ("=2", "until must be points, or scores with points"),
+        ("fog=1,fog=2", "until must be points, or scores with points"),
+        ({}, "until must be points, or scores with points"),
+        ("rain=1", "until must name scores of these suites and data, got 'rain'"),
+        ("mce=1", "until must name scores of these suites and data, got 'mce': mCE divides by a baseline's errors"),
+        ("pgd5=1", "pgd5 is measured in whole batches of images"),
+    ],
+)
+def test_goals_that_cannot_be_are_one_sentence(tmp_path, until, sentence):
+    with pytest.raises(HoldfastError, match=sentence):
+        evaluate(Brightest(), colours(9), f"{SUITES},pgd5", out=tmp_path / "out", until=until, **QUICK)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("budget", [0, -5, "0", "m", "10x", "", True, "1e3", "-3m"])
+def test_budgets_that_cannot_be_are_one_sentence(budget):
+    with pytest.raises(HoldfastError, match="budget must be a time such as 10m or 1h30m, or a number of passes"):
+        Until(budget=budget)
+
+
+def test_budgets():
+    assert Until(budget="10m").seconds == 600
+    assert Until(budget="1h30m").seconds == 5400
+    assert Until(budget="1.5h").seconds == 5400
+    assert Until(budget="50,000").passes == 50_000
+    assert Until(budget=50_000).passes == 50_000
+
+
+def test_everything_that_prints_says_how_many_passes_were_used_once(stopped, full, tmp_path):
+    from holdfast.reporting.export.tables import export
+    from holdfast.reporting.page import report
+
+    said = str(stopped.passes)
+    for form in ("terminal", "markdown"):
+        assert export([stopped], form).count(said) == 1
+    assert f",{said}," in export([stopped], "csv").replace('"', "")
+    assert said not in export([full])
+    both = compare(stopped, full)
+    assert str(both).count(said) == 1
+    assert report(stopped.folder.parents[1], out=tmp_path / "page.html").count(said) == 1
