@@ -158,7 +158,7 @@ def run(arguments: Namespace) -> int:
     ]
     if arguments.dry_run:
         requests = [EvaluationRequest(*each, **given) for each in wanted]
-        return dry_run("evaluate", arguments, [dry_run_report(request) for request in requests])
+        return dry_run("evaluate", arguments, [dry_run_report(request, until) for request in requests])
     given |= {"fresh": arguments.fresh, "show": True, "until": until}
     with print_dry_run_comparison("evaluate", arguments):
         records = [evaluate(model, spec, names, out=out, **given) for model, spec, names, out in wanted]

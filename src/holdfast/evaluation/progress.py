@@ -123,6 +123,10 @@ class ProgressDisplay:
         """Print a sentence even without progress, unless it is switched off."""
         self._line.warn(sentence)
 
+    def expect(self, count: int) -> None:
+        """Change the total to what is known by now."""
+        self._line.expect(count)
+
     def show_estimates(self, estimates: Sequence[str], *, expected: int, passes: int, total: int) -> None:
         """Show the scores of an anytime evaluation so far; ``expected`` passes will do, as far as one can tell."""
         self._line.expect(expected)
