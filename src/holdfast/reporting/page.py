@@ -49,6 +49,7 @@ SUITE_NAMES = {
     "attack": "attacks",
     "set": "other sets",
     "condition": "conditions",
+    "domain": "domains",
 }
 
 
