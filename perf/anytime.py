@@ -24,6 +24,7 @@ import numpy as np
 from scipy.stats import norm
 
 from environment import as_line, describe
+from holdfast.cells import CLEAN, CellSpec, corruption_cell
 from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.evaluation.order import Order, depths
 from holdfast.metrics.intervals import Interval
@@ -31,7 +32,6 @@ from holdfast.metrics.jackknife import Groups, image_groups
 from holdfast.metrics.replicates import Replicates, replicate
 from holdfast.metrics.score_intervals import interval_of_difference, interval_of_score
 from holdfast.metrics.scoring.base import Reference, ScoreDefinition
-from holdfast.records.cells import CLEAN, CellSpec, corruption_cell
 from holdfast.tasks import task_named
 from stored_answers import stored_answers
 

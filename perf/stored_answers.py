@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from holdfast.records.cells import CellSpec
+from holdfast.cells import CellSpec
 from holdfast.studies.results import read_result
 
 STUDIES = Path(__file__).parents[1] / "studies"

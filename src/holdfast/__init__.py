@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from holdfast.analysis.analyze import analyze
     from holdfast.attention import watch
     from holdfast.corruptions import corrupt
-    from holdfast.deploy.export import export
     from holdfast.evaluation.config import ComputeConfig, EvalProtocol
     from holdfast.evaluation.evaluate import evaluate
     from holdfast.evaluation.until import Until
+    from holdfast.improvement.improve import improve
+    from holdfast.inference.export import export
     from holdfast.inference.predict import predict
     from holdfast.metrics import compare
     from holdfast.models import create_model
@@ -48,7 +49,8 @@ _HOME = {
     "create_model": "holdfast.models",
     "detector": "holdfast.models.detector",
     "evaluate": "holdfast.evaluation.evaluate",
-    "export": "holdfast.deploy.export",
+    "export": "holdfast.inference.export",
+    "improve": "holdfast.improvement.improve",
     "list_models": "holdfast.registry",
     "load_checkpoint": "holdfast.models.checkpoints",
     "load_records": "holdfast.records",
@@ -93,6 +95,7 @@ __all__ = [
     "detector",
     "evaluate",
     "export",
+    "improve",
     "list_models",
     "load_checkpoint",
     "load_records",

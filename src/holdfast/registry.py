@@ -1,8 +1,16 @@
 """Names and one-line descriptions of models, methods and suites. Imports no torch."""
 
 import fnmatch
+import importlib
+import warnings
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast.errors import HoldfastError
+
+Name = TypeVar("Name")
+Row = TypeVar("Row")
 
 # in the order of their modules; a test compares the two
 MODEL_NAMES = (
@@ -166,6 +174,7 @@ SUITES: dict[str, str] = {
     "standard": "clean, the task's full corruption benchmark, and PGD or SegPGD with 5 steps where there are gradients",
     "corruptions": "15 corruptions × 5 severities, on the fly (--extra: 19 × 5; of label maps the 16 of Cityscapes-C)",
     "corruptions-135": "the same corruptions at severities 1, 3 and 5 only: faster, but without mCE",
+    "selection": "what holdfast improve chooses by: kinds at severity 3 that it never reports (C-bar or the extra)",
     "cityscapes-c": "Cityscapes-C: 16 corruptions, noise at severities 1–3, on the fly or from cityscapes-c:DIR",
     "own-corruptions": "every corruption registered by a plug-in × 5 severities, on the fly",
     "coco-c": "COCO-C: 15 corruptions × 5 severities at native image size (Michaelis et al.)",
@@ -176,3 +185,40 @@ SUITES: dict[str, str] = {
     **STORED,
     **_ATTACKS,
 }
+
+
+def load(name: str) -> Any:
+    """Import ``module:name``, on first use.
+
+    Rows of registries name what lies in packages above them this way: parts of tasks, forms of models, and the scores
+    that follow from records.
+    """
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+class Registry(dict[Name, Row]):
+    """Rows by name, for reading: ``register_…(name, object, line)`` adds one.
+
+    Rows were assigned before; that still works, with a warning.
+    """
+
+    def __init__(self, rows: Mapping[Name, Row], *, register: str) -> None:
+        super().__init__(rows)
+        self._register = register
+
+    def __setitem__(self, name: Name, row: Row) -> None:
+        warnings.warn(f"assigning rows is deprecated; use {self._register}", DeprecationWarning, stacklevel=2)
+        super().__setitem__(name, row)
+
+
+def add_row(rows: MutableMapping[Any, Any], name: Any, row: Any, *, what: str) -> None:
+    """Add a row to a registry; raises an error for a name that is taken."""
+    if name in rows:
+        raise HoldfastError(f"{what} {name!r} is already registered: choose another name")
+    rows.update({name: row})
+
+
+def warn_of_order(function: str, form: str) -> None:
+    """Warn that arguments were given in their order of before."""
+    warnings.warn(f"{function} now takes {form}", DeprecationWarning, stacklevel=3)

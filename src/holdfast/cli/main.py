@@ -23,6 +23,7 @@ from holdfast.runtime.signals import handle_signals
 COMMANDS = {
     "list": "list models (--cost: with size and GMACs), methods, corruptions, suites, recipes, studies or data",
     "train": "train or fine-tune a model from a recipe",
+    "improve": "find the best robust fine-tuning for your data and a time budget; prints a decision",
     "mix": "average the weights of models: WiSE-FT between a start and its fine-tuned model, uniform and greedy soups",
     "evaluate": "measure a model on clean, corrupted, perturbed, attacked or official images; resumes if interrupted",
     "analyze": "explain robustness: attention stability, overfocusing, head diversity, noise decay, grouping",
@@ -41,7 +42,7 @@ COMMANDS = {
 }
 
 # commands that resume when run again after Ctrl-C, SIGTERM or a crash; `train` prints its own line (--resume)
-RESUMABLE = ("evaluate", "analyze", "corrupt", "study", "demo")
+RESUMABLE = ("evaluate", "analyze", "corrupt", "study", "demo", "improve")
 LONGEST_ERROR = 2_000  # letters
 
 
@@ -196,7 +197,12 @@ def _parse_arguments(parser: argparse.ArgumentParser, argv: list[str]) -> argpar
 
 def entry_point() -> None:
     """Run the command line and exit; called by the installed ``holdfast`` script."""
-    sys.exit(main())
+    code = main()
+    if sys.argv[1:2] == ["lab"]:  # it leaves nothing to be written, and taking PyTorch apart takes seconds after Ctrl-C
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 class _EpilogAsWritten(argparse.HelpFormatter):

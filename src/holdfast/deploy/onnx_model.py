@@ -19,7 +19,8 @@ from holdfast.deploy.onnx_files import (
     operators,
     read_onnx,
 )
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.models.outputs import logits_of
 from holdfast.models.sliding_window import Windowed
 
@@ -75,7 +76,7 @@ class OnnxModel(nn.Module):
         """Pad windows of images that are smaller than the fixed input size of a segmenter's file."""
         height, width = images.shape[-2:]
         missing = ((self.height or height) - height, (self.width or width) - width)
-        if self.pretrained_cfg["task"] != "segmentation" or min(missing) < 0 or not any(missing):
+        if scoring_of(self.pretrained_cfg["task"]).one_class or min(missing) < 0 or not any(missing):
             return images
         if not self.pads:
             self.pads = True
@@ -111,7 +112,7 @@ def load_onnx(path: Path) -> tuple[nn.Module, OnnxDescription]:
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a class for every kind of failure
-        raise HoldfastError(f"onnxruntime cannot open {path} ({_line(error)})") from error
+        raise HoldfastError(f"onnxruntime cannot open {path} ({first_line(error)})") from error
     digest = file_digest(path, proto)
     if description == OnnxDescription():  # not one of ours: it may be a detector or a segmenter
         from holdfast.deploy.onnx_recognition import dense_model
@@ -121,7 +122,7 @@ def load_onnx(path: Path) -> tuple[nn.Module, OnnxDescription]:
             return dense, replace(description, classes=class_names(proto))
     _check_ends(session, path)
     model = OnnxModel(session, description, digest=digest, operators=operators(proto))
-    if description.task == "segmentation" and description.size is not None:
+    if not scoring_of(description.task).one_class and description.size is not None:
         return Windowed(model, description.size, description.stride), description
     return (FromProbabilities(model) if description.output == "probabilities" else model), description
 
@@ -191,7 +192,3 @@ def _configuration(description: OnnxDescription, size: tuple[int, int] | None) -
 
 def _fixed_size(side: Any) -> int | None:
     return side if isinstance(side, int) and side > 0 else None
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -16,6 +16,7 @@ from holdfast.evaluation.anytime import AnytimeRun, Search, make_search, search_
 from holdfast.evaluation.config import ComputeConfig, EvalProtocol
 from holdfast.evaluation.failure_examples import keep_examples
 from holdfast.evaluation.plan import Plan
+from holdfast.evaluation.predict_chunks import ChunkPredictor
 from holdfast.evaluation.progress import ProgressDisplay
 from holdfast.evaluation.record_set import prepare_folder
 from holdfast.evaluation.round_runner import done_pairs
@@ -23,6 +24,7 @@ from holdfast.evaluation.runner import finished_units, run_units
 from holdfast.evaluation.runner_ray import run_on_ray
 from holdfast.evaluation.setup import EvaluationRequest, PreparedEvaluation, fit_corruption_models, prepare_evaluation
 from holdfast.evaluation.suites import kinds_of
+from holdfast.evaluation.unit_writer import UnitWriter
 from holdfast.evaluation.until import Until
 from holdfast.evaluation.work import Key, Work
 from holdfast.io.images import turned_warning
@@ -133,8 +135,8 @@ def _measured_before(prepared: PreparedEvaluation, *, fresh: bool) -> Measured:
     processes.meet()
     measured = Measured(work.folder, work.fingerprint, views)
     measured.read_new(repair=processes.first)
-    if processes.first:
-        measured.keep_only({cell.name: cell.record_definition for cell in plan.cells})
+    processes.meet()
+    measured.keep_only({cell.name: cell.record_definition for cell in plan.cells}, repair=processes.first)
     processes.meet()
     return measured
 
@@ -151,7 +153,8 @@ def _measure_all(prepared: PreparedEvaluation, cells: Container[int], measured: 
         todo = [key for key in mine if key not in done]
         corruptors = fit_corruption_models(prepared, todo)
         if todo and prepared.request.compute.cluster is not None:
-            run_on_ray(prepared, todo, progress=progress)
+            writer = UnitWriter(work, ChunkPredictor(work, prepared.normalized_model), progress, measured)
+            run_on_ray(prepared, [key for key in todo if not writer.finish_known(key)], progress=progress)
         elif todo:
             run_units(
                 work,
@@ -187,6 +190,8 @@ def _rounds(
     """An anytime evaluation; when nothing is left to measure, everything becomes units."""
     work, processes = prepared.work, prepared.processes
     with _progress(prepared, [], [], show=show, rounds=True) as progress:
+        for note in search.notes() if processes.first else ():
+            progress.warn(note)
         units = finished_units(work, prepared.normalized_model.views, repair=processes.first, progress=progress)
         run = AnytimeRun(prepared, search, measured, done_pairs(work, measured, units), progress)
         progress.start_at(run.passes)
@@ -204,7 +209,7 @@ def _progress(
         total=sum(len(plan.rows(shard, work.shard_size)) for shard, _ in mine),
         imagenet=prepared.header["classes"] == 1000 and prepared.steps.preset == "imagenet",
         show=show if processes.first else False,
-        running=None if rounds else getattr(plan.task, "running", None),
+        running=None if rounds else plan.task.scoring.running,
         kinds=kinds_of(plan.task),
         header=_describe_evaluation(prepared),
         unit="passes" if rounds else "images",

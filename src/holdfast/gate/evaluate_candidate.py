@@ -32,6 +32,7 @@ def evaluate_like_baseline(
     device: str = "auto",
     show: bool | None = None,
     protocol: "EvalProtocol | None" = None,
+    keep_examples: int = 0,
 ) -> list[PairedScores]:
     """Evaluate a model as the baseline was, and return its paired scores for every data set of the baseline.
 
@@ -45,11 +46,12 @@ def evaluate_like_baseline(
         show: likewise.
         protocol: how the model wants its images and what it answers with, such as the mean that an ONNX file does not
             tell; everything else is the baseline's.
+        keep_examples: number of failures stored as thumbnails, as in :class:`holdfast.ComputeConfig`.
     """
     from holdfast.evaluation.evaluate import evaluate
 
     options: dict[str, Any] = {"workers": workers, "device": device, "protocol": protocol, "out": out, "data": data}
-    requests = requests_like_baseline(old, model, **options)
+    requests = requests_like_baseline(old, model, keep_examples=keep_examples, **options)
     sets = [
         evaluate(**{each.name: getattr(request, each.name) for each in fields(request)}, show=show)
         for request in requests
@@ -66,6 +68,7 @@ def requests_like_baseline(
     workers: int | None = None,
     device: str = "auto",
     protocol: "EvalProtocol | None" = None,
+    keep_examples: int = 0,
 ) -> "list[EvaluationRequest]":
     """Evaluations of a model on every data set of the baseline; arguments as in :func:`evaluate_like_baseline`."""
     from holdfast.evaluation.setup import EvaluationRequest
@@ -77,7 +80,7 @@ def requests_like_baseline(
         )
     options: dict[str, Any] = {"out": out, "workers": workers, "device": device}
     return [
-        EvaluationRequest(model, place, _suites(each), **_settings(each, protocol), **options)
+        EvaluationRequest(model, place, _suites(each), **_settings(each, protocol, keep_examples), **options)
         for each, place in zip(old, places, strict=True)
     ]
 
@@ -109,9 +112,10 @@ def _check_registered(suites: Sequence[str], baseline: PairedScores) -> None:
             ) from error
 
 
-def _settings(baseline: PairedScores, requested: "EvalProtocol | None") -> dict[str, Any]:
+def _settings(baseline: PairedScores, requested: "EvalProtocol | None", keep_examples: int) -> dict[str, Any]:
     header = baseline.header
     compute, protocol = _options(baseline)
+    compute = replace(compute, keep_examples=keep_examples)
     if requested is not None:
         own = {name: getattr(requested, name) for name in vars(requested) if name not in OF_BASELINE}
         protocol = replace(protocol, **own)

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.cells import CellSpec, spec_of
 from holdfast.errors import HoldfastError
 from holdfast.metrics.custom import own_formulas
 from holdfast.metrics.replicates import Columns, UsedImages, replicate_cells, used_images
 from holdfast.metrics.scoring.base import Key, ScoreDefinition
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import image_choice, reference_for, with_clean
-from holdfast.records.cells import CellSpec, spec_of
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord, Records, load_records, read_images
 from holdfast.reporting.export.tables import clean_elsewhere
-from holdfast.tasks import task_named
 
 Rows = Mapping[str, NDArray[np.int64]]
 
@@ -86,9 +86,9 @@ class PairedScores:
 
     def formulas(self, cells: Sequence[str], columns: Sequence[Key]) -> list[ScoreDefinition]:
         """Score definitions for these cells."""
-        specs, task = self.specs(cells), task_named(self.task)
+        specs, scoring = self.specs(cells), scoring_of(self.task)
         reference = reference_for(Records(self.header, {"": {}}), None)
-        known = task.formulas(specs, columns=columns, header=self.header, reference=reference)
+        known = scoring.formulas(specs, columns=columns, header=self.header, reference=reference)
         return [*known, *own_formulas(specs, task=self.task)]
 
 

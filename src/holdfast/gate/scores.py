@@ -8,8 +8,8 @@ from holdfast.gate.compatibility import Pair
 from holdfast.gate.paired_scores import PairedScores
 from holdfast.gate.rules import NO_WORSE, SHOWN, Rule, Rules
 from holdfast.metrics.scoring.base import Key, ScoreDefinition
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import some
-from holdfast.tasks import task_named
 
 PARTIAL = "_partial"
 RATIOS = ("retention", "rpc", "rpc_fan")  # endings of the names of scores relative to the clean score
@@ -168,7 +168,7 @@ def default_rule(name: str) -> Rule:
 
 
 def _is_headline(name: str, formula: ScoreDefinition, side: PairedScores) -> bool:
-    known = formula.headline or name.removesuffix(PARTIAL) in task_named(side.task).headline
+    known = formula.headline or name.removesuffix(PARTIAL) in scoring_of(side.task).headline
     return known or formula.family in ("set", "attack")
 
 
@@ -200,9 +200,9 @@ def headline(pair: Pair) -> list[ScoreDefinition]:
 
 def missing_headlines(side: PairedScores) -> dict[str, tuple[str, ...]]:
     """Headline scores that are only available in part, with their missing cells."""
-    task = task_named(side.task)
+    scoring = scoring_of(side.task)
     return {
         name.removesuffix(PARTIAL): formula.missing
         for name, formula in Scores.of(side).formulas.items()
-        if name.endswith(PARTIAL) and name.removesuffix(PARTIAL) in task.headline
+        if name.endswith(PARTIAL) and name.removesuffix(PARTIAL) in scoring.headline
     }

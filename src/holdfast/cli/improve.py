@@ -1,0 +1,90 @@
+"""``holdfast improve``: the best robust fine-tuning for your data and a budget, chosen without the test images."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentParser
+from rich.console import Console
+
+from holdfast.cli import EXIT_OK
+from holdfast.cli.train import add_recipe_values, merge_dictionary_options, recipe_values, shorten_help
+
+__all__ = ["add_arguments", "merge_dictionary_options", "run", "shorten_help"]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The arguments of ``holdfast improve``: its own, and one per value of a recipe."""
+    parser.add_argument(
+        "recipe", nargs="?", default="finetune", help="how plain training is done: a shipped recipe or a YAML file"
+    )
+    parser.add_argument(
+        "--model",
+        dest="start",
+        help="the start: run:DIR, timm:NAME, timm:NAME@FILE, or an architecture (default: the recipe's)",
+    )
+    parser.add_argument("--budget", required=True, help="wall time, such as 10m, 2h or 1d")
+    parser.add_argument("--data.test", help="images of the report, measured once (default: a part of data.val)")
+    parser.add_argument(
+        "--methods", help="candidates, such as augmix,afat,augmix+afat (default: those for --against; plain is added)"
+    )
+    parser.add_argument("--seeds", type=int, default=1, help="seeds of the winner and of plain training in the report")
+    parser.add_argument("--against", default="corruptions", help="what the model must hold against: or attacks")
+    parser.add_argument("--out", type=Path, default=Path("runs/improve"), help="folder of plan, runs and decision")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan; run and write nothing")
+    parser.usage = (
+        "holdfast improve [RECIPE] --model MODEL --data.train=SPEC\n"
+        "                        --data.val=SPEC --budget TIME [OPTIONS]"
+    )
+    add_recipe_values(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Plan, run, and print the decision."""
+    from holdfast.improvement.improve import make_request, plan_only, write_report
+    from holdfast.improvement.plan import described
+    from holdfast.improvement.run import run_request
+
+    values: dict[str, Any] = recipe_values(arguments)
+    test = values.get("data", {}).pop("test", None)
+    request = make_request(
+        arguments.start,
+        budget=arguments.budget,
+        data={},
+        test=test,
+        recipe=arguments.recipe,
+        overrides=values,
+        methods=arguments.methods or "",
+        seeds=arguments.seeds,
+        against=arguments.against,
+    )
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+
+    def tell(line: str) -> None:
+        console.print(line, markup=False)
+
+    if arguments.dry_run:
+        print("\n".join(described(plan_only(request, out=arguments.out, tell=tell))))
+        return EXIT_OK
+    decision = run_request(request, out=arguments.out, tell=tell)
+    page = write_report(decision, arguments.out)
+    for line in (*summary(decision), f"report: {page}"):
+        print(line)
+    return EXIT_OK
+
+
+def summary(decision: Any) -> list[str]:
+    """The decision for the terminal."""
+    from holdfast.runtime.dry_run import human_seconds
+
+    seeds = f", {decision.seeds} seeds" if decision.seeds > 1 else ", one seed: images only"
+    lines = [
+        decision.sentence,
+        f"{decision.candidates} candidates, {decision.tried} models to choose from; {decision.images} test images "
+        f"measured once{seeds}; {human_seconds(decision.spent)} of {human_seconds(decision.budget)}",
+        *(f"skipped, the budget was used up: {', '.join(decision.skipped)}" for _ in range(bool(decision.skipped))),
+        *decision.remarks,
+        "again: " + "; ".join(decision.commands),
+        f"in CI: {decision.gate}",
+    ]
+    return lines

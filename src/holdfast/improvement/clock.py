@@ -1,0 +1,51 @@
+"""The wall clock of a budget: it runs while something is trained or measured, also over several attempts."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from holdfast.errors import HoldfastError
+from holdfast.io import atomic
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_budget(text: str) -> float:
+    """Seconds of ``90s``, ``10m``, ``2h``, ``1.5h`` or ``1d``."""
+    number, unit = text[:-1], text[-1:]
+    try:
+        seconds = float(number) * UNITS[unit]
+    except (KeyError, ValueError):
+        seconds = 0.0
+    if not 1 <= seconds < 1e8:
+        raise HoldfastError(f"--budget must be a wall time such as 10m, 2h or 1d, got {text!r}")
+    return seconds
+
+
+class Clock:
+    """Seconds that the budget has been used for; work is named, so that forecasts can be compared with it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self.spent: dict[str, float] = {k: float(v) for k, v in json.loads(path.read_text()).items()}
+        except (OSError, ValueError, AttributeError):
+            self.spent = {}
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds so far."""
+        return sum(self.spent.values())
+
+    @contextmanager
+    def counting(self, work: str) -> Iterator[None]:
+        """Add the duration of the block, also if it is interrupted."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.spent[work] = round(self.spent.get(work, 0.0) + time.monotonic() - begin, 3)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write_text(self._path, json.dumps(self.spent, indent=1) + "\n")

@@ -1,0 +1,152 @@
+"""The decision: what the test images, measured once, say about winner, plain training of equal cost and start."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.improvement.scores import Measured, gain
+from holdfast.io import atomic
+from holdfast.metrics.intervals import Interval
+
+DECISION = "decision.json"
+USE, PLAIN_TRAINING, KEEP_START = "use", "plain", "start"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A paired difference in points, on bad and on clean images."""
+
+    bad: Interval
+    clean: Interval
+
+    @classmethod
+    def of(cls, first: Sequence[Measured], second: Sequence[Measured]) -> "Gain":
+        """First minus second, over seeds; a start has a single seed and stands beside every one."""
+        pairs = list(zip(first, second if len(second) == len(first) else [second[0]] * len(first), strict=True))
+        return cls(
+            gain([a.bad for a, _ in pairs], [b.bad for _, b in pairs]),
+            gain([a.clean for a, _ in pairs], [b.clean for _, b in pairs]),
+        )
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do, and why.
+
+    Attributes:
+        verdict: ``use`` the winner, ``plain`` training is not beaten, or keep the ``start``.
+        sentence: the decision in a sentence.
+        candidates: number of candidates that were trained.
+        tried: number of models that were chosen among.
+        model: folder of the model to use.
+        name: its name.
+        challenger: name of the best candidate beside plain training.
+        folders: runs of plain training and of the challenger that were measured.
+        images: number of test images.
+        seeds: number of seeds of winner and plain training.
+        data: spec of the test images.
+        suites: what was done to them.
+        scores: clean score and score on bad images of start, plain training and challenger, in percent, by name.
+        gains: differences in points with 95 % intervals: ``challenger − plain`` …
+        commands: commands that train the model again.
+        gate: command that tests a later model against it.
+        skipped: work that no longer fitted the budget.
+        spent: seconds of the budget that were used.
+        budget: the budget in seconds.
+        remarks: further sentences.
+    """
+
+    verdict: str
+    sentence: str
+    candidates: int
+    tried: int
+    model: str
+    name: str
+    challenger: str
+    folders: Mapping[str, str]
+    images: int
+    seeds: int
+    data: str
+    suites: tuple[str, ...]
+    scores: Mapping[str, Sequence[float]]
+    gains: Mapping[str, Mapping[str, Sequence[float]]]
+    commands: tuple[str, ...] = ()
+    gate: str = ""
+    skipped: tuple[str, ...] = ()
+    spent: float = 0.0
+    budget: float = 0.0
+    remarks: tuple[str, ...] = ()
+
+    def write(self, folder: Path) -> None:
+        """Write decision.json."""
+        atomic.write_text(folder / DECISION, json.dumps(asdict(self), indent=1) + "\n")
+
+
+def read_decision(folder: Path) -> Decision:
+    """Read the decision of a finished ``holdfast improve``."""
+    try:
+        values = json.loads((folder / DECISION).read_text(encoding="utf-8"))
+        lists = {name: tuple(values[name]) for name in ("suites", "commands", "skipped", "remarks")}
+        return Decision(**{**values, **lists})
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise HoldfastError(f"{str(folder)!r} holds no decision of holdfast improve") from error
+
+
+def verdict_of(*, chosen_is_plain: bool, over_plain: Gain, plain_over_start: Gain | None) -> str:
+    """The verdict: only what was chosen before can win, and only if its gain over plain training is resolved."""
+    if not chosen_is_plain and over_plain.bad.low > 0:
+        return USE
+    return KEEP_START if plain_over_start is not None and plain_over_start.bad.high < 0 else PLAIN_TRAINING
+
+
+def sentence_of(
+    verdict: str,
+    *,
+    model: str,
+    challenger: str,
+    over_plain: Gain,
+    over_start: Gain | None,
+    plain_over_start: Gain | None,
+    bad: str,
+) -> str:
+    """The decision in a sentence; gains are over the start, or over plain training where there is no start."""
+    own = "" if plain_over_start is None else with_span(plain_over_start.bad)
+    if verdict == USE:
+        first = over_start or over_plain
+        than = "the start" if over_start else "plain training of equal cost"
+        ending = f"; plain training of equal cost gains {own}, the winner has {with_span(over_plain.bad)} over it"
+        return (
+            f"Use {model} ({challenger}): {with_span(first.bad, 'points')} under {bad} over {than}, clean "
+            f"{with_span(first.clean)}{ending if own else ''}."
+        )
+    other = f"the best other candidate, {challenger}, has {with_span(over_plain.bad, 'points')} under {bad} over it"
+    if verdict == KEEP_START:
+        return f"Keep the start: plain training has {own} points under {bad} over it, and {other}."
+    over = f"it gains {own} over the start, and " if own else ""
+    return f"Nothing beats plain training of equal cost; here it is: {model}. On the test images {over}{other}."
+
+
+def with_span(interval: Interval, unit: str = "") -> str:
+    """A difference with its sign and its interval: +6.1 (4.2 to 8.0)."""
+    text = f"{interval.value:+.1f}{f' {unit}' * bool(unit)} ({interval.low:.1f} to {interval.high:.1f})"
+    return text.replace("-", "−")
+
+
+def plain_gain(one: Gain) -> dict[str, list[float]]:
+    """A gain for decision.json: value, low, high."""
+    return {
+        name: [round(value, 4) for value in (each.value, each.low, each.high)]
+        for name, each in (("bad", one.bad), ("clean", one.clean))
+    }
+
+
+def plain_scores(models: Mapping[str, Sequence[Measured]]) -> dict[str, list[float]]:
+    """Clean and bad scores, means over seeds, for decision.json."""
+    means: dict[str, list[float]] = {}
+    for name, each in models.items():
+        pairs: list[Any] = [one.values for one in each]
+        means[name] = [round(sum(column) / len(column), 4) for column in zip(*pairs, strict=True)]
+    return means

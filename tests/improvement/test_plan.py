@@ -1,0 +1,93 @@
+"""A plan fills its budget, keeps the time per candidate equal, and refuses what does not fit."""
+
+import re
+
+import pytest
+
+from holdfast.errors import HoldfastError
+from holdfast.improvement.clock import Clock, parse_budget
+from holdfast.improvement.costs import MeasuringCost, TrainingCost
+from holdfast.improvement.plan import Room, divide, length_of
+
+COSTS = {
+    name: TrainingCost(start=1.0, epoch=factor * 10.0, steps=40)
+    for name, factor in (("plain", 1), ("low-lr", 1), ("augmix", 3), ("afat", 2), ("sam", 2), ("adl", 1.5))
+}
+TESTING = {
+    ("clean", "corruptions-135"): MeasuringCost(1.0, 0.46),
+    ("quick",): MeasuringCost(1.0, 0.16),
+}
+
+
+def room(budget: float, **changes) -> Room:
+    given = {
+        "costs": COSTS,
+        "overhead": 2.0,
+        "choosing": MeasuringCost(1.0, 0.11),
+        "testing": TESTING,
+        "counts": {"choose": 500, "test": 1000},
+        "mixes": True,
+    }
+    return Room(budget=budget, **given | changes)
+
+
+def spent(room: Room) -> float:
+    """What a division takes by its forecasts."""
+    found = divide(room)
+    sizes = [rung.keep for rung in found.rungs]
+    measured = sum(sizes) + sizes[-1] * (len(found.alphas) - 1) + (2 + sizes[-1]) * found.soups
+    seconds = measured * room.choosing.of(found.choose)
+    seconds += (2 * room.seeds + room.mixes) * room.testing[found.suites].of(found.test)
+    seconds += sum(rung.keep * rung.seconds for rung in found.rungs)
+    return seconds + 2 * (room.seeds - 1) * found.rungs[-1].seconds
+
+
+@pytest.mark.parametrize("budget", [600.0, 3600.0, 4 * 3600.0])
+@pytest.mark.parametrize("changes", [{}, {"mixes": False}, {"seeds": 3}])
+def test_the_forecast_of_a_plan_fills_its_budget(budget, changes):
+    assert 0.6 * budget <= spent(room(budget, **changes)) <= 0.9 * budget
+
+
+def test_a_larger_budget_takes_more_candidates_and_more_images():
+    small, large = divide(room(400.0)), divide(room(4 * 3600.0))
+    assert set(small.names) < set(large.names) == set(COSTS)
+    assert small.test <= large.test == 1000
+    assert large.suites == ("clean", "corruptions-135")
+    assert all(reason == "does not fit the budget" for reason in small.left_out.values())
+
+
+def test_a_budget_that_is_too_small_is_refused_with_one_that_is_enough():
+    with pytest.raises(HoldfastError, match="--budget must be at least about") as refused:
+        divide(room(60.0))
+    amount, unit = re.search(r"at least about ([\d.]+) (s|min|h)", str(refused.value)).groups()
+    assert divide(room(float(amount) * {"s": 1, "min": 60, "h": 3600}[unit] * 1.1)).names
+
+
+def test_everyone_gets_the_same_time_so_cheaper_steps_mean_more_epochs():
+    lengths = {name: length_of(COSTS[name], 103.0, overhead=2.0) for name in ("plain", "augmix", "afat")}
+    assert lengths == {"plain": {"epochs": 10}, "augmix": {"epochs": 3}, "afat": {"epochs": 5}}
+    assert length_of(COSTS["augmix"], 33.0, overhead=2.0) == {"epochs": 1}
+    assert length_of(COSTS["augmix"], 18.0, overhead=2.0) == {"steps": 20, "whole": 0.5}
+    assert length_of(COSTS["plain"], 103.0, overhead=2.0, slower=2.0) == {"epochs": 4}
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("1d", 86400)])
+def test_budgets_are_times(text, seconds):
+    assert parse_budget(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "-5m", "0s", "2 weeks", "nanh", "infh"])
+def test_other_budgets_are_refused(text):
+    with pytest.raises(HoldfastError, match="--budget must be a wall time such as 10m"):
+        parse_budget(text)
+
+
+def test_a_clock_goes_on_where_it_was_stopped(tmp_path):
+    for _ in range(2):
+        clock = Clock(tmp_path / "clock.json")
+        with pytest.raises(KeyboardInterrupt), clock.counting("train"):
+            raise KeyboardInterrupt
+        clock.spent["train"] += 1
+        with clock.counting("train"):
+            pass
+    assert 2 <= Clock(tmp_path / "clock.json").elapsed < 3

@@ -1,0 +1,141 @@
+"""A frozen plan is run to the same decision, also if it is killed on the way; commands make its winner again."""
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+import holdfast
+from holdfast.cli.main import main
+from holdfast.improvement.costs import TrainingCost
+from holdfast.improvement.decide import read_decision
+from holdfast.improvement.improve import make_request, write_report
+from holdfast.improvement.plan import Plan, Rung, Step, read_plan
+from holdfast.improvement.run import run_request
+from holdfast.models.checkpoints import read_weights
+from holdfast.training.recipe_files import load_recipe
+
+TINY = {
+    "data": {"train_subset": 40, "val_subset": 30, "workers": 0},
+    "train": {"batch_size": 20, "device": "cpu"},
+    "model": {"name": "vit_nano", "kwargs": {"depth": 1}},
+}
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    out = tmp_path_factory.mktemp("start") / "run"
+    holdfast.train("digits/vit_nano", out=out, overrides={**TINY, "train": {**TINY["train"], "epochs": 1}}, show=False)
+    return out
+
+
+def planned(start) -> tuple:
+    """A request, and a plan for it whose lengths are given, so that nothing depends on the machine."""
+    overrides = {"data": TINY["data"], "train": TINY["train"]}
+    request = make_request(
+        f"run:{start}", budget="1h", data={}, test="digits:test", recipe="digits/vit_nano", overrides=overrides
+    )
+    names = {"plain": {}, "low-lr": {"optimizer": {"lr": 1e-4}}, "sam": {"optimizer": {"sam": {}}}}
+    plan = Plan(
+        request=request.plain(),
+        start=f"run:{start}",
+        probe=False,
+        candidates=names,
+        costs=dict.fromkeys(names, TrainingCost(0.1, 1.0, 2)),
+        overhead=0.1,
+        left_out={},
+        rungs=(Rung(3, 3.0), Rung(2, 4.0)),
+        stop="digits[0::2]",
+        choosing=Step("digits[1::2]", ("clean", "selection"), 30),
+        testing=Step("digits:test", ("quick",), 30),
+        alphas=(0.5, 1.0),
+        soups=True,
+        seeds=1,
+        lengths={rung: {name: {"epochs": 1 + int(rung)} for name in names} for rung in "01"},
+    )
+    return request, plan
+
+
+def decided(folder) -> dict:
+    """A decision without the time it took and the folder that it is in."""
+    values = json.loads((folder / "decision.json").read_text().replace(str(folder), "OUT"))
+    return {name: value for name, value in values.items() if name != "spent"}
+
+
+@pytest.fixture(scope="module")
+def finished(start, tmp_path_factory):
+    out = tmp_path_factory.mktemp("improve") / "out"
+    request, plan = planned(start)
+    plan.write(out)
+    run_request(request, out=out)
+    return out
+
+
+def test_the_same_plan_decides_the_same_also_after_it_was_killed(start, finished, tmp_path):
+    request, plan = planned(start)
+    plan.write(tmp_path / "out")
+
+    def kill_at(stage: str) -> Callable[[str], None]:
+        def tell(line: str) -> None:
+            if line.startswith(stage):
+                raise KeyboardInterrupt
+
+        return tell
+
+    for stage in ("rung1/", "mixed", "test images"):
+        with pytest.raises(KeyboardInterrupt):
+            run_request(request, out=tmp_path / "out", tell=kill_at(stage))
+    run_request(request, out=tmp_path / "out")
+    assert decided(tmp_path / "out") == decided(finished)
+    assert read_plan(tmp_path / "out" / "plan.json") == plan
+
+
+def test_the_winner_is_a_run_and_its_commands_make_it_again(finished, tmp_path, monkeypatch):
+    decision = read_decision(finished)
+    monkeypatch.chdir(tmp_path)
+    for command in decision.commands:
+        assert main(shlex.split(command, comments=True)[1:]) == 0
+    again = tmp_path / "again"
+    made = next(path for path in (again / "winner", again) if (path / "model.safetensors").exists())
+    one, other = (read_weights(folder / "model.safetensors") for folder in (made, finished / "winner"))
+    if "again@best" not in decision.commands[-1]:
+        assert all((one[key] == other[key]).all() for key in other)
+    assert load_recipe(finished / "winner" / "recipe.yaml")
+
+
+def test_what_is_left_behind_tells_everything(finished):
+    decision = read_decision(finished)
+    assert decision.images == 30
+    assert decision.candidates == 3
+    assert set(decision.scores) == {"plain", "challenger", "start"}
+    table = (finished / "candidates.csv").read_text().splitlines()
+    assert len([line for line in table if line.startswith("rung 0")]) == 3
+    assert len([line for line in table if line.startswith("final")]) == decision.tried >= 4
+    assert sum(line.endswith("yes") for line in table) == 1
+    page = write_report(decision, finished).read_text()
+    assert "digits:test" in page
+
+
+def test_a_plan_of_another_request_is_refused_and_a_finished_one_is_not_run_again(start, finished):
+    request, _ = planned(start)
+    assert run_request(request, out=finished) == read_decision(finished)
+    with pytest.raises(holdfast.HoldfastError, match=r"holds the plan of another request \(budget differ\)"):
+        run_request(replace(request, budget=60.0), out=finished)
+
+
+def test_training_on_what_chooses_is_refused(start, tmp_path, capsys):
+    words = [
+        "improve",
+        "digits/vit_nano",
+        "--data.test",
+        "digits:test",
+        "--budget",
+        "1h",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert main([*words, "--augment.corruption={kinds: [fog]}"]) == 2
+    assert "augment.corruption must be null" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
