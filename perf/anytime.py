@@ -32,7 +32,7 @@ from holdfast.metrics.jackknife import Groups, image_groups
 from holdfast.metrics.replicates import Replicates, replicate
 from holdfast.metrics.score_intervals import interval_of_difference, interval_of_score
 from holdfast.metrics.scoring.base import Reference, ScoreDefinition
-from holdfast.tasks import task_named
+from holdfast.metrics.scoring.registry import scoring_of
 from stored_answers import stored_answers
 
 RESULTS = Path(__file__).parent / "results"
@@ -97,7 +97,7 @@ def replicates_of(answers: np.ndarray, cells: Sequence[CellSpec], design: Design
 def formulas_of(cells: Sequence[CellSpec], reference: Reference | None = None) -> dict[str, ScoreDefinition]:
     """The scores of the task for these cells."""
     columns = [(cell.name, RIGHT) for cell in cells]
-    known = task_named("classification").formulas(cells, columns=columns, header={"classes": 10}, reference=reference)
+    known = scoring_of("classification").formulas(cells, columns=columns, header={"classes": 10}, reference=reference)
     return {formula.name.removesuffix("_partial"): formula for formula in known}
 
 
