@@ -38,7 +38,7 @@ def page(study: Study, results: Results) -> str:
     """Render the whole page as Markdown."""
     columns = available(results)
     parts = [
-        f"# {_plain(study.title or study.name)}",
+        f"# {plain_text(study.title or study.name)}",
         markdown_table(results),
         "\n".join(f"- **{column.title}**: {column.says}" for column in columns.values()),
         "Mean ± standard deviation over the seeds. " + _images(results),
@@ -46,7 +46,7 @@ def page(study: Study, results: Results) -> str:
     ]
     if len(results) > 1:
         first = next(iter(results))
-        parts += [f"## Against {_plain(first)}", difference_table(results), f"*{interval_note(results)}*"]
+        parts += [f"## Against {plain_text(first)}", difference_table(results), f"*{interval_note(results)}*"]
         parts += ["![differences](differences.png)"]
     if trade_off_columns(results):
         parts += ["![clean against robust](trade_off.png)"]
@@ -64,7 +64,7 @@ def markdown_table(results: Results) -> str:
     columns = available(results)
     head = ["", *(column.title for column in columns.values()), "seeds", "processor min"]
     body = [
-        [_plain(row), *(_score(column, runs) for column in columns.values()), str(len(runs)), _minutes(runs)]
+        [plain_text(row), *(_score(column, runs) for column in columns.values()), str(len(runs)), _minutes(runs)]
         for row, runs in results.items()
     ]
     return _markdown(head, body) + (f"\n\n*{left_out}*" if (left_out := _left_out(results)) else "")
@@ -80,7 +80,7 @@ def difference_table(results: Results) -> str:
             _format_difference(difference(column, results, row, first), percent=column.in_percent) if compared else "–"
             for column in columns.values()
         ]
-        body.append([_plain(row), *cells])
+        body.append([plain_text(row), *cells])
     return _markdown(["", *(column.title for column in columns.values())], body)
 
 
@@ -92,7 +92,7 @@ def interval_note(results: Results) -> str:
     seeds = f", seed variance pooled over {pooled} rows." if pooled else "; one seed: images only."
     notes = [f"95 % intervals: {how}{seeds}"]
     for count, words in ((1, "One seed"), (2, "Two seeds")):
-        few = [_plain(row) for row in others if len(shared_seeds(results[row], results[first])) == count]
+        few = [plain_text(row) for row in others if len(shared_seeds(results[row], results[first])) == count]
         if few and pooled:
             notes.append(f"{words}: {', '.join(few)}.")
     if drawn:
@@ -112,8 +112,10 @@ def views_table(results: Results) -> str:
     for row, runs in results.items():
         views = list(dict.fromkeys(name.partition("/")[0] for name in runs[0].measures if "/" in name))
         if views:
-            body.append([_plain(row), "joint", *(_score(column, runs) for column in columns.values())])
-            body += [[_plain(row), view, *(_view_score(f"{view}/{name}", runs) for name in names)] for view in views]
+            body.append([plain_text(row), "joint", *(_score(column, runs) for column in columns.values())])
+            body += [
+                [plain_text(row), view, *(_view_score(f"{view}/{name}", runs) for name in names)] for view in views
+            ]
     return _markdown(["", "prediction", *(column.title for column in columns.values())], body)
 
 
@@ -170,8 +172,8 @@ def claims_table(claims: Sequence[Claim], results: Results) -> str:
     body = []
     for claim in claims:
         found = verdict_of(claim, results)
-        measured = f"{_plain(claim.row)} − {_plain(claim.against)}, {available(results)[claim.column].title}"
-        body.append([_plain(claim.says), measured, found.text, found.summary])
+        measured = f"{plain_text(claim.row)} − {plain_text(claim.against)}, {available(results)[claim.column].title}"
+        body.append([plain_text(claim.says), measured, found.text, found.summary])
     return _markdown(["claim", "measured", "difference [95 %]", "verdict"], body)
 
 
@@ -182,7 +184,7 @@ def csv_table(results: Results) -> str:
     for row, runs in results.items():
         for run in runs:
             values = [f"{scores(column, [run]).mean:.6g}" for column in columns.values()]
-            lines.append(",".join([_quote_csv(row), str(run.seed), *values]))
+            lines.append(",".join([quote_csv(row), str(run.seed), *values]))
     return "\n".join(lines) + "\n"
 
 
@@ -269,13 +271,13 @@ def _left_out(results: Results) -> str:
     return f"Without {', '.join(kinds)}: corrected since some of these runs were measured."
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Escape text for a table cell: no raw HTML, no links, no new columns."""
     safe = html.escape(text, quote=False).replace("|", r"\|").replace("[", r"\[")
     return " ".join(safe.split()) or "run"
 
 
-def _quote_csv(text: str) -> str:
+def quote_csv(text: str) -> str:
     """Quote a CSV cell; an apostrophe keeps spreadsheets from running text as a formula."""
     text = f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
     return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n\r') else text
