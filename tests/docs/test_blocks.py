@@ -204,10 +204,16 @@ def assert_installable(words: list[str]) -> None:
 def run_yaml(block: Block, names: dict) -> None:
     """A study, rules of a gate, or some values of a recipe: run for a step."""
     import holdfast
+    from holdfast.data.class_maps import Outputs, open_class_map
     from holdfast.studies.config import load_study
 
     text = world.small(block.text)
     values = yaml.safe_load(text)
+    if "aggregation" in values:
+        name = text.split("# ")[1].split("\n")[0]
+        Path(name).write_text(text)
+        assert open_class_map(name, Outputs(1000)).members
+        return None
     if "rules" in values:
         Path("rules.yaml").write_text(text)
         return run_holdfast(["gate", "runs/b", "--against", "runs/a", "--rules", "rules.yaml"], block)

@@ -163,6 +163,11 @@ def _pictures(folder: Path) -> None:
         for index, pixels in enumerate(large[: 1 if name == "val" else 2]):
             Image.fromarray(pixels).save(folder / name / f"{index}.png")
     Image.fromarray(large[0]).save(folder / "picture.png")
+    for place in ("photo/train", "photo/val", "photo/test", "sketch/test"):  # two domains
+        for name in ("cat", "dog"):
+            (folder / "animals" / place / name).mkdir(parents=True)
+            for index, pixels in enumerate(large[:2]):
+                Image.fromarray(pixels).save(folder / "animals" / place / name / f"{index}.png")
     for index in range(1000):  # class folders as wide as ImageNet, one picture in each
         (folder / "imagenet" / f"{index:03d}").mkdir(parents=True)
         (folder / "imagenet" / f"{index:03d}" / "0.png").symlink_to(folder / "picture.png")

@@ -11,9 +11,11 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.metrics.average_precision import record_scores
 from holdfast.metrics.intervals import t_quantile
+from holdfast.records.records import CellRecord, Records
 from holdfast.studies.columns import available, columns, formulas, run_replicates, scores
 from holdfast.studies.config import load_study
 from holdfast.studies.differences import difference, seed_variance
+from holdfast.studies.measure_run import of_domains
 from holdfast.studies.report import interval_note
 from holdfast.studies.results import RunResult, all_results, fingerprint, read_result, write_result
 
@@ -234,3 +236,25 @@ def test_the_table_of_classes_holds_their_iou_clean_and_corrupted():
     run = RunResult("r", 0, {}, {}, header, draws={"miou": drawn(0)}, figures={"class_iou": values})
     table = classes_table({"r": [run]}, names=("sky", "road"))
     assert f"| road | {100 * values[0, 1]:.1f} | {100 * values[1:5, 1].mean():.1f} |" in table
+
+
+def test_scores_of_domains_are_means_over_images_like_all_measures():
+    rng = np.random.default_rng(0)
+    ids = [f"{domain}/{n}.png" for domain, count in (("a", 30), ("b", 10), ("c", 20)) for n in range(count)]
+    cell = CellRecord(
+        np.array(ids),
+        np.zeros(60, np.int64),
+        dict(zip(("confidences", "nll", "top5"), np.full((3, 60), 0.5), strict=True))
+        | {"predictions": rng.integers(0, 2, 60)},
+        header={"cell": "clean", "family": "clean", "domains": ["a", "b", "c"]},
+    )
+    records = Records.of({"task": "classification", "train_domains": ["b"]}, {"clean": cell})
+    found, summary = of_domains(records), records.summary()
+    assert set(found) - {f"domain/{name}" for name in "abc"} == {
+        "mean_domain_accuracy",
+        "unseen_domain_accuracy",
+        "domain_gap",
+    }
+    for name, values in found.items():
+        assert values.mean() == pytest.approx(summary[name].value, abs=1e-9)
+    assert [len(found[f"domain/{name}"]) for name in "abc"] == [30, 10, 20]

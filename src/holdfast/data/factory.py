@@ -15,6 +15,8 @@ from holdfast.data.cifar import open_cifar, open_cifar10, open_cifar100
 from holdfast.data.cityscapes import open_cityscapes
 from holdfast.data.coco import open_coco
 from holdfast.data.digits import open_digits
+from holdfast.data.domains import open_domains
+from holdfast.data.fingerprints import content_fingerprint, data_fingerprint
 from holdfast.data.image_folder import open_folder
 from holdfast.data.mask_folder import open_masks
 from holdfast.data.npz import open_npz
@@ -23,6 +25,7 @@ from holdfast.data.scenes import open_scene_objects, open_scenes
 from holdfast.data.source import Source, check_not_empty
 from holdfast.data.subsets import Joined, Subset
 from holdfast.errors import HoldfastError, nearest
+from holdfast.registry import Registry, add_row
 
 GIVEN: dict[str, Source] = {}
 GIVEN_NAME = "given"  # the first part of the spec of data that are handed over in Python: recipes name data by specs
@@ -55,8 +58,6 @@ def open_given(spec: str) -> Source:
 
 
 def _spec(source: Any) -> str:
-    from holdfast.records.fingerprints import content_fingerprint, data_fingerprint
-
     ids = [source.id(index) for index in range(len(source))]
     digest = data_fingerprint(ids, source.targets, content=content_fingerprint(source))
     return f"{GIVEN_NAME}:{getattr(source, 'name', type(source).__name__)}-{digest[:12]}"
@@ -77,7 +78,7 @@ def _open_cifar_training_images(rest: str, *, split: str, kind: str, download: b
     return open_cifar(rest, split="train", kind=kind, download=download)
 
 
-SOURCES: dict[str, SourceRow] = {
+_SHIPPED: dict[str, SourceRow] = {
     "digits": SourceRow(
         "digits[:SPLIT]", "1797 digits of scikit-learn, 32 px, embedded; train, val or test", open_digits
     ),
@@ -96,6 +97,13 @@ SOURCES: dict[str, SourceRow] = {
     ),
     "npz": SourceRow("npz:FILE", "arrays x (uint8, N×H×W×3) and y, optionally classes", open_npz, needs_path=True),
     "folder": SourceRow("folder:DIR", "one folder of images per class", open_folder, needs_path=True, turns=True),
+    "domains": SourceRow(
+        "domains:DIR[,DOMAIN…]",
+        "one folder per domain, the same class folders in each: [,-DOMAIN][,split=S][,train=DOMAIN]",
+        open_domains,
+        needs_path=True,
+        turns=True,
+    ),
     "cifar10": SourceRow("cifar10:[DIR]", "CIFAR-10; --data.download=true fetches it", open_cifar10, downloads=True),
     "cifar100": SourceRow(
         "cifar100:[DIR]", "CIFAR-100; --data.download=true fetches it", open_cifar100, downloads=True
@@ -115,6 +123,33 @@ SOURCES: dict[str, SourceRow] = {
         open_scene_objects,
     ),
 }
+SOURCES: Registry[str, SourceRow] = Registry(_SHIPPED, register="holdfast.data.register_source")
+
+
+def register_source(
+    name: str,
+    open: Callable[..., Any],
+    line: str,
+    *,
+    form: str = "",
+    needs_path: bool = False,
+    downloads: bool = False,
+    turns: bool = False,
+) -> None:
+    """Register a kind of data source, whose specs begin with its name.
+
+    Args:
+        name: its name, as in ``--data NAME`` or ``--data NAME:REST``.
+        open: ``open(rest, split=…)`` returns the source; ``rest`` is what follows the colon.
+        line: one-line description for ``holdfast list data``.
+        form: the form of its specs; by default the name.
+        needs_path: whether a spec must have a rest.
+        downloads: whether ``open`` takes ``download``.
+        turns: whether ``open`` takes ``exif``.
+    """
+    add_row(SOURCES, name, SourceRow(form or name, line, open, needs_path, downloads, turns), what="data")
+
+
 # [40000:45000], half-open like a Python slice, optionally with a step
 _SLICE = re.compile(r"^(?P<spec>.*)\[(?P<start>\d*):(?P<stop>\d*)(?::(?P<step>[1-9]\d*))?\]$")
 # a plus sign joins two sources only where a new source begins, so that paths may contain it

@@ -29,11 +29,11 @@ class FolderSource:
 
     def __init__(self, root: Path, *, exif: str = "ignore") -> None:
         self.root, self.exif = root, check_exif(exif)
-        self.classes = in_label_order(entry.name for entry in _entries(root) if entry.is_dir())
+        self.classes = in_label_order(listed_folders(root))
         if not self.classes:
             raise HoldfastError(f"folder:{root} must hold one folder per class, got no folders")
         self._paths, self.targets, self.gifs = _images(root, self.classes)
-        self._turned = _shared_bytes(
+        self._turned = shared_bytes(
             len(self.targets)
         )  # shared memory: data loader workers write, the main process reads
 
@@ -77,12 +77,19 @@ def open_folder(rest: str, *, split: str, exif: str = "ignore") -> FolderSource:
     return source
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def listed_folders(folder: Path, *, what: str = "folder") -> list[str]:
+    """Names of the folders in a folder, without hidden ones."""
+    return [entry.name for entry in _entries(folder, what=what) if entry.is_dir()]
+
+
+def _entries(folder: Path, *, what: str = "folder") -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return [entry for entry in entries if not entry.name.startswith(".") and entry.name != NO_CLASS]
     except OSError as error:
-        raise HoldfastError(f"folder:{folder} must be a folder of class folders ({error.strerror})") from error
+        raise HoldfastError(
+            f"{what}:{folder} must be a folder of {'class ' if what == 'folder' else ''}folders ({error.strerror})"
+        ) from error
 
 
 def _images(root: Path, classes: tuple[str, ...]) -> tuple[FileNames, np.ndarray, list[str]]:
@@ -124,7 +131,8 @@ def _warn_once(sentence: str) -> None:
     logger.warning(sentence)
 
 
-def _shared_bytes(count: int) -> "Tensor":
+def shared_bytes(count: int) -> "Tensor":
+    """Zeros that data loader workers write and the main process reads."""
     import torch
 
     return torch.zeros(count, dtype=torch.uint8).share_memory_()

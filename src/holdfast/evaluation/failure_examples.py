@@ -6,17 +6,19 @@ adversarial images belong to one model, and sequences are films.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
+from typing import Any
 
 import numpy as np
 import torch
 
 from holdfast import rng
+from holdfast.cells import CLEAN
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.cell_images import WorkerCache
+from holdfast.evaluation.cell_images import CleanImages, CorruptedImages, WorkerCache
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Cell
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.work import Work
-from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.records.examples import Example, read_examples, write_examples
 from holdfast.records.records import CellRecord, Records
 from holdfast.tasks import Task
@@ -28,17 +30,16 @@ Hardness = Callable[[CellRecord], np.ndarray]
 
 def check_examples(task: Task, count: int) -> None:
     """Raise an error if examples are requested of a task that cannot draw them."""
-    if count and getattr(task, "examples", None) is None:
-        raise HoldfastError(
-            f"keep_examples must be 0 for {task.name}, whose task has no attribute examples to draw them"
-        )
+    if count and task.drawing is None:
+        raise HoldfastError(f"keep_examples must be 0 for {task.name}, whose task has no part drawing to draw them")
 
 
 def keep_examples(
     work: Work, records: Records, *, normalized_model: NormalizedModel, steps: Preprocessing, count: int
 ) -> None:
     """Choose, regenerate and write the examples of a record set; keeps those of cells outside this plan."""
-    drawing: Examples = work.plan.task.examples  # type: ignore[attr-defined]  # checked before
+    drawing = work.plan.task.drawing
+    assert drawing is not None  # checked before
     cells = {cell.name: cell for cell in work.plan.cells if cell.attack is None and not cell.make.repeated}
     held = {name: record for name, record in records.cells.items() if name in cells}
     chosen = choose(held, count=count, drawing=drawing)
@@ -99,9 +100,7 @@ class _ExampleMaker:
     def example(self, cell: Cell, record: CellRecord, row: int) -> Example:
         """Regenerate one image as a thumbnail, with the predictions that records do not hold."""
         name = str(record.ids[row])
-        cache = WorkerCache(self.work.plan, self.steps, self.work.seed)
-        samples = next(iter(cell.make.pieces(cell, [self.rows[name]], cache)))
-        pixels, target = samples.images[0], samples.targets[0]
+        pixels, target = self._image(cell, name)
         small = thumbnail(pixels, side=self.drawing.side)
         kept = {}
         if not self.drawing.in_records:
@@ -110,4 +109,16 @@ class _ExampleMaker:
             )
             first = next(iter(answers.values()))[0]
             kept = dict(self.drawing.predicted_answer(first, target, size=small.size[::-1], cell=cell.name))
-        return Example(name, cell.name, encode_picture(small), kept)
+        return Example(name, cell.name, encode_picture(small), kept, self._clean(cell, name))
+
+    def _image(self, cell: Cell, name: str) -> tuple[np.ndarray, Any]:
+        cache = WorkerCache(self.work.plan, self.steps, self.work.seed)
+        samples = next(iter(cell.make.pieces(cell, [self.rows[name]], cache)))
+        return samples.images[0], samples.targets[0]
+
+    def _clean(self, cell: Cell, name: str) -> bytes:
+        """Thumbnail of the image before it was corrupted; empty for other images than corrupted ones."""
+        if not isinstance(cell.make, CorruptedImages):
+            return b""
+        pixels, _ = self._image(Cell(CLEAN, CleanImages(), cell.source), name)
+        return encode_picture(thumbnail(pixels, side=self.drawing.side))

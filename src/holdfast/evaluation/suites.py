@@ -3,16 +3,18 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from holdfast.attacks import LearnedOcclusion, Occlusion
 from holdfast.attacks.patch_selection import fitting_patch
 from holdfast.benchmarks import BENCHMARKS, benchmark_suites, benchmarks_of
+from holdfast.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kinds, parameters, recorded_name
 from holdfast.corruptions.c_bar_severities import C_BAR_PRESETS, C_BAR_SUITES
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source
+from holdfast.data.domains import domains_of
+from holdfast.data.fingerprints import content_fingerprint
 from holdfast.data.official_sets import OFFICIAL as SETS
 from holdfast.data.official_sets import OfficialSet, StoredLayout, is_official, open_official
 from holdfast.errors import HoldfastError
@@ -33,23 +35,14 @@ from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.plan import Cell, Plan, shared_plan, stored_plan
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.io.validation import chosen_names, file_name
-from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.records.compatibility import with_revision
-from holdfast.records.fingerprints import content_fingerprint
-from holdfast.records.header import CLASSIFICATION
-from holdfast.registry import STORED, SUITES
+from holdfast.registry import STORED, SUITES, warn_of_order
 from holdfast.runtime.plugins import code_fingerprint
-from holdfast.tasks import task_of
+from holdfast.tasks import task_named, task_of
 from holdfast.tasks.base import Task
 
 Suite = str | AttackSuite
 QUICK_SEVERITY = 3
-_STANDARD_ATTACKS = {"classification": "pgd5", "segmentation": "segpgd5"}  # by task
-_NEEDED = {
-    "classification": "images with a class, such as folder:DIR",
-    "segmentation": "label maps, such as cityscapes:DIR or scenes",
-    "detection": "data with objects, such as coco:IMAGES,ANNOTATIONS",
-}
 CellsOf = Callable[[str, Any, Preprocessing, bool], Iterable[Cell]]  # (suite name, source, preprocessing steps, extra)
 
 
@@ -96,8 +89,8 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
                 f"suite {str(name)!r} cannot be measured on the stored set {data.spec!r}, "
                 f"which is scored by the suite {data.stored.suite!r}"
             )
-        if name in benchmark_suites() and data.task.name != (task := BENCHMARKS[str(name)].task):
-            raise HoldfastError(f"suite {name!r} needs {_NEEDED.get(task, f'data of {task}')}, got {data.spec!r}")
+        if name in benchmark_suites() and data.task is not (task := task_named(BENCHMARKS[str(name)].task)):
+            raise HoldfastError(f"suite {name!r} needs {task.evaluation.needs}, got {data.spec!r}")
         if data.stored is None and name in STORED:
             needed = STORED[name].rpartition("--data ")[2]
             raise HoldfastError(f"suite {name!r} needs the stored set, --data {needed}, got {data.spec!r}")
@@ -129,7 +122,8 @@ def _definition(cell: Cell, steps: Preprocessing) -> dict[str, Any]:
 
 
 def _clean(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
-    yield Cell(CLEAN, CleanImages(), source, {"suite": name})
+    domains = list(domains_of(source))
+    yield Cell(CLEAN, CleanImages(), source, {"suite": name, **({"domains": domains} if domains else {})})
 
 
 def _cells_of_corruptions(
@@ -151,7 +145,7 @@ def _cells_of_quick(name: str, source: Source, steps: Preprocessing, extra: bool
 
 def expand_standard(names: Iterable[Suite], task: Task, *, gradients: bool) -> tuple[Suite, ...]:
     """Replace ``standard`` by the suites that it stands for: a task's benchmark and, with gradients, its attack."""
-    attack = _STANDARD_ATTACKS.get(task.name) if gradients else None
+    attack = task.evaluation.standard_attack if gradients else ""
     whole = ("clean", _benchmark_suite(task), *([attack] if attack else []))
     return tuple(dict.fromkeys(each for name in names for each in (whole if name == "standard" else (name,))))
 
@@ -164,8 +158,7 @@ def _benchmark_suite(task: Task) -> str:
 
 def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
     """Corruption kinds of a task; segmentation omits those that would move pixels away from their labels."""
-    of_task = getattr(task, "corruption_kinds", None)
-    return tuple(of_task(extra)) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
+    return tuple(task.evaluation.corruption_kinds(extra))
 
 
 def _cells_of_benchmark(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
@@ -192,7 +185,7 @@ def _corruption_cells(
 
 def selection_kinds(task: Task, *, preset: str) -> tuple[str, ...]:
     """Kinds that ``holdfast improve`` chooses by and does not report: C-bar's, or the extra ones of dense tasks."""
-    if task.name != CLASSIFICATION:  # C-bar moves pixels away from their labels and boxes
+    if not task.scoring.one_class:  # C-bar moves pixels away from their labels and boxes
         return EXTRA
     return next(C_BAR_SUITES[name] for name, presets in C_BAR_PRESETS.items() if preset in presets)
 
@@ -205,7 +198,8 @@ def _selection(name: str, source: Source, steps: Preprocessing, extra: bool) -> 
 def _own_corruptions(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     if not own_kinds():
         raise HoldfastError(
-            "suite 'own-corruptions' needs a custom corruption: register one with holdfast.corruptions.register"
+            "suite 'own-corruptions' needs a custom corruption: "
+            "register one with holdfast.corruptions.register_corruption"
         )
     yield from _corruption_cells(name, source, steps, dict.fromkeys(own_kinds(), SEVERITIES))
 
@@ -254,7 +248,7 @@ _CELLS: dict[str, CellsOf] = {
 }
 
 
-def register_suite(name: str, line: str, cells: CellsOf) -> None:
+def register_suite(name: str, cells: Any, line: Any) -> None:
     """Register a suite.
 
     Args:
@@ -263,6 +257,9 @@ def register_suite(name: str, line: str, cells: CellsOf) -> None:
         cells: ``cells(name, source, steps, extra)`` returns its cells for a data source. A new kind of cell is a class
             with ``repeated`` and ``pieces`` like those of :mod:`holdfast.evaluation.cell_images`.
     """
+    if isinstance(cells, str):
+        warn_of_order("register_suite", "(name, cells, line)")
+        cells, line = line, cells
     _check_new(name)
     SUITES[name], _CELLS[name] = line, cells
 
@@ -278,11 +275,14 @@ def register_attack(name: str, attack: Any, line: str) -> None:
     SUITES[name], ATTACKS[name] = str(line), checked_attack(attack)
 
 
-def register_official(name: str, line: str, look: Callable[[str, Path], OfficialSet]) -> None:
+def register_official(name: str, look: Any, line: Any) -> None:
     """Register a stored test set: as ``--data NAME:DIR``, and as the suite of that name that scores it.
 
     ``look(name, folder)`` describes its cells and how to open them, see :class:`holdfast.data.OfficialSet`.
     """
+    if isinstance(look, str):
+        warn_of_order("register_official", "(name, look, line)")
+        look, line = line, look
     _check_new(name)
     if name in SETS:
         raise HoldfastError(f"data {name!r} is already registered: choose another name")

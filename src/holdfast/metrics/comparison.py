@@ -12,8 +12,8 @@ from scipy.special import stdtr
 from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.corruptions.severities import STANDARD
 from holdfast.errors import HoldfastError
+from holdfast.io.html_table import table
 from holdfast.metrics.carry_over import CarryOver, carry_over
-from holdfast.metrics.html_table import table
 from holdfast.metrics.intervals import Interval, Spread, over_seeds, t_quantile
 from holdfast.metrics.replicates import ImageChoice, Replicates, UsedImages, replicate_cells, used_images
 from holdfast.metrics.score_intervals import interval_of_difference, is_same_model
@@ -22,7 +22,7 @@ from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import formulas_of, image_choice, reference_for, summarise
 from holdfast.records.class_map import answer_protocol
 from holdfast.records.compatibility import without_older
-from holdfast.records.records import CellRecord, Records
+from holdfast.records.records import CellRecord, Passes, Records
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,13 @@ class Comparison:
     images: int
     differences: Mapping[str, Difference]
     carry_over: CarryOver | None = None  # of a gain on ImageNet-C to C-bar, where both were measured
+    passes: Passes | None = None  # that both models have, if an evaluation stopped early
+
+    @property
+    def about(self) -> str:
+        """The two models, and on how many images they were compared."""
+        passes = f", {self.passes}" if self.passes is not None else ""
+        return f"{self.first} minus {self.second}, {self.images} images{passes}"
 
     def reversed(self) -> "Comparison":
         """Second minus first."""
@@ -95,8 +102,11 @@ class Comparison:
         return replace(self, first=self.second, second=self.first, differences=turned)
 
     def __str__(self) -> str:
-        lines = [f"{self.first} minus {self.second}, {self.images} images", *map(str, self.differences.values())]
+        lines = [self.about, *map(str, self.differences.values())]
         return "\n".join(lines + ([str(self.carry_over)] if self.carry_over is not None else []))
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         """HTML table of the differences for notebooks."""
@@ -113,7 +123,7 @@ class Comparison:
         ]
         head = ("score", self.first, self.second, "difference", "95 % interval", "verdict")
         below = f"; {self.carry_over}" if self.carry_over is not None else ""
-        return table(f"{self.first} minus {self.second}, {self.images} images{below}", head, rows)
+        return table(f"{self.about}{below}", head, rows)
 
 
 def compare(
@@ -192,12 +202,17 @@ def _compare(
             known[key] = replicate_cells(held, used, groups)
         models.append(known[key])
     common = [key for key in models[0] if key in models[1]]
+    if first.header.get("train_domains") != second.header.get("train_domains"):  # the gap would be another for each
+        first = replace(first, header={**first.header, "train_domains": None})
     formulas = formulas_of(first, one, common, reference=reference_for(first, baseline))
     same = is_same_model(first.header, second.header) and first.current == second.current
     differences = {formula.name: _difference(formula, models, same_model=same) for formula in formulas}
     names, by_name = _names_apart(first, second), {formula.name: formula for formula in formulas}
     carried = carry_over(by_name, models, names=names) if intervals else None
-    return Comparison(*names, len(used.ids), differences, carried)
+    both = sum(len(used.of_cell(name)) for name in cells)
+    total = max(int(records.header.get("images", len(used.ids))) for records in given) * len(cells)
+    passes = Passes(both, total) if images == "own" else None
+    return Comparison(*names, len(used.ids), differences, carried, passes)
 
 
 def check_same_answers(first: Records, second: Records) -> None:

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.metrics.intervals import FEW_IMAGES, Interval, difference_interval, highest_share, score_interval
-from holdfast.metrics.jackknife import INDEPENDENT, Groups, grouping_of
+from holdfast.metrics.jackknife import Groups
 from holdfast.metrics.replicates import Replicates
 from holdfast.metrics.scoring.base import ScoreDefinition
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.records.records import CellRecord
-from holdfast.tasks import task_named
 
 CONSTANT = 1e-9  # replicates that differ by less are equal up to rounding
 
@@ -26,7 +26,14 @@ def interval_of_score(formula: ScoreDefinition, replicates: Replicates) -> Inter
     if scale == "proportion" and not 0 <= value <= 100 + 1e-9:
         scale = "plain"  # a custom score in percent that is not a proportion
     at_zero = _highest_at_zero(formula, replicates, groups) if scale == "ratio" and value == 0 else float("nan")
-    return score_interval(values, scale=scale, images=groups.independent, whole=100, highest_at_zero=at_zero)
+    images = _independent(formula, replicates, groups)
+    return score_interval(values, scale=scale, images=images, whole=100, highest_at_zero=at_zero)
+
+
+def _independent(formula: ScoreDefinition, replicates: Replicates, groups: Groups) -> int:
+    """Number of independent observations of a score, which may be of some images only."""
+    share = 1.0 if formula.among is None else float(replicates[formula.among][0])
+    return max(1, round(groups.independent * share)) if np.isfinite(share) else groups.independent
 
 
 def _highest_at_zero(formula: ScoreDefinition, replicates: Replicates, groups: Groups) -> float:
@@ -53,7 +60,8 @@ def interval_of_difference(
     whole = 100.0 if percent else 1.0
     if percent and constant:  # no prediction differs; a further image could change the mean of one cell by 1/cells
         binary, whole = True, 100 / max(1, len(formula.cells))
-    return difference_interval(apart, images=groups.independent, binary=binary, whole=whole)
+    images = _independent(formula, models[0], groups)
+    return difference_interval(apart, images=images, binary=binary, whole=whole)
 
 
 def is_same_model(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
@@ -64,16 +72,6 @@ def is_same_model(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
 
 def interval_note(cells: Mapping[str, CellRecord], ids: NDArray[np.str_], groups: Groups, *, task: str) -> str:
     """A line on the intervals' limits: few images, blocks of frames, the task's own note; mostly empty."""
-    of_task: Any = getattr(task_named(task), "interval_note", None)
     few = f"few images: {len(ids)}" if len(ids) < FEW_IMAGES else ""
     blocks = f"intervals leave out {groups.what} at a time" if groups.what else ""
-    notes = [few, blocks or _frames_note(ids, task=task), of_task(cells) if of_task is not None else ""]
-    return "; ".join(note for note in notes if note)
-
-
-def _frames_note(ids: NDArray[np.str_], *, task: str) -> str:
-    """A warning for segmentation data whose ids do not show whether images are frames of a recording."""
-    known = grouping_of(ids) is not None or all(str(name).startswith(INDEPENDENT) for name in ids)
-    if task != "segmentation" or known:
-        return ""
-    return "intervals assume independent images: too narrow if they are frames of a recording"
+    return "; ".join(note for note in (few, blocks, scoring_of(task).interval_note(cells)) if note)

@@ -21,7 +21,7 @@ KINDS: dict[str, type] = {
     **dict.fromkeys(("fingerprint", "task", "model", "architecture", "model_fingerprint", "data", "data_label"), str),
     "images_digest": str,
     **dict.fromkeys(("data_fingerprint", "data_content", "label", "labels", "preset", "frost", "amp", "exif"), str),
-    **dict.fromkeys(("views", "partial", "class_names"), list),
+    **dict.fromkeys(("views", "partial", "class_names", "train_domains"), list),
     **dict.fromkeys(("preprocessing", "versions", "probe", "class_map"), dict),
 }
 MAY_BE_NONE = ("limit", "architecture")
@@ -66,9 +66,9 @@ def _check_kinds(header: Mapping[str, Any], folder: Path) -> None:
             continue
         if not isinstance(value, kind) or isinstance(value, bool):
             raise HoldfastError(f"{str(folder / HEADER)!r} must hold {key} as {kind.__name__}, got {value!r:.60}")
-    texts = [*header["views"], *(header.get("partial") or []), *(header.get("class_names") or [])]
+    texts = [text for key in ("views", "partial", "class_names", "train_domains") for text in header.get(key) or []]
     if not header["views"] or not all(isinstance(text, str) for text in texts) or header["shard_size"] < 1:
-        wrong = "views, partial, class_names or shard_size have invalid values"
+        wrong = "views, partial, class_names, train_domains or shard_size have invalid values"
         raise HoldfastError(f"{str(folder / HEADER)!r} is damaged: {wrong}")
 
 

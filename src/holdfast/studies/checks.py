@@ -11,7 +11,7 @@ from holdfast.evaluation.attack_specs import ATTACKS, AttackSuite
 from holdfast.evaluation.data import open_evaluation_data
 from holdfast.evaluation.suites import check_suites, parse_suites
 from holdfast.io.validation import chosen_names
-from holdfast.studies.columns import SET_COLUMNS, Column, columns
+from holdfast.studies.columns import DOMAIN_COLUMNS, SET_COLUMNS, Column, columns
 from holdfast.studies.config import Study
 
 CORRUPTED = ("corruptions", "corruptions-135", "imagenet-c", "cifar-c")
@@ -39,7 +39,9 @@ def check_study(study: Study) -> None:
 
 
 def _check_claims(study: Study, *, attacks: Sequence[str]) -> None:
-    known, measured = columns(study.shifts, attacks), {*study.suites, *attacks, *study.analyses}
+    claimed = [claim.column for claim in study.claims if claim.column.startswith("domain/")]
+    domains = claimed if study.test.startswith("domains:") else []
+    known, measured = columns(study.shifts, attacks, domains), {*study.suites, *attacks, *study.analyses}
     for claim in study.claims:
         if claim.column not in known:
             hint = nearest(claim.column, known) or f"; known columns are {', '.join(known)}"
@@ -54,6 +56,8 @@ def _needs(column: str, known: Mapping[str, Column]) -> tuple[tuple[str, ...], .
     """For every ingredient of a column, the suites or analyses that provide it."""
     if column in known.keys() - columns().keys():
         return ()  # a shift or an attack named by the study itself
+    if column in DOMAIN_COLUMNS:
+        return (("clean",),)
     if column in SET_COLUMNS:
         return (("clean",), DENSE) if column.endswith("_kept") else (DENSE,) if column.endswith("_c") else (("clean",),)
     for name, analysis in ANALYSES.items():

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from holdfast.analysis.registry import ANALYSES
 from holdfast.benchmarks import Benchmark, ScoreText
+from holdfast.cells import CellSpec
 from holdfast.corruptions.c_bar_severities import C_BAR
 from holdfast.corruptions.severities import SEVERITIES, table_group
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
@@ -23,9 +24,8 @@ from holdfast.metrics.scoring.base import (
     mean_score,
 )
 from holdfast.metrics.scoring.base import column as column_key
-from holdfast.records.cells import CellSpec
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.studies.results import RunResult
-from holdfast.tasks import task_named
 
 RIGHT = "right"  # field that a study stores per image and cell
 ANALYSED = "analysed"  # stands for a cell in the keys of measures
@@ -81,8 +81,22 @@ SET_COLUMNS: dict[str, Column] = {  # for detection and segmentation
 }
 
 
-def columns(shifts: Iterable[str] = (), attacks: Iterable[str] = ()) -> dict[str, Column]:
-    """All columns: of evaluations, of a study's natural shifts and further attacks, then of analyses."""
+DOMAIN_COLUMNS: dict[str, Column] = {  # of test data in domains
+    "domains": Column("domains", "mean_domain_accuracy", "higher", "mean accuracy over the domains, %"),
+    "unseen_domains": Column(
+        "unseen domains",
+        "unseen_domain_accuracy",
+        "higher",
+        "mean accuracy over domains without training images, %",
+    ),
+    "domain_gap": Column(
+        "domain gap", "domain_gap", "lower", "accuracy on the domains of training minus that on the others, points of %"
+    ),
+}
+
+
+def columns(shifts: Iterable[str] = (), attacks: Iterable[str] = (), domains: Iterable[str] = ()) -> dict[str, Column]:
+    """All columns: of evaluations, of a study's shifts, further attacks and domains, then of analyses."""
     offered = [column for analysis in ANALYSES.values() for column in analysis.columns]
     natural = {
         f"{name}_{shift}": Column(f"{titles[0]} {shift}", f"{name}_{shift}", "higher", f"{titles[0]} on {shift}, %")
@@ -100,6 +114,8 @@ def columns(shifts: Iterable[str] = (), attacks: Iterable[str] = ()) -> dict[str
         | others
         | SET_COLUMNS
         | natural
+        | DOMAIN_COLUMNS
+        | {name: Column(name.removeprefix("domain/"), name, "higher", f"accuracy in {name}, %") for name in domains}
         | {each.name: Column(each.title, each.name, each.better, each.says) for each in offered}
     )
 
@@ -141,7 +157,7 @@ def formulas(run: RunResult) -> dict[str, ScoreDefinition]:
     for name in run.draws:
         found |= _set_scores(run, name)
     if run.right:
-        every = task_named(run.task).formulas(run.cells, columns=known, header=run.header, reference=None)
+        every = scoring_of(run.task).formulas(run.cells, columns=known, header=run.header, reference=None)
         found |= {each.name: each for each in every if each.reads and known.issuperset(each.reads)}
     return found | {name: _measure(name) for name in run.measures}
 
@@ -220,11 +236,12 @@ def run_score(column: Column, run: RunResult) -> float:
     return float(replicates_of(column, run)[0])
 
 
-def _measured_suites(results: Mapping[str, Sequence[RunResult]]) -> tuple[list[str], list[str]]:
-    """Natural shifts and attacks on which runs were evaluated."""
+def _measured_suites(results: Mapping[str, Sequence[RunResult]]) -> tuple[list[str], list[str], list[str]]:
+    """Natural shifts, attacks and domains on which runs were evaluated."""
     cells = {cell.name: cell.family for runs in results.values() for run in runs for cell in run.cells}
     shifts, attacks = ([name for name in cells if cells[name] == family] for family in ("condition", "attack"))
-    return shifts, attacks
+    measures = [name for runs in results.values() for run in runs for name in run.measures]
+    return shifts, attacks, [name for name in dict.fromkeys(measures) if name.startswith("domain/")]
 
 
 def shared_seeds(runs: Sequence[RunResult], against: Sequence[RunResult]) -> list[int]:

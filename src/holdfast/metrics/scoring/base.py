@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.benchmarks import BENCHMARKS, Benchmark, ScoreText, benchmarks_of
+from holdfast.cells import CellSpec, corruption_cell
 from holdfast.corruptions.severities import PUBLISHED, SEVERITIES, STANDARD
 from holdfast.metrics.corruption import (
     WITHOUT_NOISE,
@@ -27,8 +28,8 @@ from holdfast.metrics.corruption import (
     retention,
 )
 from holdfast.metrics.intervals import Scale
-from holdfast.records.cells import CellSpec, corruption_cell
 from holdfast.records.header import CLASSIFICATION
+from holdfast.registry import SUITES
 
 Key = tuple[str, str]  # a cell and one of its quantities
 Means = Mapping[Key, Values]
@@ -61,6 +62,7 @@ class ScoreDefinition:
             a difference includes Bonett and Price's pseudo-pairs.
         reads: cells and quantities that it is computed from; a custom score that does not say so counts as reading
             everything.
+        among: the 0/1 quantity of the images that it is a score of, if it is not one of all.
     """
 
     name: str
@@ -79,6 +81,7 @@ class ScoreDefinition:
     scale: Scale | None = None
     answers: Key | None = None
     reads: tuple[Key, ...] = ()
+    among: Key | None = None
 
     @property
     def interval_scale(self) -> Scale:
@@ -198,7 +201,7 @@ def single_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDe
 
 
 def _single(cell: CellSpec, measure: CellScore) -> ScoreDefinition:
-    name, label, text = f"attack/{cell.kind}", cell.kind, f"{measure.label} under {cell.kind}"
+    name, label, text = f"attack/{cell.kind}", cell.kind, f"{measure.label} under {SUITES.get(cell.kind, cell.kind)}"
     if cell.family == "set":
         name, label = cell.kind.replace("-", "_"), SETS.get(cell.kind, cell.kind)
         among = " among its 200 classes" if cell.kind in ("imagenet-a", "imagenet-r") else ""

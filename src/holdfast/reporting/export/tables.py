@@ -144,7 +144,12 @@ def _headline(rows: Sequence[ExportRow]) -> Block:
     return Block("scores", columns, _lines(rows, list(names)))
 
 
-TITLES = {"ce": "CE by kind", "fp": "flip probability by sequence", "t5d": "top-5 distance by sequence"}
+TITLES = {
+    "domain": "accuracy by domain",
+    "ce": "CE by kind",
+    "fp": "flip probability by sequence",
+    "t5d": "top-5 distance by sequence",
+}
 
 
 def in_part(scores: Iterable[Score], table: str) -> str:

@@ -3,15 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import Any
 
 import numpy as np
 
 from holdfast.corruptions.severities import PUBLISHED, SEVERITIES, table_group
 from holdfast.metrics.replicates import replicate_cells, used_images
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import NOT_MEASURED, kind_label, number
-from holdfast.tasks import task_named
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,7 @@ class HeatRow:
     label: str
     cells: Sequence[HeatCell]
     mean: str
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,28 +47,34 @@ class HeatMap:
     entry: Entry
     severities: Sequence[int]
     groups: Sequence[HeatGroup]
+    clean: HeatCell | None = None
 
     @property
     def words(self) -> str:
         """Name of the score in the cells."""
-        task = task_named(self.entry.records.task)
-        whole = getattr(task, "cell_words", "")
-        return f"{whole[:1].upper()}{whole[1:]} of the whole cell, percent" if whole else task.per_image
+        scoring = scoring_of(self.entry.records.task)
+        whole = scoring.cell_words
+        return f"{whole[:1].upper()}{whole[1:]} of the whole cell, percent" if whole else scoring.per_image
 
 
 def heat_maps(data: DataSet) -> list[HeatMap]:
     """Heat maps of the shown models that were evaluated on corruptions."""
-    maps = [HeatMap(entry, SEVERITIES, list(_heat_groups(entry))) for entry in data.shown_models]
+    maps = [HeatMap(entry, SEVERITIES, list(_heat_groups(entry)), _clean(entry)) for entry in data.shown_models]
     return [heat for heat in maps if heat.groups]
+
+
+def _clean(entry: Entry) -> HeatCell | None:
+    score = entry.summary.scores.get("clean")
+    return _heat_cell({"clean": score.value}, "clean") if score is not None else None
 
 
 def cell_scores(entry: Entry) -> dict[str, float]:
     """Score of every corrupted cell in percent: the task's score of a whole cell, else the mean over images."""
     cells = {name: cell for name, cell in entry.records.cells.items() if cell.spec.family == "corruption" and len(cell)}
-    task: Any = task_named(entry.records.task)
-    if not cells or not hasattr(task, "cell_scores"):
+    known_scores = scoring_of(entry.records.task).cell_scores(entry.records.header)
+    if not cells or not known_scores:
         return {name: 100 * cell.accuracy for name, cell in cells.items()}
-    used, score = used_images(cells, images="own"), next(iter(task.cell_scores(entry.records.header).values()))
+    used, score = used_images(cells, images="own"), next(iter(known_scores.values()))
     replicates = replicate_cells(cells, used, used.groups())  # with groups, because the tables need the same
     known = {name for name in cells if replicates.keys() >= set(score.reads(name))}  # AP needs objects
     return {name: 100 * float(score.of(replicates, name)[0]) if name in known else float("nan") for name in cells}
@@ -87,7 +93,9 @@ def _heat_row(entry: Entry, kind: str, scores: Mapping[str, float]) -> HeatRow:
     known = [cell.error for cell in cells if cell.error is not None]
     recorded = next(entry.records.cells[cell.name] for cell in cells if cell.name in entry.records.cells)
     label = kind_label(str(recorded.header.get("kind", kind)))  # frost(procedural) is not the published frost
-    return HeatRow(label, cells, number(100 - float(np.mean(known))) if len(known) == len(cells) else NOT_MEASURED)
+    return HeatRow(
+        label, cells, number(100 - float(np.mean(known))) if len(known) == len(cells) else NOT_MEASURED, kind
+    )
 
 
 def _heat_cell(scores: Mapping[str, float], name: str) -> HeatCell:

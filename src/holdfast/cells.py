@@ -8,7 +8,7 @@ from holdfast.corruptions.sequences import SEQUENCES
 from holdfast.corruptions.severities import PUBLISHED
 from holdfast.errors import HoldfastError
 
-Family = Literal["clean", "corruption", "sequence", "attack", "set", "condition"]
+Family = Literal["clean", "corruption", "sequence", "attack", "set", "condition", "domain"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
 
@@ -19,8 +19,9 @@ class CellSpec:
     Attributes:
         name: ``clean``, ``fog/3``, ``pgd5``; unique within a record set.
         family: ``clean`` images, an artificial ``corruption``, a perturbation ``sequence``, an ``attack``, another
-            ``set`` of images such as ImageNet-A, or a natural ``condition`` such as night.
-        kind: name of the corruption, sequence, attack, set or condition; empty for clean images.
+            ``set`` of images such as ImageNet-A, a natural ``condition`` such as night, or a ``domain`` such as
+            sketches.
+        kind: name of the corruption, sequence, attack, set, condition or domain; empty for clean images.
         severity: severity of a corruption, 1 to 5; else 0.
     """
 
@@ -66,6 +67,11 @@ def set_cell(name: str) -> CellSpec:
 def condition_cell(name: str) -> CellSpec:
     """The cell of a natural condition, named like ``night``."""
     return CellSpec(name, "condition", name)
+
+
+def domain_cell(name: str) -> CellSpec:
+    """The cell of a domain, named like ``domain/photo``."""
+    return CellSpec(f"domain/{name}", "domain", name)
 
 
 def spec_of(header: Mapping[str, Any]) -> CellSpec:

@@ -1,0 +1,189 @@
+"""Images in domain folders: ``DIR/DOMAIN/CLASS/**/<image>`` or ``DIR/DOMAIN/SPLIT/CLASS/**/<image>``.
+
+A domain is one way in which images of the same classes come: photographs and sketches, one hospital and another. Data
+without splits get one: a fifth of each domain, chosen by a digest of the image ids, is ``val`` and the rest ``train``
+(the in- and out-splits of DomainBed, Gulrajani and Lopez-Paz 2021); ``test`` is then all images.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.data.image_folder import EXTENSIONS, FolderSource, listed_folders, shared_bytes
+from holdfast.data.source import in_label_order
+from holdfast.data.subsets import Subset
+from holdfast.errors import HoldfastError, nearest
+from holdfast.io.folder_index import FileNames, index_folder
+from holdfast.io.images import check_exif
+from holdfast.io.yaml import read_yaml
+
+SPLITS = ("train", "val", "test")
+HELD_OUT = 0.2  # share of a domain without splits that is its val split
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class DomainSpec:
+    """A parsed ``DIR[,DOMAIN …][,-DOMAIN …][,split=S][,train=DOMAIN|DOMAIN]``.
+
+    Attributes:
+        root: the folder of the domains.
+        chosen: names of the domains to take; empty for all.
+        left_out: names of the domains to leave out.
+        split: split to take; empty for the usual one.
+        trained: domains that the model was trained on, if the spec says so.
+    """
+
+    root: Path
+    chosen: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    split: str = ""
+    trained: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, rest: str) -> "DomainSpec":
+        """Parse what follows ``domains:``."""
+        folder, *words = rest.split(",")
+        options = {key: value for key, sign, value in (word.partition("=") for word in words) if sign}
+        names = [word for word in words if "=" not in word]
+        if unknown := [key for key in options if key not in ("split", "train")]:
+            raise HoldfastError(f"domains:{rest} takes split=… and train=…, got {unknown[0]!r}")
+        split = options.get("split", "")
+        if split not in ("", *SPLITS):
+            raise HoldfastError(f"split of domains must be one of {', '.join(SPLITS)}, got {split!r}")
+        return cls(
+            Path(folder).expanduser(),
+            tuple(name for name in names if name and not name.startswith("-")),
+            tuple(name[1:] for name in names if name.startswith("-")),
+            split,
+            tuple(name for name in options.get("train", "").split("|") if name),
+        )
+
+    def domains(self, known: Sequence[str]) -> tuple[str, ...]:
+        """The domains to take, of those that exist."""
+        for name in (*self.chosen, *self.left_out, *self.trained):
+            if name not in known:
+                hint = nearest(name, known)
+                raise HoldfastError(f"domains:{self.root} has {', '.join(known)}, got {name!r}{hint}")
+        return tuple(name for name in known if name in (self.chosen or known) and name not in self.left_out)
+
+
+class DomainSource(FolderSource):
+    """The images of some domains; an image's id is its path below the folder of the domains.
+
+    Attributes:
+        domains: names of the domains.
+        trained: domains that the model was trained on, if the spec says so.
+    """
+
+    def __init__(self, spec: DomainSpec, *, split: str, exif: str = "ignore") -> None:
+        self.root, self.exif, self.trained = spec.root, check_exif(exif), spec.trained
+        known = in_label_order(listed_folders(spec.root, what="domains"))
+        self.domains = spec.domains(known)
+        if not self.domains:
+            raise HoldfastError(f"domains:{spec.root} must hold one folder per domain, got none to take")
+        tops, in_parts = _class_folders(spec, self.domains, split=split)
+        self.classes = _same_classes(tops, root=spec.root)
+        self._paths, self.targets = _images(tops, self.classes, root=spec.root)
+        if not in_parts and (part := spec.split or split) != "test":
+            kept = [row for row, name in enumerate(self._paths) if _is_held_out(name) == (part == "val")]
+            self._paths, self.targets = FileNames.of([self._paths[row] for row in kept]), self.targets[kept]
+        self.gifs: list[str] = []
+        self._turned = shared_bytes(len(self.targets))
+
+
+def open_domains(rest: str, *, split: str, exif: str = "ignore") -> DomainSource:
+    """Open ``domains:DIR[,DOMAIN …][,-DOMAIN …][,split=S][,train=DOMAIN|DOMAIN]``."""
+    return DomainSource(DomainSpec.parse(rest), split=split, exif=exif)
+
+
+def domain_of(id: str) -> str:
+    """The domain in an image's id: ``photo`` of ``photo/test/dog/056.jpg``."""
+    return id.partition("/")[0]
+
+
+def domains_of(source: Any) -> tuple[str, ...]:
+    """Names of a source's domains; empty for a source without any."""
+    return domains_of(source.source) if isinstance(source, Subset) else getattr(source, "domains", ())
+
+
+def strata_of_domains(source: Any, strata: np.ndarray) -> np.ndarray:
+    """Strata of a source's images by domain and their own stratum, so that subsets have both in proportion."""
+    names = domains_of(source)
+    if not names:
+        return strata
+    places = np.array([names.index(domain_of(source.id(row))) for row in range(len(source))])
+    return places * (int(strata.max(initial=0)) + 1) + strata
+
+
+def trained_domains(source: Any, run: Path | None) -> tuple[str, ...]:
+    """Domains that a model was trained on: those that the spec names, else those of the run's recipe."""
+    names = domains_of(source)
+    while isinstance(source, Subset):
+        source = source.source
+    found = getattr(source, "trained", ())
+    if names and not found and run is not None:
+        with suppress(HoldfastError, OSError, ValueError, KeyError, TypeError, AttributeError):
+            recipe = read_yaml((run / "recipe.yaml").read_text(encoding="utf-8"), name="recipe.yaml")
+            kind, _, rest = str(recipe["data"]["train"]).partition(":")
+            spec = DomainSpec.parse(rest.partition("[")[0]) if kind == "domains" else None
+            found = tuple(name for name in spec.chosen or names if name not in spec.left_out) if spec else ()
+    return tuple(name for name in names if name in found)
+
+
+def _class_folders(spec: DomainSpec, domains: Sequence[str], *, split: str) -> tuple[dict[str, str], bool]:
+    """Path of the class folders of every domain below the root, and whether the domains have splits."""
+    inside = {name: listed_folders(spec.root / name, what="domains") for name in domains}
+    if not all(names and set(names) <= set(SPLITS) for names in inside.values()):
+        return {name: name for name in domains}, False
+    found = {}
+    for name, there in inside.items():
+        # a test set may be called val, as where a benchmark withholds its test labels
+        usual = [spec.split] if spec.split else [split, *(["val"] if split == "test" else [])]
+        part = next((each for each in usual if each in there), None)
+        if part is None:
+            raise HoldfastError(
+                f"domains:{spec.root} must have the split {usual[0]} of every domain, but {name!r} has "
+                f"{', '.join(sorted(there))}: name other domains, or split=…"
+            )
+        found[name] = f"{name}/{part}"
+    return found, True
+
+
+def _same_classes(tops: dict[str, str], *, root: Path) -> tuple[str, ...]:
+    """The class folders, which must be the same in every domain."""
+    found = {name: in_label_order(listed_folders(root / top, what="domains")) for name, top in tops.items()}
+    first, classes = next(iter(found.items()))
+    if not classes:
+        raise HoldfastError(f"domains:{root} must hold class folders in every domain, but {first!r} has none")
+    for name, others in found.items():
+        apart = sorted(set(classes) ^ set(others))
+        if apart:
+            more = f" and {len(apart) - SHOWN} more" if len(apart) > SHOWN else ""
+            raise HoldfastError(
+                f"domains:{root} must have the same class folders in every domain, but {first!r} and {name!r} "
+                f"differ in {', '.join(map(repr, apart[:SHOWN]))}{more}"
+            )
+    return classes
+
+
+def _images(tops: dict[str, str], classes: Sequence[str], *, root: Path) -> tuple[FileNames, np.ndarray]:
+    """Paths below the root and labels of all images."""
+    labels, names, targets = {name: label for label, name in enumerate(classes)}, list[str](), list[int]()
+    for top in tops.values():
+        for name in index_folder(root / top, EXTENSIONS, links=True).names:
+            label = labels.get(name.split("/", 1)[0]) if "/" in name else None
+            if label is not None:
+                names.append(f"{top}/{name}")
+                targets.append(label)
+    return FileNames.of(names), np.array(targets, dtype=np.int64)
+
+
+def _is_held_out(id: str) -> bool:
+    digest = hashlib.blake2b(id.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") < HELD_OUT * 2**64
