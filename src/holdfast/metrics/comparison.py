@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -13,6 +13,7 @@ from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.corruptions.severities import STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.metrics.carry_over import CarryOver, carry_over
+from holdfast.metrics.consistency import consistency_of_cells, consistent_cells
 from holdfast.metrics.html_table import table
 from holdfast.metrics.intervals import Interval, Spread, over_seeds, t_quantile
 from holdfast.metrics.replicates import ImageChoice, Replicates, UsedImages, replicate_cells, used_images
@@ -88,6 +89,7 @@ class Comparison:
     images: int
     differences: Mapping[str, Difference]
     carry_over: CarryOver | None = None  # of a gain on ImageNet-C to C-bar, where both were measured
+    consistency: Mapping[str, Interval] = field(default_factory=dict)  # error consistency of the models, by cell
 
     def reversed(self) -> "Comparison":
         """Second minus first."""
@@ -96,6 +98,7 @@ class Comparison:
 
     def __str__(self) -> str:
         lines = [f"{self.first} minus {self.second}, {self.images} images", *map(str, self.differences.values())]
+        lines += [f"error consistency on {cell}: {_kappa(found)}" for cell, found in self.consistency.items()]
         return "\n".join(lines + ([str(self.carry_over)] if self.carry_over is not None else []))
 
     def _repr_html_(self) -> str:
@@ -199,7 +202,9 @@ def _compare(
     differences = {formula.name: _difference(formula, models, same_model=same) for formula in formulas}
     names, by_name = _names_apart(first, second), {formula.name: formula for formula in formulas}
     carried = carry_over(by_name, models, names=names) if intervals else None
-    return Comparison(*names, len(used.ids), differences, carried)
+    sets = [name for name in consistent_cells(first, second) if first.cells[name].spec.family in ("clean", "set")]
+    consistency = {name: consistency_of_cells(one[name], other[name]) for name in sets} if intervals else {}
+    return Comparison(*names, len(used.ids), differences, carried, consistency)
 
 
 def check_same_answers(first: Records, second: Records) -> None:
@@ -210,6 +215,10 @@ def check_same_answers(first: Records, second: Records) -> None:
             f"records to compare must choose among the same answers, got {protocols[0]} and {protocols[1]}: "
             "evaluate both with the same --class-map and --classes"
         )
+
+
+def _kappa(found: Interval) -> str:
+    return f"κ {found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
 def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Records]) -> list[tuple[Records, Records]]:
@@ -272,7 +281,9 @@ def _join_comparisons(found: Sequence[Comparison], *, carried: CarryOver | None)
             key = f"{name} ({number})" if again else name
             differences[key] = replace(each, name=key, label=f"{each.label} ({number})") if again else each
     carried = next((each.carry_over for each in found if each.carry_over is not None), carried)
-    return Comparison(found[0].first, found[0].second, max(each.images for each in found), differences, carried)
+    consistency = {cell: value for each in found for cell, value in each.consistency.items()}
+    most = max(each.images for each in found)
+    return Comparison(found[0].first, found[0].second, most, differences, carried, consistency)
 
 
 class Spreads(dict[str, Spread]):

@@ -50,6 +50,7 @@ SUITE_NAMES = {
     "set": "other sets",
     "condition": "conditions",
     "domain": "domains",
+    "shape": "shape bias",
 }
 
 
