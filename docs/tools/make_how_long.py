@@ -38,8 +38,7 @@ def _costs(stored: dict) -> list[str]:
     load = max(case["load"] for case in cases.values())
     lines = [
         f"Processor time of one thread on one core ({machine['processor']}), while the load of the machine was up to",
-        f"{load:.0f}. To make an image means to decode it once and to corrupt it for all cells of the suite; a look",
-        "is one forward pass.",
+        f"{load:.0f}. Making an image means decoding it once and corrupting it for all cells of the suite.",
         "",
         "| suite | cells | making an image for all cells |",
         "|---|---|---|",
@@ -47,13 +46,13 @@ def _costs(stored: dict) -> list[str]:
         _making("corruptions, 32 px", cases["vit_nano, 32 px"]),
         *(_making(f"{cases[name]['suite']}, {name.rpartition(', ')[2]}", cases[name]) for name in _dense(cases)),
         "",
-        "| model | one look at an image |",
+        "| model | one forward pass |",
         "|---|---|",
         f"| ViT-nano, 32 px | {_time(_look(cases['vit_nano, 32 px']))} |",
         *(f"| {label}, 224 px | {_time(_look(cases[name]))} |" for name, label in MODELS.items()),
         *(f"| {name} | {_time(_look(cases[name]))} |" for name in _dense(cases)),
         "",
-        "| attack on one image, DeiT-T | time | in looks |",
+        "| attack on one image, DeiT-T | time | in forward passes |",
         "|---|---|---|",
     ]
     look = _look(cases["deit_tiny_patch16_224"])

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from holdfast.analysis.analyze import analyze
     from holdfast.attention import watch
     from holdfast.corruptions import corrupt
-    from holdfast.deploy.export import export
     from holdfast.evaluation.config import ComputeConfig, EvalProtocol
     from holdfast.evaluation.evaluate import evaluate
     from holdfast.evaluation.until import Until
@@ -49,7 +48,7 @@ _HOME = {
     "create_model": "holdfast.models",
     "detector": "holdfast.models.detector",
     "evaluate": "holdfast.evaluation.evaluate",
-    "export": "holdfast.deploy.export",
+    "export": "holdfast.inference.export",
     "improve": "holdfast.improvement.improve",
     "list_models": "holdfast.registry",
     "load_checkpoint": "holdfast.models.checkpoints",

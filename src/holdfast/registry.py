@@ -1,8 +1,9 @@
 """Names and one-line descriptions of models, methods and suites. Imports no torch."""
 
 import fnmatch
+import importlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # in the order of their modules; a test compares the two
 MODEL_NAMES = (
@@ -182,3 +183,13 @@ SUITES: dict[str, str] = {
     **STORED,
     **_ATTACKS,
 }
+
+
+def load(name: str) -> Any:
+    """Import ``module:name``, on first use.
+
+    Rows of registries name what lies in packages above them this way: parts of tasks, forms of models, and the scores
+    that follow from records.
+    """
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -1,14 +1,13 @@
 """Robustness assertions for pytest: ``assert_no_worse(model, data, baseline="baseline.json")``."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.gate import Rules, RuleVerdict, all_passed, decide, paired_scores_of, read_baseline, read_rules
+from holdfast.gate import RuleVerdict, all_passed, decide, paired_scores_of, read_baseline
 from holdfast.gate.evaluate_candidate import evaluate_like_baseline
 from holdfast.gate.output import terminal
-from holdfast.gate.rules import parse_rule
+from holdfast.gate.run_gate import requested_rules
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,17 +42,11 @@ def assert_no_worse(
         options: ``out``, ``workers``, ``device``, ``show`` and ``protocol`` of :func:`holdfast.evaluate`; of the
             protocol only the model's input and output settings.
     """
+    places: Any = data if data is None or isinstance(data, list | tuple) else [data]
     is_file = isinstance(baseline, Path | str) and Path(baseline).is_file()
     old = read_baseline(Path(str(baseline))) if is_file else paired_scores_of(baseline)
-    requested = read_rules(Path(rules)) if isinstance(rules, Path | str) else Rules(tuple(map(parse_rule, rules)))
-    thresholds: dict[str, Any] = {
-        "unresolved": unresolved,
-        "margin": margin,
-        "allow_unreadable": allow_unreadable,
-    }
-    given = {name: value for name, value in thresholds.items() if value is not None}
-    places: Any = data if data is None or isinstance(data, list | tuple) else [data]
-    answers = decide(evaluate_like_baseline(old, model, data=places, **options), old, replace(requested, **given))
+    requested = requested_rules(rules, unresolved=unresolved, margin=margin, allow_unreadable=allow_unreadable)
+    answers = decide(evaluate_like_baseline(old, model, data=places, **options), old, requested)
     if not all_passed(answers):
         raise AssertionError(f"the model is not as robust as the baseline\n{terminal(answers)}")
     return answers

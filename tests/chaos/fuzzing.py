@@ -283,8 +283,8 @@ def _fill(place: Path) -> None:
     """One good file of every kind."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
+    from tests.evaluation.tasks.test_segmentation import Brightness
     from tests.tasks.detectors import Finder, scenes
-    from tests.tasks.test_segmentation import Brightness
 
     with _quiet():
         run(place / "run")

@@ -188,9 +188,9 @@ def test_every_layout_has_the_ap_of_a_decoder_by_hand_and_pycocotools(data, tmp_
 
 
 def _columns(records):
-    from holdfast.tasks.detection import TASK
+    from holdfast.metrics.scoring.detection import SCORING
 
-    return TASK.replicates(records.cells["clean"], None)
+    return SCORING.replicates(records.cells["clean"], None)
 
 
 def test_a_fixed_batch_and_an_image_without_batch_give_the_same(data, tmp_path):

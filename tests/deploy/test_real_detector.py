@@ -18,7 +18,7 @@ from PIL import Image
 
 from holdfast import evaluate
 from holdfast.evaluation.config import EvalProtocol
-from holdfast.tasks.detection import TASK
+from holdfast.metrics.scoring.detection import SCORING
 from tests.deploy.detection_graphs import coco_scores, corners, greedy_nms, letterbox
 from tests.docs.world import COCO_IDS
 
@@ -72,7 +72,7 @@ def check(path, wanted, **options):
     protocol = EvalProtocol(mean=MEAN, std=STD, **options)
     data = f"coco:{COCO / 'images'},{COCO / 'instances.json'}"
     records = evaluate(f"onnx:{path}", data, workers=0, show=False, protocol=protocol)
-    columns = TASK.replicates(records.cells["clean"], None)
+    columns = SCORING.replicates(records.cells["clean"], None)
     got = [columns[f"box_{name}"][0] for name in ("AP", "AP50", "AP75")]
     assert got == pytest.approx(wanted[:3].tolist(), abs=1e-6)
     return got[0]

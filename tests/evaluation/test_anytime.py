@@ -139,3 +139,17 @@ def test_budgets():
     assert Until(budget="1.5h").seconds == 5400
     assert Until(budget="50,000").passes == 50_000
     assert Until(budget=50_000).passes == 50_000
+
+
+def test_everything_that_prints_says_how_many_passes_were_used_once(stopped, full, tmp_path):
+    from holdfast.reporting.export.tables import export
+    from holdfast.reporting.page import report
+
+    said = str(stopped.passes)
+    for form in ("terminal", "markdown"):
+        assert export([stopped], form).count(said) == 1
+    assert f",{said}," in export([stopped], "csv").replace('"', "")
+    assert said not in export([full])
+    both = compare(stopped, full)
+    assert str(both).count(said) == 1
+    assert report(stopped.folder.parents[1], out=tmp_path / "page.html").count(said) == 1

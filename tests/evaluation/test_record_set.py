@@ -15,13 +15,13 @@ from torch import nn
 
 from holdfast import evaluate
 from holdfast.cli.main import main
+from holdfast.data.fingerprints import fingerprint
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.record_set import FINGERPRINTED
 from holdfast.gate.compatibility import find_differences, match_record_sets
 from holdfast.gate.paired_scores import make_paired_scores
 from holdfast.models.fingerprint import first_fingerprint
 from holdfast.models.output_probe import HALF, SINGLE, probe_images, same_answers
-from holdfast.records.fingerprints import fingerprint
 from holdfast.records.header import read_header, write_header
 from holdfast.records.records import load_records
 from holdfast.records.shard_files import read_unit, write_unit

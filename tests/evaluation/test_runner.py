@@ -12,6 +12,7 @@ from PIL import Image
 from torch import nn
 
 from holdfast import ComputeConfig, EvalProtocol, evaluate
+from holdfast.cells import CLEAN, corruption_cell
 from holdfast.cli.main import main
 from holdfast.data import open_data
 from holdfast.errors import HoldfastError
@@ -22,7 +23,6 @@ from holdfast.evaluation.plan import Cell, shared_plan
 from holdfast.evaluation.preprocessing import preprocessing
 from holdfast.evaluation.progress import RunningScores
 from holdfast.evaluation.suites import kinds_of
-from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.records import load_records, read_records
 from holdfast.runtime.device import Processes
 from holdfast.tasks import task_named
@@ -209,7 +209,7 @@ def test_nothing_that_changes_a_record_shares_a_folder(tmp_path):
 
 
 def test_the_version_is_part_of_the_fingerprint(monkeypatch):
-    from holdfast.records import fingerprints
+    from holdfast.data import fingerprints
 
     one = evaluate(Brightest(), colours(3), "clean", **QUICK).header
     monkeypatch.setattr(fingerprints, "__version__", "99.0")
@@ -258,7 +258,7 @@ def test_what_a_worker_cannot_do_is_one_sentence(workers):
 
 
 def test_the_progress_line_runs_along():
-    accuracy = task_named("classification").running
+    accuracy = task_named("classification").scoring.running
     tally = RunningScores(accuracy)
     assert tally.line(imagenet=False) == ""
     tally.add(CLEAN, np.array([3, 4]))
@@ -272,7 +272,7 @@ def test_the_progress_line_runs_along():
 
 def test_the_progress_line_of_label_maps_says_miou_of_all_pixels_so_far():
     segmentation = task_named("segmentation")
-    tally = RunningScores(segmentation.running, kinds_of(segmentation))
+    tally = RunningScores(segmentation.scoring.running, kinds_of(segmentation))
     shards = [np.array([[4, 0], [3, 1], [3, 0]]), np.array([[0, 4], [2, 2], [0, 2]])]  # true, predicted, both
     for counts in shards:
         tally.add(CLEAN, counts)
@@ -284,7 +284,7 @@ def test_the_progress_line_of_label_maps_says_miou_of_all_pixels_so_far():
 
 def test_the_progress_line_of_boxes_shows_no_score():
     """Average precision is of a whole set: nothing is shown under its name that it is not."""
-    assert getattr(task_named("detection"), "running", None) is None
+    assert task_named("detection").scoring.running is None
     tally = RunningScores(None)
     tally.add(CLEAN, None)
     assert tally.line(imagenet=False) == ""

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from holdfast.cells import CLEAN
 from holdfast.metrics.iou import BANDS
-from holdfast.records.cells import CLEAN
 from holdfast.records.detections import FIELDS
 from holdfast.records.records import CellRecord, Records
 from tests.gate.test_verdicts import KNOWN

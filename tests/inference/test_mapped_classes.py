@@ -15,7 +15,7 @@ from holdfast.cli.main import main
 from holdfast.data.class_maps import Outputs, open_class_map
 from holdfast.data.imagenet_classes import wnids
 from holdfast.errors import HoldfastError
-from holdfast.inference.mapped_classes import MappedClasses
+from holdfast.evaluation.mapped_classes import MappedClasses
 from holdfast.metrics import compare
 
 PIXELS = {"size": 32, "mean": (0, 0, 0), "std": (1, 1, 1)}

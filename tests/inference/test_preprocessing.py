@@ -15,7 +15,7 @@ from holdfast.data import from_torch
 from holdfast.data.source import ArraySource
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.data import EvaluationData
-from holdfast.inference.predictor import Predictor, requested_steps
+from holdfast.evaluation.predictor import Predictor, requested_steps
 from holdfast.metrics.summary import summarise
 from tests.evaluation.toys import Brightest, colours
 

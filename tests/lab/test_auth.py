@@ -169,8 +169,6 @@ def test_only_the_last_few_dropped_pictures_are_kept(lab, known):
 @pytest.mark.parametrize(
     "body",
     [
-        b"no json",
-        b"[]",
         b'{"image": "../../etc/passwd"}',
         b'{"image": 1e99}',
         b'{"image": 30}',

@@ -145,7 +145,6 @@ def test_a_taken_port_is_told_before_the_demo_is_trained(lab, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "one model or two"),
         (["a", "b", "c"], "one model or two"),
         (["--demo", "--data", "digits"], "--demo"),
         (["timm:vit_nano"], "--data"),

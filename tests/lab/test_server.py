@@ -249,7 +249,7 @@ def test_on_a_narrow_page_the_slider_stays_in_sight_of_the_pictures(page, lab):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [400, 1024, 1400])
 def test_nothing_runs_off_the_side_in_both_schemes(page, lab, width, scheme):
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=scheme)
@@ -272,3 +272,36 @@ def test_a_dropped_file_is_looked_at_and_a_broken_one_is_a_sentence(page, lab, t
     assert page.locator(".side h4 .good, .side h4 .bad").count() == 0  # nobody knows what is right
     page.set_input_files("#file", tmp_path / "broken.png")
     page.locator("#status.bad", has_text="not an image").wait_for()
+
+
+def test_two_models_share_the_input_and_a_strip_with_both_verdicts(page, lab):
+    visit(page, lab, "?do=contrast/3")
+    wait_for(page, "contrast/3")
+    shown = page.locator("[data-part='before']:visible")
+    assert shown.count() == 1  # the input once
+    assert page.locator("[data-part='attention-before']:visible").count() == 2
+    strip = page.locator("#verdicts")
+    assert strip.locator(".verdict:visible").count() == 2
+    assert page.locator("#panels .verdict:visible").count() == 0
+    page.locator("#sweep").scroll_into_view_if_needed()
+    box = strip.bounding_box()
+    assert -1 <= box["y"] <= 900 - box["height"]
+    page.locator("body[data-inside*='contrast/3']").wait_for()
+    starts = page.locator(".inside .hint").all_inner_texts()
+    assert len({re.search(r"Bars start at ([\d.]+)", text)[1].rstrip(".") for text in starts}) == 1
+
+
+def test_an_unknown_kind_stays_out_of_the_controls_and_its_error_goes_with_the_next_success(page, lab):
+    page.goto(f"http://127.0.0.1:{lab.port}/?do=fgo/3")
+    page.locator("#status.bad", has_text="fgo").wait_for()
+    assert page.locator("#kind").input_value() in lab.session.first.kinds
+    assert page.locator("#severity").input_value() == "0"
+    assert page.locator("#do").input_value() == "fgo/3"
+    page.click("#mend")
+    wait_for(page, "")
+    assert page.locator("#status").inner_text() == ""
+    page.set_input_files("#file", files=[{"name": "x.png", "mimeType": "image/png", "buffer": b"no image"}])
+    page.locator("#status.bad").wait_for()
+    drag_severity(page, 2)
+    page.locator("body[data-done*='/2']").wait_for()
+    assert page.locator("#status.bad").count() == 0

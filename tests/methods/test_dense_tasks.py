@@ -128,8 +128,8 @@ def test_all_methods_play_on_a_segmenter_of_any_shape(kind):
         size=(64, 96),
         mean=(0.5,) * 3,
         std=(0.5,) * 3,
-        task_loss=task.loss,
-        goal=task.goal,
+        task_loss=task.training.loss,
+        goal=task.evaluation.goal,
         adversarial={"eps": 0.03, "alpha": 0.02, "steps": 1},
         **options,
     )

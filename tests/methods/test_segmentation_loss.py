@@ -6,7 +6,7 @@ from torch import nn
 
 from holdfast.errors import HoldfastError
 from holdfast.methods import build_objective
-from holdfast.tasks.segmentation import Segmentation
+from holdfast.tasks import task_named
 from holdfast.training.recipe_files import load_recipe
 
 
@@ -26,9 +26,9 @@ def loss_of(objective) -> float:
 
 
 def robust(**options):
-    task = Segmentation()
+    task = task_named("segmentation")
     context = {"model": Pixels(), "size": (8, 8), "mean": (0.0,) * 3, "std": (1.0,) * 3}
-    return build_objective("robust", options, context | {"task_loss": task.loss, "goal": task.goal})
+    return build_objective("robust", options, context | {"task_loss": task.training.loss, "goal": task.evaluation.goal})
 
 
 def test_the_robust_objective_divides_by_the_pixels_that_the_recipe_says():

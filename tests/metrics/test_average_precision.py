@@ -10,6 +10,7 @@ import pytest
 from holdfast.corruptions.severities import ALL, STANDARD
 from holdfast.data.detection_targets import Objects, recorded_fields, run_lengths
 from holdfast.errors import HoldfastError
+from holdfast.io.run_lengths import packed_masks
 from holdfast.metrics.ap_jackknife import cell_replicates, replicated_precision
 from holdfast.metrics.average_precision import (
     COCO_C,
@@ -22,7 +23,7 @@ from holdfast.metrics.average_precision import (
     relative_performance,
 )
 from holdfast.metrics.jackknife import image_groups
-from holdfast.records.detections import coco_truth, packed_masks
+from holdfast.records.detections import coco_truth
 
 REFERENCE = Path(__file__).parents[1] / "golden" / "coco_c_reference.csv"
 

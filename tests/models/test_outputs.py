@@ -13,8 +13,8 @@ import holdfast
 from holdfast import EvalProtocol, evaluate
 from holdfast.attacks import from_pixels
 from holdfast.data import open_data
-from holdfast.deploy.export import prepare_export
 from holdfast.errors import HoldfastError
+from holdfast.inference.export import prepare_export
 from holdfast.lab import inspect_image, open_model
 from tests.evaluation.toys import Brightest, colours
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from holdfast.attacks import AttackResult
+from holdfast.cells import condition_cell, set_cell
 from holdfast.data import OfficialSet
 from holdfast.data.image_folder import FolderSource
 from holdfast.evaluation.plan import Cell
 from holdfast.metrics import ScoreDefinition, column
-from holdfast.records.cells import condition_cell, set_cell
 
 
 @dataclass(frozen=True)

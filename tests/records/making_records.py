@@ -5,8 +5,8 @@ from functools import cache
 
 import numpy as np
 
+from holdfast.cells import CLEAN, attack_cell, corruption_cell, sequence_cell, set_cell
 from holdfast.corruptions import SEVERITIES, STANDARD
-from holdfast.records.cells import CLEAN, attack_cell, corruption_cell, sequence_cell, set_cell
 from holdfast.records.records import CellRecord, Records
 
 

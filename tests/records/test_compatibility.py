@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from holdfast import evaluate
+from holdfast.cells import attack_cell, corruption_cell, sequence_cell
 from holdfast.corruptions.sequences import TEST_SEQUENCES
 from holdfast.errors import HoldfastError
 from holdfast.metrics.comparison import compare, over_runs
-from holdfast.records.cells import attack_cell, corruption_cell, sequence_cell
 from holdfast.records.compatibility import with_revision
 from holdfast.records.records import load_records
 from holdfast.records.shard_files import Unit, read_unit, write_unit

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cells import CellSpec, spec_of
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
-from holdfast.records.cells import CellSpec, spec_of
 from holdfast.records.records import load_records
 
 FOLDER = Path(__file__).parent / "format1"

@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
+from holdfast.cells import corruption_cell
 from holdfast.errors import HoldfastError
-from holdfast.records.cells import corruption_cell
 from holdfast.records.header import write_header, write_images
 from holdfast.records.records import CellRecord, Records, load_records, read_records
 from holdfast.records.shard_files import DamagedUnit, Unit, read_unit, set_aside, unit_name, write_unit

@@ -9,9 +9,9 @@ import yaml
 from safetensors.numpy import save_file
 
 from holdfast.corruptions.severities import SEVERITIES, STANDARD
+from holdfast.metrics.scoring.classification import SCORING
 from holdfast.records.header import write_header, write_images
 from holdfast.records.shard_files import Unit, field_name, write_unit
-from holdfast.tasks.classification import TASK
 from tests.records.making_records import spec_named
 
 CORRUPTIONS = tuple(f"{kind}/{severity}" for kind in STANDARD for severity in SEVERITIES)
@@ -82,7 +82,7 @@ def _unit(cell: str, targets: np.ndarray, *, hold: float, views: Sequence[str], 
         right = rng.random(len(targets)) < max(0.05, rate - 0.06 * shift * (cell == "clean"))
         predictions = np.where(right, targets, (targets + 1) % 10)
         values = (predictions, rng.uniform(0.3, 1, len(targets)), rng.uniform(0, 2, len(targets)), right)
-        for (name, kind_of), value in zip(TASK.fields.items(), values, strict=True):
+        for (name, kind_of), value in zip(SCORING.fields.items(), values, strict=True):
             arrays[field_name(view, name)] = value.astype(kind_of)
     suite = "corruptions" if severity else kind
     definition = {"suite": suite, **spec_named(cell).plain()}

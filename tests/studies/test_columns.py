@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from holdfast.cells import corruption_cell
 from holdfast.corruptions import C_BAR_SUITES, SEVERITIES
 from holdfast.metrics.intervals import Interval
-from holdfast.records.cells import corruption_cell
 from holdfast.studies.columns import COLUMNS, available, formulas, scores, verdict
 from holdfast.studies.results import RunResult
 

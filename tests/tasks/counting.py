@@ -1,4 +1,4 @@
-"""A task of one's own in one file: counting bright squares. What it needs of Holdfast is the task's protocol alone."""
+"""A task in one file: counting bright squares. It needs the parts of a task and nothing else of Holdfast."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,10 +10,12 @@ from PIL import Image
 from holdfast import create_model
 from holdfast.evaluation.preprocessing import preprocessing
 from holdfast.metrics.scoring.base import CellScore, column, shared_formulas
+from holdfast.metrics.scoring.interface import Scoring
 from holdfast.records.shard_files import field_name
+from holdfast.tasks import Evaluation, Task, Training
 
 SIDE, MOST = 32, 4
-HIT = CellScore("hits", "share of counts within a half", "mean hits", lambda means, cell: means[column(cell, "hit")])
+HIT = CellScore("hits", "share of counts within a half", "mean hits", lambda means, cell: means[column(cell, "right")])
 
 
 @dataclass(frozen=True)
@@ -64,17 +66,27 @@ class Goal:
         return (output[:, 0] - targets).abs() < 0.5
 
 
-class Counting:
-    name, batched, headline = "counting", True, ("clean", "mean_corruption_hits", "retention")
-    per_image = "Percent of the counts within a half"
+class CountingScoring(Scoring):
     fields: ClassVar = {"counts": np.float32}
+    headline = ("clean", "mean_corruption_hits", "retention")
+    per_image = "Percent of the counts within a half"
+
+    def right(self, cell):
+        targets = cell.targets.reshape(-1, *(1,) * (cell.counts.ndim - 1))
+        return (np.abs(cell.counts - targets) < 0.5).reshape(len(cell), -1).mean(axis=1)
+
+    def formulas(self, cells, *, columns, header, reference):
+        return shared_formulas(cells, measure=HIT, reference=reference)
+
+    def rows(self, cell):
+        return {"id": cell.ids, "count": cell.counts, "target": cell.targets}
+
+
+class CountingEvaluation(Evaluation):
     goal = Goal()
 
     def truth(self, source):
         return np.array([source.number(index) for index in range(len(source))], dtype=np.float64)
-
-    def strata(self, source):
-        return np.zeros(len(source), np.int64)
 
     def target(self, source, index):
         return float(source.number(index))
@@ -82,18 +94,15 @@ class Counting:
     def steps(self, source, wanted, *, preset, stored_jpeg):
         return preprocessing(preset or "cifar", wanted, stored_jpeg=stored_jpeg)
 
-    def check_model(self, answers, *, classes, restricted, data):
-        assert all(answer.shape == (1, 1) for answer in answers.values())
-
     def keep(self, answers, targets, *, cell, repeats=None):
         shape = (len(targets), repeats) if repeats else (len(targets),)
-        return {
-            field_name(view, "counts"): answer[:, 0].float().cpu().numpy().reshape(shape)
-            for view, answer in answers.items()
-        }
+        counts = {view: answer[:, 0].float().cpu().numpy() for view, answer in answers.items()}
+        return {field_name(view, "counts"): values.reshape(shape) for view, values in counts.items()}
 
-    def collate(self, targets):
-        return torch.tensor(list(targets))
+
+class CountingTraining(Training):
+    def build(self, recipe, *, classes, size):
+        return create_model(recipe.name, num_classes=classes, **recipe.kwargs)
 
     def loss(self, output, targets):
         return (output[:, 0] - targets).square().mean()
@@ -101,36 +110,10 @@ class Counting:
     def tally(self, output, targets):
         if output is None:
             return torch.zeros(2)
-        return torch.stack([self.goal.right(output, targets).sum(), torch.tensor(len(targets))]).float()
+        return torch.stack([Goal().right(output, targets).sum(), torch.tensor(len(targets))]).float()
 
     def validation_scores(self, counts):
         return {"hits": 100 * float(counts[0] / counts[1])}
 
-    def transforms(self, recipe, image):
-        return _tensor, _tensor
 
-    def mixer(self, recipe, *, classes):
-        return lambda images, targets, epoch: (images, targets)
-
-    def build(self, recipe, *, classes, size):
-        return create_model(recipe.name, num_classes=classes, **recipe.kwargs)
-
-    def right(self, cell):
-        targets = cell.targets.reshape(-1, *(1,) * (cell.counts.ndim - 1))
-        return (np.abs(cell.counts - targets) < 0.5).reshape(len(cell), -1).mean(axis=1)
-
-    def rows(self, cell):
-        return {"id": cell.ids, "count": cell.counts, "target": cell.targets}
-
-    def remark(self, cell):
-        return ""
-
-    def columns(self, cell):
-        return {"hit": self.right(cell)}
-
-    def formulas(self, cells, *, columns, header, reference):
-        return shared_formulas(cells, measure=HIT, reference=reference)
-
-
-def _tensor(picture, target):
-    return torch.from_numpy(np.array(picture)).permute(2, 0, 1).float() / 255, target
+COUNTING = Task("counting", scoring=CountingScoring(), evaluation=CountingEvaluation(), training=CountingTraining())

@@ -14,7 +14,7 @@ from holdfast.metrics import compare
 from holdfast.records import load_records
 from holdfast.tasks import TASKS, register_task, task_named
 from tests.evaluation.toys import Brightest, colours
-from tests.tasks.counting import CountBright, Counting, Squares
+from tests.tasks.counting import COUNTING, CountBright, Squares
 
 QUICK = {"workers": 0, "show": False}
 
@@ -23,7 +23,7 @@ QUICK = {"workers": 0, "show": False}
 def registered(monkeypatch):
     """The two rows: the task and its data."""
     monkeypatch.setattr("holdfast.tasks.TASKS", dict(TASKS))
-    register_task(Counting())
+    register_task(COUNTING)
     row = SourceRow("squares", "bright squares", lambda rest, *, split: Squares())
     monkeypatch.setitem(SOURCES, "squares", row)
 
@@ -78,7 +78,7 @@ def test_the_report_has_a_row_of_it(tmp_path):
     page = holdfast.report([tmp_path / "one", tmp_path / "two"], names=["first", "second"])
     assert "mean hits" in page
     assert "share of counts within a half" in page
-    assert "first has clean 100" in page
+    assert "first has score 100" in page
 
 
 def test_two_tasks_are_never_mixed(tmp_path):
@@ -92,7 +92,7 @@ def test_two_tasks_are_never_mixed(tmp_path):
 
 def test_a_name_is_registered_once_and_unknown_names_are_refused():
     with pytest.raises(HoldfastError, match="'counting' is already registered"):
-        register_task(Counting())
+        register_task(COUNTING)
     with pytest.raises(HoldfastError, match=r"task must be one of classification.*'countin'; did you mean"):
         task_named("countin")
 

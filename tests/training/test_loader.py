@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from holdfast.data import open_data
 from holdfast.errors import HoldfastError
-from holdfast.tasks.classification import ImageOnly
 from holdfast.training.augment.classification import (
     ImageFormat,
     batch_mixer,
@@ -21,6 +20,7 @@ from holdfast.training.augment.classification import (
 from holdfast.training.loader import BatchRangeSampler, EpochSampler, Key, TransformedImages, training_loader
 from holdfast.training.recipe import AugmentRecipe
 from holdfast.training.seeding import seeded
+from holdfast.training.tasks.classification import ImageOnly
 
 DIGITS = ImageFormat(size=32, mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bicubic", crop_pct=1.0)
 EVERYTHING = AugmentRecipe(

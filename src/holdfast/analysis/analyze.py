@@ -19,20 +19,19 @@ from holdfast.analysis.settings import Settings
 from holdfast.analysis.token_features import check_names
 from holdfast.corruptions import recorded_name
 from holdfast.data import Source
+from holdfast.data.fingerprints import content_fingerprint, data_fingerprint, fingerprint
+from holdfast.data.fingerprints import versions as library_versions
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import BENCHMARK, EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
 from holdfast.evaluation.model_input import check_side
+from holdfast.evaluation.normalized_model import NormalizedModel
+from holdfast.evaluation.predictor import Predictor, given_normalisation, requested_input
 from holdfast.evaluation.preprocessing import Preprocessing, choose_preset, largest_size, preprocessing
-from holdfast.inference.normalized_model import NormalizedModel
-from holdfast.inference.predictor import DETECTION, Predictor, given_normalisation, requested_input
 from holdfast.io import atomic
 from holdfast.io.validation import chosen_names
 from holdfast.models.factory import LoadedModel, load_torch_model
 from holdfast.models.flops import count_model
-from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint
-from holdfast.records.fingerprints import versions as library_versions
-from holdfast.records.header import CLASSIFICATION
 from holdfast.registry import model_spec
 from holdfast.runtime.device import unwrap_model
 from holdfast.runtime.plugins import plugins_header
@@ -120,7 +119,7 @@ def analyze(
     given = protocol or EvalProtocol()
     given = replace(given, size=size if size is not None else given.size, preset=preset or given.preset)
     opened, source = _open(data, limit, given)
-    if task_of(source).name == DETECTION:
+    if not task_of(source).evaluation.tensor_outputs:
         raise HoldfastError(NOT_DETECTORS)
     loaded = load_torch_model(model, what="holdfast analyze")
     loaded = replace(loaded, model=unwrap_model(loaded.model))
@@ -160,7 +159,7 @@ def analyze(
 
 def _steps(model: nn.Module, source: Source, given: EvalProtocol) -> Preprocessing:
     """Preprocessing as for classifiers; for label maps at the images' own size."""
-    dense = task_of(source).name != CLASSIFICATION
+    dense = not task_of(source).scoring.one_class
     if not dense:
         wanted = requested_input(model, given)
     else:
@@ -174,7 +173,7 @@ def _predicts_targets(judge: NormalizedModel, source: Source) -> bool:
     logits = judge.probe[judge.views[0]]
     if not isinstance(logits, torch.Tensor):
         raise HoldfastError(NOT_DETECTORS)
-    one_class = logits.ndim == 2 and task_of(source).name == CLASSIFICATION
+    one_class = logits.ndim == 2 and task_of(source).scoring.one_class
     return one_class and logits.shape[-1] == len(source.classes)
 
 
@@ -253,7 +252,9 @@ def _describe_images(subject: Probe) -> dict[str, Any]:
     ids = [source.id(number) for number in range(len(source))]
     cost = count_model(subject.model.model, steps.fixed_size)
     return {
-        "data_fingerprint": data_fingerprint(ids, task_of(source).truth(source), content=content_fingerprint(source)),
+        "data_fingerprint": data_fingerprint(
+            ids, task_of(source).evaluation.truth(source), content=content_fingerprint(source)
+        ),
         "images": len(source),
         "answers": subject.answers,
         "seed": subject.seed,

@@ -17,6 +17,8 @@ from holdfast.analysis.layer_info import VALUES, aside, by_image, describe_layer
 from holdfast.analysis.results import AnalysisResult
 from holdfast.analysis.settings import CELLS, Settings
 from holdfast.errors import HoldfastError, nearest
+from holdfast.metrics.corruption import percent_of_clean
+from holdfast.metrics.intervals import jackknife_interval
 from holdfast.plotting.curves import BANDS, BOXES, band, grouped_boxes, histograms, whole_numbers
 from holdfast.plotting.style import check_some, colour, legend, legend_above, new_figure, note, tidy
 
@@ -247,9 +249,6 @@ def has_counts(result: AnalysisResult) -> bool:
 
 def retention(result: AnalysisResult) -> "Interval":
     """Mean accuracy over the cells / clean accuracy, in percent, with its interval over the images."""
-    from holdfast.metrics.corruption import percent_of_clean
-    from holdfast.metrics.intervals import jackknife_interval
-
     right = result.arrays["right"].T.astype(np.float64)  # images, 1 + cells
 
     def retained_percent(means: np.ndarray) -> float:

@@ -33,7 +33,6 @@ from holdfast.evaluation.plan import limit_rows
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.models.corruption_model import Corruptor, load_corruptor
 from holdfast.models.tora import ToraViT
-from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import task_of
 
 logger = logging.getLogger(__name__)
@@ -163,7 +162,9 @@ class Probe:
     def some(self, count: int) -> Source:
         """A few images for figures, spread over the classes."""
         ids = [self.source.id(number) for number in range(len(self.source))]
-        return Subset(self.source, limit_rows(ids, task_of(self.source).strata(self.source), min(count, len(ids))))
+        return Subset(
+            self.source, limit_rows(ids, task_of(self.source).evaluation.strata(self.source), min(count, len(ids)))
+        )
 
     def clean(self, batch: ProbeBatch) -> Tensor:
         """The preprocessed images in [0,1], (B, 3, H, W)."""
@@ -207,7 +208,7 @@ class Probe:
 
 def _classes(images: Source, numbers: list[int]) -> list[int]:
     """The class of each image; −1 for images with label maps or objects instead."""
-    known = task_of(images).name == CLASSIFICATION
+    known = task_of(images).scoring.one_class
     return [int(images.targets[number]) if known else -1 for number in numbers]
 
 

@@ -158,7 +158,7 @@ def run(arguments: Namespace) -> int:
     ]
     if arguments.dry_run:
         requests = [EvaluationRequest(*each, **given) for each in wanted]
-        return dry_run("evaluate", arguments, [dry_run_report(request) for request in requests])
+        return dry_run("evaluate", arguments, [dry_run_report(request, until) for request in requests])
     given |= {"fresh": arguments.fresh, "show": True, "until": until}
     with print_dry_run_comparison("evaluate", arguments):
         records = [evaluate(model, spec, names, out=out, **given) for model, spec, names, out in wanted]
@@ -233,7 +233,7 @@ def _show_estimates(records: "list[Records]", until: "Until | None", console: Co
 
     for found in records:
         for estimate in estimates_of(found, until) if until is not None else ():
-            console.print(f"{estimate}, {found.passes}" if found.passes is not None else str(estimate), markup=False)
+            console.print(str(estimate), markup=False)
 
 
 def _show(records: "list[Records]", console: Console) -> None:

@@ -21,7 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Export the model and print the file and its largest difference from PyTorch."""
-    from holdfast.deploy.export import FORMATS, export
+    from holdfast.inference.export import FORMATS, export
 
     folder = run_folder(arguments.model)
     suffix = FORMATS.get(arguments.to, "")

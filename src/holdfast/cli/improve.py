@@ -32,7 +32,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--against", default="corruptions", help="what the model must hold against: or attacks")
     parser.add_argument("--out", type=Path, default=Path("runs/improve"), help="folder of plan, runs and decision")
     parser.add_argument("--dry-run", action="store_true", help="show the plan; run and write nothing")
-    parser.usage = "holdfast improve [RECIPE] --model MODEL --data.train=SPEC --data.val=SPEC --budget TIME [OPTIONS]"
+    parser.usage = (
+        "holdfast improve [RECIPE] --model MODEL --data.train=SPEC\n"
+        "                        --data.val=SPEC --budget TIME [OPTIONS]"
+    )
     add_recipe_values(parser)
 
 

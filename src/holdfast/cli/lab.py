@@ -33,7 +33,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "models",
         nargs="*",
         metavar="MODEL",
-        help="one model, or two side by side: a run's folder, timm:NAME[@FILE], local-dir:DIR, python:module:function, "
+        help="one model, or two side by side (default: a small one that ships with Holdfast): "
+        "a run's folder, timm:NAME[@FILE], local-dir:DIR, python:module:function, "
         "onnx:FILE, hf:DIR, torchvision:NAME[@FILE]",
     )
     parser.add_argument(
@@ -70,7 +71,8 @@ def run(arguments: Namespace) -> None:
     ).close()  # fail early: a port in use is reported before models are trained or loaded
     if arguments.demo:
         _train(dict(zip(models, DEMO.values(), strict=True)), console)
-    console.print(f"opening {' and '.join(models)} on {data}", markup=False)
+    shown = ["a FAN-nano that ships with Holdfast"] if not arguments.models and not arguments.demo else models
+    console.print(f"opening {' and '.join(shown)} on {data}", markup=False)
     chooser = arguments.corruptor or next(filter(Path.is_file, map(_own_corruptor, models)), None)
     protocol = protocol_of(arguments)
     options = {"limit": arguments.limit or None, "device": arguments.device, "corruptor": chooser, "protocol": protocol}
@@ -117,8 +119,12 @@ def _requested_models(arguments: Namespace) -> tuple[list[str], str]:
         if arguments.models or arguments.data:
             raise HoldfastError("--demo brings its own models and data; omit MODEL and --data")
         return [str((arguments.out or Path("demo-lab")) / name) for name in DEMO], DEMO_DATA
-    if not 1 <= len(arguments.models) <= 2:
-        raise HoldfastError(f"holdfast lab needs one model or two, or --demo, got {len(arguments.models)} models")
+    if not arguments.models:
+        from holdfast.lab.shipped import SHIPPED, SHIPPED_DATA
+
+        return [f"run:{SHIPPED}"], arguments.data or SHIPPED_DATA
+    if len(arguments.models) > 2:
+        raise HoldfastError(f"holdfast lab needs one model or two, got {len(arguments.models)} models")
     models = [with_checkpoint(model, arguments.checkpoint) for model in arguments.models]
     return models, arguments.data or own_data(models[0], command="lab")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from faster_coco_eval.core import mask as coco_masks
 
-from holdfast.records.detections import Rle, packed_masks
+from holdfast.io.run_lengths import Rle, packed_masks
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from holdfast.data.cityscapes import open_cityscapes
 from holdfast.data.coco import open_coco
 from holdfast.data.digits import open_digits
 from holdfast.data.domains import open_domains
+from holdfast.data.fingerprints import content_fingerprint, data_fingerprint
 from holdfast.data.image_folder import open_folder
 from holdfast.data.mask_folder import open_masks
 from holdfast.data.npz import open_npz
@@ -56,8 +57,6 @@ def open_given(spec: str) -> Source:
 
 
 def _spec(source: Any) -> str:
-    from holdfast.records.fingerprints import content_fingerprint, data_fingerprint
-
     ids = [source.id(index) for index in range(len(source))]
     digest = data_fingerprint(ids, source.targets, content=content_fingerprint(source))
     return f"{GIVEN_NAME}:{getattr(source, 'name', type(source).__name__)}-{digest[:12]}"

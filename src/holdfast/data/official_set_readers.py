@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from holdfast.cells import CellSpec, corruption_cell
 from holdfast.corruptions.severities import PUBLISHED, SEVERITIES, STANDARD, parameters
 from holdfast.data.image_folder import FolderSource
 from holdfast.data.source import ArraySource, UnreadableImage
 from holdfast.errors import HoldfastError, nearest
 from holdfast.published import published
-from holdfast.records.cells import CellSpec, corruption_cell
 
 CIFAR_CLASSES = {"cifar10": 10, "cifar100": 100}
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from holdfast.benchmarks import BENCHMARKS
+from holdfast.cells import CellSpec, corruption_cell, sequence_cell, set_cell
 from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.corruptions.corrupt_folder import MANIFEST, read_manifest
 from holdfast.corruptions.sequences import SEQUENCES, TEST_SEQUENCES
@@ -29,7 +30,6 @@ from holdfast.data.natural_sets import open_imagenet_v2, open_objectnet
 from holdfast.data.sequences import Frames, open_cifar_p, open_imagenet_p
 from holdfast.data.source import Source
 from holdfast.errors import HoldfastError, nearest
-from holdfast.records.cells import CellSpec, corruption_cell, sequence_cell, set_cell
 
 CITYSCAPES_C = BENCHMARKS["cityscapes-c"].cells
 

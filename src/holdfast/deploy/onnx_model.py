@@ -20,6 +20,7 @@ from holdfast.deploy.onnx_files import (
     read_onnx,
 )
 from holdfast.errors import HoldfastError
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.models.outputs import logits_of
 from holdfast.models.sliding_window import Windowed
 
@@ -75,7 +76,7 @@ class OnnxModel(nn.Module):
         """Pad windows of images that are smaller than the fixed input size of a segmenter's file."""
         height, width = images.shape[-2:]
         missing = ((self.height or height) - height, (self.width or width) - width)
-        if self.pretrained_cfg["task"] != "segmentation" or min(missing) < 0 or not any(missing):
+        if scoring_of(self.pretrained_cfg["task"]).one_class or min(missing) < 0 or not any(missing):
             return images
         if not self.pads:
             self.pads = True
@@ -121,7 +122,7 @@ def load_onnx(path: Path) -> tuple[nn.Module, OnnxDescription]:
             return dense, replace(description, classes=class_names(proto))
     _check_ends(session, path)
     model = OnnxModel(session, description, digest=digest, operators=operators(proto))
-    if description.task == "segmentation" and description.size is not None:
+    if not scoring_of(description.task).one_class and description.size is not None:
         return Windowed(model, description.size, description.stride), description
     return (FromProbabilities(model) if description.output == "probabilities" else model), description
 

@@ -7,7 +7,7 @@ Stopping as soon as an estimated half-width reaches its goal is the fixed-width 
 import math
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -18,11 +18,22 @@ from holdfast.evaluation.order import FIRST_IMAGES, Order, stratified_order
 from holdfast.evaluation.plan import Cell
 from holdfast.evaluation.predict_chunks import ChunkPredictor
 from holdfast.evaluation.progress import ProgressDisplay
-from holdfast.evaluation.round_runner import PartMeasurer, mark_parts
-from holdfast.evaluation.rounds import Part, Rounds
+from holdfast.evaluation.round_runner import MeasureParts, mark_parts, parts_here
+from holdfast.evaluation.rounds import PART, Part, Rounds
+from holdfast.evaluation.runner_ray import parts_on_ray
 from holdfast.evaluation.setup import PreparedEvaluation
-from holdfast.evaluation.until import Estimate, Goal, Until, foreseen_formulas, images_needed, judge, resolve_goals
+from holdfast.evaluation.until import (
+    Estimate,
+    Goal,
+    Until,
+    foreseen_formulas,
+    images_needed,
+    judge,
+    resolve_goals,
+    typical_half_width,
+)
 from holdfast.evaluation.work import cannot_write
+from holdfast.metrics.summary import some
 from holdfast.records.records import read_records
 from holdfast.records.round_files import Measured
 
@@ -36,12 +47,36 @@ class Search:
         goals: scores and their half-widths.
         rounds: the order of work.
         left_out: cells of other suites, which are not measured.
+        names: names of all cells of the plan.
     """
 
     until: Until
     goals: tuple[Goal, ...]
     rounds: Rounds
     left_out: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @property
+    def images(self) -> int:
+        """Number of images of the data."""
+        return len(self.rounds.order.images)
+
+    def notes(self) -> Iterator[str]:
+        """What is to be said before the start: goals out of reach, images that are too few, cells left out."""
+        for goal in self.goals if not self.until.of_these_images else ():
+            best = typical_half_width(goal, self.images)
+            if best is not None and goal.width and best > goal.width:
+                yield (
+                    f"{self.images:,} images: {goal.formula.label} is at best about ±{best:.1f} about new images, "
+                    f"so ±{goal.width:g} needs all passes and is not reached (--of-these-images is about these only)"
+                )
+        if self.rounds.first > FIRST_IMAGES and self.images <= self.rounds.first:
+            yield (
+                f"{self.images:,} images: this score is biased with fewer than {self.rounds.first} per cell, "
+                "so all passes are measured"
+            )
+        if self.left_out:
+            yield f"not measured, because no goal names them: {some(self.left_out)}; evaluate without --until for these"
 
 
 def make_search(prepared: PreparedEvaluation, until: Until) -> Search:
@@ -64,10 +99,12 @@ def make_search(prepared: PreparedEvaluation, until: Until) -> Search:
     )
     cells = corrupted or ((clean,) if clean is not None else ())
     images = stratified_order(plan.ids, plan.strata, seed=work.seed)
-    first = getattr(plan.task, "first_images", FIRST_IMAGES)
-    rounds = Rounds(Order(images, len(cells)), cells, clean if corrupted else None, first=first)
+    first = plan.task.scoring.first_images or FIRST_IMAGES
+    shared = prepared.processes.count > 1 or prepared.request.compute.cluster is not None
+    passes = PART // 4 if shared else PART  # small parts, so that many processes share even a small round
+    rounds = Rounds(Order(images, len(cells)), cells, clean if corrupted else None, first, passes)
     left_out = tuple(cell.name for number, cell in enumerate(plan.cells) if number not in (*cells, clean))
-    return Search(until, tuple(goals), rounds, left_out)
+    return Search(until, tuple(goals), rounds, left_out, tuple(named))
 
 
 def _check_cells(cells: Sequence[Cell], goal: Goal, predictor: ChunkPredictor) -> None:
@@ -122,6 +159,7 @@ class AnytimeRun:
 
     def run(self) -> list[Estimate]:
         """Measure rounds until every goal is reached, all passes are done or the budget is used."""
+        self.progress.expect(self._first_passes())
         estimates = self.judge() if self._may_judge() else []
         while not self.over and (goals := self._open_goals(estimates)):
             with closing(self.rounds(goals)) as rounds:
@@ -135,9 +173,9 @@ class AnytimeRun:
         """Measure round after round of some goals, each the numbers of its cells; yields when one is complete."""
         work, processes = self.prepared.work, self.prepared.processes
         to_come = self.search.rounds.parts(goals, self.done)
-        with PartMeasurer(self.prepared, self.search.rounds, goals, self.done.copy(), self.progress) as measurer:
+        with self._measurer(goals) as measure:
             for number, parts in groupby(to_come, key=lambda part: part.round):
-                for cells in measurer.measure(list(self._within_budget(parts))):
+                for cells in measure(list(self._within_budget(parts)), self.progress):
                     with cannot_write(work.folder):
                         self.measured.write(cells)
                     mark_parts(self.done, work, cells)
@@ -145,10 +183,19 @@ class AnytimeRun:
                         break
                 processes.meet()
                 mark_parts(self.done, work, self.measured.read_new())
+                processes.meet()
+                if processes.first:
+                    self.measured.compact_if_many()
                 self.over = self.over or processes.agree(self._late())
                 if self.over:
                     return
                 yield number
+
+    def _measurer(self, goals: Sequence[Sequence[int]]) -> AbstractContextManager[MeasureParts]:
+        rounds, prepared = self.search.rounds, self.prepared
+        if prepared.request.compute.cluster is not None:
+            return parts_on_ray(prepared, rounds.clean)
+        return parts_here(prepared, rounds, goals, self.done.copy(), self.progress)
 
     def judge(self) -> list[Estimate]:
         """Estimate every goal's score from what is measured."""
@@ -157,6 +204,12 @@ class AnytimeRun:
         found = judge(records, self.search.goals, of_these_images=self.search.until.of_these_images)
         self._show(found)
         return found
+
+    def _first_passes(self) -> int:
+        """Passes of the first round, before which nothing is known."""
+        rounds = self.search.rounds
+        depth = rounds.depths[0]
+        return depth * len(rounds.cells) + (len(rounds.rows(rounds.clean, depth)) if rounds.clean is not None else 0)
 
     def _may_judge(self) -> bool:
         """Whether the first round is complete, and no later one is begun, as after an interruption."""

@@ -15,9 +15,9 @@ from holdfast.attacks.occlusion_learned import CrossFitted, halves_of
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attack_specs import options_of
 from holdfast.evaluation.cell_images import WorkerCache
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Cell, Plan, limit_rows
 from holdfast.evaluation.preprocessing import Preprocessing
-from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.io import atomic
 from holdfast.io.validation import file_name
 from holdfast.models.corruption_model import Corruptor, load_corruptor, save_corruptor
@@ -51,9 +51,9 @@ def attack_batch(
                 normalized_model, cell, pixels, targets, task=task, ids=ids, seed=seed, corruptor=corruptor
             )
         options = attack_options(cell.attack, task=task, ids=ids, seed=seed)
-        labels = _on(task.collate(targets), pixels)
+        labels = _on(task.evaluation.collate(targets), pixels)
         result = cell.attack(normalized_model.pixels, pixels, labels, **options)
-        return task.keep(normalized_model.predict(_images(result, pixels)), targets, cell=cell)
+        return task.evaluation.keep(normalized_model.predict(_images(result, pixels)), targets, cell=cell)
     except HoldfastError as error:
         raise HoldfastError(f"{cell.name}: {error}") from error
 
@@ -61,11 +61,11 @@ def attack_batch(
 def attack_options(attack: Any, *, task: Task, ids: Sequence[str], seed: int) -> dict[str, Any]:
     """Keyword arguments that an attack accepts: seed and image ids for its random numbers, and the task's criterion."""
     wanted = options_of(attack)
-    if "goal" not in wanted and task.goal is not MISCLASSIFICATION:
+    if "goal" not in wanted and task.evaluation.goal is not MISCLASSIFICATION:
         raise HoldfastError(
             f"the attack needs one class per image, which {task.name} does not have: give it a parameter goal"
         )
-    offered = {"seed": seed, "ids": list(ids), "goal": task.goal}
+    offered = {"seed": seed, "ids": list(ids), "goal": task.evaluation.goal}
     return {name: value for name, value in offered.items() if name in wanted}
 
 
@@ -154,7 +154,10 @@ def _fit(
         )
     stacked = [torch.from_numpy(np.stack(samples.images)).permute(0, 3, 1, 2) for samples in pieces]
     batches = [
-        (normalized_model.on_device(images), _on(plan.task.collate(samples.targets), normalized_model.pixels.mean))
+        (
+            normalized_model.on_device(images),
+            _on(plan.task.evaluation.collate(samples.targets), normalized_model.pixels.mean),
+        )
         for images, samples in zip(stacked, pieces, strict=True)
     ]
     try:
@@ -185,7 +188,7 @@ def _occlude_batch(
         masked = occlude_images(attack, normalized_model.pixels, pixels, seed=seed, names=names, corruptor=corruptor)
         answers = [normalized_model.predict(covered) for covered in masked]
     rows = {view: _by_image([answer[view] for answer in answers]) for view in normalized_model.views}
-    return task.keep(rows, targets, cell=cell, repeats=attack.masks)
+    return task.evaluation.keep(rows, targets, cell=cell, repeats=attack.masks)
 
 
 class _OfImages:

@@ -87,7 +87,7 @@ class WorkerCache:
         for row in rows:
             try:
                 place = self._place(cell, row)
-                pixels, target = image(place), self.plan.task.target(cell.source, place)
+                pixels, target = image(place), self.plan.task.evaluation.target(cell.source, place)
             except UnreadableImage as error:
                 samples.unreadable.append((row, str(error)))
                 continue

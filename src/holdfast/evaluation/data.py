@@ -20,6 +20,7 @@ from holdfast.data.class_maps import (
     shipped_map,
     wnid_map,
 )
+from holdfast.data.content_digest import content_of_files, content_of_sample, spread
 from holdfast.data.domains import strata_of_domains
 from holdfast.data.imagenet_classes import are_wnids
 from holdfast.data.official_sets import OfficialSet, check_imagenet_order, is_official, open_official
@@ -27,8 +28,6 @@ from holdfast.data.source import are_integers
 from holdfast.data.torch_datasets import as_source
 from holdfast.evaluation.plan import limit_rows
 from holdfast.io.validation import file_name
-from holdfast.records.content_digest import content_of_files, content_of_sample, spread
-from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import Task, task_of
 
 OFFICIAL, ON_THE_FLY = "official", "on-the-fly"
@@ -63,7 +62,7 @@ class EvaluationData:
 
     @property
     def content(self) -> str:
-        """Digest of the files, see :mod:`holdfast.records.content_digest`; for stored sets of a sample of cells."""
+        """Digest of the files, see :mod:`holdfast.data.content_digest`; for stored sets of a sample of cells."""
         if self.stored is None:
             return content_of_files(self.source)
         return content_of_sample([self.stored.open(cell) for cell in spread(self.stored.cells, SAMPLED_CELLS)])
@@ -126,7 +125,7 @@ def with_model_labels(
         classes: ``restricted`` to the data's classes or ``all`` of the model's; None for the rule's own choice.
     """
     first = next(iter(answers.values()))
-    if data.task.name != CLASSIFICATION or getattr(first, "ndim", 0) != 2:
+    if not data.task.scoring.one_class or getattr(first, "ndim", 0) != 2:
         return data
     outputs = Outputs(first.shape[1], known)
     chosen = _mapping(data, outputs, given=class_map, classes=classes)
@@ -209,7 +208,7 @@ def _first(source: Source, limit: int | None) -> Source:
     if limit is None:
         return source
     ids = [source.id(index) for index in range(len(source))]
-    rows = limit_rows(ids, strata_of_domains(source, task_of(source).strata(source)), limit)
+    rows = limit_rows(ids, strata_of_domains(source, task_of(source).evaluation.strata(source)), limit)
     return source if len(rows) == len(source) else Subset(source, rows)
 
 

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from holdfast.cells import CellSpec
+from holdfast.evaluation.dry_run_rounds import rounds_report
 from holdfast.evaluation.plan import Plan
 from holdfast.evaluation.runner import run_units
 from holdfast.evaluation.setup import EvaluationRequest, PreparedEvaluation, fit_corruption_models, prepare_evaluation
+from holdfast.evaluation.until import Until
 from holdfast.evaluation.work import Key, Work
-from holdfast.records.cells import CellSpec
 from holdfast.records.shard_files import read_unit
 from holdfast.runtime.device import core_count
 from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, spent
@@ -51,8 +53,8 @@ class Costs:
         }
 
 
-def dry_run_report(request: EvaluationRequest) -> DryRunReport:
-    """Prepare an evaluation, run a few of its images, and keep nothing."""
+def dry_run_report(request: EvaluationRequest, until: Until | None = None) -> DryRunReport:
+    """Prepare an evaluation, run a few of its images, and keep nothing; ``until`` stops it early."""
     begin = time.perf_counter()
     with prepare_evaluation(request) as prepared:
         start = Seconds(spent(), time.perf_counter() - begin)
@@ -67,7 +69,7 @@ def dry_run_report(request: EvaluationRequest) -> DryRunReport:
         counts = {"images": len(plan.ids), "cells": len(plan.cells), "units": len(units)}
         if len(todo) < len(units):
             counts["of them finished"] = len(units) - len(todo)
-        return DryRunReport(
+        full = DryRunReport(
             f"would evaluate {prepared.header['model']} on {prepared.header['data']} into {work.folder}",
             counts,
             int(len(plan.ids) * len(plan.cells) * costs.row_bytes + len(units) * costs.unit_bytes),
@@ -76,6 +78,7 @@ def dry_run_report(request: EvaluationRequest) -> DryRunReport:
             {"starting": start.processor, **{name: part.processor for name, part in parts.items()}},
             ("some cells take longer than the dry run allows: their time is a lower bound",) if costs.at_least else (),
         )
+        return full if until is None else rounds_report(prepared, until, full, start)
 
 
 def costs_of(prepared: PreparedEvaluation) -> Costs:

@@ -15,6 +15,7 @@ from holdfast.evaluation.anytime import AnytimeRun, Search, make_search
 from holdfast.evaluation.config import ComputeConfig, EvalProtocol
 from holdfast.evaluation.failure_examples import keep_examples
 from holdfast.evaluation.plan import Plan
+from holdfast.evaluation.predict_chunks import ChunkPredictor
 from holdfast.evaluation.progress import ProgressDisplay
 from holdfast.evaluation.record_set import prepare_folder
 from holdfast.evaluation.round_runner import done_pairs
@@ -22,6 +23,7 @@ from holdfast.evaluation.runner import finished_units, run_units
 from holdfast.evaluation.runner_ray import run_on_ray
 from holdfast.evaluation.setup import EvaluationRequest, PreparedEvaluation, fit_corruption_models, prepare_evaluation
 from holdfast.evaluation.suites import kinds_of
+from holdfast.evaluation.unit_writer import UnitWriter
 from holdfast.evaluation.until import Until
 from holdfast.evaluation.work import Key, Work
 from holdfast.io.images import turned_warning
@@ -101,8 +103,8 @@ def _measure(prepared: PreparedEvaluation, search: Search | None, *, fresh: bool
     processes.meet()
     measured = Measured(work.folder, work.fingerprint, views)
     measured.read_new(repair=processes.first)
-    if processes.first:
-        measured.keep_only({cell.name: cell.record_definition for cell in plan.cells})
+    processes.meet()
+    measured.keep_only({cell.name: cell.record_definition for cell in plan.cells}, repair=processes.first)
     processes.meet()
     if search is None:
         _measure_all(prepared, range(len(plan.cells)), measured, show=show)
@@ -126,7 +128,8 @@ def _measure_all(prepared: PreparedEvaluation, cells: Container[int], measured: 
         todo = [key for key in mine if key not in done]
         corruptors = fit_corruption_models(prepared, todo)
         if todo and prepared.request.compute.cluster is not None:
-            run_on_ray(prepared, todo, progress=progress)
+            writer = UnitWriter(work, ChunkPredictor(work, prepared.normalized_model), progress, measured)
+            run_on_ray(prepared, [key for key in todo if not writer.finish_known(key)], progress=progress)
         elif todo:
             run_units(
                 work,
@@ -153,6 +156,8 @@ def _measure_rounds(prepared: PreparedEvaluation, search: Search, measured: Meas
     """Measure in rounds until the goals are reached; when nothing is left, everything becomes units."""
     work, processes = prepared.work, prepared.processes
     with _progress(prepared, [], [], show=show, rounds=True) as progress:
+        for note in search.notes() if processes.first else ():
+            progress.warn(note)
         units = finished_units(work, prepared.normalized_model.views, repair=processes.first, progress=progress)
         run = AnytimeRun(prepared, search, measured, done_pairs(work, measured, units), progress)
         progress.start_at(run.passes)
@@ -170,7 +175,7 @@ def _progress(
         total=sum(len(plan.rows(shard, work.shard_size)) for shard, _ in mine),
         imagenet=prepared.header["classes"] == 1000 and prepared.steps.preset == "imagenet",
         show=show if processes.first else False,
-        running=None if rounds else getattr(plan.task, "running", None),
+        running=None if rounds else plan.task.scoring.running,
         kinds=kinds_of(plan.task),
         header=_describe_evaluation(prepared),
         unit="passes" if rounds else "images",

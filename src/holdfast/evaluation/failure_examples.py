@@ -13,10 +13,10 @@ import torch
 from holdfast import rng
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import WorkerCache
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Cell
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.work import Work
-from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.records.examples import Example, read_examples, write_examples
 from holdfast.records.records import CellRecord, Records
 from holdfast.tasks import Task
@@ -28,17 +28,16 @@ Hardness = Callable[[CellRecord], np.ndarray]
 
 def check_examples(task: Task, count: int) -> None:
     """Raise an error if examples are requested of a task that cannot draw them."""
-    if count and getattr(task, "examples", None) is None:
-        raise HoldfastError(
-            f"keep_examples must be 0 for {task.name}, whose task has no attribute examples to draw them"
-        )
+    if count and task.drawing is None:
+        raise HoldfastError(f"keep_examples must be 0 for {task.name}, whose task has no part drawing to draw them")
 
 
 def keep_examples(
     work: Work, records: Records, *, normalized_model: NormalizedModel, steps: Preprocessing, count: int
 ) -> None:
     """Choose, regenerate and write the examples of a record set; keeps those of cells outside this plan."""
-    drawing: Examples = work.plan.task.examples  # type: ignore[attr-defined]  # checked before
+    drawing = work.plan.task.drawing
+    assert drawing is not None  # checked before
     cells = {cell.name: cell for cell in work.plan.cells if cell.attack is None and not cell.make.repeated}
     held = {name: record for name, record in records.cells.items() if name in cells}
     chosen = choose(held, count=count, drawing=drawing)

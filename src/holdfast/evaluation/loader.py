@@ -106,7 +106,7 @@ def this_worker() -> tuple[int, int]:
 
 def chunk_size(plan: Plan, steps: Preprocessing) -> int:
     """Images per message from a worker; one if every image keeps its own size."""
-    if not plan.task.batched or steps.size is None:
+    if not plan.task.evaluation.batched or steps.size is None:
         return 1
     return max(1, min(LARGEST_CHUNK, LARGEST_BYTES // bytes_of(steps.size)))
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.cells import CellSpec
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import CellImages
 from holdfast.evaluation.order import stratified_order
-from holdfast.records.cells import CellSpec
 from holdfast.tasks import Task, task_of
 
 
@@ -83,7 +83,9 @@ def shared_plan(source: Any, make: Callable[[Any], Sequence[Cell]]) -> Plan:
     """Make a plan whose cells all start from the same images."""
     task, ids = task_of(source), tuple(source.id(index) for index in range(len(source)))
     cells = tuple(make(source))
-    return Plan(task, _unique(ids), task.truth(source), task.strata(source), len(source.classes), cells)
+    return Plan(
+        task, _unique(ids), task.evaluation.truth(source), task.evaluation.strata(source), len(source.classes), cells
+    )
 
 
 def stored_plan(cells: Sequence[Cell], *, limit: int | None, missing: Sequence[str]) -> Plan:
@@ -100,8 +102,8 @@ def stored_plan(cells: Sequence[Cell], *, limit: int | None, missing: Sequence[s
             )
         ids = [cell.source.id(index) for index in range(len(cell.source))]
         own_ids.append(ids)
-        truths.update(zip(ids, task.truth(cell.source), strict=True))
-        strata.update(zip(ids, map(int, task.strata(cell.source)), strict=True))
+        truths.update(zip(ids, task.evaluation.truth(cell.source), strict=True))
+        strata.update(zip(ids, map(int, task.evaluation.strata(cell.source)), strict=True))
     names = list(truths)
     if limit is not None:
         chosen = limit_rows(names, np.array([strata[name] for name in names]), limit)

@@ -10,9 +10,9 @@ from torch import Tensor
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.attack_cells import attack_batch
 from holdfast.evaluation.loader import Chunk, Failure
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Cell
 from holdfast.evaluation.work import Work
-from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.models.corruption_model import Corruptor
 from holdfast.records.shard_files import Field
 
@@ -38,17 +38,17 @@ class ChunkPredictor:
             mine = {view: values[ends[number] : ends[number + 1]] for view, values in answers.items()}
             cell = self.work.plan.cells[chunk.cell]
             repeats = counts[number] // len(chunk.rows) if cell.make.repeated else None
-            yield chunk, self.task.keep(mine, chunk.targets, cell=cell, repeats=repeats)
+            yield chunk, self.task.evaluation.keep(mine, chunk.targets, cell=cell, repeats=repeats)
 
     def predict_alone(self, chunk: Chunk) -> dict[str, Field] | None:
         """The fields of a chunk that is not predicted in a batch; None if its images wait for the whole shard."""
-        if chunk.images is None or self.task.batched:
+        if chunk.images is None or self.task.evaluation.batched:
             return None
         return self._attack(chunk.cell, chunk.rows, chunk.images, chunk.targets)
 
     def waits(self, cell: Cell) -> bool:
         """Whether images wait for the whole shard, because predictions depend on the batch that they are in."""
-        return cell.attack is not None or (self.normalized_model.by_batch and self.task.batched)
+        return cell.attack is not None or (self.normalized_model.by_batch and self.task.evaluation.batched)
 
     def predict_shard(
         self, number: int, rows: Sequence[int], images: Tensor, targets: Sequence[Any]
@@ -64,7 +64,7 @@ class ChunkPredictor:
 
     def _answers(self, images: Tensor) -> Mapping[str, Any]:
         model = self.normalized_model
-        predict = model.predict_bytes_padded if self.task.batched else model.predict_bytes
+        predict = model.predict_bytes_padded if self.task.evaluation.batched else model.predict_bytes
         parts = [predict(part) for part in images.split(self.work.batch_size)]
         return (
             parts[0] if len(parts) == 1 else {view: _concatenate_parts([p[view] for p in parts]) for view in parts[0]}
@@ -74,7 +74,7 @@ class ChunkPredictor:
         cell = self.work.plan.cells[number]
         flat = images.flatten(0, -4)  # n·F 3 H W
         repeats = len(flat) // len(rows) if cell.make.repeated else None
-        return self.task.keep(self._answers(flat), targets, cell=cell, repeats=repeats)
+        return self.task.evaluation.keep(self._answers(flat), targets, cell=cell, repeats=repeats)
 
     def _attack(self, number: int, rows: Sequence[int], images: Tensor, targets: Sequence[Any]) -> dict[str, Field]:
         cell, ids = self.work.plan.cells[number], [self.work.plan.ids[row] for row in rows]
@@ -93,7 +93,7 @@ class ChunkPredictor:
 def predict_chunks(loader: Iterable[Chunk | Failure], predictor: ChunkPredictor) -> Generator[Predicted, None, None]:
     """Predict chunks as they come, in full batches; raises a worker's failure as an error of one sentence."""
     work, batch = predictor.work, list[Chunk]()
-    batch_size = work.batch_size if work.plan.task.batched else 1
+    batch_size = work.batch_size if work.plan.task.evaluation.batched else 1
     for chunk in loader:
         if isinstance(chunk, Failure):
             raise HoldfastError(chunk.sentence)

@@ -7,11 +7,11 @@ from types import TracebackType
 
 import numpy as np
 
+from holdfast.cells import CLEAN, CellSpec, corruption_cell
 from holdfast.corruptions.severities import SEVERITIES, STANDARD
 from holdfast.metrics.corruption import Values, corruption_errors, mean_corruption_accuracy, mean_corruption_error
-from holdfast.records.cells import CLEAN, CellSpec, corruption_cell
+from holdfast.metrics.scoring.interface import RunningScore
 from holdfast.runtime.progress import ProgressLine
-from holdfast.tasks.base import RunningScore
 
 REFRESH = 0.1  # seconds between two lines of scores
 SPOKEN = 10.0  # seconds between two lines of estimates in piped output
@@ -118,6 +118,14 @@ class ProgressDisplay:
                 self._line.say(
                     f"suite {suite} " + (f"is done: {self._line.line()}" if self._started else "was finished before")
                 )
+
+    def warn(self, sentence: str) -> None:
+        """Print a sentence even without progress, unless it is switched off."""
+        self._line.warn(sentence)
+
+    def expect(self, count: int) -> None:
+        """Change the total to what is known by now."""
+        self._line.expect(count)
 
     def show_estimates(self, estimates: Sequence[str], *, expected: int, passes: int, total: int) -> None:
         """Show the scores of an anytime evaluation so far; ``expected`` passes will do, as far as one can tell."""

@@ -12,16 +12,16 @@ from typing import Any
 
 from holdfast.corruptions import recorded_name
 from holdfast.data.domains import trained_domains
+from holdfast.data.fingerprints import content_fingerprint, data_fingerprint, fingerprint, versions
 from holdfast.data.imagenet_classes import display_names
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.data import EvaluationData
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Plan
 from holdfast.evaluation.preprocessing import Preprocessing
-from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.models.factory import LoadedModel, architecture_of
 from holdfast.models.fingerprint import first_fingerprint, has_own_code
 from holdfast.models.output_probe import same_answers
-from holdfast.records.fingerprints import content_fingerprint, data_fingerprint, fingerprint, versions
 from holdfast.records.header import FOLDER, FORMAT, HEADER, read_header, write_header, write_images
 from holdfast.records.round_files import ROUNDS, has_rounds
 from holdfast.records.shard_files import remove_leftovers

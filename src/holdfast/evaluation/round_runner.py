@@ -4,9 +4,9 @@ Workers go on with the next round while the last one is judged; what they made i
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
+from typing import Protocol
 
 import numpy as np
 from torch.utils.data import IterableDataset
@@ -22,6 +22,7 @@ from holdfast.evaluation.loader import (
     or_failure,
     this_worker,
 )
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Plan
 from holdfast.evaluation.predict_chunks import ChunkPredictor, predict_chunks
 from holdfast.evaluation.preprocessing import Preprocessing
@@ -29,7 +30,6 @@ from holdfast.evaluation.rounds import Part, Pick, Rounds
 from holdfast.evaluation.setup import PreparedEvaluation
 from holdfast.evaluation.unit_writer import join_fields
 from holdfast.evaluation.work import Key, ProgressCallback, Work
-from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.records.round_files import CellPart, Measured
 from holdfast.records.shard_files import Field
 from holdfast.runtime.signals import worker_deaths
@@ -143,52 +143,51 @@ def _cell_parts(work: Work, part: _OpenPart, views: Sequence[str]) -> list[CellP
     found = []
     for number, rows in sorted(part.rows.items()):
         cell, order = work.plan.cells[number], np.argsort(rows)
-        arrays = join_fields(part.fields.get(number, []), order, views, fields=work.plan.task.fields)
+        arrays = join_fields(part.fields.get(number, []), order, views, fields=work.plan.task.scoring.fields)
         unreadable = np.sort(np.array(part.unreadable[number], dtype=np.int64))
         sorted_rows = np.array(rows, dtype=np.int64)[order]
         found.append(CellPart(cell.name, cell.record_definition, sorted_rows, unreadable, arrays))
     return found
 
 
-class PartMeasurer:
-    """Measures the parts of one round after the other; its workers go on with the next round meanwhile."""
+class MeasureParts(Protocol):
+    """Measures the parts of one round, and yields what was measured of each."""
 
-    def __init__(
-        self,
-        prepared: PreparedEvaluation,
-        rounds: Rounds,
-        goals: Sequence[Sequence[int]],
-        done: np.ndarray,
-        progress: ProgressCallback,
-    ) -> None:
-        processes = prepared.processes
-        stream = PartStream(rounds, goals, done, processes.rank, processes.count)
-        self._mine = lambda part: part.number % processes.count == processes.rank
-        self._ready: dict[int, list[CellPart]] = {}
-        self._found = run_parts(
-            prepared.work,
-            stream,
-            rounds.clean,
-            normalized_model=prepared.normalized_model,
-            steps=prepared.steps,
-            progress=progress,
-        )
+    def __call__(self, parts: Sequence[Part], progress: ProgressCallback) -> Iterator[list[CellPart]]:
+        """Measure these parts."""
+        ...
 
-    def __enter__(self) -> "PartMeasurer":
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._found.close()
+@contextmanager
+def parts_here(
+    prepared: PreparedEvaluation,
+    rounds: Rounds,
+    goals: Sequence[Sequence[int]],
+    done: np.ndarray,
+    progress: ProgressCallback,
+) -> Iterator[MeasureParts]:
+    """Measure this process's share of the parts; its workers go on with the next round meanwhile."""
+    rank, count = prepared.processes.rank, prepared.processes.count
+    found = run_parts(
+        prepared.work,
+        PartStream(rounds, goals, done, rank, count),
+        rounds.clean,
+        normalized_model=prepared.normalized_model,
+        steps=prepared.steps,
+        progress=progress,
+    )
+    ready: dict[int, list[CellPart]] = {}
 
-    def measure(self, parts: Sequence[Part]) -> Iterator[list[CellPart]]:
-        """Yield what was measured of each part that is this process's share."""
-        for wanted in filter(self._mine, parts):
-            while wanted.number not in self._ready:
-                part, cells = next(self._found)
-                self._ready[part.number] = cells
-            yield self._ready.pop(wanted.number)
+    def measure(parts: Sequence[Part], progress: ProgressCallback) -> Iterator[list[CellPart]]:
+        for wanted in parts:
+            if wanted.number % count == rank:
+                while wanted.number not in ready:
+                    part, cells = next(found)
+                    ready[part.number] = cells
+                yield ready.pop(wanted.number)
+
+    with closing(found):
+        yield measure
 
 
 def mark_parts(done: np.ndarray, work: Work, parts: Iterable[CellPart]) -> None:

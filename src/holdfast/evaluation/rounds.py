@@ -12,6 +12,7 @@ import numpy as np
 from holdfast.evaluation.order import FIRST_IMAGES, Order, Rows, depths
 
 PART = 512  # passes per part, which is the most that an interrupted process measures again
+MOST_PARTS = 500  # per round, as each is a file
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Rounds:
     def _split(self, picks: Sequence[Pick]) -> Iterator[tuple[Pick, ...]]:
         """Cut a round into parts with the same number of images in every cell."""
         longest = max((len(pick.rows) for pick in picks), default=0)
-        step = max(1, self.passes // (2 * max(1, len(picks))))
+        step = max(1, self.passes // (2 * max(1, len(picks))), -(-longest // MOST_PARTS))
         for start in range(0, longest, step):
             pieces = [(pick, pick.rows[start : start + step]) for pick in picks]
             yield tuple(

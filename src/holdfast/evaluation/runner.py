@@ -8,11 +8,11 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.evaluation.loader import Chunks, Job, chunk_loader, ended_workers
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.predict_chunks import ChunkPredictor, predict_chunks
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.unit_writer import UnitWriter
 from holdfast.evaluation.work import Key, ProgressCallback, Work, report_unit
-from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.models.corruption_model import Corruptor
 from holdfast.records.round_files import Measured
 from holdfast.records.shard_files import DamagedUnit, Unit, read_unit, set_aside

@@ -3,21 +3,24 @@
 import platform
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from holdfast.cells import CellSpec
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.record_set import FINGERPRINTED
+from holdfast.evaluation.round_runner import MeasureParts, run_parts
+from holdfast.evaluation.rounds import Part
 from holdfast.evaluation.runner import finished_unit, run_units
 from holdfast.evaluation.setup import EvaluationRequest, PreparedEvaluation, fit_corruption_models, prepare_evaluation
 from holdfast.evaluation.work import Key, ProgressCallback, Work, report_unit
 from holdfast.models.output_probe import same_answers
-from holdfast.records.cells import CellSpec
 from holdfast.records.header import HEADER
+from holdfast.records.round_files import CellPart
 from holdfast.records.shard_files import DamagedUnit, write_content
 from holdfast.runtime.ray import Cluster, tasks_on
 
@@ -60,6 +63,8 @@ def run_on_ray(prepared: PreparedEvaluation, keys: Sequence[Key], *, progress: P
     """Measure units on the request's Ray cluster."""
     cluster, work = prepared.request.compute.cluster, prepared.work
     assert cluster is not None
+    if not keys:
+        return
     specs = {cell.name: cell.spec for cell in work.plan.cells}
     order = _remote_request(prepared, cluster)
     with tasks_on(cluster) as tasks:
@@ -71,6 +76,40 @@ def run_on_ray(prepared: PreparedEvaluation, keys: Sequence[Key], *, progress: P
             for name, sums in found.finished:
                 progress.finish_unit(specs[name], sums)
             progress.advance_images(sum(len(work.plan.rows(shard, work.shard_size)) for shard, _ in part))
+
+
+@contextmanager
+def parts_on_ray(prepared: PreparedEvaluation, clean: int | None) -> Iterator[MeasureParts]:
+    """Measure the parts of rounds on the request's Ray cluster; this process writes them."""
+    cluster = prepared.request.compute.cluster
+    assert cluster is not None
+    # the results come back to this process, so workers need not see the folder
+    order = replace(_remote_request(prepared, cluster), folder=None)
+
+    with tasks_on(cluster) as tasks:
+
+        def measure(parts: Sequence[Part], progress: ProgressCallback) -> Iterator[list[CellPart]]:
+            for part in parts:
+                tasks.submit(part, measure_part, order, part, clean)
+            for part, cells in tasks.results():
+                progress.advance_images(part.passes)
+                yield cells
+
+        yield measure
+
+
+def measure_part(order: RemoteRequest, part: Part, clean: int | None) -> list[CellPart]:
+    """Measure one part of a round, in a Ray worker."""
+    prepared = _prepare_here(order)
+    made = run_parts(
+        prepared.work,
+        [part],
+        clean,
+        normalized_model=prepared.normalized_model,
+        steps=prepared.steps,
+        progress=RemoteRecords(),
+    )
+    return [each for _, cells in made for each in cells]
 
 
 def parts(keys: Sequence[Key], *, slots: int) -> Iterator[list[Key]]:

@@ -19,13 +19,13 @@ from holdfast.evaluation.config import ComputeConfig, EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
 from holdfast.evaluation.failure_examples import check_examples
 from holdfast.evaluation.loader import fitting_shard
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Plan
+from holdfast.evaluation.predictor import Predictor, given_normalisation
 from holdfast.evaluation.preprocessing import Preprocessing, largest_size
 from holdfast.evaluation.record_set import UNITS, make_header, record_folder
 from holdfast.evaluation.suites import check_suites, expand_standard, make_plan, parse_suites
 from holdfast.evaluation.work import Key, Work
-from holdfast.inference.normalized_model import NormalizedModel
-from holdfast.inference.predictor import Predictor, given_normalisation
 from holdfast.io import atomic
 from holdfast.models.corruption_model import Corruptor
 from holdfast.records.round_files import has_rounds
@@ -146,7 +146,9 @@ def _check_model(predictor: Predictor, data: EvaluationData, plan: Plan, *, clas
         check_known_classes(predictor.loaded.classes, data.pictures, data=data.spec)
     check_counted(data.pictures, predictor.normalized_model.probe)
     restricted = data.stored is not None and data.stored.restricted_to is not None
-    plan.task.check_model(predictor.normalized_model.probe, classes=plan.classes, restricted=restricted, data=data.spec)
+    plan.task.evaluation.check_model(
+        predictor.normalized_model.probe, classes=plan.classes, restricted=restricted, data=data.spec
+    )
 
 
 def _settings(

@@ -9,12 +9,14 @@ from typing import Any
 from holdfast.attacks import LearnedOcclusion, Occlusion
 from holdfast.attacks.patch_selection import fitting_patch
 from holdfast.benchmarks import BENCHMARKS, benchmark_suites, benchmarks_of
+from holdfast.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kinds, parameters, recorded_name
 from holdfast.corruptions.c_bar_severities import C_BAR_PRESETS, C_BAR_SUITES
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source
 from holdfast.data.class_labels import labels_by_folder
 from holdfast.data.domains import domains_of
+from holdfast.data.fingerprints import content_fingerprint
 from holdfast.data.official_sets import OFFICIAL as SETS
 from holdfast.data.official_sets import OfficialSet, StoredLayout, is_official, open_official
 from holdfast.errors import HoldfastError
@@ -35,23 +37,14 @@ from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.plan import Cell, Plan, shared_plan, stored_plan
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.io.validation import chosen_names, file_name
-from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, sequence_cell
 from holdfast.records.compatibility import with_revision
-from holdfast.records.fingerprints import content_fingerprint
-from holdfast.records.header import CLASSIFICATION
 from holdfast.registry import STORED, SUITES
 from holdfast.runtime.plugins import code_fingerprint
-from holdfast.tasks import task_of
+from holdfast.tasks import task_named, task_of
 from holdfast.tasks.base import Task
 
 Suite = str | AttackSuite
 QUICK_SEVERITY = 3
-_STANDARD_ATTACKS = {"classification": "pgd5", "segmentation": "segpgd5"}  # by task
-_NEEDED = {
-    "classification": "images with a class, such as folder:DIR",
-    "segmentation": "label maps, such as cityscapes:DIR or scenes",
-    "detection": "data with objects, such as coco:IMAGES,ANNOTATIONS",
-}
 CellsOf = Callable[[str, Any, Preprocessing, bool], Iterable[Cell]]  # (suite name, source, preprocessing steps, extra)
 
 
@@ -98,8 +91,8 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
                 f"suite {str(name)!r} cannot be measured on the stored set {data.spec!r}, "
                 f"which is scored by the suite {data.stored.suite!r}"
             )
-        if name in benchmark_suites() and data.task.name != (task := BENCHMARKS[str(name)].task):
-            raise HoldfastError(f"suite {name!r} needs {_NEEDED.get(task, f'data of {task}')}, got {data.spec!r}")
+        if name in benchmark_suites() and data.task is not (task := task_named(BENCHMARKS[str(name)].task)):
+            raise HoldfastError(f"suite {name!r} needs {task.evaluation.needs}, got {data.spec!r}")
         if data.stored is None and name in STORED:
             needed = STORED[name].rpartition("--data ")[2]
             raise HoldfastError(f"suite {name!r} needs the stored set, --data {needed}, got {data.spec!r}")
@@ -154,7 +147,7 @@ def _cells_of_quick(name: str, source: Source, steps: Preprocessing, extra: bool
 
 def expand_standard(names: Iterable[Suite], task: Task, *, gradients: bool) -> tuple[Suite, ...]:
     """Replace ``standard`` by the suites that it stands for: a task's benchmark and, with gradients, its attack."""
-    attack = _STANDARD_ATTACKS.get(task.name) if gradients else None
+    attack = task.evaluation.standard_attack if gradients else ""
     whole = ("clean", _benchmark_suite(task), *([attack] if attack else []))
     return tuple(dict.fromkeys(each for name in names for each in (whole if name == "standard" else (name,))))
 
@@ -167,8 +160,7 @@ def _benchmark_suite(task: Task) -> str:
 
 def kinds_of(task: Task, *, extra: bool = False) -> tuple[str, ...]:
     """Corruption kinds of a task; segmentation omits those that would move pixels away from their labels."""
-    of_task = getattr(task, "corruption_kinds", None)
-    return tuple(of_task(extra)) if of_task is not None else STANDARD + EXTRA if extra else STANDARD
+    return tuple(task.evaluation.corruption_kinds(extra))
 
 
 def _cells_of_benchmark(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
@@ -195,7 +187,7 @@ def _corruption_cells(
 
 def selection_kinds(task: Task, *, preset: str) -> tuple[str, ...]:
     """Kinds that ``holdfast improve`` chooses by and does not report: C-bar's, or the extra ones of dense tasks."""
-    if task.name != CLASSIFICATION:  # C-bar moves pixels away from their labels and boxes
+    if not task.scoring.one_class:  # C-bar moves pixels away from their labels and boxes
         return EXTRA
     return next(C_BAR_SUITES[name] for name, presets in C_BAR_PRESETS.items() if preset in presets)
 

@@ -65,9 +65,19 @@ class UnitWriter:
             return _Open()
         return _Open(part.rows.tolist(), part.excluded.tolist(), [dict(part.arrays)] if len(part.rows) else [])
 
+    def finish_known(self, key: Key) -> bool:
+        """Write a unit of which every image was measured before; returns whether it is."""
+        unit = self.begin(key)
+        self.finish_if_complete(key, unit)
+        return self.is_complete(key, unit)
+
+    def is_complete(self, key: Key, unit: _Open) -> bool:
+        """Whether a unit has all its images."""
+        return len(unit.rows) + len(unit.unreadable) == len(self.work.plan.rows(key[0], self.work.shard_size))
+
     def finish_if_complete(self, key: Key, unit: _Open) -> None:
         """Write a unit that has all its images."""
-        if len(unit.rows) + len(unit.unreadable) == len(self.work.plan.rows(key[0], self.work.shard_size)):
+        if self.is_complete(key, unit):
             self.open.pop(key, None)
             self._finish(key, unit)
 
@@ -80,7 +90,7 @@ class UnitWriter:
             images, targets = torch.cat(found.images)[torch.from_numpy(order)], [found.targets[i] for i in order]
             found.parts = self.predictor.predict_shard(number, rows.tolist(), images, targets)
             order = np.arange(len(rows))
-        arrays = join_fields(found.parts, order, self.predictor.views, fields=self.work.plan.task.fields)
+        arrays = join_fields(found.parts, order, self.predictor.views, fields=self.work.plan.task.scoring.fields)
         header = {
             "cell": cell.name,
             "definition": cell.record_definition,

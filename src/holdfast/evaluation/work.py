@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
+from holdfast.cells import CellSpec
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.plan import Cell, Plan
-from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
 from holdfast.records.shard_files import Unit, field_name, fields_of, unit_name
 
@@ -65,7 +65,7 @@ def report_unit(progress: ProgressCallback, work: Work, key: Key, unit: Unit) ->
     """Report a finished unit to the progress display, with the running score of the first view."""
     plan, view = work.plan, unit.header["views"][0]
     cell: Cell = plan.cells[key[1]]
-    running = getattr(plan.task, "running", None)
+    running = plan.task.scoring.running
     if running is None or not len(unit.rows):
         progress.finish_unit(cell.spec, None)
         return

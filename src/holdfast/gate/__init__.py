@@ -2,22 +2,29 @@
 
 ``paired_scores`` holds the inputs of a paired test from one record set, ``baseline`` stores them as a small file,
 ``compatibility`` checks that two record sets can be compared, ``rules`` parses the rules, ``scores``
-finds the score of each rule, ``verdicts`` decides, ``output`` formats the verdicts.
+finds the score of each rule, ``verdicts`` decides, ``output`` formats the verdicts. ``run_gate`` does it all in one
+call, which the package itself takes: ``holdfast.gate(candidate, against)``.
 """
+
+import sys
+from types import ModuleType
 
 from holdfast._deprecated import renamed
 from holdfast.gate.baseline import read_baseline, save_baseline
 from holdfast.gate.paired_scores import PairedScores, paired_scores_of
 from holdfast.gate.rules import Rule, Rules, read_rules
+from holdfast.gate.run_gate import GateResult, gate
 from holdfast.gate.verdicts import RuleVerdict, all_passed, decide
 
 __all__ = [
+    "GateResult",
     "PairedScores",
     "Rule",
     "RuleVerdict",
     "Rules",
     "all_passed",
     "decide",
+    "gate",
     "paired_scores_of",
     "read_baseline",
     "read_rules",
@@ -25,3 +32,12 @@ __all__ = [
 ]
 
 __getattr__ = renamed(__name__)
+
+
+class _Gate(ModuleType):
+    """The package as a function like its siblings ``holdfast.evaluate`` and ``holdfast.report``."""
+
+    __call__ = staticmethod(gate)
+
+
+sys.modules[__name__].__class__ = _Gate

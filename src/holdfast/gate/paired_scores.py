@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.cells import CellSpec, spec_of
 from holdfast.errors import HoldfastError
 from holdfast.metrics.custom import own_formulas
 from holdfast.metrics.replicates import Columns, replicate_cells, used_images
 from holdfast.metrics.scoring.base import Key, ScoreDefinition
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import reference_for, with_clean
-from holdfast.records.cells import CellSpec, spec_of
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import Records, load_records
 from holdfast.reporting.export.tables import clean_elsewhere
-from holdfast.tasks import task_named
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +79,9 @@ class PairedScores:
 
     def formulas(self, cells: Sequence[str], columns: Sequence[Key]) -> list[ScoreDefinition]:
         """Score definitions for these cells."""
-        specs, task = self.specs(cells), task_named(self.task)
+        specs, scoring = self.specs(cells), scoring_of(self.task)
         reference = reference_for(Records(self.header, {"": {}}), None)
-        known = task.formulas(specs, columns=columns, header=self.header, reference=reference)
+        known = scoring.formulas(specs, columns=columns, header=self.header, reference=reference)
         return [*known, *own_formulas(specs, task=self.task)]
 
 
@@ -91,6 +91,11 @@ def make_paired_scores(records: Records, *, clean: Records | None = None) -> Pai
     if not cells:
         raise HoldfastError(
             f"records of {records.header.get('data', 'data')!r} must have a finished cell, got none; evaluate again"
+        )
+    if records.passes is not None:
+        raise HoldfastError(
+            f"records of {records.header.get('data', 'data')!r} hold {records.passes}; "
+            "run the evaluation again without --until to finish them"
         )
     everybody = sorted({str(name) for cell in cells.values() for name in (*cell.ids.tolist(), *cell.excluded)})
     used = used_images(cells)

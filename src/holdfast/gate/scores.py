@@ -8,8 +8,8 @@ from holdfast.gate.compatibility import Pair
 from holdfast.gate.paired_scores import PairedScores
 from holdfast.gate.rules import Rule
 from holdfast.metrics.scoring.base import Key, ScoreDefinition
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import some
-from holdfast.tasks import task_named
 
 PARTIAL = "_partial"
 
@@ -153,11 +153,11 @@ def unknown_score_message(rule: Rule, pairs: Sequence[Pair]) -> str:
 
 def headline(pair: Pair) -> list[ScoreDefinition]:
     """Headline scores of the baseline; raises an error if the new model lacks a cell of one."""
-    task, old = task_named(pair.old.task), Scores.of(pair.old)
+    scoring, old = scoring_of(pair.old.task), Scores.of(pair.old)
     shared = Scores.of(pair.old, pair.cells, pair.quantities)
     found = []
     for name, formula in old.formulas.items():
-        known = formula.headline or name.removesuffix(PARTIAL) in task.headline
+        known = formula.headline or name.removesuffix(PARTIAL) in scoring.headline
         if not known and formula.family not in ("set", "attack"):
             continue
         if name not in shared.formulas or shared.read_by(shared.formulas[name]) != old.read_by(formula):
@@ -173,9 +173,9 @@ def headline(pair: Pair) -> list[ScoreDefinition]:
 
 def missing_headlines(side: PairedScores) -> dict[str, tuple[str, ...]]:
     """Headline scores that are only available in part, with their missing cells."""
-    task = task_named(side.task)
+    scoring = scoring_of(side.task)
     return {
         name.removesuffix(PARTIAL): formula.missing
         for name, formula in Scores.of(side).formulas.items()
-        if name.endswith(PARTIAL) and name.removesuffix(PARTIAL) in task.headline
+        if name.endswith(PARTIAL) and name.removesuffix(PARTIAL) in scoring.headline
     }

@@ -12,7 +12,6 @@ import numpy as np
 from holdfast.data import Source, open_data
 from holdfast.data.factory import sliced_spec
 from holdfast.errors import HoldfastError
-from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import task_of
 from holdfast.training.recipe import DataRecipe
 
@@ -49,7 +48,7 @@ def share_images(data: DataRecipe, test: str | None) -> Shares:
     train = open_data(data.train, split="train", download=data.download, exif=data.exif)
     val = open_data(data.val, split="val", download=data.download, exif=data.exif)
     task = task_of(train)
-    if task.name == CLASSIFICATION and len(train.classes) < 2:
+    if task.scoring.one_class and len(train.classes) < 2:
         raise HoldfastError(f"data.train must have at least two classes, got {len(train.classes)}: {data.train!r}")
     if len(train) < LEAST_TRAIN:
         raise HoldfastError(f"data.train must hold at least {LEAST_TRAIN} images, got {len(train)}")

@@ -20,9 +20,10 @@ from holdfast.improvement.costs import (
 from holdfast.improvement.halves import Shares, share_images
 from holdfast.improvement.plan import Plan, Room, Step, check_control, divide, with_lengths
 from holdfast.io.yaml import read_yaml
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.models.factory import load_torch_model
-from holdfast.records.header import CLASSIFICATION
 from holdfast.registry import model_spec
+from holdfast.tasks import task_named
 from holdfast.training.linear_probe import linear_head
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import as_values, load_recipe
@@ -164,9 +165,9 @@ def make_plan(request: Request, *, out: Path, tell: Tell = lambda line: None) ->
 
 def suites_of(request: Request, shares: Shares) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Suites that choose, and those of the report, the fullest first."""
-    if request.against == ATTACKS and shares.task == "detection":
+    if request.against == ATTACKS and not task_named(shares.task).evaluation.standard_attack:
         raise HoldfastError("--against attacks is for classification and segmentation, got data of detection")
-    if request.against == ATTACKS and shares.task != CLASSIFICATION:
+    if request.against == ATTACKS and not scoring_of(shares.task).one_class:
         return SEGMENTER_ATTACKS
     return SUITES[request.against]
 
@@ -184,7 +185,7 @@ def _unsuitable(name: str, base: Recipe, shares: Shares) -> str | None:
     """Why a candidate makes no sense here; whether model and task allow it is tried."""
     if "lp-ft" not in name.split("+"):
         return None
-    if shares.task != CLASSIFICATION:
+    if not scoring_of(shares.task).one_class:
         return f"a linear probe is for classifiers, these are data of {shares.task}"
     return None if base.model.init else "a linear probe needs a pretrained model"
 
@@ -197,7 +198,7 @@ def _start_of(base: Recipe, shares: Shares, run: Path, *, out: Path) -> tuple[st
     classes = tuple(open_data(base.data.train, split="train").classes)
     if start.folder is not None and base.model.head != "new" and _classes_of(start.folder) == classes:
         return f"run:{start.folder}", ""
-    if shares.task != CLASSIFICATION:
+    if not scoring_of(shares.task).one_class:
         return "", f"no interpolation: {base.model.init} has no head for these data"
     try:
         linear_head(load_torch_model(f"run:{run}", what="holdfast improve").model)

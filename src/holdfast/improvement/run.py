@@ -35,7 +35,7 @@ from holdfast.improvement.scores import Measured, measured
 from holdfast.improvement.select import Entry, choose, survivors
 from holdfast.improvement.trainings import probe_start, stopped_early, train_run
 from holdfast.io import atomic
-from holdfast.records.header import CLASSIFICATION
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.tasks import task_named, task_of
 from holdfast.training.mix import mix
 from holdfast.training.recipe import Recipe
@@ -209,7 +209,7 @@ class Improvement:
                 spec, plan.data, list(plan.suites), amp=self.amp, limit=plan.images, out=out, show=self.show
             )
         known = set(selection_kinds(task_named(records.task), preset=str(records.header.get("preset"))))
-        return measured(records, without=sorted(known) if self.task != CLASSIFICATION else ())
+        return measured(records, without=sorted(known) if not scoring_of(self.task).one_class else ())
 
     # ------------------------------------------------------------------ mixtures
 

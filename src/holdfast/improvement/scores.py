@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +9,8 @@ from numpy.typing import NDArray
 from holdfast.metrics.intervals import Interval, SeedVariance, interval_of, jackknife_estimate, with_seed_variance
 from holdfast.metrics.jackknife import image_groups
 from holdfast.metrics.replicates import replicate_cells, used_images
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.records.records import Records
-from holdfast.tasks import task_named
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +34,8 @@ class Measured:
 
 def measured(records: Records, *, without: Sequence[str] = ()) -> Measured:
     """The task's first score on clean images and its mean over all other cells, but for the kinds in ``without``."""
-    task: Any = task_named(records.task)
-    score = next(iter(task.cell_scores(records.header).values()))
+    scoring = scoring_of(records.task)
+    score = next(iter(scoring.cell_scores(records.header).values()))
     used = used_images(records.cells)
     replicates = replicate_cells(records.cells, used, image_groups(used.ids, used.targets))
     of_cell = {

@@ -8,11 +8,10 @@ import numpy as np
 from PIL import Image
 from torch import nn
 
-from holdfast.data.label_maps import TASK as SEGMENTATION
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import open_evaluation_data
-from holdfast.inference.predictor import Predictor
+from holdfast.evaluation.predictor import Predictor
 from holdfast.io import atomic
 from holdfast.models.sliding_window import predicted_map
 
@@ -43,12 +42,12 @@ def export_predictions(
     protocol = protocol or EvalProtocol()
     protocol = replace(protocol, window=window or protocol.window, stride=stride or protocol.stride)
     opened = open_evaluation_data(data, exif=protocol.exif)
-    if opened.source is None or opened.task.name != SEGMENTATION:
+    if opened.source is None or not opened.task.evaluation.label_maps:
         raise HoldfastError(f"label maps need segmentation data, such as cityscapes:DIR, got {data!r}")
     source: Any = opened.source
     numbers = np.array(getattr(source, "numbers", None) or range(len(source.classes)), np.uint8)
     with Predictor.open(model, opened, protocol, device=device) as predictor:
-        opened.task.check_model(
+        opened.task.evaluation.check_model(
             predictor.normalized_model.probe, classes=len(source.classes), restricted=False, data=str(opened.spec)
         )
         for index in range(len(source)):

@@ -17,8 +17,8 @@ from holdfast.data.torch_datasets import as_source
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData
+from holdfast.evaluation.predictor import Predictor, configure_model, given_normalisation
 from holdfast.inference.overlays import check_film, film_frame, overlay_paths, write_film, write_overlay
-from holdfast.inference.predictor import Predictor, configure_model, given_normalisation
 from holdfast.io.images import UnreadableFile, decode
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.records.header import CLASSIFICATION
@@ -40,7 +40,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class _Files:
+class ImageFiles:
     """Image files as a data source without targets."""
 
     task: str
@@ -52,9 +52,11 @@ class _Files:
         return len(self.paths)
 
     def id(self, index: int) -> str:
+        """The path of one file."""
         return str(self.paths[index])
 
     def image(self, index: int) -> Image.Image:
+        """Decode one file; raises :class:`UnreadableImage`."""
         try:
             return decode(self.paths[index], exif=self.exif).image
         except UnreadableFile as error:
@@ -131,8 +133,8 @@ def predict(
     if class_names is not None:
         loaded = replace(loaded, classes=tuple(class_names))
     loaded = replace(loaded, model=configure_model(loaded.model, protocol, None)[0])
-    task = _task(loaded, drawn=folder is not None or moving is not None)
-    source: Any = _Files(task.name, paths, protocol.exif)
+    task = model_task(loaded, drawn=folder is not None or moving is not None)
+    source: Any = ImageFiles(task.name, paths, protocol.exif)
     if isinstance(images, Tensor):
         source = _Tensors(task.name, images, protocol)
         targets = [folder / f"{source.id(index)}.png" for index in range(len(source))] if folder is not None else None
@@ -142,7 +144,7 @@ def predict(
 
 def _predictions(
     predictor: Predictor,
-    task: Any,  # a task with ``answer``, and ``overlay`` if something is drawn: checked by _task
+    task: Any,  # a task with ``answer``, and ``overlay`` if something is drawn: checked by model_task
     source: Any,
     *,
     top: int,
@@ -154,10 +156,10 @@ def _predictions(
     for index in range(len(source)):
         picture = source.image(index).convert("RGB")
         output = predictor.predict(picture)
-        found.append(Prediction(source.id(index), tuple(task.answer(output, classes=classes, top=top))))
+        found.append(Prediction(source.id(index), tuple(task.evaluation.answer(output, classes=classes, top=top))))
         if targets is None and film is None:
             continue
-        overlay = task.overlay(picture, output, classes=classes)
+        overlay = task.evaluation.overlay(picture, output, classes=classes)
         if targets is not None:
             write_overlay(targets[index], overlay)
         if film is not None:
@@ -167,7 +169,7 @@ def _predictions(
     return found
 
 
-def _task(loaded: LoadedModel, *, drawn: bool) -> Task:
+def model_task(loaded: LoadedModel, *, drawn: bool = False) -> Task:
     """The model's task, by its attribute ``task``; torchvision's detectors are recognised by their class."""
     model: Any = unwrap_model(loaded.model)
     config = getattr(model, "pretrained_cfg", None)  # of exported files
@@ -175,9 +177,9 @@ def _task(loaded: LoadedModel, *, drawn: bool) -> Task:
     of_torchvision = _OF_TORCHVISION.get(".".join(type(model).__module__.split(".")[:3]), known)
     detects = isinstance(model, GeneralizedRCNN)
     task = task_named(str(getattr(model, "task", DETECTION if detects else of_torchvision)))
-    if not callable(getattr(task, "answer", None)):
+    if not task.evaluation.lists_answers:
         raise HoldfastError(f"predict cannot list predictions of {task.name} models: their task needs a method answer")
-    if drawn and not callable(getattr(task, "overlay", None)):
+    if drawn and not task.evaluation.draws_overlays:
         raise HoldfastError(f"overlays and film need a segmenter or a detector, got a model of {task.name}")
     return task
 
@@ -185,7 +187,7 @@ def _task(loaded: LoadedModel, *, drawn: bool) -> Task:
 def _readable(paths: tuple[Path, ...], *, exif: str) -> tuple[Path, ...]:
     """The images that can be decoded; a warning names the others."""
     found, bad = [], []
-    files = _Files("", paths, exif)
+    files = ImageFiles("", paths, exif)
     for index, path in enumerate(paths):
         try:
             files.image(index)

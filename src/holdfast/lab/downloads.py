@@ -113,7 +113,7 @@ def _row(inspection: Inspection, *, layer: int, head: int) -> list[tuple[str, np
 
 
 def _answer(inspection: Inspection, seen: Any) -> str:
-    if inspection.opened.task.name != "classification":
+    if not inspection.opened.task.scoring.one_class:
         return ""
     chances = probabilities(next(iter(seen.answers.values()))[0])
     return _plain(f": {inspection.opened.classes[int(chances.argmax())]} {100 * chances.max():.0f} %")

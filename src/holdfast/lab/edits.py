@@ -229,7 +229,7 @@ def _occlude(opened: OpenedModel, pixels: Tensor, step: Edits, *, name: str, tar
 
 def _attack(opened: OpenedModel, pixels: Tensor, step: Edits, *, name: str, target: Any) -> Tensor:
     """Attack with FGSM or five-step PGD; ε = 1 and 8 are the suites fgsm, pgd5 and pgd5-rspc."""
-    if not opened.task.goal.losses:
+    if not opened.task.evaluation.goal.losses:
         raise HoldfastError(f"attacks on {opened.task.name} are not available: use corruptions or hidden patches")
     if not opened.differentiable:
         raise HoldfastError(f"attacks need a gradient, which {opened.name} lacks: use corruptions or hidden patches")
@@ -251,7 +251,7 @@ def gradient_attack(step: Edits) -> GradientAttack:
 
 def _labels(opened: OpenedModel, pixels: Tensor, target: Any) -> Tensor:
     if target is not None:
-        return opened.task.collate([target]).to(pixels.device)
+        return opened.task.evaluation.collate([target]).to(pixels.device)
     return next(iter(opened.judge.predict(pixels).values())).argmax(dim=1)
 
 

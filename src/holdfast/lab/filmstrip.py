@@ -82,7 +82,7 @@ def chosen_numbers(opened: OpenedModel, *, label: int | None, flips: Flips | Non
         listed = [(number, "") for number in numbers.values()]
     if label is None:
         return listed
-    if opened.task.name != "classification" or not 0 <= label < len(opened.classes):
+    if not _labelled(opened) or not 0 <= label < len(opened.classes):
         raise HoldfastError(f"class must be one of the {len(opened.classes)} of these data, got {label}")
     return [(number, caption) for number, caption in listed if int(opened.source.targets[number]) == label]
 
@@ -92,8 +92,13 @@ def strip(opened: OpenedModel, listed: Sequence[tuple[int, str]], *, page: int) 
     return [_thumbnail(opened, number, caption) for number, caption in listed[page * PAGE : (page + 1) * PAGE]]
 
 
+def _labelled(opened: OpenedModel) -> bool:
+    """Whether every image has one class that is known."""
+    return opened.task.scoring.one_class and not opened.without_labels
+
+
 def _thumbnail(opened: OpenedModel, number: int, caption: str) -> Thumbnail:
-    target: Any = opened.source.targets[number] if opened.task.name == "classification" else None
+    target: Any = opened.source.targets[number] if _labelled(opened) else None
     label = opened.classes[int(target)] if target is not None else ""
     try:
         image = np.array(opened.source.image(number).convert("RGB"))

@@ -17,13 +17,13 @@ from holdfast.analysis.attention_stability import HeadCosines, head_cosines, ima
 from holdfast.analysis.overfocus import Overfocus, overfocus
 from holdfast.analysis.probe import as_bytes
 from holdfast.attention import AttentionHandle, watch
+from holdfast.cells import CLEAN
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.cell_images import CleanImages
 from holdfast.evaluation.plan import Cell
 from holdfast.lab.edits import Edits, apply_edits, is_corrupted, parse_edits, preprocess_uncorrupted
 from holdfast.lab.opened_model import OpenedModel
 from holdfast.models.tora import gate_maps
-from holdfast.records.cells import CLEAN
 from holdfast.records.records import CellRecord
 from holdfast.records.shard_files import Field, field_name
 
@@ -147,7 +147,8 @@ def picture_of(opened: OpenedModel, number: int) -> LabImage:
     """Load an image of the data with its target."""
     if not 0 <= number < len(opened.source):
         raise HoldfastError(f"image must lie in 0…{len(opened.source) - 1}, got {number}")
-    return LabImage(opened.source.image(number), opened.source.id(number), opened.task.target(opened.source, number))
+    target = None if opened.without_labels else opened.task.evaluation.target(opened.source, number)
+    return LabImage(opened.source.image(number), opened.source.id(number), target)
 
 
 def predict_image(opened: OpenedModel, picture: LabImage, steps: Sequence[Edits]) -> ImagePrediction:
@@ -176,7 +177,7 @@ def recorded_fields(opened: OpenedModel, answers: Mapping[str, Any], target: Any
     """Fields that a record stores of the outputs; empty without a target."""
     if target is None:
         return {}
-    return opened.task.keep(answers, [target], cell=Cell(CLEAN, CleanImages(), opened.source))
+    return opened.task.evaluation.keep(answers, [target], cell=Cell(CLEAN, CleanImages(), opened.source))
 
 
 def right(look: Inspection, seen: ImagePrediction, view: str = "") -> float | None:
@@ -184,11 +185,13 @@ def right(look: Inspection, seen: ImagePrediction, view: str = "") -> float | No
     if not seen.fields:
         return None
     task, target = look.opened.task, look.picture.target
-    fields = {name: values for name in task.fields if (values := seen.fields.get(field_name(view, name))) is not None}
+    fields = {
+        name: values for name in task.scoring.fields if (values := seen.fields.get(field_name(view, name))) is not None
+    }
     truth = np.array([target if isinstance(target, int) else 0])
     header = {"cell": CLEAN.name, **CLEAN.plain()}
     record = CellRecord(np.array([look.picture.name]), truth, fields, header=header, task=task.name)
-    return float(task.right(record)[0])
+    return float(task.scoring.right(record)[0])
 
 
 def probabilities(logits: Tensor) -> np.ndarray:

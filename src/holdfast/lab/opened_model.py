@@ -1,6 +1,6 @@
 """A model and its data, opened as by ``holdfast.evaluate``, for inspecting single images."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,14 @@ from holdfast.deploy.onnx_model import has_gradient
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data, with_model_labels
+from holdfast.evaluation.normalized_model import NormalizedModel
+from holdfast.evaluation.predictor import Predictor, configure_model
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.evaluation.suites import kinds_of
-from holdfast.inference.normalized_model import NormalizedModel
-from holdfast.inference.predictor import Predictor
+from holdfast.inference.predict import ImageFiles, model_task
+from holdfast.lab.unlabelled import Unlabelled, flat_images
 from holdfast.models.corruption_model import Corruptor
+from holdfast.models.factory import LoadedModel, load_model
 from holdfast.models.tora import ToraViT
 from holdfast.tasks import Task
 
@@ -74,6 +77,11 @@ class OpenedModel:
         """The class names of the data."""
         return tuple(map(str, self.source.classes))
 
+    @property
+    def without_labels(self) -> str:
+        """Why the images have no labels; empty if they have."""
+        return self.source.reason if isinstance(self.source, Unlabelled) else ""
+
     @cached_property
     def inner(self) -> nn.Module:
         """The network whose attention is read: inside the normalisation, and inside TORA's adapters."""
@@ -104,13 +112,13 @@ class OpenedModel:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The corruptions of the task, then extra ones, those of C-bar and registered ones."""
-        bar = PUBLISHED[len(ALL) :] if self.task.name == "classification" else ()
+        bar = PUBLISHED[len(ALL) :] if self.task.scoring.one_class else ()
         return (*kinds_of(self.task, extra=True), *bar, *own_kinds())
 
     @cached_property
     def differentiable(self) -> bool:
         """Whether the task supports attacks and the model has a gradient."""
-        return bool(self.task.goal.losses) and has_gradient(self.judge.pixels)
+        return bool(self.task.evaluation.goal.losses) and has_gradient(self.judge.pixels)
 
 
 def open_model(
@@ -135,26 +143,26 @@ def open_model(
         protocol: as `holdfast.evaluate` takes it, such as the size and mean that an ONNX file does not define.
     """
     protocol = protocol or EvalProtocol()
-    opened = data if isinstance(data, EvaluationData) else open_evaluation_data(data, limit=limit, exif=protocol.exif)
+    if isinstance(data, EvaluationData):
+        opened = data
+    elif files := flat_images(data):
+        opened = EvaluationData(data, data, _flat(files[: limit or None], load_model(model), protocol))
+    else:
+        opened = open_evaluation_data(data, limit=limit, exif=protocol.exif)
     if opened.source is None or not len(opened.source):
         what = "none" if opened.source is not None else f"the stored set {opened.spec!r}"
         raise HoldfastError(f"data must hold at least one image that can be corrupted, got {what}")
     predictor = Predictor.open(model, opened, protocol, device=device)
     loaded, judge, steps = predictor.loaded, predictor.normalized_model, predictor.steps
-    opened = with_model_labels(
-        opened,
-        loaded.classes,
-        judge.probe,
-        match_names=not protocol.classes_differ,
-        class_map=protocol.class_map,
-        classes=protocol.classes,
-    )
-    judge = predictor.with_class_map(opened.class_map).normalized_model
-    assert opened.source is not None
-    if not protocol.classes_differ:
-        check_known_classes(loaded.classes, opened.source, data=opened.spec)
-    check_counted(opened.source, judge.probe)
-    opened.task.check_model(judge.probe, classes=len(opened.source.classes), restricted=False, data=opened.spec)
+    try:
+        opened, judge = _labelled(opened, predictor, protocol)
+    except HoldfastError as error:
+        classes = _classes_of(loaded, judge.probe)
+        if not classes or not opened.task.scoring.one_class or protocol.class_map or protocol.classes:
+            raise
+        inner = opened.source.source if isinstance(opened.source, Unlabelled) else opened.source
+        unlabelled: Any = Unlabelled(inner, opened.task.name, classes, str(error))  # a source, but for its targets
+        opened = replace(opened, source=unlabelled, labels="")
     chooser = find_corruptor(Path(corruptor) if corruptor is not None else None, loaded.folder)
     if chooser is not None:
         chooser = chooser.to(judge.device).eval()
@@ -162,6 +170,48 @@ def open_model(
     return OpenedModel(
         loaded.name, opened, judge, steps, loaded.model, seed, loaded.folder, chooser, given, limit, protocol
     )
+
+
+def _labelled(
+    opened: EvaluationData, predictor: Predictor, protocol: EvalProtocol
+) -> tuple[EvaluationData, NormalizedModel]:
+    """The data with the labels of the model's classes, and the model with its class map; checks that both fit."""
+    loaded, judge = predictor.loaded, predictor.normalized_model
+    if isinstance(opened.source, Unlabelled):
+        if opened.task.scoring.one_class:
+            raise HoldfastError(opened.source.reason)
+        return opened, judge
+    found = with_model_labels(
+        opened,
+        loaded.classes,
+        judge.probe,
+        match_names=not protocol.classes_differ,
+        class_map=protocol.class_map,
+        classes=protocol.classes,
+    )
+    judge = predictor.with_class_map(found.class_map).normalized_model
+    assert found.source is not None
+    if not protocol.classes_differ:
+        check_known_classes(loaded.classes, found.source, data=found.spec)
+    check_counted(found.source, judge.probe)
+    found.task.evaluation.check_model(judge.probe, classes=len(found.source.classes), restricted=False, data=found.spec)
+    return found, judge
+
+
+def _flat(files: tuple[Path, ...], loaded: LoadedModel, protocol: EvalProtocol) -> Any:
+    """The files of a flat folder for a model, whose task they get."""
+    task = model_task(replace(loaded, model=configure_model(loaded.model, protocol, None)[0])).name
+    source = ImageFiles(task, files, protocol.exif)
+    return Unlabelled(source, task, tuple(loaded.classes or ()), "the folder has no folders of classes")
+
+
+def _classes_of(loaded: LoadedModel, probe: Any) -> tuple[str, ...]:
+    """Names of the classes of a classifier, else their numbers; empty for other models."""
+    answer = next(iter(probe.values()))
+    if getattr(answer, "ndim", 0) != 2:
+        return ()
+    count = answer.shape[1]
+    return tuple(loaded.classes) if loaded.classes and len(loaded.classes) == count else tuple(map(str, range(count)))
 
 
 def changed_settings(protocol: EvalProtocol) -> dict[str, Any]:

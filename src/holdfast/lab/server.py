@@ -6,7 +6,6 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -19,9 +18,10 @@ from starlette.routing import Route
 from holdfast.corruptions.severities import EXTRA, kind_of
 from holdfast.errors import HoldfastError
 from holdfast.lab.auth import Guard
+from holdfast.lab.connections import ClientGone, TimedProtocol, Worker, finish_unless_gone
 from holdfast.lab.downloads import FORMS
 from holdfast.lab.edits import MOST_EPS
-from holdfast.lab.session import LARGEST_UPLOAD, Session, ViewState, parse_view_state
+from holdfast.lab.session import LARGEST_UPLOAD, BadRequest, Session, ViewState, parse_view_state
 from holdfast.lab.templates import asset, fragment
 
 MEDIA = {"picture.png": "image/png", "card.html": "text/html; charset=utf-8", "lines.py": "text/plain; charset=utf-8"}
@@ -35,47 +35,47 @@ Handler = Callable[[Request], Awaitable[Response]]
 def lab_app(session: Session) -> Starlette:
     """The routes without access control."""
     # one thread: models and caches are not thread-safe, and PyTorch uses all cores for one forward pass anyway
-    worker = ThreadPoolExecutor(1, thread_name_prefix="lab")
+    worker = Worker()
 
-    async def apart(work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(worker, work)
+    async def apart(request: Request, work: Callable[[], T]) -> T:
+        return await finish_unless_gone(worker.submit(work), request.is_disconnected)
 
     async def page(request: Request) -> Response:
-        return HTMLResponse(await apart(lambda: fragment("page.html", **page_values(session))))
+        return HTMLResponse(await apart(request, lambda: fragment("page.html", **page_values(session))))
 
     async def inspect(request: Request) -> Response:
         view_state, _ = await _parse_request(request)
-        return JSONResponse(await apart(lambda: session.inspect(view_state)))
+        return JSONResponse(await apart(request, lambda: session.inspect(view_state)))
 
     async def inside(request: Request) -> Response:
         view_state, _ = await _parse_request(request)
-        return JSONResponse(await apart(lambda: session.inside(view_state)))
+        return JSONResponse(await apart(request, lambda: session.inside(view_state)))
 
     async def token(request: Request) -> Response:
         view_state, values = await _parse_request(request)
         row, column = _share(values, "row"), _share(values, "column")
-        return JSONResponse(await apart(lambda: session.token(view_state, row=row, column=column)))
+        return JSONResponse(await apart(request, lambda: session.token(view_state, row=row, column=column)))
 
     async def strip(request: Request) -> Response:
         _, values = await _parse_request(request)
         label, severity, page = (_number(values, name) for name in ("label", "severity", "page"))
         chosen = None if label < 0 else label
-        return JSONResponse(await apart(lambda: session.strip(label=chosen, severity=severity, page=page)))
+        return JSONResponse(await apart(request, lambda: session.strip(label=chosen, severity=severity, page=page)))
 
     async def sweep(request: Request) -> Response:
         view_state, values = await _parse_request(request)
-        return JSONResponse(await apart(lambda: session.sweep(view_state, str(values.get("kind", "")))))
+        return JSONResponse(await apart(request, lambda: session.sweep(view_state, str(values.get("kind", "")))))
 
     async def drop(request: Request) -> Response:
         content = await _body(request, LARGEST_UPLOAD)
-        return JSONResponse({"image": await apart(lambda: session.drop(content))})
+        return JSONResponse({"image": await apart(request, lambda: session.drop(content))})
 
     async def download(request: Request) -> Response:
         form = request.path_params["form"]
         if form not in FORMS:
             raise HoldfastError(f"a download must be one of {', '.join(FORMS)}")
         view_state = parse_view_state(request.query_params)
-        content = await apart(lambda: session.download(view_state, form))
+        content = await apart(request, lambda: session.download(view_state, form))
         headers = {"content-disposition": f'attachment; filename="holdfast-lab-{form}"'}
         return Response(content, media_type=MEDIA[form], headers=headers)
 
@@ -94,7 +94,7 @@ def lab_app(session: Session) -> Starlette:
             Route("/keep/{form}", download),
             *(Route(f"/{name}", handler, methods=["POST"]) for name, handler in posts.items()),
         ],
-        exception_handlers={HoldfastError: _sentence},
+        exception_handlers={HoldfastError: _sentence, ClientGone: _nobody},
     )
 
 
@@ -108,7 +108,12 @@ def page_values(session: Session) -> dict[str, Any]:
         "scripts": SCRIPTS,
         "names": session.names,
         "data": first.data.spec,
-        "classes": first.classes if first.task.name == "classification" else (),
+        "classes": first.classes if first.task.scoring.one_class and not first.without_labels else (),
+        "notes": [
+            f"{opened.name}: without labels, {opened.without_labels}"
+            for opened in session.models
+            if opened.without_labels
+        ],
         "flips": flips,
         "groups": kind_groups(first.kinds),
         "sized": all(opened.steps.size is not None for opened in session.models),
@@ -128,18 +133,22 @@ def kind_groups(kinds: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 async def _sentence(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, status_code=422)
+    return JSONResponse({"error": str(error)}, status_code=400 if isinstance(error, BadRequest) else 422)
+
+
+async def _nobody(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)  # nginx's number for a client that closed the connection; nobody reads it
 
 
 async def _parse_request(request: Request) -> tuple[ViewState, dict[str, Any]]:
     try:
         values = json.loads(await _body(request, LARGEST_REQUEST))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if isinstance(error, HoldfastError):
             raise
-        raise HoldfastError("a request must be JSON") from error
+        raise BadRequest("a request must be JSON of a few levels") from error
     if not isinstance(values, dict):
-        raise HoldfastError("a request must be a JSON object")
+        raise BadRequest("a request must be a JSON object")
     return parse_view_state(values), values
 
 
@@ -206,7 +215,7 @@ def serve(session: Session, *, host: str, port: int, browser: bool, say: Callabl
 
 def web_server(guard: Guard) -> uvicorn.Server:
     """Configure uvicorn explicitly, so that optional packages (uvloop, httptools) change nothing."""
-    options: dict[str, Any] = {"loop": "asyncio", "http": "h11", "ws": "none", "lifespan": "off"}
+    options: dict[str, Any] = {"loop": "asyncio", "http": TimedProtocol, "ws": "none", "lifespan": "off"}
     config = uvicorn.Config(guard, log_level="error", server_header=False, timeout_graceful_shutdown=1, **options)
     return uvicorn.Server(config)
 

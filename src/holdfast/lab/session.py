@@ -26,6 +26,7 @@ from holdfast.lab.inspect import (
     right,
 )
 from holdfast.lab.opened_model import OpenedModel
+from holdfast.lab.shipped import SHIPPED, SHIPPED_NAME
 from holdfast.lab.templates import fragment
 from holdfast.metrics.corruption import percent_of_clean
 from holdfast.plotting import annotate
@@ -45,7 +46,7 @@ def sweep(
 
 def _swept(opened: OpenedModel, picture: LabImage, step: Edits, before: ImagePrediction) -> dict[str, Any]:
     inspection = Inspection(opened, picture, (step,), before, predict_image(opened, picture, (step,)))
-    said, state = _answer(inspection) if opened.task.name == "classification" else _score(inspection)
+    said, state = _answer(inspection) if opened.task.scoring.one_class else _score(inspection)
     url = annotate.data_url(annotate.shrunk(inspection.after.bytes, most=THUMBNAIL))
     return {"step": str(step), "said": said, "state": state, "url": url}
 
@@ -71,8 +72,13 @@ def _score(inspection: Inspection) -> tuple[str, str]:
 
 
 LARGEST_UPLOAD, LARGEST_PICTURE = 16 * 2**20, 16_000_000  # bytes, pixels
+SMALLEST_SIDE, LONGEST = 8, 20  # thinner images leave nothing when their short side is brought to a model's size
 UPLOADS, INSPECTIONS = 4, 6  # sizes of the caches
 DROPPED = "dropped-"
+
+
+class BadRequest(HoldfastError):
+    """A request that no page of ours sends, or an image that no model takes: answered with status 400."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,9 @@ class Session:
             view_data.inside(self.inspection(n, view_state), layer=view_state.layer, head=view_state.head)
             for n in self._numbers
         ]
+        floor = min((one["floor"] for one in found if one["layers"]), default=0.0)
+        for one in found:  # one scale for the bars of both models
+            one["floor"] = floor
         parts = {"html": "inside.html", "more": "more.html"}
         return {"panels": [{name: fragment(part, inside=one) for name, part in parts.items()} for one in found]}
 
@@ -169,6 +178,12 @@ class Session:
     def drop(self, content: bytes) -> str:
         """Keep an uploaded image in memory and return its name in links."""
         image = decode_bytes(content, largest_image=LARGEST_PICTURE).image
+        short, long = sorted(image.size)
+        if short < SMALLEST_SIDE or long > LONGEST * short:
+            raise BadRequest(
+                f"an image must be at least {SMALLEST_SIDE} pixels wide and high and at most {LONGEST} times as long "
+                f"as wide, got {image.width}×{image.height}"
+            )
         name = DROPPED + hashlib.blake2b(content, digest_size=8).hexdigest()
         self._dropped[name] = LabImage(image, name)
         while len(self._dropped) > UPLOADS:
@@ -189,7 +204,7 @@ class Session:
     @property
     def names(self) -> list[str]:
         """The names of the models."""
-        return [opened.name for opened in self.models]
+        return [SHIPPED_NAME if opened.folder == SHIPPED else opened.name for opened in self.models]
 
     @cached_property
     def records(self) -> Records | None:

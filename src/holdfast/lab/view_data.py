@@ -45,13 +45,13 @@ def answers(inspection: Inspection) -> dict[str, Any]:
         "views": views,
         "verdict": verdict(views[0]["before"], views[0]["after"], changed=inspection.after is not inspection.before),
         "pictures": [_titled_image(title, image) for title, image in drawn_answers(inspection)],
-        "legend": _legend(inspection) if inspection.opened.task.name == "segmentation" else [],
+        "legend": _legend(inspection) if inspection.opened.task.evaluation.label_maps else [],
     }
 
 
 def _prediction_data(inspection: Inspection, seen: ImagePrediction, view: str) -> dict[str, Any]:
     prediction: dict[str, Any] = {"right": right(inspection, seen, view), "top": []}
-    if inspection.opened.task.name == "classification":
+    if inspection.opened.task.scoring.one_class:
         prediction["top"] = top_classes(
             inspection.opened, probabilities(seen.answers[view][0]), inspection.picture.target
         )

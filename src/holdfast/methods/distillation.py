@@ -17,6 +17,7 @@ from holdfast.data.source import places_by_name
 from holdfast.errors import HoldfastError
 from holdfast.methods.loss_terms import Context, ForwardPass, Term, from_options
 from holdfast.methods.objective import Loss
+from holdfast.models.factory import load_model
 
 Kind = Literal["hard", "soft"]
 WEIGHTS = {"hard": 0.5, "soft": 0.1}  # as published
@@ -104,8 +105,6 @@ def check_classes(*, teacher: int, student: int) -> None:
 
 def distillation_term(options: Any, context: Context) -> Distillation:
     """Build the term from a recipe's option ``distillation``; ``teacher`` is a model spec such as ``timm:NAME``."""
-    from holdfast.models.factory import load_model
-
     teacher = options.get("teacher") if isinstance(options, dict) else None
     if not isinstance(teacher, str):
         raise HoldfastError(

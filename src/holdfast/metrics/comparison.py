@@ -12,9 +12,9 @@ from scipy.special import stdtr
 from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.corruptions.severities import STANDARD
 from holdfast.errors import HoldfastError
+from holdfast.io.html_table import table
 from holdfast.metrics.carry_over import CarryOver, carry_over
 from holdfast.metrics.consistency import consistency_of_cells, consistent_cells
-from holdfast.metrics.html_table import table
 from holdfast.metrics.intervals import Interval, Spread, over_seeds, t_quantile
 from holdfast.metrics.replicates import ImageChoice, Replicates, UsedImages, replicate_cells, used_images
 from holdfast.metrics.score_intervals import interval_of_difference, is_same_model
@@ -23,7 +23,7 @@ from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import formulas_of, image_choice, reference_for, summarise
 from holdfast.records.class_map import answer_protocol
 from holdfast.records.compatibility import without_older
-from holdfast.records.records import CellRecord, Records
+from holdfast.records.records import CellRecord, Passes, Records
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,14 @@ class Comparison:
     images: int
     differences: Mapping[str, Difference]
     carry_over: CarryOver | None = None  # of a gain on ImageNet-C to C-bar, where both were measured
+    passes: Passes | None = None  # that both models have, if an evaluation stopped early
     consistency: Mapping[str, Interval] = field(default_factory=dict)  # error consistency of the models, by cell
+
+    @property
+    def about(self) -> str:
+        """The two models, and on how many images they were compared."""
+        passes = f", {self.passes}" if self.passes is not None else ""
+        return f"{self.first} minus {self.second}, {self.images} images{passes}"
 
     def reversed(self) -> "Comparison":
         """Second minus first."""
@@ -97,9 +104,12 @@ class Comparison:
         return replace(self, first=self.second, second=self.first, differences=turned)
 
     def __str__(self) -> str:
-        lines = [f"{self.first} minus {self.second}, {self.images} images", *map(str, self.differences.values())]
+        lines = [self.about, *map(str, self.differences.values())]
         lines += [f"error consistency on {cell}: {_kappa(found)}" for cell, found in self.consistency.items()]
         return "\n".join(lines + ([str(self.carry_over)] if self.carry_over is not None else []))
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         """HTML table of the differences for notebooks."""
@@ -116,7 +126,7 @@ class Comparison:
         ]
         head = ("score", self.first, self.second, "difference", "95 % interval", "verdict")
         below = f"; {self.carry_over}" if self.carry_over is not None else ""
-        return table(f"{self.first} minus {self.second}, {self.images} images{below}", head, rows)
+        return table(f"{self.about}{below}", head, rows)
 
 
 def compare(
@@ -202,9 +212,12 @@ def _compare(
     differences = {formula.name: _difference(formula, models, same_model=same) for formula in formulas}
     names, by_name = _names_apart(first, second), {formula.name: formula for formula in formulas}
     carried = carry_over(by_name, models, names=names) if intervals else None
+    both = sum(len(used.of_cell(name)) for name in cells)
+    total = max(int(records.header.get("images", len(used.ids))) for records in given) * len(cells)
+    passes = Passes(both, total) if images == "own" else None
     sets = [name for name in consistent_cells(first, second) if first.cells[name].spec.family in ("clean", "set")]
-    consistency = {name: consistency_of_cells(one[name], other[name]) for name in sets} if intervals else {}
-    return Comparison(*names, len(used.ids), differences, carried, consistency)
+    consistency = {name: consistency_of_cells(one[name], other[name]) for name in sets if name in cells}
+    return Comparison(*names, len(used.ids), differences, carried, passes, consistency if intervals else {})
 
 
 def check_same_answers(first: Records, second: Records) -> None:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from holdfast.cells import CellSpec
 from holdfast.errors import HoldfastError
 from holdfast.metrics.scoring.base import ScoreDefinition
-from holdfast.records.cells import CellSpec
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord
 

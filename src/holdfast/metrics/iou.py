@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from holdfast.benchmarks import BENCHMARKS
+from holdfast.cells import corruption_cell
 from holdfast.errors import HoldfastError
 from holdfast.metrics.corruption import Values, mean_of
-from holdfast.records.cells import corruption_cell
 
 IGNORED = 255
 BANDS = (2, 4, 8, 16)  # distances from the label boundary in pixels; a last band holds the pixels beyond

@@ -17,9 +17,9 @@ from holdfast.errors import HoldfastError
 from holdfast.metrics.custom import own_columns
 from holdfast.metrics.jackknife import Groups, image_groups, replicated_means
 from holdfast.metrics.scoring.base import Key, ScoreDefinition
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.records.records import CellRecord
 from holdfast.runtime.progress import ProgressLine
-from holdfast.tasks import task_named
 
 Columns = Mapping[Key, NDArray[np.float64]]
 Cells = Mapping[str, CellRecord]
@@ -142,21 +142,19 @@ def shared_ids(*models: Cells) -> NDArray[np.str_]:
 def replicate_cells(cells: Cells, used: UsedImages, groups: Groups | None) -> Replicates:
     """Compute every quantity of every cell of a task, with replicates if there are groups.
 
-    A task with scores of a whole set, such as AP, has a method ``replicates(cell, groups)`` that returns them as
-    arrays (1 + groups,), or (1,) without groups.
+    Scores of a whole set, such as AP, are what :meth:`Scoring.replicates` returns: arrays (1 + groups,), or (1,)
+    without groups.
     """
     columns: dict[Key, NDArray[np.float64]] = {}
     of_sets: dict[Key, NDArray[np.float64]] = {}
-    whole = any(hasattr(task_named(cell.task), "replicates") for cell in cells.values())
-    with ProgressLine("AP intervals", total=len(cells), unit="cells", show=None if whole and groups else False) as line:
+    words = next(filter(None, (scoring_of(cell.task).replicates_words for cell in cells.values())), "")
+    with ProgressLine(words, total=len(cells), unit="cells", show=None if words and groups else False) as line:
         for name, recorded in cells.items():
-            cell, task = in_order(recorded, used.of_cell(name)), task_named(recorded.task)
-            found = {**own_columns(cell), **task.columns(cell)}
+            cell, scoring = in_order(recorded, used.of_cell(name)), scoring_of(recorded.task)
+            found = {**own_columns(cell), **scoring.columns(cell)}
             columns |= {(name, quantity): values for quantity, values in found.items()}
-            of_cell: Any = getattr(task, "replicates", None)
-            if of_cell is not None:
-                found = of_cell(cell, _groups_of_cell(groups, used.rows.get(name)))
-                of_sets |= {(name, quantity): values for quantity, values in found.items()}
+            of_set = scoring.replicates(cell, _groups_of_cell(groups, used.rows.get(name)))
+            of_sets |= {(name, quantity): values for quantity, values in of_set.items()}
             line.advance(1)
     return replicate(columns, groups, of_sets=of_sets, rows=used.rows)
 

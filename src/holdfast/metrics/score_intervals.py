@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.metrics.intervals import FEW_IMAGES, Interval, difference_interval, highest_share, score_interval
-from holdfast.metrics.jackknife import INDEPENDENT, Groups, grouping_of
+from holdfast.metrics.jackknife import Groups
 from holdfast.metrics.replicates import Replicates
 from holdfast.metrics.scoring.base import ScoreDefinition
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.records.records import CellRecord
-from holdfast.tasks import task_named
 
 CONSTANT = 1e-9  # replicates that differ by less are equal up to rounding
 
@@ -72,16 +72,6 @@ def is_same_model(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
 
 def interval_note(cells: Mapping[str, CellRecord], ids: NDArray[np.str_], groups: Groups, *, task: str) -> str:
     """A line on the intervals' limits: few images, blocks of frames, the task's own note; mostly empty."""
-    of_task: Any = getattr(task_named(task), "interval_note", None)
     few = f"few images: {len(ids)}" if len(ids) < FEW_IMAGES else ""
     blocks = f"intervals leave out {groups.what} at a time" if groups.what else ""
-    notes = [few, blocks or _frames_note(ids, task=task), of_task(cells) if of_task is not None else ""]
-    return "; ".join(note for note in notes if note)
-
-
-def _frames_note(ids: NDArray[np.str_], *, task: str) -> str:
-    """A warning for segmentation data whose ids do not show whether images are frames of a recording."""
-    known = grouping_of(ids) is not None or all(str(name).startswith(INDEPENDENT) for name in ids)
-    if task != "segmentation" or known:
-        return ""
-    return "intervals assume independent images: too narrow if they are frames of a recording"
+    return "; ".join(note for note in (few, blocks, scoring_of(task).interval_note(cells)) if note)

@@ -2,23 +2,25 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from holdfast.errors import HoldfastError
+from holdfast.io.html_table import table
 from holdfast.metrics.corruption import alexnet_errors
 from holdfast.metrics.custom import own_formulas
-from holdfast.metrics.html_table import table
 from holdfast.metrics.replicates import ImageChoice, Replicates, replicate_cells, used_images
 from holdfast.metrics.score_intervals import interval_note, interval_of_score
 from holdfast.metrics.score_lookup import key_of, why_not
 from holdfast.metrics.scoring.base import Key, Reference, ScoreDefinition
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.published import published
 from holdfast.records.compatibility import like
-from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord, Passes, Records
-from holdfast.tasks import task_named
+
+if TYPE_CHECKING:
+    import pandas
 
 RATIOS = ("retention", "retention_partial", "fan_retention", "relative_mce")  # combine clean and corrupted images
 NOT_PREPARATION = ("corruption", "JPEG quality 85")  # steps of a cell that are no preprocessing
@@ -64,6 +66,9 @@ class Score:
     def partial(self) -> bool:
         """Whether cells are missing, so that it differs from the score of its name without ``_partial``."""
         return self.name.endswith("_partial")
+
+    def __float__(self) -> float:
+        return self.value
 
     def __str__(self) -> str:
         text = f"{self.label} {self.value:.2f} {self.unit}"
@@ -121,12 +126,47 @@ class Summary:
         lines = [str(self.passes)] if self.passes is not None else []
         return "\n".join([*lines, *map(str, self)])
 
+    def __repr__(self) -> str:
+        widest = max((len(score.label) for score in self), default=0)
+        lines = [
+            f"  {score.label:<{widest}} {score.value:8.2f} {score.unit}  {_bounds(score)}".rstrip() for score in self
+        ]
+        return "\n".join([f"{self._title}, {self.images} images", *lines])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Model, data, view and every score as plain data for JSON; None for bounds that were not computed."""
+        names = ("value", "low", "high", "unit", "label", "definition", "better", "note")
+        scores = {
+            score.name: {**{name: _finite(getattr(score, name)) for name in names}, "missing": list(score.missing)}
+            for score in self
+        }
+        header = {name: self.header.get(name) for name in ("model", "data", "label", "preset", "seed")}
+        return {**header, "view": self.view, "images": self.images, "excluded": self.excluded, "scores": scores}
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A DataFrame with a row per score, by its name: label, value, bounds of the interval, unit and definition."""
+        from holdfast.records.records import import_pandas
+
+        columns = ["label", "value", "low", "high", "unit", "definition"]
+        rows = [[getattr(score, column) for column in columns] for score in self]
+        index = [score.name for score in self]
+        return import_pandas().DataFrame(rows, columns=columns, index=index).rename_axis("score")
+
+    @property
+    def _title(self) -> str:
+        view = f" ({self.view})" if self.view else ""
+        return f"{self.header.get('model', 'model')}{view} on {self.header.get('data', 'data')}"
+
     def _repr_html_(self) -> str:
         """HTML table of the scores for notebooks."""
         rows = [(score.label, f"{score.value:.2f} {score.unit}", _bounds(score), score.definition) for score in self]
         caption = f"{self.header.get('model', 'model')} on {self.header.get('data', 'data')}, {self.images} images"
         caption += f", {self.passes}" if self.passes is not None else ""
         return table(caption, ("score", "value", "95 % interval", "what it is"), rows)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def summarise(
@@ -180,8 +220,7 @@ def formulas_of(
 ) -> list[ScoreDefinition]:
     """Score definitions of the task for these cells, then the registered custom ones."""
     specs = [cell.spec for cell in cells.values()]
-    task = task_named(records.task)
-    known = task.formulas(specs, columns=list(columns), header=records.header, reference=reference)
+    known = scoring_of(records.task).formulas(specs, columns=list(columns), header=records.header, reference=reference)
     return [*known, *own_formulas(specs, task=records.task)]
 
 
@@ -228,7 +267,7 @@ def _remark(formula: ScoreDefinition, cells: Mapping[str, CellRecord]) -> str:
     if formula.family != "attack":
         return ""
     cell = cells[formula.cells[0]]
-    return task_named(cell.task).remark(cell)
+    return scoring_of(cell.task).remark(cell)
 
 
 def _two_preparations(cells: Mapping[str, CellRecord]) -> str:
@@ -248,7 +287,7 @@ def reference_for(records: Records, baseline: Records | None) -> Reference | Non
     """The baseline: the given records, or AlexNet if its published errors belong to these images."""
     if baseline is not None:
         return _measured_reference(like(records, baseline))
-    ours = records.task == CLASSIFICATION and records.header.get("preset") == "imagenet"
+    ours = scoring_of(records.task).one_class and records.header.get("preset") == "imagenet"
     if not ours or records.header.get("classes") != 1000:
         return None
     table = published("alexnet")

@@ -22,7 +22,7 @@ from holdfast.models.checkpoints import architecture_arguments, fill_exactly, lo
 from holdfast.models.hub_offline import quick_hub
 from holdfast.models.model_folder import load_folder
 from holdfast.models.segmenter import segmenter
-from holdfast.registry import MODEL_FORMS, ModelSpec, model_spec
+from holdfast.registry import MODEL_FORMS, ModelSpec, load, model_spec
 from holdfast.runtime.device import unwrap_model
 
 
@@ -259,16 +259,12 @@ def _import_function(module: str, function: str) -> Callable[[], object]:
 
 
 def _of_onnx(rest: str) -> LoadedModel:
-    from holdfast.deploy.onnx_model import load_onnx
-
-    model, metadata = load_onnx(Path(rest).expanduser())
+    model, metadata = load("holdfast.deploy.onnx_model:load_onnx")(Path(rest).expanduser())
     return LoadedModel(model, f"onnx:{rest}", classes=metadata.classes)
 
 
 def _of_hugging_face(rest: str) -> LoadedModel:
-    from holdfast.deploy.huggingface import load_hugging_face
-
-    model, classes = load_hugging_face(rest)
+    model, classes = load("holdfast.deploy.huggingface:load_hugging_face")(rest)
     return LoadedModel(model, f"hf:{rest}", classes=classes)
 
 

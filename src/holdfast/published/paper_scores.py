@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.published import published
-from holdfast.records.records import Records
 from holdfast.registry import model_spec
+
+if TYPE_CHECKING:
+    from holdfast.records.records import Records
 
 # the papers' columns and the scores of ours that measure the same
 COLUMNS = {
@@ -57,7 +59,7 @@ def architecture_of(header: Mapping[str, Any]) -> str:
     return model_spec(str(header.get("architecture") or header.get("model", ""))).architecture
 
 
-def of_imagenet(records: Records) -> bool:
+def of_imagenet(records: "Records") -> bool:
     """Whether records have the classes of the published scores."""
     return records.header.get("preset") == "imagenet" and records.header.get("classes") in (1000, 200)
 

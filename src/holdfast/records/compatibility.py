@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.records.cells import CellSpec
+from holdfast.cells import CellSpec
 from holdfast.records.records import Records
 
 logger = logging.getLogger(__name__)

@@ -4,14 +4,13 @@ Every cell holds the ground truth beside the detections, so that its scores need
 file.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from holdfast.errors import HoldfastError
-
-Rle = dict[str, Any]  # {"size": [height, width], "counts": bytes}
+from holdfast.io.run_lengths import unpacked_masks
 
 # per image: height and width; boxes as x0 y0 x1 y1 in pixels; class indices from 0; the RLE of all masks as one text,
 # and the length of each (empty without masks)
@@ -32,20 +31,6 @@ TRUE = {
 }
 ROW = {"size": np.int32, "masked": np.uint8}  # masked: whether both the data and the model have masks
 FIELDS: dict[str, Any] = {**ROW, **FOUND, **TRUE}
-
-
-def packed_masks(masks: Sequence[Rle]) -> tuple[np.ndarray, np.ndarray]:
-    """Pack RLE masks into one array of bytes, and the length of each."""
-    texts = [mask["counts"] if isinstance(mask["counts"], bytes) else mask["counts"].encode() for mask in masks]
-    return np.frombuffer(b"".join(texts), np.uint8), np.array([len(text) for text in texts], np.int32)
-
-
-def unpacked_masks(values: np.ndarray, lengths: np.ndarray, size: Sequence[int]) -> list[Rle]:
-    """Unpack the RLE masks of :func:`packed_masks`."""
-    ends = np.cumsum(lengths)
-    text = values.tobytes()
-    shape = [int(length) for length in size]
-    return [{"size": shape, "counts": text[end - length : end]} for length, end in zip(lengths, ends, strict=True)]
 
 
 def has_masks(fields: Mapping[str, Any]) -> bool:

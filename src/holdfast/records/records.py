@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from holdfast.cells import CellSpec, domain_cell, in_order, spec_of
 from holdfast.errors import HoldfastError, nearest
-from holdfast.records.cells import CellSpec, domain_cell, in_order, spec_of
+from holdfast.io.html_table import table
 from holdfast.records.header import CLASSIFICATION, HEADER, check_images, read_header, read_images
 from holdfast.records.round_files import CellPart, Measured, join_parts
 from holdfast.records.shard_files import (
@@ -26,12 +27,13 @@ from holdfast.records.shard_files import (
     read_unit,
     shard_paths,
 )
+from holdfast.registry import load
 
 if TYPE_CHECKING:
     import pandas
 
+    from holdfast.metrics.scoring.interface import Scoring
     from holdfast.metrics.summary import Summary
-    from holdfast.tasks.base import Task
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +79,9 @@ class CellRecord:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        return f"{self.header.get('cell', 'cell')}: {len(self)} images, mean score {100 * self.accuracy:.2f} %"
+
     @property
     def spec(self) -> CellSpec:
         """Family, kind and severity of the cell."""
@@ -85,7 +90,7 @@ class CellRecord:
     @property
     def right(self) -> np.ndarray:
         """Per-image score of the task, float64 (N,) from 0 to 1; for classification whether it is correct."""
-        return _task(self.task).right(self)
+        return _scoring(self.task).right(self)
 
     @property
     def accuracy(self) -> float:
@@ -185,34 +190,58 @@ class Records:
 
     def summary(self, **options: Any) -> "Summary":
         """Compute every score that these cells allow, see :func:`holdfast.metrics.summarise`."""
-        from holdfast.metrics.summary import summarise
-
-        return summarise(self, **options)
+        return load("holdfast.metrics.summary:summarise")(self, **options)
 
     def to_pandas(self) -> "pandas.DataFrame":
         """A DataFrame with one row per cell, view and image (and frame, if an image is predicted several times)."""
-        try:
-            import pandas
-        except ModuleNotFoundError as error:
-            raise HoldfastError("to_pandas needs pandas, which is not installed; run: pip install pandas") from error
-        task = _task(self.task)
+        pandas = import_pandas()
+        scoring = _scoring(self.task)
         frames = [
-            pandas.DataFrame({"cell": name, "view": view, **task.rows(cell)})
+            pandas.DataFrame({"cell": name, "view": view, **scoring.rows(cell)})
             for view, cells in self.by_view.items()
             for name, cell in cells.items()
         ]
         if not frames:
             return pandas.DataFrame(columns=["cell", "view", "id"])
-        names = self.header.get("class_names") if self.task == CLASSIFICATION else None
+        names = self.header.get("class_names") if scoring.one_class else None
         return _with_class_names(pandas.concat(frames, ignore_index=True), names)
+
+    def __repr__(self) -> str:
+        """The mean score of every cell; of corruptions a row per kind and a column per severity."""
+        count = max(map(len, self.cells.values()), default=0)
+        view = f" ({self.current})" if self.current else ""
+        title = f"{self.header.get('model', 'model')}{view} on {self.header.get('data', 'data')}, {count} images"
+        graded = {name: cell for name, cell in self.cells.items() if name == f"{cell.spec.kind}/{cell.spec.severity}"}
+        others = {name: cell for name, cell in self.cells.items() if name not in graded}
+        rows = {name: _percent(cell) for name, cell in others.items()}
+        by_kind: dict[str, dict[int, str]] = {}
+        for cell in graded.values():
+            by_kind.setdefault(cell.spec.kind, {})[cell.spec.severity] = _percent(cell)
+        severities = sorted({severity for held in by_kind.values() for severity in held})
+        width = max(map(len, [*rows, *by_kind]), default=0)
+        lines = [f"  {name:<{width}} {text}" for name, text in rows.items()]
+        if severities:
+            lines.append(f"  {'severity':<{width}} " + " ".join(f"{severity:>5}" for severity in severities))
+        lines += [
+            f"  {kind:<{width}} " + " ".join(held.get(severity, f"{'–':>5}") for severity in severities)
+            for kind, held in by_kind.items()
+        ]
+        return "\n".join([f"{title}; mean score, %", *(line.rstrip() for line in lines)])
 
     def _repr_html_(self) -> str:
         """HTML table of the cells for notebooks; ``summary()`` has the intervals."""
-        from holdfast.metrics.html_table import table
-
         rows = [(name, f"{100 * cell.accuracy:.2f} %", str(len(cell))) for name, cell in self.cells.items()]
         caption = f"{self.header.get('model', 'model')} on {self.header.get('data', 'data')}"
         return table(caption, ("cell", "mean score", "images"), rows)
+
+
+def import_pandas() -> Any:
+    """Import pandas, which is an optional dependency."""
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise HoldfastError("to_pandas needs pandas, which is not installed; run: pip install pandas") from error
+    return pandas
 
 
 def load_records(folder: Path | str) -> list[Records]:
@@ -339,6 +368,10 @@ def _cell_record(
     return CellRecord(ids[rows], targets[rows], fields, header=_cell_header(units), excluded=left_out, task=task)
 
 
+def _percent(cell: CellRecord) -> str:
+    return f"{100 * cell.accuracy:5.1f}"
+
+
 def _part(cell: CellRecord, rows: np.ndarray, spec: CellSpec) -> CellRecord:
     """Some images of a cell as a cell of its own."""
     fields = {
@@ -362,7 +395,5 @@ def _with_class_names(frame: "pandas.DataFrame", names: Sequence[str] | None) ->
     return frame
 
 
-def _task(name: str) -> "Task":
-    from holdfast.tasks import task_named
-
-    return task_named(name)
+def _scoring(task: str) -> "Scoring":
+    return load("holdfast.metrics.scoring.registry:scoring_of")(task)

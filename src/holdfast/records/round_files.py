@@ -109,8 +109,6 @@ class Measured:
             self._seen.add(_write(self.folder, alike, fingerprint=self.fingerprint, views=self.views))
         for part in parts:
             self.parts.setdefault(part.cell, []).append(part)
-        if len(self._seen) > MOST_FILES:
-            self.compact()
 
     def of(self, cell: str) -> CellPart | None:
         """All images of a cell; None if there are none."""
@@ -122,8 +120,13 @@ class Measured:
             self.parts[cell] = parts = [join_parts(parts)]
         return parts[0]
 
+    def compact_if_many(self) -> None:
+        """Join the files if there are more than a thousand; no other process may be reading them."""
+        if len(self._seen) > MOST_FILES:
+            self.compact()
+
     def compact(self) -> None:
-        """Join all files into as few as there are kinds of cells; safe at any moment, since nothing counts twice."""
+        """Join all files into as few as there are kinds of cells; killed meanwhile, nothing counts twice."""
         self.read_new()
         before = self._seen
         self._seen = set()
@@ -133,8 +136,8 @@ class Measured:
         for name in before - self._seen:
             (self.folder / ROUNDS / name).unlink(missing_ok=True)
 
-    def keep_only(self, definitions: Mapping[str, Any]) -> None:
-        """Forget what was measured of these cells by other definitions."""
+    def keep_only(self, definitions: Mapping[str, Any], *, repair: bool) -> None:
+        """Forget what was measured of these cells by other definitions; ``repair`` removes it from the files."""
         stale = [
             (name, part)
             for name, parts in self.parts.items()
@@ -143,11 +146,13 @@ class Measured:
         ]
         if stale:
             names = ", ".join(dict.fromkeys(name for name, _ in stale))
-            logger.warning("measuring %s again: they were measured with other settings", names)
+            if repair:
+                logger.warning("measuring %s again: measured with other settings before", names)
             gone = {id(part) for _, part in stale}
             kept = {name: [part for part in parts if id(part) not in gone] for name, parts in self.parts.items()}
             self.parts = {name: parts for name, parts in kept.items() if parts}
-            self.compact()
+            if repair:
+                self.compact()
 
     def remove(self) -> None:
         """Remove the files, when their content is in units."""

@@ -219,10 +219,19 @@ def which_images(data: DataSet) -> str:
     answers = "; ".join(dict.fromkeys(filter(None, (class_map_words(entry.records.header) for entry in data.models))))
     parts = [
         images,
+        passes_words(data),
         answers,
         {"on-the-fly": on_the_fly, "official": "as distributed"}.get(data.protocol, data.protocol),
     ]
     return ", ".join(part for part in parts if part) + "."
+
+
+def passes_words(data: DataSet) -> str:
+    """How many passes evaluations that stopped early have used; empty if all are complete."""
+    used = {entry.name: entry.summary.passes for entry in data.models if entry.summary.passes is not None}
+    if len({*used.values()}) == 1 and len(used) == len(data.models):
+        return str(next(iter(used.values())))
+    return "; ".join(f"{name} {passes}" for name, passes in used.items())
 
 
 def _which(data: DataSet) -> str:

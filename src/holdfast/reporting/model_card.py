@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import Score
 from holdfast.plotting.style import colour
-from holdfast.records.header import CLASSIFICATION
 from holdfast.reporting.comparable import DataSet, data_sets
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.severity import severity_curve
@@ -32,7 +32,7 @@ def card_figures(data: DataSet, folder: Path) -> dict[str, str]:
     """Write the figures as PNG and return their captions by file name; none without corrupted images."""
     entry = data.baseline
     found: dict[str, str] = {}
-    curve = severity_curve(entry) if entry.records.task == CLASSIFICATION else None
+    curve = severity_curve(entry) if scoring_of(entry.records.task).one_class else None
     if curve is not None:
         caption = "Mean accuracy over 15 corruptions by severity; the band is a 95 % interval."
         found[
@@ -190,7 +190,8 @@ def _results_text(data: DataSet) -> list[str]:
     tables = dict.fromkeys(score.table for score in kinds)
     first = [score for score in kinds if score.table == next(iter(tables), "")]
     seed = entry.records.header.get("seed")
-    how = f"{entry.summary.images} images, {data.protocol}, preset {data.preset}, seed {seed}"
+    passes = f"{entry.summary.passes}, " if entry.summary.passes is not None else ""
+    how = f"{entry.summary.images} images, {passes}{data.protocol}, preset {data.preset}, seed {seed}"
     title = f"## Robustness on {_plain(data.spec)}\n\n{how}"
     by_kind = [["kind", "value", "95 % interval"], *([kind_label(s.kind), *_value(s)] for s in first)]
     rows = [["score", "value", "95 % interval", "definition"], *([s.label, *_value(s), s.definition] for s in scores)]

@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import Score
-from holdfast.records.header import CLASSIFICATION
 from holdfast.reporting.comparable import Entry
 from holdfast.reporting.formatting import kind_label
-from holdfast.tasks import task_named
 
 SINGLE = ("", "clean", "corruption", "sequence")  # families whose kinds are no quantities of their own
 
@@ -36,7 +35,7 @@ def scores_of(entries: Iterable[Entry]) -> list[Score]:
 
 def is_headline(score: Any, task: str) -> bool:
     """Whether a score belongs to the first table: the task's headline scores, other sets and attacks."""
-    headline = score.headline or score.name.removesuffix("_partial") in task_named(task).headline
+    headline = score.headline or score.name.removesuffix("_partial") in scoring_of(task).headline
     return headline or score.family in ("set", "attack")
 
 
@@ -59,7 +58,8 @@ def tested_scores(entries: Sequence[Entry], task: str, *, otherwise: Score | Non
 
 def words_of(task: str) -> str:
     """What the task scores: accuracy, mIoU, box AP."""
-    return str(getattr(task_named(task), "cell_words", "") or ("accuracy" if task == CLASSIFICATION else "score"))
+    scoring = scoring_of(task)
+    return scoring.cell_words or ("accuracy" if scoring.one_class else "score")
 
 
 def phrase(score: Any, task: str) -> str:

@@ -40,7 +40,7 @@ class Processes:
         if self.count == 1:
             return answer
         answers = [answer]
-        distributed.broadcast_object_list(answers, group=self.group, group_src=0)
+        distributed.broadcast_object_list(answers, src=0, group=self.group)
         return answers[0]
 
     def share(self, total: int) -> range:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from types import TracebackType
 
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from holdfast.runtime.signals import unblock_signals
 
+PATIENCE = 2.0  # seconds without a line where nobody asked for progress
 EVERY = 30.0  # seconds between two lines of piped output
 NAME, BAR, RATE, TIME = 14, 20, 9, 9  # characters
 
@@ -20,17 +22,24 @@ class _Rate(ProgressColumn):
 
 
 class ProgressLine:
-    """Progress bar, or lines. ``show`` None shows the bar on a terminal only; True also lines in piped output."""
+    """Progress bar on a terminal or in a notebook, else lines.
+
+    ``show`` None prints lines only for what takes longer than two seconds; False prints nothing.
+    """
 
     def __init__(self, name: str, *, total: int, unit: str, show: bool | None, header: str = "") -> None:
         self._silent = show is False
-        self.console = Console(stderr=True, soft_wrap=True, highlight=False)
-        terminal = self.console.is_terminal
-        self.shown = terminal if show is None else show
+        # in a notebook the bar is a widget; without ipywidgets rich would print a warning and no bar
+        widgets = None if find_spec("ipywidgets") is not None else False
+        self.console = Console(stderr=True, soft_wrap=True, highlight=False, force_jupyter=widgets)
+        terminal = self.console.is_terminal or self.console.is_jupyter
+        self.shown = show is not False
         self.lines = self.shown and not terminal
+        self._quiet_until = time.monotonic() + (PATIENCE if show is None and self.lines else 0)
         self._name, self._total, self._unit, self._header = name, total, unit, header
         self._done, self._started, self._printed, self._first = 0, time.monotonic(), time.monotonic(), 0
         self._figures: Sequence[str] = ()
+        self._header_due = True
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=BAR),
@@ -45,8 +54,8 @@ class ProgressLine:
         self._bar = self._progress.add_task(name[:NAME], total=total, figures="")
 
     def __enter__(self) -> "ProgressLine":
-        if self.lines and self._header:
-            self.say(self._header)
+        if self.lines:
+            self.say()
         self._progress.start()
         return self
 
@@ -67,7 +76,9 @@ class ProgressLine:
         self._done += count
         self._name = name or self._name
         self._progress.update(self._bar, advance=count, description=self._name[:NAME])
-        if self.lines and time.monotonic() - self._printed >= EVERY:
+        now = time.monotonic()
+        first = self._header_due and now >= self._quiet_until  # the first line of what has become long
+        if self.lines and (first or now - self._printed >= EVERY):
             self.say(self.line())
 
     def expect(self, total: int) -> None:
@@ -81,10 +92,14 @@ class ProgressLine:
         room = self.console.width - (NAME + BAR + 2 * len(str(self._total)) + 1 + RATE + TIME + 5)
         self._progress.update(self._bar, figures=fit_parts(parts, room))
 
-    def say(self, sentence: str) -> None:
-        """Print a line above the bar."""
-        if self.shown:
-            self.console.print(sentence, markup=False)
+    def say(self, sentence: str = "") -> None:
+        """Print a line above the bar; in piped output the header comes first."""
+        if not self.shown or time.monotonic() < self._quiet_until:
+            return
+        header = self._header if self.lines and self._header_due else ""
+        self._header_due = False
+        for line in filter(None, (header, sentence)):
+            self.console.print(line, markup=False)
             self._printed = time.monotonic()
 
     def warn(self, sentence: str) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from holdfast.analysis.registry import ANALYSES
 from holdfast.benchmarks import Benchmark, ScoreText
+from holdfast.cells import CellSpec
 from holdfast.corruptions.c_bar_severities import C_BAR
 from holdfast.corruptions.severities import SEVERITIES, table_group
 from holdfast.metrics.intervals import Interval, Spread, over_seeds
@@ -23,9 +24,8 @@ from holdfast.metrics.scoring.base import (
     mean_score,
 )
 from holdfast.metrics.scoring.base import column as column_key
-from holdfast.records.cells import CellSpec
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.studies.results import RunResult
-from holdfast.tasks import task_named
 
 RIGHT = "right"  # field that a study stores per image and cell
 ANALYSED = "analysed"  # stands for a cell in the keys of measures
@@ -157,7 +157,7 @@ def formulas(run: RunResult) -> dict[str, ScoreDefinition]:
     for name in run.draws:
         found |= _set_scores(run, name)
     if run.right:
-        every = task_named(run.task).formulas(run.cells, columns=known, header=run.header, reference=None)
+        every = scoring_of(run.task).formulas(run.cells, columns=known, header=run.header, reference=None)
         found |= {each.name: each for each in every if each.reads and known.issuperset(each.reads)}
     return found | {name: _measure(name) for name in run.measures}
 

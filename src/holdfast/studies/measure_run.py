@@ -12,6 +12,7 @@ from holdfast.analysis.analyze import analyze
 from holdfast.analysis.registry import ANALYSES
 from holdfast.analysis.results import AnalysisResult
 from holdfast.analysis.settings import Settings
+from holdfast.cells import CellSpec
 from holdfast.corruptions.c_bar_severities import C_BAR
 from holdfast.corruptions.severities import table_group
 from holdfast.errors import HoldfastError
@@ -21,11 +22,10 @@ from holdfast.metrics.intervals import Estimate, jackknife_estimate
 from holdfast.metrics.jackknife import GROUPINGS, image_groups
 from holdfast.metrics.replicates import Replicates, replicate_cells, used_images
 from holdfast.metrics.scoring.base import CellScore
-from holdfast.records.cells import CellSpec
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.records.records import Records
 from holdfast.studies.config import Study
 from holdfast.studies.results import RunResult
-from holdfast.tasks import task_named
 from holdfast.training.logger import read_log
 from holdfast.training.recipe import Recipe
 
@@ -95,7 +95,7 @@ def measure(study: Study, folder: Path, recipe: Recipe, *, show: bool = False) -
     options: dict[str, Any] = {"workers": 0, "show": show, "protocol": protocol, "compute": compute_of(recipe)}
     records = evaluate(spec, study.test, study.suites, limit=study.limit, **options)
     shifted = {name: evaluate(spec, data, "clean", **options) for name, data in study.shifts.items()}
-    whole_sets = hasattr(task_named(records.task), "set_figures")
+    whole_sets = scoring_of(records.task).whole_sets
     if not whole_sets and shifted:
         raise HoldfastError(f"shifts of a study are for segmentation and detection, got a test set of {records.task}")
     right = {} if whole_sets else {name: cell.right for name, cell in records.cells.items()}
@@ -178,14 +178,14 @@ Arrays = Mapping[str, np.ndarray]
 
 def _set_scores(records: Records) -> tuple[Arrays, Arrays]:
     """Scores of every cell with their replicates, (cells, 1 + groups), and the task's further values."""
-    task: Any = task_named(records.task)
+    scoring = scoring_of(records.task)
     used = used_images(records.cells)
     replicates = replicate_cells(records.cells, used, image_groups(used.ids))
     known = {
-        name: score for name, score in task.cell_scores(records.header).items() if _has(replicates, score, records)
+        name: score for name, score in scoring.cell_scores(records.header).items() if _has(replicates, score, records)
     }
     rows = {name: np.stack([score.of(replicates, cell) for cell in records.cells]) for name, score in known.items()}
-    return rows, task.set_figures(records.cells)
+    return rows, scoring.set_figures(records.cells)
 
 
 def _has(replicates: Replicates, score: CellScore, records: Records) -> bool:

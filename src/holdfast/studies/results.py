@@ -13,10 +13,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from holdfast.cells import CLEAN, CellSpec, attack_cell, corruption_cell, spec_of
 from holdfast.corruptions.severities import ALL, SEVERITIES
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
-from holdfast.records.cells import CLEAN, CellSpec, attack_cell, corruption_cell, spec_of
 from holdfast.records.header import CLASSIFICATION
 from holdfast.studies.config import Study, row_file_name
 

@@ -1,21 +1,32 @@
 """Tasks: classification, segmentation, detection, and registered ones. A data source names its task.
 
-One file per task and one row below; :func:`register_task` adds a custom task.
+One row below per task; :func:`register_task` adds a custom task.
 """
 
-import importlib
-import warnings
 from typing import Any
 
 from holdfast.errors import HoldfastError, nearest
+from holdfast.metrics.scoring.registry import register_scoring
 from holdfast.records.header import CLASSIFICATION
-from holdfast.tasks.base import Task
+from holdfast.tasks.base import Evaluation, Task, Training
+from holdfast.tasks.one_object import task_of_parts
 
-# module of each task, imported on first use, so that reading records needs no torch
-TASKS: dict[str, str | Task] = {
-    CLASSIFICATION: "holdfast.tasks.classification:TASK",
-    "segmentation": "holdfast.tasks.segmentation:TASK",
-    "detection": "holdfast.tasks.detection:TASK",
+
+def _shipped(name: str, *, drawing: str) -> Task:
+    """A task of ours; its parts lie in the packages that use them, under the task's name."""
+    return Task(
+        name,
+        scoring=f"holdfast.metrics.scoring.{name}:SCORING",
+        evaluation=f"holdfast.evaluation.tasks.{name}:EVALUATION",
+        training=f"holdfast.training.tasks.{name}:TRAINING",
+        drawing=f"holdfast.tasks.examples.{drawing}",
+    )
+
+
+TASKS: dict[str, Task] = {
+    CLASSIFICATION: _shipped(CLASSIFICATION, drawing="base:CLASS_EXAMPLES"),
+    "segmentation": _shipped("segmentation", drawing="label_maps:MAP_EXAMPLES"),
+    "detection": _shipped("detection", drawing="boxes:BOX_EXAMPLES"),
 }
 
 
@@ -23,11 +34,7 @@ def task_named(name: str) -> Task:
     """The registered task of this name."""
     if name not in TASKS:
         raise HoldfastError(f"task must be one of {', '.join(TASKS)}, got {name!r}{nearest(name, TASKS)}")
-    found = TASKS[name]
-    if isinstance(found, str):
-        module, _, attribute = found.partition(":")
-        found = TASKS[name] = getattr(importlib.import_module(module), attribute)
-    return found
+    return TASKS[name]
 
 
 def task_of(source: Any) -> Task:
@@ -35,16 +42,14 @@ def task_of(source: Any) -> Task:
     return task_named(str(getattr(source, "task", CLASSIFICATION)))
 
 
-def register_task(task: Task) -> Task:
-    """Register a task under its name, to which the attribute ``task`` of data sources refers."""
+def register_task(task: Any) -> Any:
+    """Register a :class:`Task` under its name, to which the attribute ``task`` of data sources refers."""
     if task.name in TASKS:
         raise HoldfastError(f"task {task.name!r} is already registered: choose another name")
-    old = getattr(task, "together", None)  # the attribute's old name
-    if old is not None and not hasattr(task, "batched"):
-        warnings.warn(f"{type(task).__name__}.together is now batched", DeprecationWarning, stacklevel=2)
-        task.batched = bool(old)
-    TASKS[task.name] = task
+    made = task if isinstance(task, Task) else task_of_parts(task)
+    TASKS[task.name] = made
+    register_scoring(task.name, made.scoring)
     return task
 
 
-__all__ = ["TASKS", "Task", "register_task", "task_named", "task_of"]
+__all__ = ["TASKS", "Evaluation", "Task", "Training", "register_task", "task_named", "task_of"]

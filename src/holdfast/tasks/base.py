@@ -1,61 +1,59 @@
-"""``Task``: the interface between a model's output and evaluation, training, records and reports.
+"""``Task``: the parts that make a task, by its name.
 
-Methods are in the order in which an image passes them; those of the last part must be importable without torch, because
-reports read records alone. Optional attributes: ``adapt_model(model, source)`` wraps the model for these data
-(detectors that output COCO's category ids), ``examples`` stores and draws example images, see
-:mod:`holdfast.tasks.examples.base`, ``running`` is the score of the progress line, see :class:`RunningScore`, and
-``cell_scores(header)`` are the scores of a cell, the first for heat maps and curves. A task that scores whole sets has
-``set_figures(cells)``, further values for studies, and, if a score is no function of means over images,
-``replicates(cell, groups)``, see :mod:`holdfast.metrics.replicates`.
+A task is scoring (:class:`holdfast.metrics.scoring.interface.Scoring`, without torch), evaluation, training and drawing
+(:class:`holdfast.tasks.examples.base.Examples`). Each is a small protocol with defaults: subclass it and write what
+differs. A part may be given as ``"module:name"`` and is then imported on first use, so that reports, which read records
+alone, need no torch.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from holdfast.records.cells import CellSpec
-from holdfast.records.records import CellRecord
+from holdfast.corruptions.severities import EXTRA, STANDARD
+from holdfast.errors import HoldfastError
+from holdfast.metrics.scoring.interface import Scoring
 from holdfast.records.shard_files import Field
+from holdfast.registry import load
+from holdfast.tasks.examples.base import Examples
 
 if TYPE_CHECKING:
+    from PIL import Image
     from torch import Tensor, nn
 
     from holdfast.attacks.criteria import Criterion
-    from holdfast.metrics.scoring.base import Key, Reference, ScoreDefinition
-    from holdfast.records.records import CellRecord
-
 
 Answers = Mapping[str, Any]  # the model's outputs by view
 
 
-class Task(Protocol):
-    """Targets, outputs, loss, records and scores of a task.
+class Evaluation(Protocol):
+    """Targets and preprocessing of a task, and what is recorded of a model's outputs.
 
     Attributes:
-        name: name of the task, as in records and in a source's attribute ``task``.
+        needs: the data of the task in words, for error messages.
+        standard_attack: attack of the suite ``standard``; empty for none.
         batched: whether images go through the model in batches. Dense tasks use one image at a time, because a batched
             pass differs in the sixth digit; image sizes may then vary.
-        fields: names and types of the recorded fields of an image.
-        headline: names of the scores in a report's first table.
-        per_image: description of the mean of :meth:`right` over the images, for reports.
+        tensor_outputs: whether a model returns one tensor with a row per image.
+        label_maps: whether it returns logits per pixel.
+        lists_answers: whether ``holdfast predict`` can list predictions, see :meth:`answer`.
+        draws_overlays: whether it can draw them, see :meth:`overlay`.
     """
 
-    name: str
-    batched: bool
-    fields: Mapping[str, Any]
-    headline: Sequence[str]
-    per_image: str
-
-    # data
+    needs: str = "data of the task"
+    standard_attack: str = ""
+    batched: bool = True
+    tensor_outputs: bool = True
+    label_maps: bool = False
+    lists_answers: bool = False
+    draws_overlays: bool = False
 
     def truth(self, source: Any) -> np.ndarray:
         """Recorded form of the targets, a row per image: enough to detect whether two record sets share their data."""
-        ...
-
-    def strata(self, source: Any) -> np.ndarray:
-        """Stratum of every image, an integer, by which subsets are stratified; all zero for no strata."""
         ...
 
     def target(self, source: Any, index: int) -> Any:
@@ -64,12 +62,6 @@ class Task(Protocol):
 
     def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> Any:
         """Preprocessing of the images, see :class:`holdfast.evaluation.preprocessing.Preprocessing`."""
-        ...
-
-    # outputs of a model
-
-    def check_model(self, answers: Answers, *, classes: int, restricted: bool, data: str) -> None:
-        """Raise an error if the outputs for one grey image do not suit this task and these classes."""
         ...
 
     def keep(
@@ -81,15 +73,51 @@ class Task(Protocol):
         """
         ...
 
-    @property
-    def goal(self) -> "Criterion":
-        """Criterion of attacks: the losses that they maximise, and their success."""
-        ...
-
-    # training
+    def strata(self, source: Any) -> np.ndarray:
+        """Stratum of every image, an integer, by which subsets are stratified; by default one for all."""
+        return np.zeros(len(source), dtype=np.int64)
 
     def collate(self, targets: Sequence[Any]) -> Any:
-        """Collate the targets of a batch, before mixing."""
+        """Targets of a batch, before mixing; by default a tensor."""
+        import torch
+
+        return torch.tensor(list(targets))
+
+    def check_protocol(self, protocol: Any) -> None:
+        """Raise an error for settings of :class:`holdfast.EvalProtocol` that the task would ignore."""
+        return
+
+    def check_model(self, answers: Answers, *, classes: int, restricted: bool, data: str) -> None:
+        """Raise an error if the outputs for one grey image do not suit this task and these classes."""
+        return
+
+    def adapt_model(self, model: "nn.Module", source: Any) -> "nn.Module":
+        """Wrap a model for these data, such as a detector that outputs COCO's category ids."""
+        return model
+
+    def corruption_kinds(self, extra: bool) -> tuple[str, ...]:
+        """Kinds of the suite ``corruptions``, and of ``--extra``."""
+        return STANDARD + EXTRA if extra else STANDARD
+
+    @property
+    def goal(self) -> "Criterion":
+        """Criterion of attacks: the losses that they maximise, and their success; by default there are none."""
+        return NoCriterion("attacks need a task with a goal, which this one does not have")
+
+    def answer(self, output: Any, *, classes: Sequence[str] | None, top: int) -> list[dict[str, Any]]:
+        """The predictions for one image as plain values, for ``holdfast predict``."""
+        raise HoldfastError("predict cannot list predictions of this task: its evaluation needs a method answer")
+
+    def overlay(self, picture: "Image.Image", output: Any, *, classes: Sequence[str] | None) -> "Image.Image":
+        """The predictions for one image drawn over it."""
+        raise HoldfastError("overlays of this task cannot be drawn: its evaluation needs a method overlay")
+
+
+class Training(Protocol):
+    """Model, loss, augmentation and validation of a task."""
+
+    def build(self, recipe: Any, *, classes: int, size: Any) -> "nn.Module":
+        """Build the model of a recipe's section ``model``."""
         ...
 
     def loss(self, output: Any, targets: Any) -> "Tensor":
@@ -105,57 +133,104 @@ class Task(Protocol):
         ...
 
     def transforms(self, recipe: Any, image: Any) -> tuple[Any, Any]:
-        """Transforms (picture, target) → (tensor, target) for training and validation, by a recipe's ``augment``."""
-        ...
+        """Transforms (picture, target) → (tensor, target) for training and validation; by default no augmentation."""
+        return as_tensor, as_tensor
 
     def mixer(self, recipe: Any, *, classes: int) -> Any:
-        """Batch augmentation such as mixup: (images, targets, epoch) → (images, targets)."""
-        ...
+        """Batch augmentation such as mixup: (images, targets, epoch) → (images, targets); by default none."""
+        return lambda images, targets, epoch: (images, targets)
 
-    def build(self, recipe: Any, *, classes: int, size: Any) -> "nn.Module":
-        """Build the model of a recipe's section ``model``."""
-        ...
-
-    # scores from records, without torch
-
-    def right(self, cell: "CellRecord") -> np.ndarray:
-        """Per-image score, float64 (N,), from 0 to 1."""
-        ...
-
-    def rows(self, cell: "CellRecord") -> dict[str, np.ndarray]:
-        """Columns of a table with a row per image, or per frame; first ``id``."""
-        ...
-
-    def remark(self, cell: "CellRecord") -> str:
-        """Note that accompanies an attack's score; mostly empty."""
-        ...
-
-    def columns(self, cell: "CellRecord") -> dict[str, np.ndarray]:
-        """Per-image quantities that scores average, by name, each (N,)."""
-        ...
-
-    def formulas(
-        self,
-        cells: Sequence[CellSpec],
-        *,
-        columns: "Collection[Key]",
-        header: Mapping[str, Any],
-        reference: "Reference | None",
-    ) -> "list[ScoreDefinition]":
-        """Score definitions for these cells, in the order of tables."""
-        ...
+    def shown_size(self, recipe: Any, image: Any, model: "nn.Module") -> tuple[int, int] | None:
+        """Height and width of the training images; None if they differ."""
+        return image.size, image.size
 
 
-@dataclass(frozen=True)
-class RunningScore:
-    """A score that follows from sums over images.
+class NoCriterion:
+    """Criterion of a task without attacks: every use raises an error."""
 
-    Attributes:
-        word: its name behind ``clean`` and ``corrupted``; empty for accuracy.
-        sums: what a cell's images add up to.
-        score: from 0 to 1, of such sums.
+    losses: Mapping[str, Any] = MappingProxyType({})
+
+    def __init__(self, error: str) -> None:
+        self.error = error
+
+    def check(self, output: Any, targets: Any) -> None:
+        """Raise the error."""
+        raise HoldfastError(self.error)
+
+    def predicted(self, output: Any) -> Any:
+        """The output as it is."""
+        return output
+
+    def right(self, output: Any, targets: Any) -> "Tensor":
+        """Raise the error."""
+        raise HoldfastError(self.error)
+
+
+def as_tensor(picture: Any, target: Any) -> tuple["Tensor", Any]:
+    """The picture as tensor (3, H, W) from 0 to 1, and its target."""
+    import torch
+
+    pixels = np.array(picture.convert("RGB"))
+    return torch.from_numpy(pixels).permute(2, 0, 1).float() / 255, target
+
+
+class Task:
+    """The parts of a task.
+
+    Args:
+        name: name of the task, as in records and in a source's attribute ``task``.
+        scoring: its recorded fields and scores.
+        evaluation: what is asked of data and models.
+        training: how models are trained; None for a task that is only evaluated.
+        drawing: how example images are drawn; None for none.
     """
 
-    word: str
-    sums: Callable[[CellRecord], np.ndarray]
-    score: Callable[[np.ndarray], Any]
+    def __init__(
+        self,
+        name: str,
+        *,
+        scoring: Scoring | str,
+        evaluation: Evaluation | str,
+        training: Training | str | None = None,
+        drawing: Examples | str | None = None,
+    ) -> None:
+        self.name = name
+        self._parts = {"scoring": scoring, "evaluation": evaluation, "training": training, "drawing": drawing}
+
+    @cached_property
+    def scoring(self) -> Scoring:
+        """Recorded fields and scores, without torch."""
+        return self._part("scoring")
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """Targets, preprocessing and what is kept of a model's outputs."""
+        return self._part("evaluation")
+
+    @cached_property
+    def training(self) -> Training:
+        """Model, loss, augmentation and validation."""
+        part = self._part("training")
+        if part is None:
+            raise HoldfastError(f"task {self.name!r} cannot be trained: it was registered without a part for training")
+        return part
+
+    @cached_property
+    def drawing(self) -> Examples | None:
+        """How example images are drawn; None if they are not."""
+        return self._part("drawing")
+
+    def _part(self, name: str) -> Any:
+        part = self._parts[name]
+        return load(part) if isinstance(part, str) else part
+
+    if not TYPE_CHECKING:  # a task was one object with the members of all parts
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_"):
+                for part in ("scoring", "evaluation", "training"):
+                    found = getattr(self._part(part), name, None)
+                    if found is not None:
+                        warnings.warn(f"Task.{name} is now Task.{part}.{name}", DeprecationWarning, stacklevel=2)
+                        return found
+            raise AttributeError(f"task {self.__dict__.get('name')!r} has no attribute {name!r}")

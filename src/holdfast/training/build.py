@@ -19,7 +19,6 @@ from holdfast.data import Source, check_same_classes, open_data, stratified_subs
 from holdfast.data.class_labels import same_order
 from holdfast.errors import HoldfastError
 from holdfast.methods import Objective, OwnsModules, build_objective
-from holdfast.records.header import CLASSIFICATION
 from holdfast.tasks import Task, task_of
 from holdfast.training.augment.classification import ImageFormat
 from holdfast.training.checkpoint import CheckpointState
@@ -113,18 +112,18 @@ def build_training(
     task = task_of(train)
     if recipe.model.name is None:
         recipe = replace(recipe, model=named_model(recipe.model))
-    if task.name == CLASSIFICATION and not resumed.earlier_version:
+    if task.scoring.one_class and not resumed.earlier_version:
         recipe = with_init_settings(recipe)
     recipe = share_batch(recipe, accelerator.num_processes)
     order = build_order(recipe, accelerator, length=len(train))
     with seeded(Stream.WEIGHTS, recipe.seed):
-        bare = task.build(recipe.model, classes=len(train.classes), size=recipe.data.size)
+        bare = task.training.build(recipe.model, classes=len(train.classes), size=recipe.data.size)
         bare = build_adapted(bare, recipe)
         image = image_format(recipe.data, bare)
         if objective is None:
             context: dict[str, Any] = {"model": bare, "size": shown_size(task, recipe, image=image, model=bare)}
             context |= {"mean": image.mean, "std": image.std}
-            context |= {"task_loss": task.loss, "goal": task.goal, "classes": train.classes}
+            context |= {"task_loss": task.training.loss, "goal": task.evaluation.goal, "classes": train.classes}
             context |= phase_context(recipe)
             objective = build_objective(recipe.objective.name, recipe.objective.options, context)
     check_model(bare, image, task=task, classes=len(train.classes), data=recipe.data.train)
@@ -151,7 +150,7 @@ def build_training(
     if isinstance(objective, OwnsModules):
         for module in objective.modules.values():
             module.to(accelerator.device)
-    vary, show = task.transforms(recipe.augment, image)
+    vary, show = task.training.transforms(recipe.augment, image)
     return TrainState(
         recipe=recipe,
         task=task,
@@ -162,7 +161,7 @@ def build_training(
         optimizer=optimizer,
         schedule=schedule,
         objective=objective,
-        mix=task.mixer(recipe.augment, classes=len(train.classes)),
+        mix=task.training.mixer(recipe.augment, classes=len(train.classes)),
         order=order,
         train_images=TransformedImages(train, vary, seed=recipe.seed, replace_unreadable=recipe.data.skip_bad),
         val_batches=build_validation(recipe, accelerator, images=TransformedImages(val, show, seed=recipe.seed)),
@@ -209,7 +208,7 @@ def check_model(model: nn.Module, image: ImageFormat, *, task: Task, classes: in
     finally:
         for module, training in modes.items():
             module.training = training
-    task.check_model({"": answer}, classes=classes, restricted=False, data=data)
+    task.evaluation.check_model({"": answer}, classes=classes, restricted=False, data=data)
 
 
 def open_sources(
@@ -222,7 +221,7 @@ def open_sources(
         names = f"{task_of(train).name} and {task_of(val).name}"
         raise HoldfastError(f"data.train and data.val must be of one task, got {names}")
     check_same_classes(train, val)
-    classes = order(train) if order is not None and task_of(train).name == CLASSIFICATION else None
+    classes = order(train) if order is not None and task_of(train).scoring.one_class else None
     if classes is not None and len(classes) == len(train.classes):
         train, val = same_order(train, val, classes)
     if recipe.train_subset is not None:
@@ -249,7 +248,7 @@ def build_validation(recipe: Recipe, accelerator: Accelerator, *, images: Transf
     """The validation images of this process."""
     return validation_loader(
         images,
-        batch_size=recipe.train.batch_size if images.task.batched else 1,
+        batch_size=recipe.train.batch_size if images.task.evaluation.batched else 1,
         processes=accelerator.num_processes,
         rank=accelerator.process_index,
         workers=recipe.data.workers,
@@ -259,8 +258,7 @@ def build_validation(recipe: Recipe, accelerator: Accelerator, *, images: Transf
 
 def shown_size(task: Task, recipe: Recipe, *, image: ImageFormat, model: nn.Module) -> tuple[int, int] | None:
     """Height and width of the training images; None if they differ."""
-    of_task = getattr(task, "shown_size", None)
-    return (image.size, image.size) if of_task is None else of_task(recipe.augment, image, model)
+    return task.training.shown_size(recipe.augment, image, model)
 
 
 def image_format(recipe: DataRecipe, model: nn.Module) -> ImageFormat:

@@ -149,7 +149,7 @@ def _step(state: TrainState, items: list[Item]) -> Seconds:
 def _validation_costs(state: TrainState) -> Seconds:
     images = state.val_images
     keys = [Key(index) for index in range(min(MOST, state.recipe.train.batch_size, len(images)))]
-    reading, items = _time_loading(images, keys if images.task.batched else keys[:2])
+    reading, items = _time_loading(images, keys if images.task.evaluation.batched else keys[:2])
     batch = collate(items, task=images.task)
     state.bare.eval()
     with torch.no_grad(), state.accelerator.autocast():

@@ -128,7 +128,7 @@ class TransformedImages(Dataset[Item]):
         unreadable: list[str] = []
         for index in self._candidates(key.image):
             try:
-                image, target = self.source.image(index), self.task.target(self.source, index)
+                image, target = self.source.image(index), self.task.evaluation.target(self.source, index)
                 self._check_shape(image, index)
             except UnreadableImage as error:
                 unreadable.append(str(error))
@@ -140,7 +140,7 @@ class TransformedImages(Dataset[Item]):
 
     def _check_shape(self, image: Image.Image, index: int) -> None:
         """Raise an error for a very elongated image: resizing its short side for classifiers would take all memory."""
-        if self.task.batched:
+        if self.task.evaluation.batched:
             try:
                 check_short_side(image.size, SHORT_SIDE)
             except ImageSizeError as error:
@@ -156,7 +156,7 @@ def collate(items: list[Item], *, task: Task) -> Batch:
     read = [item for item in items if item.image is not None]
     return Batch(
         _together([item.image for item in read if item.image is not None]),
-        task.collate([item.target for item in read]),
+        task.evaluation.collate([item.target for item in read]),
         [sentence for item in items for sentence in item.unreadable],
     )
 

@@ -317,14 +317,14 @@ def scores_of(model: nn.Module, state: TrainState, unreadable: Unreadable) -> di
     """The task's scores of a model on the validation images, over all processes."""
     model.eval()
     device, task = state.accelerator.device, state.task
-    counts = task.tally(None, None).to(device)
+    counts = task.training.tally(None, None).to(device)
     for batch in state.val_batches:
         unreadable.check(batch)
         if len(batch.images) > 0:
             with state.accelerator.autocast():
                 output = model(send_to_device(batch.images, device))
-            counts = counts + task.tally(output, send_to_device(batch.targets, device))
-    return task.validation_scores(state.accelerator.reduce(counts, reduction="sum"))
+            counts = counts + task.training.tally(output, send_to_device(batch.targets, device))
+    return task.training.validation_scores(state.accelerator.reduce(counts, reduction="sum"))
 
 
 def with_best(position: Position, accuracy: float) -> Position:

@@ -14,7 +14,6 @@ from accelerate import Accelerator
 from holdfast.data import stratified_subset
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
-from holdfast.records.header import CLASSIFICATION
 from holdfast.runtime.device import choose_device
 from holdfast.tasks import task_of
 from holdfast.training.build import image_format, open_sources
@@ -47,13 +46,13 @@ def probe_run(recipe: Recipe, out: Path) -> Probe:
     """Fit the head of a recipe's model to its frozen features, and write a finished run folder."""
     written, recipe = recipe, with_init_settings(replace(recipe, model=named_model(recipe.model)))
     train, val = open_sources(recipe.data, seed=recipe.seed, order=partial(class_order, ResumedRun(), recipe.model))
-    if task_of(train).name != CLASSIFICATION:
+    if not task_of(train).scoring.one_class:
         raise HoldfastError(f"train.probe fits the head of a classifier, got data of {task_of(train).name}")
     most = (recipe.train.probe or ProbeRecipe()).images
     if len(train) > most:
         train = stratified_subset(train, most, seed=recipe.seed)
     with seeded(Stream.WEIGHTS, recipe.seed):
-        model = task_of(train).build(recipe.model, classes=len(train.classes), size=recipe.data.size)
+        model = task_of(train).training.build(recipe.model, classes=len(train.classes), size=recipe.data.size)
         device = choose_device(recipe.train.device, model, fixed=True)
         images = RecipeImages(recipe, train, val, image_format(recipe.data, model), device)
         batches = images.each_training_image(), images.each_validation_image()

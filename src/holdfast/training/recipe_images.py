@@ -59,12 +59,12 @@ class RecipeImages:
             yield send_to_device(batch.images, self.device)
 
     def _transformed(self, source: Source, which: int) -> TransformedImages:
-        transform = self.task.transforms(self.recipe.augment, self.image)[which]
+        transform = self.task.training.transforms(self.recipe.augment, self.image)[which]
         skip = self.recipe.data.skip_bad
         return TransformedImages(source, transform, seed=self.recipe.seed, replace_unreadable=skip)
 
     def _each(self, images: TransformedImages) -> Iterator[Batch]:
-        size = self.recipe.train.batch_size if images.task.batched else 1
+        size = self.recipe.train.batch_size if images.task.evaluation.batched else 1
         workers = self.recipe.data.workers
         loader = validation_loader(images, batch_size=size, processes=1, rank=0, workers=workers, pin=False)
         return self._checked(loader)
@@ -89,9 +89,9 @@ def validation_scores(model: nn.Module, images: RecipeImages) -> dict[str, float
     """The task's scores of a model on the validation images, in percent; the first one decides what is best."""
     model.eval()
     task, device = images.task, images.device
-    counts = task.tally(None, None).to(device)
+    counts = task.training.tally(None, None).to(device)
     for batch in images.each_validation_image():
         if len(batch.images) > 0:
             output = model(send_to_device(batch.images, device))
-            counts = counts + task.tally(output, send_to_device(batch.targets, device))
-    return task.validation_scores(counts)
+            counts = counts + task.training.tally(output, send_to_device(batch.targets, device))
+    return task.training.validation_scores(counts)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holdfast.records.cells import CLEAN, condition_cell, corruption_cell
+from holdfast.cells import CLEAN, condition_cell, corruption_cell
 from holdfast.records.records import Records
 from tests.records.making_records import cell, share
 

@@ -5,6 +5,7 @@ const told = JSON.parse(document.body.dataset.told);
 const byId = (name) => document.getElementById(name);
 const state = { image: "0", do: "", layer: -1, head: -1, at: "" };
 const panels = [...document.querySelectorAll("article.model")];
+const figures = panels.map((panel) => Object.fromEntries([...panel.querySelectorAll("figure[data-part]")].map((one) => [one.dataset.part, one])));
 const strip = { label: -1, severity: 0, page: 0 };
 let shown = null; // the last answer
 let sweeping = 0;
@@ -32,6 +33,12 @@ function status(who, text, bad = false) {
   byId("status").classList.toggle("bad", Boolean(line?.bad));
 }
 
+// what the user does next and succeeds ends all complaints about what was done before
+function forget() {
+  for (const [who, { bad }] of said) if (bad) said.delete(who);
+  status(forget, "");
+}
+
 function latest(work, words) {
   let busy = false, again = false;
   return async function wish() {
@@ -55,6 +62,7 @@ const refresh = latest(async () => {
   keepLink();
   const wanted = ask();
   const found = await post("/look", wanted);
+  forget();
   shown = found;
   underBrush(() => paint(found));
   document.body.dataset.done = JSON.stringify(wanted);
@@ -105,7 +113,7 @@ function fillControls() {
   const value = (step) => step?.split("/")[1]?.split("@")[0] || "0";
   const set = (name, text) => { if (byId(name)) { byId(name).value = text; if (byId(`${name}-shown`)) byId(`${name}-shown`).textContent = text; } };
   const corruption = stepOf("corruption"), occlusion = stepOf("occlusion"), attack = stepOf("attack");
-  if (corruption) set("kind", corruption.split("/")[0]);
+  if (corruption) set("kind", corruption.split("/")[0]); // always one of the menu's, see `family`
   if (occlusion) set("occluder", occlusion.split("/")[0]);
   if (attack) set("attack", attack.split("/")[0]);
   set("severity", value(corruption)); set("ratio", value(occlusion)); set("eps", value(attack));
@@ -194,7 +202,7 @@ function listen(frame) {
     if (moves[event.key]) {
       event.preventDefault();
       const next = now.map((value, n) => Math.min(Math.max(value + moves[event.key][n] / grid[n], 0.5 / grid[n]), 1 - 0.5 / grid[n]));
-      if (painting()) { hovered = next; panels.forEach((panel) => mark(panel, { grid, row: Math.floor(next[0] * grid[0]), column: Math.floor(next[1] * grid[1]) })); }
+      if (painting()) { hovered = next; panels.forEach((_, n) => mark(n, { grid, row: Math.floor(next[0] * grid[0]), column: Math.floor(next[1] * grid[1]) })); }
       else hover(next);
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
@@ -226,6 +234,7 @@ async function keep(form) {
     link.click();
     setTimeout(() => URL.revokeObjectURL(url), 10000);
     status("keep", "");
+    forget();
   } catch (error) { status("keep", error.message, true); }
 }
 

@@ -1,8 +1,10 @@
 "use strict";
 // What the server answered becomes what is seen; `state`, `shown`, `panels` and `told` are those of lab.js.
 
-function picture(panel, part, url) {
-  const image = panel.querySelector(`[data-part="${part}"] .base`);
+const INPUT = ["before", "after", "difference"];
+
+function picture(n, part, url) {
+  const image = figures[n][part].querySelector(".base");
   if (image.getAttribute("src") !== url) image.src = url;
 }
 
@@ -11,8 +13,8 @@ function paint(found) {
   paintChips(found.steps);
   found.panels.forEach((one, n) => {
     const panel = panels[n];
-    for (const part of ["before", "after", "difference"]) picture(panel, part, one[part]);
-    panel.querySelector('[data-part="difference"] figcaption').textContent = `difference × ${one.gain}`;
+    for (const part of INPUT) picture(n, part, one[part]);
+    figures[n].difference.querySelector("figcaption").textContent = `difference × ${one.gain}`;
     panel.querySelectorAll(".pictures").forEach((row) => row.classList.toggle("coarse", Math.max(...one.size) < 160));
     panel.querySelector(".said").innerHTML = one.verdict;
     panel.querySelector(".answers").innerHTML = one.answers;
@@ -21,10 +23,23 @@ function paint(found) {
     panel.classList.toggle("plain", !one.attention && !one.pictures.length);
     draw(panel.querySelector(".drawn"), one.pictures);
   });
+  compare(found.panels);
   paintAttention();
   markHidden();
   fillChoices(found.panels.find((one) => one.attention));
   if (state.at) lookAtToken();
+}
+
+// of two models: both verdicts in a strip that stays in sight, and the input once where it is the same
+function compare(all) {
+  if (all.length < 2) return;
+  document.querySelectorAll("#verdicts .said").forEach((place, n) => { place.innerHTML = all[n].verdict; });
+  const same = all.every((one) => INPUT.every((part) => one[part] === all[0][part]));
+  const home = same ? byId("input").querySelector(".pictures") : panels[0].querySelector(".pictures");
+  if (figures[0].before.parentElement !== home) home.prepend(...INPUT.map((part) => figures[0][part]));
+  byId("input").hidden = !same;
+  byId("input").querySelector(".pictures").classList.toggle("coarse", Math.max(...all[0].size) < 160);
+  document.body.classList.toggle("same-input", same);
 }
 
 // what is done, step by step; a step can be taken back or done earlier
@@ -60,24 +75,24 @@ function paintAttention() {
   shown?.panels.forEach((one, n) => {
     if (!one.attention) return;
     const where = one.attention.grid ? "received by tokens" : "between channels";
-    heats(panels[n], one, one.attention, (part) => `attention ${where}, ${part}`);
-    mark(panels[n], null);
+    heats(n, one, one.attention, (part) => `attention ${where}, ${part}`);
+    mark(n, null);
   });
 }
 
 function paintToken(found) {
   found.panels.forEach((one, n) => {
     if (!one) return;
-    heats(panels[n], shown.panels[n], one, (part) => `attention of token ${one.row + 1}, ${one.column + 1}, ${part}`);
-    mark(panels[n], one);
+    heats(n, shown.panels[n], one, (part) => `attention of token ${one.row + 1}, ${one.column + 1}, ${part}`);
+    mark(n, one);
   });
   document.body.dataset.token = found.panels.map((one) => one ? `${one.row},${one.column}` : "").join(" ");
 }
 
-function heats(panel, one, heat, words) {
+function heats(n, one, heat, words) {
   for (const part of ["before", "after"]) {
-    const figure = panel.querySelector(`[data-part="attention-${part}"]`);
-    picture(panel, `attention-${part}`, one[part]);
+    const figure = figures[n][`attention-${part}`];
+    picture(n, `attention-${part}`, one[part]);
     const image = figure.querySelector(".heat");
     if (image.getAttribute("src") !== heat[part]) image.src = heat[part];
     for (const [name, text] of [["what", words(part)], ["low", heat.low], ["high", heat.high]]) figure.querySelector(`.${name}`).textContent = text;
@@ -98,14 +113,15 @@ function cells(svg, name, grid, places) {
   }
 }
 
-const mark = (panel, token) => panel.querySelectorAll(".marks").forEach((svg) =>
+const marksOf = (n, parts) => parts.map((part) => figures[n][part]?.querySelector(".marks")).filter(Boolean);
+const mark = (n, token) => marksOf(n, Object.keys(figures[n])).forEach((svg) =>
   cells(svg, "token", token?.grid, token ? [[token.row, token.column]] : []));
 
 function markHidden() {
   const hide = stepOf("hide");
   const { grid, patches } = hide ? hidden(hide) : { grid: told.grid, patches: [] };
   const places = patches.map((n) => [Math.floor(n / grid[1]), n % grid[1]]);
-  panels.forEach((panel) => panel.querySelectorAll('[data-part="after"] .marks').forEach((svg) => cells(svg, "hidden", grid, places)));
+  panels.forEach((_, n) => marksOf(n, ["after"]).forEach((svg) => cells(svg, "hidden", grid, places)));
 }
 
 function options(select, count, first, word, value) {

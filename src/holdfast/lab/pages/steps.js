@@ -5,7 +5,7 @@ const steps = () => state.do.split(",").filter(Boolean);
 const family = (step) => {
   const kind = step.split("/")[0];
   return kind === "hide" ? "hide" : ["occlude", "learned"].includes(kind) ? "occlusion"
-    : ["fgsm", "pgd"].includes(kind) ? "attack" : "corruption";
+    : ["fgsm", "pgd"].includes(kind) ? "attack" : told.kinds.includes(kind) ? "corruption" : "unknown";
 };
 const stepOf = (name) => steps().findLast((step) => family(step) === name);
 const hidden = (step) => {

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.benchmarks import BENCHMARKS, Benchmark, ScoreText, benchmarks_of
+from holdfast.cells import CellSpec, corruption_cell
 from holdfast.corruptions.severities import PUBLISHED, SEVERITIES, STANDARD
 from holdfast.metrics.corruption import (
     WITHOUT_NOISE,
@@ -27,7 +28,6 @@ from holdfast.metrics.corruption import (
     retention,
 )
 from holdfast.metrics.intervals import Scale
-from holdfast.records.cells import CellSpec, corruption_cell
 from holdfast.records.header import CLASSIFICATION
 
 Key = tuple[str, str]  # a cell and one of its quantities

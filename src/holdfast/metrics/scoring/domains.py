@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.cells import CellSpec
 from holdfast.metrics.corruption import Values
 from holdfast.metrics.scoring.base import Key, Means, ScoreDefinition, column
-from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
 
 IN, RIGHT_IN = "in domain ", "right in domain "

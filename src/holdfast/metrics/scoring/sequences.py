@@ -3,11 +3,11 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from holdfast.cells import CellSpec, in_order, sequence_cell
 from holdfast.corruptions.sequences import TEST_SEQUENCES
 from holdfast.metrics.corruption import Values
 from holdfast.metrics.flip_rate import mean_flip_rate, mean_over_kinds
 from holdfast.metrics.scoring.base import Compute, Key, Means, Reference, ScoreDefinition, column, partial_if
-from holdfast.records.cells import CellSpec, in_order, sequence_cell
 
 FLIPS, DISTANCES = "flips", "distances"
 

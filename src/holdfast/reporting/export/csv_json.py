@@ -13,7 +13,21 @@ from holdfast.published.paper_scores import PaperScore, architecture_of
 from holdfast.reporting.export.text_tables import printable
 
 COLUMNS = (
-    *("model", "view", "data", "label", "source", "score", "value", "low", "high", "unit", "better", "images"),
+    *(
+        "model",
+        "view",
+        "data",
+        "label",
+        "source",
+        "score",
+        "value",
+        "low",
+        "high",
+        "unit",
+        "better",
+        "images",
+        "passes",
+    ),
     *("missing", "note", "definition"),
 )
 
@@ -52,6 +66,7 @@ def _line(summary: Summary, score: Score) -> dict[str, Any]:
         "unit": _text(score.unit),
         "better": score.better,
         "images": summary.images,
+        "passes": str(summary.passes) if summary.passes is not None else "",
         "missing": " ".join(score.missing),
         "note": _text(score.note),
         "definition": _text(score.definition),
@@ -116,6 +131,7 @@ def _footnote(summary: Summary) -> str:
         f"Holdfast {__version__}",
         made.get(str(header.get("label", "")), str(header.get("label", ""))),
         f"{summary.images} images",
+        str(summary.passes) if summary.passes is not None else "",
         "partial: " + ", ".join(score.name for score in summary if score.partial),
     ]
     return printable("; ".join(part for part in parts if part and part != "partial: "))

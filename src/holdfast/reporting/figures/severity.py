@@ -2,22 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.corruptions.severities import SEVERITIES, STANDARD
+from holdfast.cells import CellSpec
+from holdfast.corruptions.severities import SEVERITIES
 from holdfast.metrics.corruption import mean_of, percent_of_clean
 from holdfast.metrics.intervals import Interval, Scale, score_interval
 from holdfast.metrics.replicates import replicate_cells, used_images
-from holdfast.records.cells import CellSpec
-from holdfast.records.header import CLASSIFICATION
+from holdfast.metrics.scoring.registry import scoring_of
+from holdfast.metrics.summary import image_choice
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import ChartLine, Point, ReportFigure, Track, svg_picture
 from holdfast.reporting.runs import Run
-from holdfast.tasks import task_named
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,9 @@ def data_figures(data: DataSet, *, anchor: str) -> list[ReportFigure]:
 def severity_figures(data: DataSet, *, anchor: str) -> list[ReportFigure]:
     """Draw the score by severity, and for tasks that score whole cells what is retained of the clean score."""
     curves = [curve for entry in data.shown_models if (curve := severity_curve(entry)) is not None]
-    what = str(getattr(task_named(data.task), "cell_words", ""))
-    kinds = f"{len(STANDARD)} corruptions" if data.task == CLASSIFICATION else "corruptions"
+    scoring = scoring_of(data.task)
+    what = scoring.cell_words
+    kinds = f"{len(scoring.curve_kinds)} corruptions" if scoring.curve_kinds else "corruptions"
     over = f"Mean over the {kinds} at each severity. Bands: 95 % intervals over the choice of images."
     title = f"{what[:1].upper()}{what[1:]}" or "Accuracy"
     figures = _picture(curves, what, "proportion", f"{anchor}-severity", f"{title} by severity", over)
@@ -93,18 +93,18 @@ def severity_curve(entry: Entry) -> SeverityCurve | None:
 
     For classification over the 15 corruptions of ImageNet-C at all five severities.
     """
-    task: Any = task_named(entry.records.task)
-    standard = task.name == CLASSIFICATION
-    if not hasattr(task, "cell_scores"):
+    scoring = scoring_of(entry.records.task)
+    published, known_scores = scoring.curve_kinds, scoring.cell_scores(entry.records.header)
+    if not known_scores:
         return None
-    cells = {name: cell for name, cell in entry.records.cells.items() if len(cell) and _is_drawn(cell.spec, standard)}
-    kinds = set(STANDARD) if standard else {cell.spec.kind for cell in cells.values()} - {""}
+    cells = {name: cell for name, cell in entry.records.cells.items() if len(cell) and _is_drawn(cell.spec, published)}
+    kinds = set(published) if published else {cell.spec.kind for cell in cells.values()} - {""}
     complete = [
         s for s in SEVERITIES if {cell.spec.kind for cell in cells.values() if cell.spec.severity == s} == kinds
     ]
-    if not kinds or not complete or (standard and len(complete) < len(SEVERITIES)):
+    if not kinds or not complete or (published and len(complete) < len(SEVERITIES)):
         return None
-    used, score = used_images(cells), next(iter(task.cell_scores(entry.records.header).values()))
+    used, score = used_images(cells, images=image_choice(entry.records)), next(iter(known_scores.values()))
     groups = used.groups()
     replicates = replicate_cells(cells, used, groups)
     if not replicates.keys() >= set(score.reads(*cells)):  # images without objects have no AP
@@ -116,8 +116,8 @@ def severity_curve(entry: Entry) -> SeverityCurve | None:
     return SeverityCurve(entry, values, groups.independent) if len(values) > 1 else None
 
 
-def _is_drawn(cell: CellSpec, standard: bool) -> bool:
-    return cell.family == "clean" or (cell.family == "corruption" and (not standard or cell.kind in STANDARD))
+def _is_drawn(cell: CellSpec, kinds: Sequence[str]) -> bool:
+    return cell.family == "clean" or (cell.family == "corruption" and (not kinds or cell.kind in kinds))
 
 
 def cost_figure(data: DataSet, *, anchor: str) -> list[ReportFigure]:

@@ -20,6 +20,7 @@ from holdfast.reporting.sections.pairwise import Matrix, matrices
 from holdfast.reporting.sections.published_tables import PaperTable, paper_table
 from holdfast.reporting.sections.score_tables import Table, headline_table, kinds_table, more_table
 from holdfast.reporting.sections.what_next import Step, what_next
+from holdfast.tasks import task_named
 
 MOST_BASELINES = 8  # models of which each can be the baseline; of more, the first one is
 
@@ -126,7 +127,7 @@ def part_of(data: DataSet, *, number: int, title: str) -> DataSetSection:
         kinds=kinds_table(data),
         heat_maps=heat_maps(data),
         examples=shown,
-        examples_note=", wrong pixels below" if data.task == "segmentation" else "",
+        examples_note=getattr(task_named(data.task).drawing, "note", ""),
         papers=paper_table(data),
         on_the_fly=data.protocol == "on-the-fly",
     )

@@ -13,23 +13,15 @@ from holdfast.reporting.formatting import NOT_MEASURED, clean_name, kind_label, 
 from holdfast.reporting.runs import Run
 from holdfast.reporting.sections.section import Section, TextTable
 
-TEXTS = {
-    "detection": "Error types after TIDE, in percent of all objects, at a score and IoU of ½: an object is found, "
-    "classified wrongly, localised badly (IoU of at least 0.1) or missed; background counts detections without an "
-    "object, per 100 objects. Recall: objects that any detection overlaps by ½, whatever its class or score, an upper "
-    "bound set by the proposals. Calibration: gap between scores and the fraction of correct detections.",
-    "segmentation": "IoU per class, mIoU by distance to the nearest label boundary, and the expected calibration error "
-    "(ECE) of the pixels, for each corruption, averaged over the measured severities.",
-}
 CLEAN = "clean"
 Cells = Mapping[str, Sequence[CellRecord]]  # by group, clean images first
 
 
 def breaks_section(runs: Sequence[Run]) -> Section:
     """Build the tables of every detector and segmenter."""
-    held = [(run, records) for run in runs for records in run.records if records.task in TEXTS]
+    held = [(run, records) for run in runs for records in run.records if records.task in _TASKS]
     tables = [table for run, records in held for table in _tables(run, records)]
-    text = " ".join(TEXTS[task] for task in dict.fromkeys(records.task for _, records in held))
+    text = " ".join(_TASKS[task][0] for task in dict.fromkeys(records.task for _, records in held))
     return Section("breaks", "Error types", text, tables=tables)
 
 
@@ -38,12 +30,7 @@ def _tables(run: Run, records: Records) -> Iterator[TextTable]:
     if not cells:
         return
     kinds = _group_cells(cells, lambda cell: cell.spec.kind or CLEAN)
-    if records.task == "detection":
-        yield from _detection_tables(run.name, cells, kinds)
-    else:
-        names = [clean_name(name) for name in records.header.get("class_names", ())]
-        yield _class_table(f"{run.name}: IoU per class, percent", kinds, names)
-        yield _band_table(f"{run.name}: boundaries, interior and calibration", kinds)
+    yield from _TASKS[records.task][1](run.name, records, cells, kinds)
 
 
 def _group_cells(cells: Sequence[CellRecord], key: Callable[[CellRecord], object]) -> Cells:
@@ -63,7 +50,7 @@ COLUMNS = ("", *OBJECTS, "background", "recall", "calibration")
 SIZE_COLUMNS = ("", "objects", *OBJECTS)
 
 
-def _detection_tables(name: str, cells: Sequence[CellRecord], kinds: Cells) -> Iterator[TextTable]:
+def _detection_tables(name: str, records: Records, cells: Sequence[CellRecord], kinds: Cells) -> Iterator[TextTable]:
     errors = {cell.spec: breakage(cell.fields) for cell in cells}
     severities = _group_cells(cells, lambda cell: cell.spec.severity or CLEAN)
 
@@ -142,3 +129,26 @@ def _mean_of_known(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 def _number(value: float, *, digits: int = 1) -> str:
     return number(float(value), digits=digits) if np.isfinite(value) else NOT_MEASURED
+
+
+def _segmentation_tables(name: str, records: Records, cells: Sequence[CellRecord], kinds: Cells) -> Iterator[TextTable]:
+    classes = [clean_name(each) for each in records.header.get("class_names", ())]
+    yield _class_table(f"{name}: IoU per class, percent", kinds, classes)
+    yield _band_table(f"{name}: boundaries, interior and calibration", kinds)
+
+
+# text and tables of the tasks that have any
+_TASKS: Mapping[str, tuple[str, Callable[[str, Records, Sequence[CellRecord], Cells], Iterator[TextTable]]]] = {
+    "detection": (
+        "Error types after TIDE, in percent of all objects, at a score and IoU of ½: an object is found, "
+        "classified wrongly, localised badly (IoU of at least 0.1) or missed; background counts detections without an "
+        "object, per 100 objects. Recall: objects that any detection overlaps by ½, whatever its class or score, an "
+        "upper bound set by the proposals. Calibration: gap between scores and the fraction of correct detections.",
+        _detection_tables,
+    ),
+    "segmentation": (
+        "IoU per class, mIoU by distance to the nearest label boundary, and the expected calibration error "
+        "(ECE) of the pixels, for each corruption, averaged over the measured severities.",
+        _segmentation_tables,
+    ),
+}

@@ -85,7 +85,7 @@ class ShownExample:
 
 def examples(data: DataSet) -> list[ShownExample]:
     """Select the examples of a data set, hardest first, up to the size limit of a page."""
-    drawing = getattr(task_named(data.task), "examples", None)
+    drawing = task_named(data.task).drawing
     if drawing is None:
         return []
     models = data.shown_models[:MOST_MODELS]

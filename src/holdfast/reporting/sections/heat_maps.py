@@ -3,15 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import Any
 
 import numpy as np
 
 from holdfast.corruptions.severities import PUBLISHED, SEVERITIES, table_group
 from holdfast.metrics.replicates import replicate_cells, used_images
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import NOT_MEASURED, kind_label, number
-from holdfast.tasks import task_named
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,9 @@ class HeatMap:
     @property
     def words(self) -> str:
         """Name of the score in the cells."""
-        task = task_named(self.entry.records.task)
-        whole = getattr(task, "cell_words", "")
-        return f"{whole[:1].upper()}{whole[1:]} of the whole cell, percent" if whole else task.per_image
+        scoring = scoring_of(self.entry.records.task)
+        whole = scoring.cell_words
+        return f"{whole[:1].upper()}{whole[1:]} of the whole cell, percent" if whole else scoring.per_image
 
 
 def heat_maps(data: DataSet) -> list[HeatMap]:
@@ -65,10 +64,10 @@ def heat_maps(data: DataSet) -> list[HeatMap]:
 def cell_scores(entry: Entry) -> dict[str, float]:
     """Score of every corrupted cell in percent: the task's score of a whole cell, else the mean over images."""
     cells = {name: cell for name, cell in entry.records.cells.items() if cell.spec.family == "corruption" and len(cell)}
-    task: Any = task_named(entry.records.task)
-    if not cells or not hasattr(task, "cell_scores"):
+    known_scores = scoring_of(entry.records.task).cell_scores(entry.records.header)
+    if not cells or not known_scores:
         return {name: 100 * cell.accuracy for name, cell in cells.items()}
-    used, score = used_images(cells, images="own"), next(iter(task.cell_scores(entry.records.header).values()))
+    used, score = used_images(cells, images="own"), next(iter(known_scores.values()))
     replicates = replicate_cells(cells, used, used.groups())  # with groups, because the tables need the same
     known = {name for name in cells if replicates.keys() >= set(score.reads(name))}  # AP needs objects
     return {name: 100 * float(score.of(replicates, name)[0]) if name in known else float("nan") for name in cells}

@@ -88,8 +88,8 @@ def paper_table(data: DataSet) -> PaperTable | None:
 
     For Cityscapes and COCO all published rows are listed, since a segmenter's name is not its encoder's.
     """
-    if data.task in CLASSES:
-        return _dense_table(data)
+    if (dense := _dense_table(data)) is not None:
+        return dense
     if not of_imagenet(data.baseline.records):
         return None
     printed = {entry: paper_says(entry.run.architecture or "") for entry in data.models}

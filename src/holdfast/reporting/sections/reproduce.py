@@ -11,8 +11,8 @@ import yaml
 from holdfast.analysis.base import plain
 from holdfast.analysis.registry import all_settings
 from holdfast.corruptions.severities import EXTRA
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.plotting.svg import page_colour
-from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import Records
 from holdfast.reporting.runs import Run
 
@@ -78,7 +78,7 @@ def evaluate_command(run: Run, records: Records, *, limit: int | None = None) ->
     words += ["--extra"] if any(cell.spec.kind in EXTRA for cell in records.cells.values()) else []
     steps = header.get("preprocessing") or {}
     words += ["--stored-jpeg"] if "JPEG" in str(steps.get("after_corruption")) else []
-    known = records.task == CLASSIFICATION and "protocol" in steps
+    known = scoring_of(records.task).one_class and "protocol" in steps
     words += ["--preparation", "benchmark"] if known and "preparation" not in steps else []
     return _line(*words)
 

@@ -62,6 +62,8 @@ def _open(data: DataSet, pairs: Pairs, decision: Decision | None) -> Iterator[St
     all_used = any(entry.records.header.get("limit") is None for entry in runs.values())
     if all_used:
         more = "All images of the data set are used, so this takes other or more test images." if reachable else ""
+        if any(entry.summary.passes is not None for entry in runs.values()):
+            more = "Evaluate again with a smaller --until, or without; measured passes are kept."
         yield Step(f"Not resolved by {now:,} images: {list_names(parts, most=5)}. {more}".strip())
     else:
         commands = (

@@ -1,7 +1,6 @@
 """Example images of a task: stored fields, hardness of an image, and drawing of ground truth and prediction.
 
-A task may have an attribute ``examples`` with such an object, which ``holdfast evaluate --keep-examples`` uses.
-Reports use it without torch.
+The ``drawing`` of a task, which ``holdfast evaluate --keep-examples`` uses. Reports use it without torch.
 """
 
 import io
@@ -50,10 +49,12 @@ class Examples(Protocol):
     Attributes:
         side: longest side of a thumbnail, in pixels.
         in_records: whether records hold the predictions, so that only the picture must be stored.
+        note: what a report adds to the caption of the examples.
     """
 
     side: int
     in_records: bool
+    note: str = ""
 
     def hardness(self, cell: CellRecord) -> np.ndarray:
         """Hardness of every image, float (N,): 0 for a correct prediction."""
@@ -104,7 +105,7 @@ def class_colour(number: int) -> tuple[int, int, int]:
     return red, green, blue
 
 
-class ClassExamples:
+class ClassExamples(Examples):
     """Examples of classification: records hold everything except the picture."""
 
     side = 112
@@ -132,3 +133,6 @@ class ClassExamples:
         sure = float(kept["confidence"])
         words = f"{class_name(int(kept['answer']), names)}, {100 * sure:.0f} %"
         return ExampleView(words, float(kept["answer"] == kept["truth"]), sure=sure)
+
+
+CLASS_EXAMPLES = ClassExamples()

@@ -8,10 +8,10 @@ from faster_coco_eval.core import mask as coco_masks
 from PIL import Image, ImageDraw
 
 from holdfast.errors import HoldfastError
+from holdfast.io.run_lengths import unpacked_masks
 from holdfast.metrics.average_precision import match_image
-from holdfast.records.detections import unpacked_masks
 from holdfast.records.records import CellRecord
-from holdfast.tasks.examples.base import ExampleView, Kept, class_colour, class_name
+from holdfast.tasks.examples.base import Examples, ExampleView, Kept, class_colour, class_name
 
 SCORE = 0.5  # score threshold of detections that are drawn and counted
 OPACITY = 0.45  # of masks
@@ -19,7 +19,7 @@ FIELDS = ("size", "boxes", "labels", "scores", "true_boxes", "true_labels", "tru
 MASKS = ("masks", "mask_lengths", "true_masks", "true_mask_lengths")
 
 
-class BoxExamples:
+class BoxExamples(Examples):
     """Examples of detection: records hold all boxes and masks."""
 
     side = 224
@@ -107,3 +107,6 @@ def _count_labels(labels: np.ndarray, names: Sequence[str]) -> str:
     classes, counts = np.unique(labels, return_counts=True)
     counted = [f"{count} × {class_name(int(each), names)}" for each, count in zip(classes, counts, strict=True)]
     return ", ".join(counted) or "nothing"
+
+
+BOX_EXAMPLES = BoxExamples()

@@ -8,18 +8,19 @@ import numpy as np
 from PIL import Image
 
 from holdfast.records.records import CellRecord
-from holdfast.tasks.examples.base import PALETTE, ExampleView, Kept, class_name
+from holdfast.tasks.examples.base import PALETTE, Examples, ExampleView, Kept, class_name
 
 IGNORED = 255
 OPACITY = 0.55
 WRONG = (255, 96, 48)
 
 
-class MapExamples:
+class MapExamples(Examples):
     """Examples of segmentation: records hold counts only, so label maps are stored at the thumbnail's size."""
 
     side = 192
     in_records = False
+    note = ", wrong pixels below"
 
     def hardness(self, cell: CellRecord) -> np.ndarray:
         """Fraction of labelled pixels that are wrong."""
@@ -98,3 +99,6 @@ def _most_confused(true: np.ndarray, seen: np.ndarray, names: Sequence[str]) -> 
     pairs, counts = np.unique(np.stack([true, seen], axis=1), axis=0, return_counts=True)
     first, second = (class_name(int(each), names) for each in pairs[counts.argmax()])
     return f"; most often {second} for {first}"
+
+
+MAP_EXAMPLES = MapExamples()

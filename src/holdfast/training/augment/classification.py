@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchvision.transforms import v2
 
+from holdfast.corruptions import RandomCorruption
 from holdfast.errors import HoldfastError
 from holdfast.io.validation import checked_options
 from holdfast.training.recipe import AugmentRecipe
@@ -147,7 +148,5 @@ def _allow_posterizing_to_nothing(steps: list[Any]) -> None:
 
 def random_corruption(options: dict[str, Any]) -> Callable[[Image.Image], Image.Image]:
     """The random corruption of training images from a recipe's options."""
-    from holdfast.corruptions import RandomCorruption
-
     withheld = ["generator"]
     return RandomCorruption(**checked_options(options, RandomCorruption, whose="augment.corruption", withheld=withheld))

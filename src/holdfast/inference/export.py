@@ -24,8 +24,8 @@ from holdfast.deploy.onnx_model import has_gradient
 from holdfast.errors import HoldfastError, nearest
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data
+from holdfast.evaluation.predictor import Predictor, apply_protocol, requested_input
 from holdfast.evaluation.preprocessing import largest_size
-from holdfast.inference.predictor import Predictor, apply_protocol, requested_input
 from holdfast.io import atomic
 from holdfast.models.factory import LoadedModel, architecture_of, load_model
 from holdfast.models.outputs import Logits, logits_of
@@ -130,19 +130,19 @@ def _plain(model: nn.Module) -> nn.Module:
 
 
 def _describe_export(loaded: LoadedModel, data: EvaluationData, protocol: EvalProtocol) -> OnnxDescription:
-    task, size = data.task.name, protocol.size
-    if task not in ("classification", "segmentation"):
-        raise HoldfastError(f"holdfast export supports classifiers and segmenters, got data for {task}")
+    task, size = data.task, protocol.size
+    if not (task.scoring.one_class or task.evaluation.label_maps):
+        raise HoldfastError(f"holdfast export supports classifiers and segmenters, got data for {task.name}")
     wanted = requested_input(apply_protocol(loaded.model, replace(protocol, probabilities=None)), protocol)
     own: Any = unwrap_model(loaded.model)
     side = wanted.size
-    if task == "segmentation":
+    if task.evaluation.label_maps:
         side = (size, size) if isinstance(size, int) else size or _window(data, wanted.window or WHOLE)
     if side is None:
         raise HoldfastError("size must be given for a model without its own input size, got none")
     classes = loaded.classes or tuple(map(str, data.pictures.classes))
     return OnnxDescription(
-        task,
+        task.name,
         side,
         wanted.mean,
         wanted.std,
@@ -151,7 +151,7 @@ def _describe_export(loaded: LoadedModel, data: EvaluationData, protocol: EvalPr
         classes=classes if len(classes) == getattr(own, "num_classes", len(classes)) else None,
         architecture=architecture_of(loaded.model),
         stride=min(wanted.stride, *side) if wanted.stride else None,
-        crop_pct=wanted.crop_pct if task == "classification" else None,
+        crop_pct=wanted.crop_pct if task.scoring.one_class else None,
         crop_mode=wanted.crop_mode,
     )
 
@@ -165,7 +165,7 @@ def _window(data: EvaluationData, window: tuple[int, int]) -> tuple[int, int]:
 def _images(data: EvaluationData, predictor: Predictor, description: OnnxDescription) -> Tensor:
     """Preprocess and normalise real images, (n, 3, H, W)."""
     pictures = [data.pictures.image(index) for index in range(min(CHECKED, len(data.pictures)))]
-    if description.task == "classification":
+    if data.task.scoring.one_class:
         pixels = [predictor.steps.clean(picture) for picture in pictures]
     else:
         assert description.size is not None

@@ -16,9 +16,9 @@ import holdfast
 from holdfast import evaluate
 from holdfast.cli.main import main
 from holdfast.data import open_data
-from holdfast.deploy.export import export
 from holdfast.deploy.onnx_files import METADATA
 from holdfast.errors import HoldfastError
+from holdfast.inference.export import export
 from holdfast.models.factory import load_model
 from holdfast.records.records import load_records
 from tests.training.helpers import run

@@ -9,13 +9,13 @@ from torch import nn
 
 import holdfast
 from holdfast import ComputeConfig, EvalProtocol
+from holdfast.cells import CLEAN, corruption_cell
 from holdfast.corruptions.severities import STANDARD
 from holdfast.metrics.average_precision import COCO_C_FAN, coco_scores, match_image, mean_performance, record_scores
 from holdfast.metrics.intervals import score_interval
 from holdfast.metrics.jackknife import image_groups
 from holdfast.metrics.scoring.base import column
 from holdfast.metrics.scoring.detection import detection_formulas
-from holdfast.records.cells import CLEAN, corruption_cell
 from holdfast.records.detections import coco_found, coco_truth
 from holdfast.records.records import read_records
 from holdfast.tasks import task_named, task_of
@@ -125,7 +125,7 @@ def test_records_hold_boxes_masks_and_ground_truth_of_every_image(measured):
         assert cell.labels[index].tolist() == cell.true_labels[index].tolist() == objects.labels.tolist()
         assert cell.mask_lengths[index].sum() == len(cell.masks[index])
     assert cell.right.tolist() == [1.0] * 3
-    assert TASK.rows(cell)["found"].tolist() == [len(source.target(i)) for i in range(3)]
+    assert TASK.scoring.rows(cell)["found"].tolist() == [len(source.target(i)) for i in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -301,10 +301,14 @@ def test_validation_counts_add_up_over_batches():
         {"boxes": torch.from_numpy(o.boxes).float(), "labels": torch.from_numpy(o.labels) + 1}
         for o in (source.target(i) for i in range(3))
     ]
-    counts = sum((TASK.tally(model([x]), [t]) for x, t in zip(images, targets, strict=True)), TASK.tally(None, None))
-    assert counts.tolist() == TASK.tally(model(images), targets).tolist()
-    assert TASK.validation_scores(counts) == {"f1": 100.0}
-    assert TASK.validation_scores(TASK.tally(None, None)) == {"f1": 0.0}
+    tally = TASK.training.tally
+    counts = sum(
+        (tally(model([x]), [t]) for x, t in zip(images, targets, strict=True)),
+        tally(None, None),
+    )
+    assert counts.tolist() == tally(model(images), targets).tolist()
+    assert TASK.training.validation_scores(counts) == {"f1": 100.0}
+    assert TASK.training.validation_scores(tally(None, None)) == {"f1": 0.0}
 
 
 def test_an_image_without_objects_is_right_if_nothing_is_found_there(tmp_path):

@@ -19,10 +19,10 @@ from holdfast.deploy.onnx_model import FromProbabilities, check_input_settings
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData
+from holdfast.evaluation.mapped_classes import MappedClasses
 from holdfast.evaluation.model_input import ModelInput, check_side, model_input, normalisation
+from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.preprocessing import Preprocessing
-from holdfast.inference.mapped_classes import MappedClasses
-from holdfast.inference.normalized_model import NormalizedModel
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.models.segmenter import with_sliding_window
 from holdfast.models.sliding_window import Windowed
@@ -30,7 +30,6 @@ from holdfast.runtime.device import choose_device, choose_precision
 
 ROUNDING = 1e-3  # tolerance for the sum of probabilities, which half precision rounds
 DENSE_OPTIONS = ("outputs", "resize", "nms", "nms_iou", "score_threshold", "class_ids")
-CLASSIFICATION, SEGMENTATION, DETECTION = "classification", "segmentation", "detection"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +73,9 @@ class Predictor:
         """
         loaded = model if isinstance(model, LoadedModel) else load_model(model)
         configured, protocol = configure_model(loaded.model, protocol, data.pictures)
-        check_protocol(data.task.name, protocol)
+        data.task.evaluation.check_protocol(protocol)
         loaded = replace(loaded, model=apply_protocol(configured, protocol))
-        adapt = getattr(data.task, "adapt_model", None) or getattr(data.task, "adapted", None)  # the hook's old name
-        adapted = loaded.model if adapt is None else adapt(loaded.model, data.pictures)
+        adapted = data.task.evaluation.adapt_model(loaded.model, data.pictures)
         chosen = steps(loaded.model) if steps is not None else requested_steps(loaded.model, data, protocol)
         where = choose_device(device, loaded.model, fixed=not loaded.given)
         modes = tuple((module, module.training) for module in adapted.modules())
@@ -182,22 +180,7 @@ def requested_input(model: nn.Module, protocol: EvalProtocol, **other: Any) -> M
 def requested_steps(model: nn.Module, data: EvaluationData, protocol: EvalProtocol) -> Preprocessing:
     """Preprocessing of the data's images for a model under a protocol."""
     wanted, preset = requested_input(model, protocol), _preset(protocol.preset, data)
-    return data.task.steps(data.pictures, wanted, preset=preset, stored_jpeg=protocol.stored_jpeg)
-
-
-def check_protocol(task: str, protocol: EvalProtocol) -> None:
-    """Raise an error for settings that the task would ignore."""
-    if task in (CLASSIFICATION, DETECTION) and (protocol.window is not None or protocol.stride is not None):
-        raise HoldfastError(f"window and stride are settings of segmentation: omit them for {task}")
-    if task in (SEGMENTATION, DETECTION) and (protocol.crop_pct is not None or protocol.interpolation is not None):
-        raise HoldfastError(
-            f"crop_pct and interpolation are settings of classification: omit them, because {task} keeps images' size"
-        )
-    own = [name for name in ("size", "mean", "std") if getattr(protocol, name) is not None]
-    if task == DETECTION and own:
-        raise HoldfastError(f"{own[0]} is the business of a detector of torchvision's protocol; leave --{own[0]} away")
-    if task == DETECTION and protocol.probabilities:
-        raise HoldfastError("probabilities is a setting of classification and segmentation: omit it for detection")
+    return data.task.evaluation.steps(data.pictures, wanted, preset=preset, stored_jpeg=protocol.stored_jpeg)
 
 
 def check_answers(normalized_model: NormalizedModel, protocol: EvalProtocol) -> None:

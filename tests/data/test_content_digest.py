@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holdfast.data import Subset, open_data
+from holdfast.data import Subset, content_digest, open_data
+from holdfast.data.content_digest import content_of_files, content_of_sample
 from holdfast.io.folder_index import cache_folder
-from holdfast.records import content_digest
-from holdfast.records.content_digest import content_of_files, content_of_sample
 
 HOUR = 3600
 

@@ -13,8 +13,8 @@ import holdfast
 from holdfast import EvalProtocol, evaluate
 from holdfast.cli.main import main
 from holdfast.data import open_data
-from holdfast.deploy.export import prepare_export
 from holdfast.errors import HoldfastError
+from holdfast.inference.export import prepare_export
 from holdfast.inference.label_map_files import export_predictions
 from holdfast.lab import inspect_image, open_model, probabilities
 from tests.evaluation.toys import colours

@@ -1,0 +1,1 @@
+"""Training of each task: loss, validation, transforms, models."""

@@ -1,0 +1,83 @@
+"""Flat folders and models with other classes: the lab shows them without labels."""
+
+import pytest
+from torch import nn
+
+from holdfast.data import open_data
+from holdfast.errors import HoldfastError
+from holdfast.evaluation.config import EvalProtocol
+from holdfast.lab import inspect_image, open_model
+from holdfast.lab.server import page_values
+from holdfast.lab.session import Session, ViewState
+from holdfast.lab.shipped import SHIPPED, SHIPPED_DATA
+from holdfast.models import create_model
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """The same digits in a flat folder and in folders of two classes."""
+    source = open_data("digits:test", split="test")
+    for index in range(4):
+        for folder in ("flat", f"classes/{'odd' if source.targets[index] % 2 else 'even'}"):
+            (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+            source.image(index).save(tmp_path / folder / f"{index}.png")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("folder", "reason"), [("flat", "no folders of classes"), ("classes", "the 2 classes of")])
+def test_images_without_usable_labels_are_shown_without_verdicts(folders, folder, reason):
+    session = Session([open_model(f"run:{SHIPPED}", f"folder:{folders / folder}")])
+    assert reason in session.first.without_labels
+    values = page_values(session)
+    assert values["classes"] == ()
+    assert reason in values["notes"][0]
+    assert values["names"] == ["FAN-nano on digits"]
+    assert session.strip(label=None, severity=0, page=0)["html"].count("data-image") == 4
+    shown = session.inspect(ViewState(1, "fog/5"))["panels"][0]
+    assert "badge" not in shown["answers"]
+    seen = inspect_image(session.first, 1, "pgd/8")  # attacks lead away from the model's own answer
+    assert seen.picture.target is None
+    assert session.sweep(ViewState(1), "fog")["html"]
+    assert b"<html" in session.download(ViewState(1, "fog/3"), "card.html")
+
+
+def test_both_models_of_a_flat_folder_have_their_own_classes(folders):
+    spec = f"folder:{folders / 'flat'}"
+    first = open_model(f"run:{SHIPPED}", spec)
+    second = open_model(create_model("vit_nano", num_classes=7), first.data)
+    assert (len(first.classes), len(second.classes)) == (10, 7)
+    assert len(Session([first, second]).inspect(ViewState(0))["panels"]) == 2
+
+
+class Segmenter(nn.Module):
+    task, num_classes = "segmentation", 11
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 11, 1)
+
+    def forward(self, images):
+        return self.layer(images)
+
+
+def test_a_segmenter_takes_a_flat_folder(folders):
+    protocol = EvalProtocol(mean=(0.5,) * 3, std=(0.5,) * 3)
+    session = Session([open_model(Segmenter(), f"folder:{folders / 'flat'}", protocol=protocol)])
+    titles = [each["title"] for each in session.inspect(ViewState(0, "fog/3"))["panels"][0]["pictures"]]
+    assert titles == ["labels, before", "labels, after"]
+
+
+def test_a_class_map_that_does_not_fit_is_still_an_error(folders):
+    with pytest.raises(HoldfastError):
+        open_model(f"run:{SHIPPED}", f"folder:{folders / 'classes'}", protocol=EvalProtocol(class_map="nowhere.csv"))
+
+
+def test_the_model_that_ships_is_small_and_knows_digits():
+    files = {path.name: path for path in SHIPPED.iterdir()}
+    assert sum(path.stat().st_size for path in files.values()) <= 2_000_000
+    header = files["recipe.yaml"].read_text().splitlines()[:6]
+    assert "#   holdfast train digits/fan_nano" in header
+    assert any(line.startswith("# licence: Apache-2.0") for line in header)
+    session = Session([open_model(f"run:{SHIPPED}", SHIPPED_DATA)])
+    verdicts = [session.inspect(ViewState(n))["panels"][0]["verdict"] for n in range(40)]
+    assert sum("good" in verdict for verdict in verdicts) >= 38
