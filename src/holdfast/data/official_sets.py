@@ -244,14 +244,29 @@ def _imagenet_v2(name: str, root: Path) -> OfficialSet:
 
 def _objectnet(name: str, root: Path) -> OfficialSet:
     official_set_readers.existing_folder(root, what=name)
-    cells, about = (set_cell(name),), {"restricted_to": "objectnet"}
-    return OfficialSet(name, root, name, "imagenet", cells, lambda cell: open_objectnet(root), **about)
+    return OfficialSet(
+        name,
+        root,
+        name,
+        "imagenet",
+        (set_cell(name),),
+        lambda cell: open_objectnet(root),
+        restricted_to="objectnet",
+    )
 
 
 def _cue_conflict(name: str, root: Path) -> OfficialSet:
     official_set_readers.existing_folder(root, what=name)
-    cells, about = (set_cell(name),), {"restricted_to": "imagenet_16", "whole_images": True}
-    return OfficialSet(name, root, name, "imagenet", cells, lambda cell: open_cue_conflict(root), **about)
+    return OfficialSet(
+        name,
+        root,
+        name,
+        "imagenet",
+        (set_cell(name),),
+        lambda cell: open_cue_conflict(root),
+        restricted_to="imagenet_16",
+        whole_images=True,
+    )
 
 
 def _cells(kinds: tuple[str, ...]) -> list[CellSpec]:

@@ -216,8 +216,13 @@ def _compare(
     total = max(int(records.header.get("images", len(used.ids))) for records in given) * len(cells)
     passes = Passes(both, total) if images == "own" else None
     sets = [name for name in consistent_cells(first, second) if first.cells[name].spec.family in ("clean", "set")]
-    consistency = {name: consistency_of_cells(one[name], other[name]) for name in sets if name in cells}
-    return Comparison(*names, len(used.ids), differences, carried, passes, consistency if intervals else {})
+    shared = None if used.rows else groups  # of all images, which every cell then has
+    consistency = {
+        name: consistency_of_cells(one[name], other[name], used.of_cell(name), shared)
+        for name in sets
+        if groups is not None and name in cells
+    }
+    return Comparison(*names, len(used.ids), differences, carried, passes, consistency)
 
 
 def check_same_answers(first: Records, second: Records) -> None:
@@ -296,7 +301,7 @@ def _join_comparisons(found: Sequence[Comparison], *, carried: CarryOver | None)
     carried = next((each.carry_over for each in found if each.carry_over is not None), carried)
     consistency = {cell: value for each in found for cell, value in each.consistency.items()}
     most = max(each.images for each in found)
-    return Comparison(found[0].first, found[0].second, most, differences, carried, consistency)
+    return Comparison(found[0].first, found[0].second, most, differences, carried, consistency=consistency)
 
 
 class Spreads(dict[str, Spread]):

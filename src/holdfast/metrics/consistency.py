@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.intervals import Interval, score_interval
-from holdfast.metrics.jackknife import image_groups, replicated_means
+from holdfast.metrics.jackknife import Groups, image_groups, replicated_means
 from holdfast.metrics.replicates import in_order, shared_ids
 from holdfast.records.class_map import answer_protocol
 from holdfast.records.records import CellRecord, Records
@@ -42,7 +42,8 @@ def error_consistency(first: Records, second: Records, cell: str = "") -> Interv
         )
     if answer_protocol(first.header) != answer_protocol(second.header):
         raise HoldfastError("error consistency needs records that choose among the same answers")
-    return consistency_of_cells(first.cells[name], second.cells[name])
+    one, other = first.cells[name], second.cells[name]
+    return consistency_of_cells(one, other, shared_ids({"": one}, {"": other}))
 
 
 def consistent_cells(first: Records, second: Records) -> list[str]:
@@ -56,13 +57,14 @@ def consistent_cells(first: Records, second: Records) -> list[str]:
     ]
 
 
-def consistency_of_cells(first: CellRecord, second: CellRecord) -> Interval:
-    """κ of two models' records of one cell, over the images that both have."""
-    ids = shared_ids({"": first}, {"": second})
+def consistency_of_cells(
+    first: CellRecord, second: CellRecord, ids: NDArray[np.str_], groups: Groups | None = None
+) -> Interval:
+    """κ of two models' records of one cell over some images, and their jackknife groups if these are known."""
     one, other = (in_order(each, ids) for each in (first, second))
     if not np.array_equal(one.targets, other.targets):
         raise HoldfastError("error consistency needs records with the same targets, but some images have another class")
     columns = np.stack([one.right, other.right, one.right * other.right], axis=1)
-    groups = image_groups(ids, one.targets)
+    groups = groups or image_groups(ids, one.targets)
     means = replicated_means(columns, groups)
     return score_interval(kappa(*means.T), scale="plain", images=groups.independent)

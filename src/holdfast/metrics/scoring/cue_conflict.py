@@ -42,9 +42,8 @@ def cue_scores(cells: Sequence[CellSpec], *, columns: Collection[Key]) -> list[S
     if (cell, CUE) not in columns:
         return []
     among, by = "the images whose shape and texture differ", "answers with the shape by those with either cue"
-    note = "of few answers with either cue a shape bias says little: see cue accuracy"
     found = [
-        _score(cell, "shape_bias", "shape bias", f"{by}, {among}", SHAPE, CUE, note=note),
+        _score(cell, "shape_bias", "shape bias", f"{by}, {among}", SHAPE, CUE),
         _score(cell, "cue_accuracy", "cue accuracy", f"answers with the shape or the texture, {among}", CUE, CONFLICT),
         _score(cell, "shape_answers", "answers shape", f"answers with the shape, {among}", SHAPE, CONFLICT),
         _score(cell, "texture_answers", "answers texture", f"answers with the texture, {among}", TEXTURE, CONFLICT),
