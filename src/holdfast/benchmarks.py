@@ -5,11 +5,11 @@ papers' tables and all labels follow from the row. Imports no torch.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from holdfast.corruptions.c_bar_severities import C_BAR_PRESETS, C_BAR_SUITES
 from holdfast.corruptions.severities import GROUPS, SEVERITIES, STANDARD
-from holdfast.registry import SUITES
+from holdfast.registry import SUITES, Registry, add_row
 
 Cells = Mapping[str, tuple[int, ...]]
 ROUNDED = "each cell rounded to 0.01 before severities are averaged, as the released testers do"
@@ -190,7 +190,14 @@ _ROWS = (
         rivals=("coco-c",),
     ),
 )
-BENCHMARKS: dict[str, Benchmark] = {row.name: row for row in _ROWS}
+BENCHMARKS: Registry[str, Benchmark] = Registry(
+    {row.name: row for row in _ROWS}, register="holdfast.benchmarks.register_benchmark"
+)
+
+
+def register_benchmark(name: str, benchmark: Benchmark, line: str = "") -> None:
+    """Register a benchmark; ``line`` describes its suite, without one it has only scores."""
+    add_row(BENCHMARKS, name, replace(benchmark, name=name, suite=line or benchmark.suite), what="benchmark")
 
 
 def benchmarks_of(task: str) -> list[Benchmark]:

@@ -2,8 +2,15 @@
 
 import fnmatch
 import importlib
+import warnings
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast.errors import HoldfastError
+
+Name = TypeVar("Name")
+Row = TypeVar("Row")
 
 # in the order of their modules; a test compares the two
 MODEL_NAMES = (
@@ -193,3 +200,30 @@ def load(name: str) -> Any:
     """
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+class Registry(dict[Name, Row]):
+    """Rows by name, for reading: ``register_…(name, object, line)`` adds one.
+
+    Rows were assigned before; that still works, with a warning.
+    """
+
+    def __init__(self, rows: Mapping[Name, Row], *, register: str) -> None:
+        super().__init__(rows)
+        self._register = register
+
+    def __setitem__(self, name: Name, row: Row) -> None:
+        warnings.warn(f"assigning rows is deprecated; use {self._register}", DeprecationWarning, stacklevel=2)
+        super().__setitem__(name, row)
+
+
+def add_row(rows: MutableMapping[Any, Any], name: Any, row: Any, *, what: str) -> None:
+    """Add a row to a registry; raises an error for a name that is taken."""
+    if name in rows:
+        raise HoldfastError(f"{what} {name!r} is already registered: choose another name")
+    rows.update({name: row})
+
+
+def warn_of_order(function: str, form: str) -> None:
+    """Warn that arguments were given in their order of before."""
+    warnings.warn(f"{function} now takes {form}", DeprecationWarning, stacklevel=3)

@@ -10,12 +10,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import holdfast
 from holdfast.analysis.base import Analysis, FigureSpec
-from holdfast.analysis.registry import ANALYSES
+from holdfast.analysis.registry import register_analysis
 from holdfast.attacks import AttackResult
-from holdfast.data import SOURCES, from_torch
-from holdfast.data.factory import SourceRow
+from holdfast.data import from_torch, register_source
 from holdfast.evaluation.suites import register_attack
-from holdfast.methods import TERMS, Loss, Term, TermEntry
+from holdfast.methods import Loss, Term, register_term
 from holdfast.metrics import ScoreDefinition, column, register_metric
 from holdfast.plotting.style import new_figure
 
@@ -34,7 +33,7 @@ def loader():
     return DataLoader(TensorDataset(*pixels()), batch_size=5)
 
 
-SOURCES["sides"] = SourceRow("sides", "bright left or right", lambda rest, *, split: from_torch(loader(), name="sides"))
+register_source("sides", lambda rest, *, split: from_torch(loader(), name="sides"), "bright left or right")
 
 
 @register_model
@@ -56,7 +55,7 @@ class OwnQuiet(Term):
         return Loss(self.weight * penalty, {"own_quiet": penalty.detach()})
 
 
-TERMS["own_quiet"] = TermEntry(lambda options, context: OwnQuiet(**options), "a penalty on large logits")
+register_term("own_quiet", lambda options, context: OwnQuiet(**options), "a penalty on large logits")
 
 
 def own_bands(images, draws, *, width):
@@ -66,8 +65,8 @@ def own_bands(images, draws, *, width):
     return result
 
 
-holdfast.corruptions.register(
-    own_bands, severities=[{"width": width} for width in (8, 6, 4, 3, 2)], short="Band", random=False
+holdfast.corruptions.register_corruption(
+    "own_bands", own_bands, severities=[{"width": width} for width in (8, 6, 4, 3, 2)], short="Band", random=False
 )
 
 
@@ -101,7 +100,7 @@ def _formulas(cells):
             )
 
 
-register_metric("own_sure", _formulas, columns=_columns)
+register_metric("own_sure", _formulas, "sure of", columns=_columns)
 
 
 def _run(subject, settings, tick):
@@ -118,7 +117,7 @@ def _draw(results):
     return figure
 
 
-ANALYSES["own-brightness"] = Analysis(
+analysis = Analysis(
     "own-brightness",
     "how bright the images are",
     _run,
@@ -126,3 +125,4 @@ ANALYSES["own-brightness"] = Analysis(
     pages=lambda results: iter([("own-brightness", lambda: _draw(results))]),
     shown=FigureSpec("How bright are they?", "Mean pixel of every image.", _draw),
 )
+register_analysis("own-brightness", analysis, analysis.line)

@@ -23,7 +23,7 @@ QUICK = {"workers": 0, "show": False}
 def registered(monkeypatch):
     """The two rows: the task and its data."""
     monkeypatch.setattr("holdfast.tasks.TASKS", dict(TASKS))
-    register_task(COUNTING)
+    register_task("counting", COUNTING, "how many squares")
     row = SourceRow("squares", "bright squares", lambda rest, *, split: Squares())
     monkeypatch.setitem(SOURCES, "squares", row)
 
@@ -92,7 +92,7 @@ def test_two_tasks_are_never_mixed(tmp_path):
 
 def test_a_name_is_registered_once_and_unknown_names_are_refused():
     with pytest.raises(HoldfastError, match="'counting' is already registered"):
-        register_task(COUNTING)
+        register_task("counting", COUNTING)
     with pytest.raises(HoldfastError, match=r"task must be one of classification.*'countin'; did you mean"):
         task_named("countin")
 

@@ -1,6 +1,7 @@
-"""Registry of the analyses; a new one is a file and an entry here, or ``ANALYSES["mine"] = Analysis(…)``."""
+"""Registry of the analyses; a new one is a file and an entry here, or :func:`register_analysis`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from holdfast.analysis import (
     attention_maps,
@@ -17,8 +18,9 @@ from holdfast.analysis import (
 from holdfast.analysis.base import Analysis, Numbers
 from holdfast.analysis.results import AnalysisResult
 from holdfast.analysis.settings import Setting
+from holdfast.registry import Registry, add_row
 
-ANALYSES: dict[str, Analysis] = {
+_SHIPPED = {
     "stability": attention_stability.ANALYSIS,
     "occlusion": occlusion_sensitivity.ANALYSIS,
     "overfocus": overfocus.ANALYSIS,
@@ -30,6 +32,15 @@ ANALYSES: dict[str, Analysis] = {
     "dilation": tap_dilation.ANALYSIS,
     "gates": tora_gates.ANALYSIS,
 }
+
+ANALYSES: Registry[str, Analysis] = Registry(_SHIPPED, register="holdfast.analysis.registry.register_analysis")
+
+
+def register_analysis(name: str, analysis: Analysis, line: str = "") -> Analysis:
+    """Register an analysis; its own name and line are those given here."""
+    known = replace(analysis, name=name, line=line or analysis.line)
+    add_row(ANALYSES, name, known, what="analysis")
+    return known
 
 
 def all_settings() -> dict[str, Setting]:

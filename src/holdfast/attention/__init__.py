@@ -7,6 +7,6 @@ reader in its own file, and `registry` lists them.
 
 from holdfast.attention.attention_map import AttentionHandle, Kind
 from holdfast.attention.hooks import Seen, watch
-from holdfast.attention.registry import attention_names, can_watch, why_not
+from holdfast.attention.registry import attention_names, can_watch, register_reader, why_not
 
-__all__ = ["AttentionHandle", "Kind", "Seen", "attention_names", "can_watch", "watch", "why_not"]
+__all__ = ["AttentionHandle", "Kind", "Seen", "attention_names", "can_watch", "register_reader", "watch", "why_not"]

@@ -9,14 +9,21 @@ from torch import nn
 from holdfast.attention import cait, fan_rvt, hiera, swin, vit, xcit
 from holdfast.attention.reader import Reader
 from holdfast.errors import HoldfastError
+from holdfast.registry import Registry, add_row
 from holdfast.runtime.device import unwrap_model
 
-READERS: dict[type[nn.Module], Reader] = {
-    kind: reader for family in (fan_rvt, vit, cait, swin, xcit, hiera) for kind, reader in family.READERS.items()
-}
+READERS: Registry[type[nn.Module], Reader] = Registry(
+    {kind: reader for family in (fan_rvt, vit, cait, swin, xcit, hiera) for kind, reader in family.READERS.items()},
+    register="holdfast.attention.register_reader",
+)
 FAMILIES = (
     "Holdfast's models and timm's ViT, DeiT, BEiT, EVA-02, DINOv3, CaiT, Swin, SwinV2, Hiera and XCiT are supported"
 )
+
+
+def register_reader(module: type[nn.Module], reader: Reader) -> None:
+    """Register how attention is read from a class of modules; its name is the class."""
+    add_row(READERS, module, reader, what="reader of")
 
 
 def attention_names(model: nn.Module) -> list[str]:

@@ -1,9 +1,9 @@
-"""``holdfast list``: tables of models, methods, corruptions, suites, recipes, studies and data."""
+"""``holdfast list``: tables of models, methods, corruptions, suites, recipes, studies, data and other registries."""
 
 import fnmatch
 import re
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from jsonargparse import ArgumentParser
 from rich.markup import escape
@@ -137,6 +137,40 @@ def data_table(arguments: Namespace) -> list[Table]:
     return [_table("data", "what it is", rows=[[escape(part) for part in lines[name]] for name in names])]
 
 
+def analyses_table(arguments: Namespace) -> list[Table]:
+    """The analyses that `holdfast analyze --only` accepts."""
+    from holdfast.analysis.registry import ANALYSES
+
+    return _lines_table("analysis", "what it shows", {name: each.line for name, each in ANALYSES.items()}, arguments)
+
+
+def benchmarks_table(arguments: Namespace) -> list[Table]:
+    """The corruption benchmarks, from which suites and scores follow."""
+    from holdfast.benchmarks import BENCHMARKS
+
+    lines = {name: each.suite or each.source for name, each in BENCHMARKS.items()}
+    return _lines_table("benchmark", "what it is", lines, arguments)
+
+
+def metrics_table(arguments: Namespace) -> list[Table]:
+    """The metrics of plug-ins; shipped scores are on the page of metrics."""
+    from holdfast.metrics.custom import METRICS
+
+    return _lines_table("metric", "what it measures", {name: each.line for name, each in METRICS.items()}, arguments)
+
+
+def tasks_table(arguments: Namespace) -> list[Table]:
+    """The tasks; a data source says which is its own."""
+    from holdfast.tasks import TASKS
+
+    return _lines_table("task", "what an image has", {name: each.line for name, each in TASKS.items()}, arguments)
+
+
+def _lines_table(name: str, line: str, lines: Mapping[str, str], arguments: Namespace) -> list[Table]:
+    names = _matching_names(arguments.pattern, list(lines))
+    return [_table(name, line, rows=[[each, lines[each]] for each in names])]
+
+
 def _matching_names(pattern: str | None, names: list[str]) -> list[str]:
     if pattern is None:
         return names
@@ -158,8 +192,10 @@ LISTERS: dict[str, Callable[[Namespace], list[Table]]] = {
     "corruptions": corruptions_table,
     "data": data_table,
     "methods": methods_table,
+    "metrics": metrics_table,
     "models": models_table,
     "recipes": recipes_table,
     "studies": studies_table,
     "suites": suites_table,
+    "tasks": tasks_table,
 }

@@ -5,12 +5,12 @@ Exact, seeded per image and fast. The package works on its own: it needs NumPy, 
     from holdfast.corruptions import corrupt, corrupt_batch
     foggy = corrupt(image, "fog", severity=3, rng=0)
 
-`register` adds a corruption of your own.
+`register_corruption` adds a corruption of your own.
 """
 
 from holdfast.corruptions.apply import FUNCTIONS, corrupt, corrupt_batch, prepare
 from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
-from holdfast.corruptions.custom import know, register, registered
+from holdfast.corruptions.custom import know, register, register_corruption, registered
 from holdfast.corruptions.frost_textures import recorded_name, texture_source
 from holdfast.corruptions.rng import Draws, LegacyDraws, StreamDraws, keyed
 from holdfast.corruptions.sequences import (
@@ -72,6 +72,7 @@ __all__ = [
     "prepare",
     "recorded_name",
     "register",
+    "register_corruption",
     "registered",
     "select",
     "texture_source",

@@ -11,6 +11,7 @@ register(stripes, severities=[{"width": width} for width in (8, 6, 4, 3, 2)], sh
 import inspect
 import pickle
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,13 +67,41 @@ def register(
         random: whether it uses random draws.
         name: the name to register, instead of the function's.
     """
+    warnings.warn("register is now register_corruption(name, function, line, …)", DeprecationWarning, stacklevel=2)
     name = name or getattr(function, "__name__", "")
+    return _register(function, severities, group=group, short=short, random=random, name=name, line="")
+
+
+def register_corruption(
+    name: str,
+    function: Callable[..., Images],
+    line: str = "",
+    *,
+    severities: Severities | Mapping[str, Severities],
+    group: str = OWN,
+    short: str = "",
+    random: bool = True,
+) -> Kind:
+    """Register a corruption; ``line`` describes it in ``holdfast list``, the others are as in :func:`register`."""
+    return _register(function, severities, group=group, short=short, random=random, name=name, line=line)
+
+
+def _register(
+    function: Callable[..., Images],
+    severities: Severities | Mapping[str, Severities],
+    *,
+    group: str,
+    short: str,
+    random: bool,
+    name: str,
+    line: str,
+) -> Kind:
     _check_names(name, group, short)
     given = severities if isinstance(severities, Mapping) else dict.fromkeys(PRESETS, severities)
     names = _parameter_names(function, name, given)
     _check_findable(function)
     rows = {preset: tuple(tuple(each[key] for key in names) for each in five) for preset, five in given.items()}
-    kind = Kind(name, group, False, random, names, short)
+    kind = Kind(name, group, False, random, names, short, line)
     FUNCTIONS[name] = function
     add_kind(kind, rows)
     return kind

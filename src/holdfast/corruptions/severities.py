@@ -20,7 +20,7 @@ OWN = "own"
 class Kind:
     """One corruption: its group, whether it is one of the standard 15, whether it is random, its parameters' names.
 
-    ``short`` is a heading of at most four letters for narrow tables; by default the name is cut.
+    ``short`` is a heading of at most four letters for narrow tables; by default the name is cut. ``line`` describes it.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Kind:
     random: bool
     parameters: tuple[str, ...]
     short: str = ""
+    line: str = ""
 
 
 @dataclass(frozen=True)
@@ -355,4 +356,4 @@ def catalog_table() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 def _table_row(kind: Kind) -> tuple[str, ...]:
     suites = [suite.removesuffix(f"-{C_BAR}") for suite, kinds in C_BAR_SUITES.items() if kind.name in kinds]
     kind_set = "standard" if kind.standard else "extra" if kind.name in EXTRA else ", ".join(suites) or OWN
-    return kind.name, kind.group, kind_set, "yes" if kind.random else "no", ", ".join(kind.parameters)
+    return kind.name, kind.group, kind_set, "yes" if kind.random else "no", kind.line or ", ".join(kind.parameters)

@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from holdfast.data.factory import SOURCES, open_data
+from holdfast.data.factory import SOURCES, open_data, register_source
 from holdfast.data.official_sets import OFFICIAL, OfficialSet, SequenceSource, is_official, open_official
 from holdfast.data.source import ArraySource, Source, UnreadableImage, check_known_classes, check_same_classes
 from holdfast.data.subsets import Joined, Subset, stratified_subset, turned_images
@@ -26,6 +26,7 @@ __all__ = [
     "is_official",
     "open_data",
     "open_official",
+    "register_source",
     "stratified_subset",
     "turned_images",
 ]

@@ -25,6 +25,7 @@ from holdfast.data.scenes import open_scene_objects, open_scenes
 from holdfast.data.source import Source, check_not_empty
 from holdfast.data.subsets import Joined, Subset
 from holdfast.errors import HoldfastError, nearest
+from holdfast.registry import Registry, add_row
 
 GIVEN: dict[str, Source] = {}
 GIVEN_NAME = "given"  # the first part of the spec of data that are handed over in Python: recipes name data by specs
@@ -77,7 +78,7 @@ def _open_cifar_training_images(rest: str, *, split: str, kind: str, download: b
     return open_cifar(rest, split="train", kind=kind, download=download)
 
 
-SOURCES: dict[str, SourceRow] = {
+_SHIPPED: dict[str, SourceRow] = {
     "digits": SourceRow(
         "digits[:SPLIT]", "1797 digits of scikit-learn, 32 px, embedded; train, val or test", open_digits
     ),
@@ -122,6 +123,33 @@ SOURCES: dict[str, SourceRow] = {
         open_scene_objects,
     ),
 }
+SOURCES: Registry[str, SourceRow] = Registry(_SHIPPED, register="holdfast.data.register_source")
+
+
+def register_source(
+    name: str,
+    open: Callable[..., Any],
+    line: str,
+    *,
+    form: str = "",
+    needs_path: bool = False,
+    downloads: bool = False,
+    turns: bool = False,
+) -> None:
+    """Register a kind of data source, whose specs begin with its name.
+
+    Args:
+        name: its name, as in ``--data NAME`` or ``--data NAME:REST``.
+        open: ``open(rest, split=…)`` returns the source; ``rest`` is what follows the colon.
+        line: one-line description for ``holdfast list data``.
+        form: the form of its specs; by default the name.
+        needs_path: whether a spec must have a rest.
+        downloads: whether ``open`` takes ``download``.
+        turns: whether ``open`` takes ``exif``.
+    """
+    add_row(SOURCES, name, SourceRow(form or name, line, open, needs_path, downloads, turns), what="data")
+
+
 # [40000:45000], half-open like a Python slice, optionally with a step
 _SLICE = re.compile(r"^(?P<spec>.*)\[(?P<start>\d*):(?P<stop>\d*)(?::(?P<step>[1-9]\d*))?\]$")
 # a plus sign joins two sources only where a new source begins, so that paths may contain it

@@ -5,7 +5,7 @@ how images are resized, whether non-maximum suppression is still to be done, and
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 from torchvision.ops import batched_nms, box_convert, nms
 
 from holdfast.errors import HoldfastError
+from holdfast.registry import Registry, add_row
 
 SUPPRESSIONS = {
     "per-class": "boxes suppress others of their class",
@@ -251,7 +252,7 @@ def _whole(classes: Tensor) -> Tensor:
 _PLAIN_PIXELS: Any = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 _YOLO: Any = {"resize": "letterbox", "interpolation": "opencv-bilinear", "normalisation": _PLAIN_PIXELS, "clip": True}
 
-LAYOUTS: dict[str, Layout] = {
+_SHIPPED = {
     "torchvision": Layout(
         "boxes (n, 4), labels (n) and scores (n), perhaps masks; the file has done everything else",
         _torchvision_parts,
@@ -306,3 +307,9 @@ LAYOUTS: dict[str, Layout] = {
         lambda parts: int(parts["logits"].shape[2]),
     ),
 }
+LAYOUTS: Registry[str, Layout] = Registry(_SHIPPED, register="holdfast.deploy.detection_layouts.register_layout")
+
+
+def register_layout(name: str, layout: Layout, line: str = "") -> None:
+    """Register a layout of an ONNX detector's outputs, as in ``--outputs NAME``."""
+    add_row(LAYOUTS, name, replace(layout, line=line or layout.line), what="layout")

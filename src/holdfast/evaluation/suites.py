@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from holdfast.attacks import LearnedOcclusion, Occlusion
@@ -38,7 +37,7 @@ from holdfast.evaluation.plan import Cell, Plan, shared_plan, stored_plan
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.io.validation import chosen_names, file_name
 from holdfast.records.compatibility import with_revision
-from holdfast.registry import STORED, SUITES
+from holdfast.registry import STORED, SUITES, warn_of_order
 from holdfast.runtime.plugins import code_fingerprint
 from holdfast.tasks import task_named, task_of
 from holdfast.tasks.base import Task
@@ -200,7 +199,8 @@ def _selection(name: str, source: Source, steps: Preprocessing, extra: bool) -> 
 def _own_corruptions(name: str, source: Source, steps: Preprocessing, extra: bool) -> Iterator[Cell]:
     if not own_kinds():
         raise HoldfastError(
-            "suite 'own-corruptions' needs a custom corruption: register one with holdfast.corruptions.register"
+            "suite 'own-corruptions' needs a custom corruption: "
+            "register one with holdfast.corruptions.register_corruption"
         )
     yield from _corruption_cells(name, source, steps, dict.fromkeys(own_kinds(), SEVERITIES))
 
@@ -249,7 +249,7 @@ _CELLS: dict[str, CellsOf] = {
 }
 
 
-def register_suite(name: str, line: str, cells: CellsOf) -> None:
+def register_suite(name: str, cells: Any, line: Any) -> None:
     """Register a suite.
 
     Args:
@@ -258,6 +258,9 @@ def register_suite(name: str, line: str, cells: CellsOf) -> None:
         cells: ``cells(name, source, steps, extra)`` returns its cells for a data source. A new kind of cell is a class
             with ``repeated`` and ``pieces`` like those of :mod:`holdfast.evaluation.cell_images`.
     """
+    if isinstance(cells, str):
+        warn_of_order("register_suite", "(name, cells, line)")
+        cells, line = line, cells
     _check_new(name)
     SUITES[name], _CELLS[name] = line, cells
 
@@ -273,11 +276,14 @@ def register_attack(name: str, attack: Any, line: str) -> None:
     SUITES[name], ATTACKS[name] = str(line), checked_attack(attack)
 
 
-def register_official(name: str, line: str, look: Callable[[str, Path], OfficialSet]) -> None:
+def register_official(name: str, look: Any, line: Any) -> None:
     """Register a stored test set: as ``--data NAME:DIR``, and as the suite of that name that scores it.
 
     ``look(name, folder)`` describes its cells and how to open them, see :class:`holdfast.data.OfficialSet`.
     """
+    if isinstance(look, str):
+        warn_of_order("register_official", "(name, look, line)")
+        look, line = line, look
     _check_new(name)
     if name in SETS:
         raise HoldfastError(f"data {name!r} is already registered: choose another name")

@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 
 from holdfast.errors import HoldfastError, nearest
 from holdfast.io.validation import checked_options
+from holdfast.registry import Registry, add_row
 
 TaskLoss = Callable[[Any, Any], Tensor]  # (model output, targets) → scalar
 
@@ -68,7 +69,16 @@ class CrossEntropy:
         return Loss(loss, {"cross_entropy": loss.detach()})
 
 
-OBJECTIVES: dict[str, Callable[..., Objective]] = {"cross_entropy": CrossEntropy}
+OBJECTIVES: Registry[str, Callable[..., Objective]] = Registry(
+    {"cross_entropy": CrossEntropy}, register="holdfast.methods.register_objective"
+)
+OBJECTIVE_LINES = {"cross_entropy": "plain cross-entropy, hard or soft targets"}
+
+
+def register_objective(name: str, build: Callable[..., Objective], line: str) -> None:
+    """Register an objective: ``build`` takes a recipe's options, and values of the loop that are its arguments."""
+    add_row(OBJECTIVES, name, build, what="objective")
+    OBJECTIVE_LINES[name] = line
 
 
 def build_objective(name: str, options: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> Objective:

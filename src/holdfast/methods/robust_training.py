@@ -34,6 +34,7 @@ from holdfast.methods.objective import Loss, TaskLoss
 from holdfast.methods.patch_augment import patches_term
 from holdfast.methods.segmentation_loss import pixel_cross_entropy
 from holdfast.methods.trades import mart_term, trades_term
+from holdfast.registry import Registry, add_row
 from holdfast.runtime.device import unwrap_model
 
 
@@ -131,7 +132,7 @@ class TermEntry(NamedTuple):
     line: str
 
 
-TERMS: dict[str, TermEntry] = {  # in the order in which they prepare views and add losses: augmentations come first
+_SHIPPED: dict[str, TermEntry] = {  # in the order in which they prepare views and add losses: augmentations come first
     "noise2net_share": TermEntry(noise2net_term, "a share of the batch distorted by random networks (DeepAugment)"),
     "patches": TermEntry(patches_term, "a second cross-entropy on patch-wise augmented images (RVT)"),
     "augmix": TermEntry(augmix_term, "AugMix views and the Jensen-Shannon divergence of the predictions (AugMix)"),
@@ -144,6 +145,12 @@ TERMS: dict[str, TermEntry] = {  # in the order in which they prepare views and 
         distillation_term, "a teacher's predictions as targets, hard or soft (DeiT; FAN, Table 2)"
     ),
 }
+TERMS: Registry[str, TermEntry] = Registry(_SHIPPED, register="holdfast.methods.register_term")
+
+
+def register_term(name: str, build: Callable[[Any, Context], Term], line: str) -> None:
+    """Register a term of objectives: ``build(options, context)`` makes it from a recipe's option of that name."""
+    add_row(TERMS, name, TermEntry(build, line), what="term")
 
 
 ON_DETECTORS = ("noise2net_share", "afat", "adl")

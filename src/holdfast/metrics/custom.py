@@ -9,7 +9,7 @@ def formulas(cells):
     compute = lambda means: 100 * means[key]
     return [ScoreDefinition("sure", "sure", "%", "high", text, compute, reads=(key,)) for _ in clean]
 
-register_metric("sure", formulas, columns=columns)
+register_metric("sure", formulas, "images that the model is sure of", columns=columns)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from holdfast.cells import CellSpec
-from holdfast.errors import HoldfastError
 from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import CellRecord
+from holdfast.registry import Registry, add_row
 
 Columns = Callable[[CellRecord], Mapping[str, np.ndarray]]
 
@@ -35,29 +35,31 @@ class Metric:
         task: name of the task that it belongs to.
         formulas: returns the score definitions for some cells.
         columns: returns further per-image quantities to average, each (N,), by name.
+        line: one-line description for ``holdfast list metrics``.
     """
 
     name: str
     task: str
     formulas: Callable[[Sequence[CellSpec]], Sequence[ScoreDefinition]]
     columns: Columns | None = None
+    line: str = ""
 
 
-METRICS: dict[str, Metric] = {}
+METRICS: Registry[str, Metric] = Registry({}, register="holdfast.metrics.register_metric")
 
 
 def register_metric(
     name: str,
     formulas: Callable[[Sequence[CellSpec]], Sequence[ScoreDefinition]],
+    line: str = "",
     *,
     columns: Columns | None = None,
     task: str = CLASSIFICATION,
 ) -> Metric:
     """Register scores of a task; those with ``headline`` appear in the report's first table."""
-    if name in METRICS:
-        raise HoldfastError(f"metric {name!r} is already registered: choose another name")
-    METRICS[name] = Metric(name, task, formulas, columns)
-    return METRICS[name]
+    metric = Metric(name, task, formulas, columns, line)
+    add_row(METRICS, name, metric, what="metric")
+    return metric
 
 
 def own_formulas(cells: Sequence[CellSpec], *, task: str) -> list[ScoreDefinition]:

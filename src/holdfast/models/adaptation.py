@@ -5,7 +5,7 @@ specs need.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from torch import nn
 from holdfast.errors import HoldfastError, nearest
 from holdfast.models.tora import Method, ToraViT, tora
 from holdfast.models.tora_checkpoints import DESCRIPTION, load_added, load_tora, save_tora
+from holdfast.registry import Registry, add_row
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,15 @@ def _of_tora(method: Method, line: str, phases: tuple[str, ...] = ("joint",)) ->
     )
 
 
-ADAPTERS: dict[str, AdapterEntry] = {
+_SHIPPED = {
     "tora": _of_tora("tora", "two adapters per block and a gate between them (TORA-ViT)", tuple(PHASES)),
     "adapter-fusion": _of_tora("adapter-fusion", "two adapters per block, fused by attention", tuple(PHASES)),
     "single-adapter": _of_tora("single-adapter", "one adapter per block"),
     "head-only": _of_tora("head-only", "two new heads and nothing else"),
 }
+ADAPTERS: Registry[str, AdapterEntry] = Registry(_SHIPPED, register="holdfast.methods.register_adapter")
+
+
+def register_adapter(name: str, adapter: AdapterEntry, line: str = "") -> None:
+    """Register a way to adapt frozen models, by its name in a recipe's ``model.adapt``."""
+    add_row(ADAPTERS, name, replace(adapter, line=line or adapter.line), what="adapter")

@@ -8,11 +8,12 @@ from typing import Any
 from holdfast.errors import HoldfastError, nearest
 from holdfast.metrics.scoring.registry import register_scoring
 from holdfast.records.header import CLASSIFICATION
+from holdfast.registry import Registry, add_row, warn_of_order
 from holdfast.tasks.base import Evaluation, Task, Training
 from holdfast.tasks.one_object import task_of_parts
 
 
-def _shipped(name: str, *, drawing: str) -> Task:
+def _shipped(name: str, line: str, *, drawing: str) -> Task:
     """A task of ours; its parts lie in the packages that use them, under the task's name."""
     return Task(
         name,
@@ -20,14 +21,16 @@ def _shipped(name: str, *, drawing: str) -> Task:
         evaluation=f"holdfast.evaluation.tasks.{name}:EVALUATION",
         training=f"holdfast.training.tasks.{name}:TRAINING",
         drawing=f"holdfast.tasks.examples.{drawing}",
+        line=line,
     )
 
 
-TASKS: dict[str, Task] = {
-    CLASSIFICATION: _shipped(CLASSIFICATION, drawing="base:CLASS_EXAMPLES"),
-    "segmentation": _shipped("segmentation", drawing="label_maps:MAP_EXAMPLES"),
-    "detection": _shipped("detection", drawing="boxes:BOX_EXAMPLES"),
+_SHIPPED = {
+    CLASSIFICATION: _shipped(CLASSIFICATION, "one class per image", drawing="base:CLASS_EXAMPLES"),
+    "segmentation": _shipped("segmentation", "one class per pixel", drawing="label_maps:MAP_EXAMPLES"),
+    "detection": _shipped("detection", "boxes, classes and masks of objects", drawing="boxes:BOX_EXAMPLES"),
 }
+TASKS: Registry[str, Task] = Registry(_SHIPPED, register="holdfast.tasks.register_task")
 
 
 def task_named(name: str) -> Task:
@@ -42,13 +45,20 @@ def task_of(source: Any) -> Task:
     return task_named(str(getattr(source, "task", CLASSIFICATION)))
 
 
-def register_task(task: Any) -> Any:
-    """Register a :class:`Task` under its name, to which the attribute ``task`` of data sources refers."""
-    if task.name in TASKS:
-        raise HoldfastError(f"task {task.name!r} is already registered: choose another name")
+def register_task(name: Any, task: Any = None, line: str = "") -> Any:
+    """Register a :class:`Task` under its name, to which the attribute ``task`` of data sources refers.
+
+    ``line`` describes it in ``holdfast list tasks``.
+    """
+    if not isinstance(name, str):
+        warn_of_order("register_task", "(name, task, line)")
+        name, task = name.name, name
     made = task if isinstance(task, Task) else task_of_parts(task)
-    TASKS[task.name] = made
-    register_scoring(task.name, made.scoring)
+    if made.name != name:
+        raise HoldfastError(f"name must be that of the task, {made.name!r}, got {name!r}")
+    add_row(TASKS, name, made, what="task")
+    made.line = line
+    register_scoring(name, made.scoring)
     return task
 
 

@@ -183,6 +183,7 @@ class Task:
         evaluation: what is asked of data and models.
         training: how models are trained; None for a task that is only evaluated.
         drawing: how example images are drawn; None for none.
+        line: one-line description for ``holdfast list tasks``.
     """
 
     def __init__(
@@ -193,8 +194,9 @@ class Task:
         evaluation: Evaluation | str,
         training: Training | str | None = None,
         drawing: Examples | str | None = None,
+        line: str = "",
     ) -> None:
-        self.name = name
+        self.name, self.line = name, line
         self._parts = {"scoring": scoring, "evaluation": evaluation, "training": training, "drawing": drawing}
 
     @cached_property
