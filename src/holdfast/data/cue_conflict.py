@@ -10,7 +10,7 @@ from pathlib import Path
 from holdfast.data.image_folder import FolderSource
 from holdfast.errors import HoldfastError
 from holdfast.published import published
-from holdfast.records.cues import cues_of
+from holdfast.published.cue_names import cues_of
 
 SHOWN = 3
 

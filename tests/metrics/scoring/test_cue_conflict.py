@@ -119,7 +119,7 @@ def test_more_shape_bias_is_no_verdict(data):
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published stimuli are not part of the project")
 def test_the_published_stimuli_have_1200_conflicts_and_160_content_images():
     from holdfast.data import open_official
-    from holdfast.records.cues import cues_of
+    from holdfast.published.cue_names import cues_of
 
     source = open_official(f"cue-conflict:{PUBLISHED}").open("cue-conflict")
     cues = [cues_of(source.id(row)) for row in range(len(source))]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from holdfast.metrics.corruption import Values
 from holdfast.metrics.scoring.base import Compute, Key, Means, ScoreDefinition, column
+from holdfast.published.cue_names import cues_of
 from holdfast.records.cells import CellSpec
-from holdfast.records.cues import cues_of
 from holdfast.records.records import CellRecord
 
 KIND = "cue-conflict"

@@ -1,6 +1,6 @@
 """Shape and texture in the names of cue conflict stimuli."""
 
-from holdfast.records.cues import cues_of
+from holdfast.published.cue_names import cues_of
 
 
 def test_names_with_and_without_folder_prefix_and_suffix():
