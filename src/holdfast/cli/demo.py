@@ -129,7 +129,7 @@ def table(demo: Demo, records: "dict[str, Records]") -> "Table":
     for name, each in records.items():
         summary = each.summary()
         scores = [summary[column] for column in demo.columns]
-        comparison.add_row(name, *(f"{score.value:.1f} ({score.low:.0f}–{score.high:.0f})" for score in scores))
+        comparison.add_row(name, *(f"{score.value:.1f} ({score.low:.0f} to {score.high:.0f})" for score in scores))
     return comparison
 
 

@@ -1,5 +1,6 @@
 """``holdfast gate``: test that a new model is no worse than the baseline. Exit code 0: pass, 1: fail, 2: bad input."""
 
+import sys
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,8 @@ from holdfast.cli import EXIT_GATE_FAILED, EXIT_OK
 from holdfast.cli.console import table_width
 from holdfast.cli.shared_options import add_preprocessing, model_file_name, protocol_of, run_folder
 from holdfast.errors import HoldfastError
+
+COUNT = 12  # pictures of failures
 
 if TYPE_CHECKING:
     from holdfast.gate import PairedScores, Rules
@@ -45,6 +48,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write the verdicts as JUnit XML")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the verdicts as Markdown")
     parser.add_argument(
+        "--pictures",
+        type=Path,
+        metavar="FILE.png",
+        help="also draw failures of the new model on one picture: of --model, or of a run evaluated with "
+        "--keep-examples; they are copies of your data, so mind its licence",
+    )
+    parser.add_argument(
         "--save", type=Path, metavar="FILE", help="write a small baseline file for later gates, unless this gate fails"
     )
     parser.add_argument(
@@ -73,6 +83,8 @@ def run(arguments: Namespace) -> int:
     for path, text in ((arguments.junit, junit), (arguments.markdown, markdown)):
         if path is not None and answers:
             atomic.write_text(path, text(answers))
+    if arguments.pictures is not None:
+        _draw_failures(arguments)
     if not all_passed(answers):
         return EXIT_GATE_FAILED
     if arguments.save is not None:
@@ -88,7 +100,7 @@ def _check(arguments: Namespace) -> None:
         raise HoldfastError("the model's input options (--size, --mean, --outputs …) need --model, got a run")
     if arguments.against is None and (arguments.save is None or arguments.model is not None):
         raise HoldfastError("holdfast gate needs --against RUN|RECORDS|FILE, or --save FILE for a run; got neither")
-    for option in ("save", "junit", "markdown"):
+    for option in ("save", "junit", "markdown", "pictures"):
         path = getattr(arguments, option)
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise HoldfastError(f"--{option} must be a file in an existing folder, got {str(path)!r}")
@@ -115,9 +127,25 @@ def _baseline(path: Path) -> "list[PairedScores]":
 def _evaluate_candidate(arguments: Namespace, old: "list[PairedScores]") -> "list[PairedScores]":
     from holdfast.gate.evaluate_candidate import evaluate_like_baseline
 
-    out = arguments.out or (None if run_folder(arguments.model) else Path("runs") / model_file_name(arguments.model))
+    out = None if run_folder(arguments.model) and not arguments.out else _candidate_folder(arguments)
     given = {"data": arguments.data, "out": out, "workers": arguments.workers}
+    given["keep_examples"] = COUNT if arguments.pictures is not None else 0
     return evaluate_like_baseline(old, arguments.model, protocol=protocol_of(arguments), **given)
+
+
+def _candidate_folder(arguments: Namespace) -> Path:
+    """The folder of the new model's records."""
+    if arguments.model is None:
+        return Path(arguments.run)
+    return arguments.out or run_folder(arguments.model) or Path("runs") / model_file_name(arguments.model)
+
+
+def _draw_failures(arguments: Namespace) -> None:
+    from holdfast.records.records import load_records
+    from holdfast.reporting.failure_sheet import failure_sheet
+
+    if not failure_sheet(load_records(_candidate_folder(arguments)), arguments.pictures, count=COUNT):
+        print("no pictures: the records hold no examples of failures", file=sys.stderr)
 
 
 def _save(scores: "list[PairedScores]", path: Path, console: Console) -> None:

@@ -31,6 +31,7 @@ def evaluate_like_baseline(
     device: str = "auto",
     show: bool | None = None,
     protocol: "EvalProtocol | None" = None,
+    keep_examples: int = 0,
 ) -> list[PairedScores]:
     """Evaluate a model as the baseline was, and return its paired scores for every data set of the baseline.
 
@@ -44,6 +45,7 @@ def evaluate_like_baseline(
         show: likewise.
         protocol: how the model wants its images and what it answers with, such as the mean that an ONNX file does not
             tell; everything else is the baseline's.
+        keep_examples: number of failures stored as thumbnails, as in :class:`holdfast.ComputeConfig`.
     """
     from holdfast.evaluation.evaluate import evaluate
 
@@ -54,7 +56,7 @@ def evaluate_like_baseline(
         )
     options: dict[str, Any] = {"out": out, "workers": workers, "device": device, "show": show}
     sets = [
-        evaluate(model, place, _suites(each), **_settings(each, protocol), **options)
+        evaluate(model, place, _suites(each), **_settings(each, protocol, keep_examples), **options)
         for each, place in zip(old, places, strict=True)
     ]
     return [make_paired_scores(records, clean=clean_elsewhere(records, sets)) for records in sets]
@@ -87,9 +89,10 @@ def _check_registered(suites: Sequence[str], baseline: PairedScores) -> None:
             ) from error
 
 
-def _settings(baseline: PairedScores, requested: "EvalProtocol | None") -> dict[str, Any]:
+def _settings(baseline: PairedScores, requested: "EvalProtocol | None", keep_examples: int) -> dict[str, Any]:
     header = baseline.header
     compute, protocol = _options(baseline)
+    compute = replace(compute, keep_examples=keep_examples)
     if requested is not None:
         own = {name: getattr(requested, name) for name in vars(requested) if name not in OF_BASELINE}
         protocol = replace(protocol, **own)

@@ -67,7 +67,7 @@ def phrase(score: Any, task: str) -> str:
     if score.family == "corruption" and not score.kind:
         return f"under corruption ({score.label})"
     if score.name.endswith("clean") or score.family == "clean":
-        return "on clean images" if score.name == "clean" else f"on clean images ({score.label})"
+        return "on clean images"
     where = {"set": "on", "condition": "in", "attack": "under", "corruption": "under", "domain": "on"}
     return f"{where.get(score.family, 'in')} {kind_label(score.label)}"
 
@@ -79,7 +79,8 @@ def short_label(score: Any) -> str:
 
 def sentence_words(score: Any, task: str) -> str:
     """The score in words: ``accuracy under corruption (mCA)``, ``mIoU on clean images``."""
-    return f"{words_of(task)} {phrase(score, task)}"
+    words = "mask AP" if score.name.startswith("mask_") else words_of(task)
+    return f"{words} {phrase(score, task)}"
 
 
 def weakest(scores: Sequence[Score], *, count: int) -> list[Score]:

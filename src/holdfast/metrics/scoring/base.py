@@ -29,6 +29,7 @@ from holdfast.metrics.corruption import (
 )
 from holdfast.metrics.intervals import Scale
 from holdfast.records.header import CLASSIFICATION
+from holdfast.registry import SUITES
 
 Key = tuple[str, str]  # a cell and one of its quantities
 Means = Mapping[Key, Values]
@@ -211,7 +212,7 @@ def single_scores(cells: Sequence[CellSpec], measure: CellScore) -> list[ScoreDe
 
 
 def _single(cell: CellSpec, measure: CellScore) -> ScoreDefinition:
-    name, label, text = f"attack/{cell.kind}", cell.kind, f"{measure.label} under {cell.kind}"
+    name, label, text = f"attack/{cell.kind}", cell.kind, f"{measure.label} under {SUITES.get(cell.kind, cell.kind)}"
     if cell.family == "set":
         name, label = cell.kind.replace("-", "_"), SETS.get(cell.kind, cell.kind)
         text = f"{measure.label} on {label}{AMONG.get(cell.kind, '')}"
