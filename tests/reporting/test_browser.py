@@ -56,9 +56,9 @@ def test_text_in_figures_is_large_enough_to_read(page):
 
 
 def test_columns_explain_themselves(page):
-    titles = page.eval_on_selector_all("table.scores thead abbr", "all => all.map(e => e.title)")
-    assert titles
-    assert all(titles)
+    told = page.eval_on_selector_all("table.scores th[data-better] [popover]", "all => all.map(e => e.textContent)")
+    assert told
+    assert all(len(text) > 10 for text in told)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -109,16 +109,21 @@ def test_tables_are_sorted_by_their_headings(alive):
 
 
 def test_models_and_suites_are_chosen(alive):
-    columns = "#data-1 .headline > .scroll th[data-better] abbr"
+    columns = "#data-1 .headline > .scroll th[data-better] .label"
     before = shown(alive, columns)
     alive.locator(".choose-run summary").click()
     alive.locator(".choose-run label", has_text="plain").click()
+    assert shown(alive, ".choose-run summary") == ["Models: 2 of 3"]
+    assert alive.evaluate("location.hash") == "#run=0"
     assert shown(alive, "#data-1 .headline > .scroll tbody .name") == [SHOWN]
     assert shown(alive, "table.heat caption") == [SHOWN]
     lines = alive.locator("#data-1-severity g[data-label]:has(path)").all()
     assert {line.get_attribute("data-label") for line in lines if line.is_visible()} == {SHOWN}
+    alive.locator(".choose-run button", has_text="none").click()
+    assert alive.locator("#nothing").is_visible()
     alive.locator(".choose-run button", has_text="all").click()
-    alive.locator(".choose-run summary").click()
+    alive.keyboard.press("Escape")
+    assert not alive.locator(".choose-run .panel").is_visible()
     assert shown(alive, "#data-1 .headline > .scroll tbody .name") == ["plain", SHOWN]
     alive.locator(".choose-suite summary").click()
     alive.locator(".choose-suite label", has_text="corruptions").click()
@@ -126,7 +131,8 @@ def test_models_and_suites_are_chosen(alive):
     assert "mCA" in before
     assert "mCA" not in shown(alive, columns)
     alive.locator(".choose-suite button", has_text="all").click()
-    alive.locator(".choose-suite summary").click()
+    alive.locator("h1").click()  # outside
+    assert not alive.locator(".choose-suite .panel").is_visible()
     assert shown(alive, columns) == before
 
 
@@ -140,6 +146,52 @@ def test_a_column_of_the_pairs_becomes_the_baseline(alive):
     assert alive.locator(".matrix button.base").nth(1).get_attribute("aria-pressed") == "true"
     alive.locator(".matrix button.base").first.click()
     assert shown(alive, captions) == ["Against plain, in points on the same images"]
+
+
+def test_bold_is_the_best_of_what_is_shown_and_the_address_brings_it_back(alive, browser, written):
+    bold = "#data-1 .headline > .scroll tr:not(.unchosen) td[data-score=mean_corruption_accuracy] .best"
+    best = shown(alive, bold)
+    three = browser.new_page()
+    report([written.parent / name for name in ("plain", "robust")] * 2, out=written.parent / "four.html")
+    three.goto((written.parent / "four.html").as_uri() + "#run=1,3&base=data-1:2")
+    assert shown(three, bold) != best
+    assert len(shown(three, bold)) == 2  # a tie
+    assert shown(three, "#data-1-decision .chips caption")[0].startswith("Against plain (2)")
+    three.close()
+
+
+def test_definitions_open_by_keyboard_and_do_not_sort(alive):
+    head = alive.locator("#data-1 .headline > .scroll th[data-better]").first
+    head.locator(".info").focus()
+    alive.keyboard.press("Enter")
+    assert "top-1 accuracy on the clean images" in shown(alive, ".definition:popover-open")[0]
+    assert head.get_attribute("aria-sort") is None
+    alive.keyboard.press("Escape")
+    assert shown(alive, ".definition:popover-open") == []
+
+
+def test_heat_maps_switch_to_differences_from_the_baseline(alive):
+    cells = alive.locator('#data-1 table.heat.cells td[data-cell="fog/5"]')
+    before = cells.all_inner_texts()
+    alive.locator(".heat-tools button", has_text="difference").first.click()
+    apart = round(float(before[1]) - float(before[0]))
+    assert cells.first.inner_text() == "0"
+    assert abs(int(cells.nth(1).inner_text().replace("−", "-")) - apart) <= 1
+    alive.locator(".heat-tools button", has_text="score").first.click()
+    assert cells.all_inner_texts() == before
+
+
+def test_charts_are_read_by_arrow_keys(alive):
+    alive.locator("#data-1-severity svg").focus()
+    texts = []
+    for _ in range(2):
+        alive.keyboard.press("ArrowRight")
+        settled(alive)
+        texts.append(alive.locator(".tip").inner_text().split("\n")[1])
+    assert texts[0].startswith("clean:")
+    assert texts[1].startswith("severity 1:")
+    alive.keyboard.press("Escape")
+    assert alive.locator(".tip.shown").count() == 0
 
 
 def test_curves_and_heat_maps_say_their_values(alive, written):
@@ -188,7 +240,7 @@ def test_without_scripts_nothing_is_missing_and_nothing_promises_more(browser, w
     page.goto(written.as_uri())
     assert page.locator("table.heat").first.is_visible()
     assert page.locator("#data-1-severity svg").is_visible()
-    assert page.locator("button, select, input").count() == 0
+    assert page.locator("button:not([popovertarget]), select, input").count() == 0
     assert not page.locator("#tools").is_visible()
     context.close()
 

@@ -8,7 +8,9 @@ from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.published import published
 from holdfast.records.records import load_records
+from holdfast.reporting.leaderboard import places_of
 from holdfast.reporting.page import report, script
+from holdfast.reporting.sections.score_tables import ScoreCell, ScoreRow
 from tests.reporting.helpers import make_records, make_run
 from tests.reporting.test_page import HOSTILE, Page
 
@@ -49,17 +51,34 @@ def test_every_ranking_is_of_one_protocol_and_best_first(site, runs):
     assert sorted(shown) == pytest.approx(sorted(fog))
 
 
-def test_papers_have_tables_of_their_own_and_look_different(site):
+def test_papers_of_the_same_data_have_tables_of_their_own_and_look_different(site):
     text = (site / "index.html").read_text()
-    ours, printed = text.split('<section id="printed"')
-    assert 'class="papers' not in ours.split("<main>")[1]
+    first, second = text.split('<section id="ranking-2"')
+    stored, printed = first.split('<section class="printed"')
+    assert 'class="printed"' not in second  # no paper has scores on digits
+    assert 'class="papers' not in stored.split("<main>")[1]
     assert "data-score" not in printed
-    rows = re.findall(r'<td class="left">', printed)
     tables = published("scores")
-    lists = ("scores", "tora", "cifar", "imagenet_c_bar", "cifar_c_bar", "segmentation", "detection")
-    assert len(rows) == sum(len(tables[name]) for name in lists)
+    rows = re.findall(r'<tr><th scope="row">', printed)
+    assert len(rows) == len(tables["cifar"]) + len(tables["cifar_c_bar"])
     assert "not measured here" in printed
-    assert ".printed tbody td" in ours  # in italics, on no card
+    assert ".printed tbody td" in text  # in italics, on no card
+
+
+def test_ranks_are_part_of_the_table_and_ties_share_one():
+    def row(name, *texts):
+        return ScoreRow(name, [ScoreCell("clean", text) for text in texts])
+
+    rows = [row("a", "90.1"), row("b", "88.0"), row("c", "88.0"), row("d", "80.0"), row("e", "–")]
+    assert places_of(rows, "clean") == {"a": "1", "b": "2", "c": "2", "d": "4", "e": "–"}
+
+
+def test_models_have_architecture_cost_and_the_paper(tmp_path):
+    runs = [make_run(tmp_path / name, cells=("clean",)) for name in ("a", "b")]
+    page = Page(report(runs, format="site", out=tmp_path / "board"))
+    assert "https://arxiv.org/abs/2204.12451" in {a["href"] for a in page.all("a")}
+    assert page.text.count("fan_nano") == 2
+    assert {cell["data-value"] for cell in page.all("td") if cell.get("data-value") == "920000"} == {"920000"}
 
 
 def test_every_model_has_a_page_that_leads_back(site, runs):

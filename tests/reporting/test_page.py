@@ -142,8 +142,10 @@ def test_the_page_needs_nothing_else(page, text):
 
 
 def test_definitions_stand_beside_the_names(page):
-    titles = {abbreviation.get("title") for abbreviation in page.all("abbr")}
-    assert "mean top-1 accuracy over 15 kinds × 5 severities" in titles
+    opened = {button["popovertarget"] for button in page.all("button") if "popovertarget" in button}
+    assert opened == {box["id"] for box in page.all("div") if "popover" in box}
+    assert page.text.count("mean top-1 accuracy over 15 kinds × 5 severities") >= 2  # beside the name, and at the end
+    assert "top-1 accuracy under PGD, L∞ 1/255, 5 steps" in page.text
 
 
 def test_commands_to_reproduce_are_given(page, two_runs):
@@ -240,7 +242,7 @@ def test_missing_cells_are_said(tmp_path):
     assert "mCA (partial: 1 of 15 kinds)" in text
     place = next((run / "records").iterdir())
     (place / "snow.3.00000.safetensors").write_bytes(b"broken")
-    assert "the evaluation is incomplete, so snow/3 are missing" in Page(report(run)).text
+    assert "The evaluation of run is incomplete, so snow/3 are missing" in Page(report(run)).text
 
 
 def test_damaged_logs_and_recipes_are_said_not_fatal(tmp_path):

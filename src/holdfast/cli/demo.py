@@ -135,7 +135,7 @@ def table(demo: Demo, records: "dict[str, Records]") -> "Table":
 
 
 def _with_bounds(score: "Score") -> str:
-    """A score with the bounds of its interval, as far as there are any."""
+    """A score with the bounds of its interval, as far as there are any; five of them fit 80 columns."""
     if isnan(score.value):
         return "–"
     bounds = "" if isnan(score.low) else f" ({score.low:.0f}–{score.high:.0f})"

@@ -83,8 +83,10 @@ CLASSIFICATION = Demo(
         "attack/occlusion-random": "occlusion",
     },
     compared="mean_corruption_accuracy",
-    full=Effort(),
-    quick=Effort("digits:train[0:256]", "digits:val[0:60]", epochs=2, images=20, analysis_images=10, masks=4),
+    full=Effort(examples=48),
+    quick=Effort(
+        "digits:train[0:256]", "digits:val[0:60]", epochs=2, images=20, analysis_images=10, masks=4, examples=24
+    ),
 )
 
 _SCENES = "scenes/fan_mini"

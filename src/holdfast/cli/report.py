@@ -25,6 +25,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--names", help="comma-separated names of the runs (default: their folders' names)")
     parser.add_argument("--title", default="", help="title of the page")
     parser.add_argument("--data", default="", help="only these data sets, separated by commas (digits, imagenet-c, …)")
+    parser.add_argument("--figures", type=Path, help="a folder for the page's figures, a file each")
+    parser.add_argument("--figure-format", default="pdf", help="of --figures: some of svg, pdf, png, csv (the numbers)")
     parser.add_argument("--suite", default="", help="only these suites, separated by commas")
 
 
@@ -39,6 +41,7 @@ def run(arguments: Namespace) -> None:
         raise HoldfastError(f"--names must differ, got {arguments.names!r}")
     out = arguments.out or {"html": DEFAULT, "site": SITE}.get(arguments.format)
     options = {"title": arguments.title, "data": arguments.data, "suites": arguments.suite}
+    options |= {"figures": arguments.figures, "figure_format": arguments.figure_format}
     text = report(arguments.runs, out=out, format=arguments.format, names=names, **options)
     if out is None:
         print(text)

@@ -6,13 +6,15 @@ adversarial images belong to one model, and sequences are films.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
+from typing import Any
 
 import numpy as np
 import torch
 
 from holdfast import rng
+from holdfast.cells import CLEAN
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.cell_images import WorkerCache
+from holdfast.evaluation.cell_images import CleanImages, CorruptedImages, WorkerCache
 from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Cell
 from holdfast.evaluation.preprocessing import Preprocessing
@@ -98,9 +100,7 @@ class _ExampleMaker:
     def example(self, cell: Cell, record: CellRecord, row: int) -> Example:
         """Regenerate one image as a thumbnail, with the predictions that records do not hold."""
         name = str(record.ids[row])
-        cache = WorkerCache(self.work.plan, self.steps, self.work.seed)
-        samples = next(iter(cell.make.pieces(cell, [self.rows[name]], cache)))
-        pixels, target = samples.images[0], samples.targets[0]
+        pixels, target = self._image(cell, name)
         small = thumbnail(pixels, side=self.drawing.side)
         kept = {}
         if not self.drawing.in_records:
@@ -109,4 +109,16 @@ class _ExampleMaker:
             )
             first = next(iter(answers.values()))[0]
             kept = dict(self.drawing.predicted_answer(first, target, size=small.size[::-1], cell=cell.name))
-        return Example(name, cell.name, encode_picture(small), kept)
+        return Example(name, cell.name, encode_picture(small), kept, self._clean(cell, name))
+
+    def _image(self, cell: Cell, name: str) -> tuple[np.ndarray, Any]:
+        cache = WorkerCache(self.work.plan, self.steps, self.work.seed)
+        samples = next(iter(cell.make.pieces(cell, [self.rows[name]], cache)))
+        return samples.images[0], samples.targets[0]
+
+    def _clean(self, cell: Cell, name: str) -> bytes:
+        """Thumbnail of the image before it was corrupted; empty for other images than corrupted ones."""
+        if not isinstance(cell.make, CorruptedImages):
+            return b""
+        pixels, _ = self._image(Cell(CLEAN, CleanImages(), cell.source), name)
+        return encode_picture(thumbnail(pixels, side=self.drawing.side))

@@ -58,7 +58,12 @@ def colour(number: int) -> str:
 
 def marker(number: int) -> str:
     """The marker of the n-th model; models of one colour have different markers, up to 64 models."""
-    return MARKERS[(number + number // len(COLOURS)) % len(MARKERS)]
+    return MARKERS[marker_number(number)]
+
+
+def marker_number(number: int) -> int:
+    """The place of the n-th model's marker among all markers."""
+    return (number + number // len(COLOURS)) % len(MARKERS)
 
 
 def tidy(axis: "Axes", *, xlabel: str = "", ylabel: str = "", title: str = "") -> None:

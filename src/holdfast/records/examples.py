@@ -14,7 +14,7 @@ import numpy as np
 from holdfast.records.shard_files import DamagedUnit, Unit, read_unit, save_unit
 
 EXAMPLES = "examples.safetensors"
-PICTURE = "picture"
+PICTURE, UNCHANGED = "picture", "clean_picture"
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +26,14 @@ class Example:
         cell: name of the cell, such as ``fog/3``.
         picture: PNG or JPEG thumbnail of the model's input.
         fields: further arrays of the task that records do not hold.
+        clean: thumbnail of the clean image; empty for clean images and in files of before.
     """
 
     id: str
     cell: str
     picture: bytes
     fields: Mapping[str, np.ndarray]
+    clean: bytes = b""
 
 
 def write_examples(folder: Path, examples: Sequence[Example], *, fingerprint: str) -> Path:
@@ -39,6 +41,7 @@ def write_examples(folder: Path, examples: Sequence[Example], *, fingerprint: st
     names: dict[str, Any] = {"ids": [each.id for each in examples], "cells": [each.cell for each in examples]}
     fields = dict.fromkeys(name for each in examples for name in each.fields)
     arrays = {PICTURE: tuple(np.frombuffer(each.picture, np.uint8) for each in examples)}
+    arrays |= {UNCHANGED: tuple(np.frombuffer(each.clean, np.uint8) for each in examples)}
     arrays |= {name: tuple(each.fields.get(name, np.empty(0, np.uint8)) for each in examples) for name in fields}
     header = {"fingerprint": fingerprint, "views": [""], **names}
     unit = Unit(header, np.arange(len(examples)), np.empty(0, np.int64), arrays if examples else {})
@@ -56,13 +59,15 @@ def read_examples(folder: Path | None, *, fingerprint: str) -> list[Example]:
         return []
     if unit.header.get("fingerprint") != fingerprint or not len(ids) == len(cells) == len(unit.rows):
         return []
-    fields = {name: values for name, values in unit.arrays.items() if name != PICTURE}
+    fields = {name: values for name, values in unit.arrays.items() if name not in (PICTURE, UNCHANGED)}
+    clean = unit.arrays.get(UNCHANGED)
     return [
         Example(
             id,
             cell,
             np.asarray(unit.arrays[PICTURE][number]).tobytes(),
             {name: np.asarray(values[number]) for name, values in fields.items() if len(values[number])},
+            np.asarray(clean[number]).tobytes() if clean is not None else b"",
         )
         for number, (id, cell) in enumerate(zip(ids, cells, strict=True))
     ]

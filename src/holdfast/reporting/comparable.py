@@ -7,13 +7,14 @@ from functools import cached_property
 from typing import Any
 
 from holdfast.metrics.summary import Score, Summary, summarise
+from holdfast.plotting.style import marker_number
 from holdfast.plotting.svg import page_colour
 from holdfast.records.class_map import answer_protocol, class_map_words
 from holdfast.records.compatibility import without_older
 from holdfast.records.header import CLASSIFICATION
 from holdfast.records.records import Records
 from holdfast.reporting.export.tables import clean_elsewhere
-from holdfast.reporting.formatting import clean_name
+from holdfast.reporting.formatting import clean_name, list_names, short_spec
 from holdfast.reporting.runs import Run
 
 MANY = 12  # models per figure; with more, figures show the first and the best, and tables are grouped and searchable
@@ -58,6 +59,11 @@ class Entry:
         return page_colour(self.run.number)
 
     @property
+    def shape(self) -> int:
+        """The number of the run's marker, which tells models of one colour apart."""
+        return marker_number(self.run.number)
+
+    @property
     def is_main(self) -> bool:
         """Whether this is the prediction of the model's forward pass; other views are listed below it."""
         return self.records.current == self.records.views[0]
@@ -73,6 +79,11 @@ class DataSet:
     fingerprint: str
     entries: Sequence[Entry]
     task: str = CLASSIFICATION
+
+    @property
+    def title(self) -> str:
+        """The data in a heading: without the folders of a path."""
+        return short_spec(self.spec)
 
     @property
     def models(self) -> list[Entry]:
@@ -247,13 +258,15 @@ def warnings_of(data: DataSet) -> list[str]:
     for key, what in {"seed": "seeds of corruptions and attacks", "frost": "frost textures"}.items():
         if len({str(entry.records.header.get(key)) for entry in data.models}) > 1:
             lines.append(f"The models were evaluated with different {what}, so part of their differences is random.")
-    for entry in data.models:
-        if entry.summary.excluded:
-            lines.append(f"{entry.name}: {entry.summary.excluded} images could not be read and are excluded.")
-        if entry.records.incomplete:
-            some = ", ".join(list(entry.records.incomplete)[:4])
-            more = f" and {len(entry.records.incomplete) - 4} more" if len(entry.records.incomplete) > 4 else ""
-            lines.append(
-                f"{entry.name}: the evaluation is incomplete, so {some}{more} are missing; rerun it to resume."
-            )
+    unread = {entry.name: entry.summary.excluded for entry in data.models if entry.summary.excluded}
+    if unread:
+        counts = list_names([f"{name}: {count}" for name, count in unread.items()], most=MANY)
+        lines.append(f"Images could not be read and are excluded ({counts}).")
+    open_cells = {entry.name: list(entry.records.incomplete) for entry in data.models if entry.records.incomplete}
+    if open_cells:
+        missing = list(dict.fromkeys(cell for cells in open_cells.values() for cell in cells))
+        who = list_names(list(open_cells), most=MANY)
+        lines.append(
+            f"The evaluation of {who} is incomplete, so {list_names(missing)} are missing; rerun it to resume."
+        )
     return lines

@@ -16,6 +16,19 @@ def clean_name(text: object) -> str:
     return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
 
 
+def short_spec(spec: str) -> str:
+    """A model or data spec without the folders of its paths: ``folder:/home/me/val`` → ``folder:val``."""
+    kind, colon, rest = spec.rpartition(":") if "://" in spec else spec.partition(":")
+    parts = [_last_part(part) for part in (rest if colon else spec).split(",")]
+    return f"{kind}{colon}{','.join(parts)}" if colon else ",".join(parts)
+
+
+def _last_part(text: str) -> str:
+    return (
+        text.rstrip("/").rpartition("/")[2] or text if text.startswith(("/", ".", "~")) or text.count("/") > 1 else text
+    )
+
+
 def distinct_names(names: Sequence[str]) -> list[str]:
     """Number equal names, so that all are distinct."""
     seen: dict[str, int] = {}

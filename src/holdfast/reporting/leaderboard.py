@@ -6,7 +6,7 @@ ranking is of one data set under one protocol.
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,20 +15,42 @@ from urllib.parse import quote
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
 from holdfast.io.validation import file_name
+from holdfast.published.paper_scores import of_imagenet
 from holdfast.reporting.comparable import DataSet, Entry, data_sets, which_images
-from holdfast.reporting.formatting import clean_name
+from holdfast.reporting.formatting import NOT_MEASURED, clean_name, number
 from holdfast.reporting.page import model_page, render_page, titles
 from holdfast.reporting.quantities import is_headline
 from holdfast.reporting.runs import Run
-from holdfast.reporting.sections.published_tables import published_tables
+from holdfast.reporting.sections.published_tables import PublishedTable, published_tables
 from holdfast.reporting.sections.score_tables import ScoreRow, Table, all_table, meanings
 
 INDEX, MODELS = "index.html", "models"
 MARK = "Holdfast leaderboard"  # identifies a folder that may be replaced
+COLUMNS = ("architecture", "parameters, M", "GMACs")
+PAPERS = {  # part of an architecture's name and the paper that describes it, more specific ones first
+    "tap_": "https://arxiv.org/abs/2303.11126",
+    "fan_": "https://arxiv.org/abs/2204.12451",
+    "rvt_": "https://arxiv.org/abs/2105.07926",
+    "deit": "https://arxiv.org/abs/2012.12877",
+    "swin": "https://arxiv.org/abs/2103.14030",
+    "convnext": "https://arxiv.org/abs/2201.03545",
+    "resnet": "https://arxiv.org/abs/1512.03385",
+    "vit_": "https://arxiv.org/abs/2010.11929",
+}
+DATA_OF_PAPERS = {"cifar": "CIFAR", "cityscapes": "Cityscapes", "coco": "COCO"}  # data spec, title of the tables
 PROTOCOLS = {
     "on-the-fly": "measured here, on the fly",
     "official": "measured here, on the stored images as distributed",
 }
+
+
+@dataclass(frozen=True)
+class ModelFact:
+    """Architecture, parameters or GMACs of a model, with the value to sort by and a link, if there are any."""
+
+    text: str
+    value: float | None = None
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,6 +64,9 @@ class Ranking:
     table: Table
     ranked_by: str
     headline: frozenset[str]
+    places: Mapping[Entry, str]
+    facts: Mapping[Entry, Sequence[ModelFact]]
+    papers: Sequence[PublishedTable]
 
 
 def write_site(runs: Sequence[Run], out: Path, *, title: str = "", command: str = "") -> str:
@@ -85,7 +110,7 @@ def leaderboard(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str = ""
         rankings=[
             rank_models(data, name, number) for number, (data, name) in enumerate(zip(sets, titles(sets), strict=True))
         ],
-        published=published_tables(),
+        columns=COLUMNS,
         address=lambda entry: f"{MODELS}/{quote(page_name(entry.run))}",
         unmeasured=[run for run in runs if not any(records.cells for records in run.records)],
         meanings=meanings(sets),
@@ -106,7 +131,40 @@ def rank_models(data: DataSet, title: str, number: int) -> Ranking:
         table=Table(table.columns, [replace(row, group="") for row in rows]),
         ranked_by=by.label if by is not None else "",
         headline=frozenset(score.name for score in table.columns if is_headline(score, data.task)),
+        places=places_of(rows, by.name if by is not None else ""),
+        facts={row.entry: _facts(row.entry) for row in rows},
+        papers=[each for each in published_tables() if _same_data(each, data)],
     )
+
+
+def places_of(rows: Sequence[ScoreRow], score: str) -> dict[Entry, str]:
+    """Rank of every row by its printed score; ties share a rank, and rows without the score have none."""
+    printed = [next((cell.text for cell in row.cells if cell.score == score), NOT_MEASURED) for row in rows]
+    return {
+        row.entry: NOT_MEASURED if text == NOT_MEASURED else str(printed.index(text) + 1)
+        for row, text in zip(rows, printed, strict=True)
+    }
+
+
+def _facts(entry: Entry) -> list[ModelFact]:
+    run = entry.run
+    parameters, link = (
+        run.parameters,
+        next((url for part, url in PAPERS.items() if part in (run.architecture or "")), ""),
+    )
+    return [
+        ModelFact(run.architecture or NOT_MEASURED, None, link),
+        ModelFact(number(parameters / 1e6) if parameters else NOT_MEASURED, parameters),
+        ModelFact(number(run.gmacs, digits=2) if run.gmacs else NOT_MEASURED, run.gmacs),
+    ]
+
+
+def _same_data(table: PublishedTable, data: DataSet) -> bool:
+    """Whether a table of published scores is of the same data as the ranking."""
+    source = data.spec.partition(":")[0]
+    if of_imagenet(data.baseline.records):
+        return table.title.startswith("ImageNet")
+    return any(table.title.startswith(title) for prefix, title in DATA_OF_PAPERS.items() if source.startswith(prefix))
 
 
 def page_name(run: Run) -> str:

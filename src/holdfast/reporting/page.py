@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import resources
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from holdfast.plotting.files import printable
 from holdfast.records.records import Records
 from holdfast.reporting.comparable import MANY, DataSet, data_sets
 from holdfast.reporting.export import tables
+from holdfast.reporting.export.figures import parse_figure_formats, write_figures
+from holdfast.reporting.figures.charts import ReportFigure
 from holdfast.reporting.formatting import clean_name, list_names
 from holdfast.reporting.runs import Run, choose_records, read_runs
 from holdfast.reporting.sections.analysis import analysis_section
@@ -50,6 +53,7 @@ SUITE_NAMES = {
     "set": "other sets",
     "condition": "conditions",
     "domain": "domains",
+    "shape": "shape bias",
 }
 
 
@@ -62,6 +66,8 @@ def report(
     title: str = "",
     data: str | Sequence[str] = (),
     suites: str | Sequence[str] = (),
+    figures: Path | str | None = None,
+    figure_format: str = "pdf",
 ) -> str:
     """Compare runs on one page from their files alone; return its text and write it atomically to ``out``.
 
@@ -75,7 +81,12 @@ def report(
         title: title of the page.
         data: only these data sets, by their specs or prefixes; a comma list or a sequence.
         suites: only these suites; a comma list or a sequence.
+        figures: a folder for the page's figures, a file each; only with ``html``.
+        figure_format: ``svg``, ``pdf``, ``png`` or ``csv`` (the numbers); a comma list for several.
     """
+    formats = parse_figure_formats(figure_format)
+    if figures is not None and format != "html":
+        raise HoldfastError(f"figures are those of the page: they need format html, got {format!r}")
     if format not in FORMATS:
         raise HoldfastError(f"format must be one of {', '.join(FORMATS)}, got {format!r}{nearest(format, FORMATS)}")
     given = [runs] if isinstance(runs, Path | str | Records) else list(runs)
@@ -88,7 +99,11 @@ def report(
     if path is not None:
         check_writable(path)
     if format == "html":
-        text = page(read, title=title, command=own_command(read, path, **options))
+        if figures is not None:
+            options |= {"figures": str(figures)} | ({} if figure_format == "pdf" else {"figure-format": figure_format})
+        text, drawn = _page(read, data_sets(read), title=title, command=own_command(read, path, **options))
+        if figures is not None:
+            write_figures(drawn, Path(figures).expanduser(), formats=formats)
     else:
         text = export(read, format=format)
     if path is not None:
@@ -106,16 +121,19 @@ def _site(runs: Sequence[Run], out: Path | None, *, title: str, options: dict[st
 
 def page(runs: Sequence[Run], *, title: str = "", command: str = "") -> str:
     """Render the HTML of these runs; ``command`` is the command line that reproduces the page."""
-    return _page(runs, data_sets(runs), title=title, command=command)
+    return _page(runs, data_sets(runs), title=title, command=command)[0]
 
 
 def model_page(run: Run, sets: Sequence[DataSet]) -> str:
     """Render the page of one model of a leaderboard."""
     own = [replace(data, entries=[entry for entry in data.entries if entry.number == run.number]) for data in sets]
-    return _page([run], [data for data in own if data.entries], title=run.name, back="../index.html")
+    return _page([run], [data for data in own if data.entries], title=run.name, back="../index.html")[0]
 
 
-def _page(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str, command: str = "", back: str = "") -> str:
+def _page(
+    runs: Sequence[Run], sets: Sequence[DataSet], *, title: str, command: str = "", back: str = ""
+) -> tuple[str, list[ReportFigure]]:
+    """The HTML and the figures on it."""
     parts = [part_of(data, number=n, title=name) for n, (data, name) in enumerate(zip(sets, titles(sets), strict=True))]
     rendered = [section(runs) for section in SECTIONS]
     sections, problems = (
@@ -124,7 +142,12 @@ def _page(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str, command: 
     )
     heading = clean_name(title) or "Robustness of " + list_names([run.name for run in runs])
     contents = [(part.anchor, part.title) for part in parts] + [(part.anchor, part.title) for part in sections]
-    return render_page(
+    figures = [
+        *(figure for part in parts for figure in part.figures),
+        *(compared.figure for part in parts for base in part.baselines[:1] for compared in base.by_kind),
+        *(figure for section in sections for figure in section.figures),
+    ]
+    text = render_page(
         "page.html.j2",
         title=heading,
         lead=lead(runs, sets),
@@ -140,12 +163,15 @@ def _page(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str, command: 
         own_command="" if back else command or own_command(runs, None),
         meanings=meanings(sets),
     )
+    return text, figures
 
 
 def render_page(template: str, **values: Any) -> str:
     """Render a template with the values that all pages share."""
+    numbers = count(1)
     return _template(template).render(
         many=MANY,
+        next_id=lambda: next(numbers),
         suites=SUITE_NAMES,
         script=Markup(script()),
         script_hash=script_hash(),
@@ -158,7 +184,7 @@ def render_page(template: str, **values: Any) -> str:
 def lead(runs: Sequence[Run], sets: Sequence[DataSet]) -> str:
     """Introductory sentence of the page."""
     models = f"{len(runs)} models" if len(runs) > 1 else "One model"
-    where = list_names(list(dict.fromkeys(data.spec for data in sets)))
+    where = list_names(list(dict.fromkeys(data.title for data in sets)))
     what = f"{models} on {where}" if sets else f"{models}, not evaluated yet"
     apart = " Results on different images are not compared." if len(sets) > 1 else ""
     return f"{what}: scores on clean, corrupted and attacked images, and explanations.{apart}"
@@ -167,13 +193,17 @@ def lead(runs: Sequence[Run], sets: Sequence[DataSet]) -> str:
 def unmeasured_runs(runs: Sequence[Run]) -> list[str]:
     """Sentence about runs without a finished cell."""
     without = [run.name for run in runs if not any(records.cells for records in run.records)]
-    text = f"Not evaluated yet: {list_names(without)}. Run holdfast evaluate, then create the report again."
+    text = f"Not evaluated yet: {list_names(without, most=MANY)}. Run holdfast evaluate, then create the report again."
     return [text] if without else []
 
 
 def idle_terms(runs: Sequence[Run]) -> list[str]:
     """Sentences about loss terms and modules that had no effect in training."""
-    return [f"{run.name}: {sentence}." for run in runs for sentence in idle_parts(run.log)]
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for sentence in idle_parts(run.log):
+            found.setdefault(sentence, []).append(run.name)
+    return [f"{list_names(names, most=MANY)}: {sentence}." for sentence, names in found.items()]
 
 
 def export(runs: Sequence[Run], *, format: str) -> str:
@@ -221,7 +251,7 @@ def _words(given: str | Sequence[str]) -> list[str]:
 
 def titles(sets: Sequence[DataSet]) -> list[str]:
     """Distinct titles of the data sets: the spec, and details where specs are equal."""
-    names = [data.spec for data in sets]
+    names = [data.title for data in sets]
     for more in (
         lambda d: f", {d.baseline.summary.images} images",
         lambda d: f", {d.protocol}",

@@ -47,7 +47,7 @@ def is_tested(score: Any, task: str) -> bool:
         return score.name.endswith("clean") and is_headline(score, task)
     if score.family == "corruption":
         return not score.kind and is_headline(score, task)
-    return score.family != "sequence" and bool(score.kind)
+    return score.family not in ("sequence", "shape") and bool(score.kind)  # more shape bias is not better
 
 
 def tested_scores(entries: Sequence[Entry], task: str, *, otherwise: Score | None) -> list[Score]:
@@ -67,7 +67,7 @@ def phrase(score: Any, task: str) -> str:
     if score.family == "corruption" and not score.kind:
         return f"under corruption ({score.label})"
     if score.name.endswith("clean") or score.family == "clean":
-        return "on clean images" if score.name == "clean" else f"on clean images ({score.label})"
+        return "on clean images"
     where = {"set": "on", "condition": "in", "attack": "under", "corruption": "under", "domain": "on"}
     return f"{where.get(score.family, 'in')} {kind_label(score.label)}"
 
@@ -79,7 +79,8 @@ def short_label(score: Any) -> str:
 
 def sentence_words(score: Any, task: str) -> str:
     """The score in words: ``accuracy under corruption (mCA)``, ``mIoU on clean images``."""
-    return f"{words_of(task)} {phrase(score, task)}"
+    words = "mask AP" if score.name.startswith("mask_") else words_of(task)
+    return f"{words} {phrase(score, task)}"
 
 
 def weakest(scores: Sequence[Score], *, count: int) -> list[Score]:

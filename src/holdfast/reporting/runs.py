@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.io.yaml import read_yaml
 from holdfast.records.records import HEADER, CellRecord, Records, load_records
 from holdfast.registry import model_spec
-from holdfast.reporting.formatting import clean_name, distinct_names
+from holdfast.reporting.formatting import clean_name, distinct_names, short_spec
 
 OWN_FILES = ("recipe.yaml", "records", "log.jsonl", "analysis", HEADER)
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # buffers of normalisation layers, not trained
@@ -160,7 +160,8 @@ def _own_names(runs: Sequence[Path | str | Records]) -> list[str]:
 
 
 def _records_name(records: Records) -> str:
-    return str(records.header.get("model") or "model")
+    name = str(records.header.get("model") or "model")
+    return short_spec(name.removeprefix("run:")) if name.startswith("run:") else short_spec(name)
 
 
 def _read_run(run: Path | str | Records, *, name: str, number: int) -> Run:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from holdfast._version import __version__
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
+from holdfast.runtime.cores import core_count
 from holdfast.runtime.dry_run import add_elsewhere, time_work
 from holdfast.runtime.plugins import PLUGIN_FILES, load_plugin_file
 
@@ -165,7 +166,7 @@ def _ray_errors(ray: Any) -> Iterator[None]:
     try:
         yield
     except ray.exceptions.RayError as error:
-        raise HoldfastError(f"Ray failed ({_first_line(error)}); {WAY_ON}") from error
+        raise HoldfastError(f"Ray failed ({first_line(error)}); {WAY_ON}") from error
 
 
 def check_alive(ray: Any) -> None:
@@ -214,7 +215,7 @@ def _connect(cluster: Cluster) -> Any:
         raise HoldfastError("this process is already connected to a Ray cluster; call ray.shutdown() first")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": False}
     if cluster.address is None:  # a private local cluster, ignoring RAY_ADDRESS and other clusters on this machine
-        options |= {"address": "local", "include_dashboard": False, "num_cpus": _cores()}
+        options |= {"address": "local", "include_dashboard": False, "num_cpus": core_count()}
     else:
         options["address"] = cluster.address
     try:
@@ -222,7 +223,7 @@ def _connect(cluster: Cluster) -> Any:
             ray.init(**options)
     except Exception as error:  # Ray also raises plain exceptions
         name = "on this machine" if cluster.address is None else repr(cluster.address)
-        raise HoldfastError(f"the Ray cluster {name} cannot be joined ({_first_line(error)})") from error
+        raise HoldfastError(f"the Ray cluster {name} cannot be joined ({first_line(error)})") from error
     if cluster.address is None:
         _warn_of_open_ports(ray)
     return ray
@@ -254,14 +255,6 @@ def _warn_of_open_ports(ray: Any) -> None:
                 node["NodeManagerAddress"],
                 ", ".join(ports),
             )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
@@ -297,7 +290,7 @@ def _fetch_result(ray: Any, reference: Any) -> TaskResult | str:
     except ray.exceptions.RayTaskError as error:
         raise error.as_instanceof_cause() from None
     except ray.exceptions.RayError as error:
-        raise HoldfastError(f"Ray gave up on a task ({_first_line(error)}); {WAY_ON}") from error
+        raise HoldfastError(f"Ray gave up on a task ({first_line(error)}); {WAY_ON}") from error
 
 
 def worker_function() -> Callable[[str, bytes, bytes], Any]:

@@ -107,9 +107,10 @@ def test_the_page_shows_what_all_models_said_of_them(classified):
     assert hard == sorted(hard, reverse=True)
     (bright,), (stubborn,) = (load_records(classified / name) for name in ("bright", "stubborn"))
     first = figures[0]
-    kind, severity = re.search(r"<figcaption[^>]*>([a-z ]+?)( \d)?: <b>", first).groups()
+    kind, severity = re.search(r"<figcaption>([a-z ]+?)( \d)?: <b>", first).groups()
     cell = f"{kind.replace(' ', '_')}/{int(severity)}" if severity else kind
-    name = re.search(r'<figcaption title="([^"]+)"', first).group(1)
+    name = re.search(r'data-id="([^"]+)"', first).group(1)
+    assert 'alt="clean image"' in first
     for records in (bright, stubborn):
         record = records.cells[cell]
         row = list(record.ids).index(name)

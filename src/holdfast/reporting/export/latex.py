@@ -16,7 +16,7 @@ def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
             [
                 _latex_name(line),
                 *(
-                    _latex_value(v, c, bold=v is b and v is not None)
+                    _latex_value(v, c, bold=not line.paper and v is not None and b is not None and _same(v, b, c))
                     for v, c, b in zip(line.values, block.columns, best, strict=True)
                 ),
             ]
@@ -58,6 +58,11 @@ def _best(block: Block) -> list[TextValue | None]:
         sign = {"high": 1, "low": -1}.get(column.better)
         found.append(max(values, key=lambda value: sign * value.value) if sign and len(values) > 1 else None)
     return found
+
+
+def _same(one: TextValue, other: TextValue, column: TextColumn) -> bool:
+    """Whether two values are printed alike: ties are bold together."""
+    return as_fixed(one.value, column.unit) == as_fixed(other.value, column.unit)
 
 
 def _latex_value(value: TextValue | None, column: TextColumn, *, bold: bool) -> str:

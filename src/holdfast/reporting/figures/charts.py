@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import nan
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -9,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from holdfast.metrics.intervals import Interval
-from holdfast.plotting.style import colour
+from holdfast.plotting.style import colour, marker
 from holdfast.plotting.svg import LINE, draw_svg, set_tooltips
 from holdfast.reporting.formatting import number, span
 
@@ -85,7 +86,8 @@ def severity_curves(lines: Sequence[ChartLine], *, what: str = "accuracy") -> Fi
     figure, axes = _one_axes(height=3.0)
     for line in lines:
         shade = colour(line.number)
-        (drawn,) = axes.plot(line.x, line.y, color=shade, marker="o", markersize=4, label=line.label)
+        shape = marker(line.number)
+        (drawn,) = axes.plot(line.x, line.y, color=shade, marker=shape, markersize=4.5, label=line.label)
         if line.low:
             band = f"_{line.label}"  # hidden together with its line, and not in the legend
             axes.fill_between(line.x, line.low, line.high, color=shade, alpha=0.15, linewidth=0, label=band)
@@ -98,6 +100,23 @@ def severity_curves(lines: Sequence[ChartLine], *, what: str = "accuracy") -> Fi
     return figure
 
 
+def line_rows(lines: Sequence[ChartLine], *, x: str = "severity", y: str = "value") -> list[list[object]]:
+    """The numbers of curves with bands: one row per point, headings first."""
+    found: list[list[object]] = [["model", x, y, "low", "high"]]
+    for line in lines:
+        bounds = zip(line.low, line.high, strict=True) if line.low else ((nan, nan) for _ in line.x)
+        for at, value, (low, high) in zip(line.x, line.y, bounds, strict=True):
+            found.append([line.label, *(f"{each:.6g}" for each in (at, value, low, high))])
+    return found
+
+
+def point_rows(points: Sequence[Point], *, x: str, y: str) -> list[list[object]]:
+    """The numbers of points with intervals: one row each, headings first."""
+    found: list[list[object]] = [["model", x, y, "low", "high"]]
+    found += [[p.label, *(f"{v:.6g}" for v in (p.x, p.y.value, p.y.low, p.y.high))] for p in points]
+    return found
+
+
 def cost_scatter(points: Sequence[Point], *, cost: str) -> Figure:
     """Plot retention against cost (FAN, Figure 1)."""
     figure, axes = _one_axes(height=3.0)
@@ -105,7 +124,8 @@ def cost_scatter(points: Sequence[Point], *, cost: str) -> Figure:
         shade = colour(point.number)
         bounds, whiskers = [point.y.low, point.y.high], f"_{point.label}"
         axes.plot([point.x, point.x], bounds, color=shade, linewidth=1.4, alpha=0.6, label=whiskers)
-        axes.plot(point.x, point.y.value, marker="o", markersize=6, color=shade, linestyle="none", label=point.label)
+        shape = marker(point.number)
+        axes.plot(point.x, point.y.value, marker=shape, markersize=6, color=shade, linestyle="none", label=point.label)
     axes.margins(x=0.25)
     axes.set_xlabel(cost)
     axes.set_ylabel("retention, %")
@@ -119,7 +139,9 @@ def trade_off(tracks: Sequence[Track], *, attack: str) -> Figure:
     for track in tracks:
         shade = colour(track.number)
         clean, robust = ([point[at] for point in track.points] for at in (1, 2))
-        axes.plot(robust, clean, color=shade, marker="o", markersize=5, linewidth=1.2, label=track.label)
+        axes.plot(
+            robust, clean, color=shade, marker=marker(track.number), markersize=5, linewidth=1.2, label=track.label
+        )
         for (label, _, _), x, y in zip(track.points, robust, clean, strict=True):
             axes.annotate(label, (x, y), xytext=(5, 4), textcoords="offset points", fontsize=8, parse_math=False)
     axes.margins(0.15)

@@ -15,7 +15,7 @@ from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import image_choice
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.figures import charts
-from holdfast.reporting.figures.charts import ChartLine, Point, ReportFigure, Track, svg_picture
+from holdfast.reporting.figures.charts import ChartLine, Point, ReportFigure, Track, line_rows, svg_picture
 from holdfast.reporting.runs import Run
 
 
@@ -85,7 +85,7 @@ def _picture(
     lines = [curve.line(scale) for curve in curves]
     options = {"what": what} if what else {}
     draw = lambda: charts.severity_curves(lines, **options)  # noqa: E731
-    return [svg_picture(draw, name=name, title=title, caption=caption)] if lines else []
+    return [svg_picture(draw, name=name, title=title, caption=caption, rows=line_rows(lines))] if lines else []
 
 
 def severity_curve(entry: Entry) -> SeverityCurve | None:
@@ -138,6 +138,7 @@ def cost_figure(data: DataSet, *, anchor: str) -> list[ReportFigure]:
         name=f"{anchor}-cost",
         title="Retention against cost",
         caption="Accuracy under corruption divided by clean accuracy (FAN, Figure 1), against the model's cost.",
+        rows=charts.point_rows(points, x=axis, y="retention"),
     )
     return [picture]
 

@@ -2,7 +2,8 @@
 
 import base64
 import io
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from math import fsum
@@ -14,12 +15,14 @@ from PIL import Image
 from holdfast.records.examples import Example, read_examples
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import clean_name, kind_label
+from holdfast.reporting.sections.reproduce import model_word
 from holdfast.tasks import task_named
 from holdfast.tasks.examples.base import ExampleView, Kept, encode_picture
 
 Key = tuple[str, str]  # cell and image
 MOST, MOST_MODELS = 60, 8
-LARGEST = 1_400_000  # bytes of thumbnails per data set on the page
+TRUTH = "truth"
+LARGEST = 900_000  # bytes of thumbnails per data set on the page
 
 
 @dataclass(frozen=True)
@@ -46,16 +49,18 @@ class ShownExample:
         kind: the corruption.
         severity: its severity, 0 without one.
         truth: the ground truth in words.
-        pictures: data URLs of the image and of the ground truth drawn over it.
+        pictures: data URLs by name: the clean image, the image, the ground truth drawn over it.
         answers: the models' predictions.
+        lab: command that opens the models and the data in the lab.
     """
 
     id: str
     kind: str
     severity: int
     truth: str
-    pictures: Sequence[str]
+    pictures: Mapping[str, str]
     answers: Sequence[Answer]
+    lab: str = ""
 
     @property
     def kind_name(self) -> str:
@@ -75,12 +80,12 @@ class ShownExample:
     @property
     def bytes(self) -> int:
         """Total size of the pictures in bytes."""
-        return sum(map(len, [*self.pictures, *(answer.picture for answer in self.answers)]))
+        return sum(map(len, [*self.pictures.values(), *(answer.picture for answer in self.answers)]))
 
     @property
     def small(self) -> bool:
-        """Whether there is only one picture, so that many examples fit side by side."""
-        return len(self.pictures) == 1
+        """Whether truth and answers are words, so that many examples fit side by side."""
+        return TRUTH not in self.pictures
 
 
 def examples(data: DataSet) -> list[ShownExample]:
@@ -96,6 +101,14 @@ def examples(data: DataSet) -> list[ShownExample]:
     least = 1 if drawing.in_records else max((len(each.answers) for each in made), default=0)
     answered = [each for each in made if len(each.answers) >= max(1, least)]
     return _choose_examples(sorted(answered, key=lambda each: (-each.hard, -each.split, each.id)))
+
+
+def lab_command(entries: Sequence[Entry]) -> str:
+    """The command that opens up to two models on their data in the lab."""
+    if not entries:
+        return ""
+    words = [model_word(entry.run, entry.records.header) for entry in entries[:2]]
+    return shlex.join(["holdfast", "lab", *words, "--data", str(entries[0].records.header.get("data", ""))])
 
 
 def _stored_examples(entry: Entry) -> list[Example]:
@@ -123,8 +136,13 @@ def _show_example(key: Key, example: Example, models: Sequence[Entry], stored: A
         (spec.kind or spec.family) if spec is not None else cell,
         spec.severity if spec is not None else 0,
         clean_name(truth.words),
-        [_address(example.picture), *([_address(encode_picture(truth.picture))] if truth.picture is not None else [])],
+        {
+            **({"clean": _address(example.clean)} if example.clean else {}),
+            "image": _address(example.picture),
+            **({TRUTH: _address(encode_picture(truth.picture))} if truth.picture is not None else {}),
+        },
         [_answer(entry, view) for entry, view in answers],
+        lab_command([entry for entry, _ in known]),
     )
 
 

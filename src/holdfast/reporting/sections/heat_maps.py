@@ -29,6 +29,7 @@ class HeatRow:
     label: str
     cells: Sequence[HeatCell]
     mean: str
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class HeatMap:
     entry: Entry
     severities: Sequence[int]
     groups: Sequence[HeatGroup]
+    clean: HeatCell | None = None
 
     @property
     def words(self) -> str:
@@ -57,8 +59,13 @@ class HeatMap:
 
 def heat_maps(data: DataSet) -> list[HeatMap]:
     """Heat maps of the shown models that were evaluated on corruptions."""
-    maps = [HeatMap(entry, SEVERITIES, list(_heat_groups(entry))) for entry in data.shown_models]
+    maps = [HeatMap(entry, SEVERITIES, list(_heat_groups(entry)), _clean(entry)) for entry in data.shown_models]
     return [heat for heat in maps if heat.groups]
+
+
+def _clean(entry: Entry) -> HeatCell | None:
+    score = entry.summary.scores.get("clean")
+    return _heat_cell({"clean": score.value}, "clean") if score is not None else None
 
 
 def cell_scores(entry: Entry) -> dict[str, float]:
@@ -86,7 +93,9 @@ def _heat_row(entry: Entry, kind: str, scores: Mapping[str, float]) -> HeatRow:
     known = [cell.error for cell in cells if cell.error is not None]
     recorded = next(entry.records.cells[cell.name] for cell in cells if cell.name in entry.records.cells)
     label = kind_label(str(recorded.header.get("kind", kind)))  # frost(procedural) is not the published frost
-    return HeatRow(label, cells, number(100 - float(np.mean(known))) if len(known) == len(cells) else NOT_MEASURED)
+    return HeatRow(
+        label, cells, number(100 - float(np.mean(known))) if len(known) == len(cells) else NOT_MEASURED, kind
+    )
 
 
 def _heat_cell(scores: Mapping[str, float], name: str) -> HeatCell:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from holdfast.metrics.multiple_tests import Verdict
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import NOT_MEASURED, signed, span
-from holdfast.reporting.quantities import phrase, tested_scores, words_of
+from holdfast.reporting.quantities import sentence_words, tested_scores
 from holdfast.reporting.sections.decision import Pairs, ranked_verdicts
 
 
@@ -49,7 +49,7 @@ def matrices(data: DataSet, pairs: Pairs) -> list[Matrix]:
             [_cell(verdicts.get((one, other)), one == other) for other in range(len(models))]
             for one in range(len(models))
         ]
-        title = f"{words_of(data.task)} {phrase(score, data.task)}"
+        title = sentence_words(score, data.task)
         found.append(Matrix(score.name, f"{title[:1].upper()}{title[1:]}", models, rows, len(verdicts) // 2))
     return found
 

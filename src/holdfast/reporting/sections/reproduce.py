@@ -12,6 +12,7 @@ from holdfast.analysis.base import plain
 from holdfast.analysis.registry import all_settings
 from holdfast.corruptions.severities import EXTRA
 from holdfast.metrics.scoring.registry import scoring_of
+from holdfast.plotting.style import marker_number
 from holdfast.plotting.svg import page_colour
 from holdfast.records.records import Records
 from holdfast.reporting.runs import Run
@@ -29,6 +30,11 @@ class Named:
     def colour(self) -> str:
         """The colour of the run on the page."""
         return page_colour(self.number)
+
+    @property
+    def shape(self) -> int:
+        """The number of the run's marker."""
+        return marker_number(self.number)
 
 
 @dataclass(frozen=True)

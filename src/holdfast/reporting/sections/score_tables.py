@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
+from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import Score
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import NOT_MEASURED, number, span
 from holdfast.reporting.quantities import is_headline, scores_of
+
+KEPT = ("retention", "rpc", "rpc_fan")  # endings of scores relative to the clean score
+AT_CHANCE = "the clean score may be that of guessing, so it is not compared"
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class ScoreCell:
     interval: str = ""
     best: bool = False
     note: str = ""
+    unranked: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,10 @@ def kinds_table(data: DataSet) -> Table | None:
 
 def _best(column: Score, entries: Sequence[Entry]) -> float | None:
     """The best rounded value of a column; None with fewer than two values."""
-    values = [entry.summary.scores[column.name].value for entry in entries if column.name in entry.summary]
+    able = [
+        entry for entry in entries if not (column.name.removesuffix("_partial").endswith(KEPT) and at_chance(entry))
+    ]
+    values = [entry.summary.scores[column.name].value for entry in able if column.name in entry.summary]
     known = [round(value, _digits(column.unit)) for value in values if not isnan(value)]
     if len(known) < 2:
         return None
@@ -110,10 +118,20 @@ def _cell(entry: Entry, name: str, best: float | None) -> ScoreCell:
     bounds = "" if isnan(score.low) else span(score.low, score.high, digits=digits)
     missing = f"missing: {', '.join(score.missing)}" if score.missing else ""
     note = "; ".join(part for part in (score.note, missing) if part)
-    rounded = round(score.value, digits) if not isnan(score.value) else None
-    return ScoreCell(
-        name, number(score.value, digits=digits), score.value, bounds, rounded is not None and rounded == best, note
-    )
+    unranked = name.removesuffix("_partial").endswith(KEPT) and at_chance(entry)
+    note = "; ".join(filter(None, (note, AT_CHANCE if unranked else "")))
+    is_best = not unranked and not isnan(score.value) and round(score.value, digits) == best
+    text = number(score.value, digits=digits)
+    return ScoreCell(name, text, score.value, bounds, best=is_best, note=note, unranked=unranked)
+
+
+def at_chance(entry: Entry) -> bool:
+    """Whether the clean score may be that of guessing, so that what is retained of it says nothing."""
+    clean, classes = entry.summary.scores.get("clean"), entry.records.header.get("classes")
+    count = classes if isinstance(classes, int) else len(classes or ())
+    if clean is None or isnan(clean.low):
+        return False
+    return clean.low <= (100 / count if scoring_of(entry.records.task).one_class and count else 0.0)
 
 
 def _digits(unit: str) -> int:
