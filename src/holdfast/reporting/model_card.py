@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
+from holdfast.io.markdown import escape, table
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import Score
 from holdfast.plotting.style import colour
@@ -196,14 +197,19 @@ def _results_text(data: DataSet) -> list[str]:
     answers = f"{words}, " if (words := class_map_words(entry.records.header)) else ""
     how = f"{entry.summary.images} images, {passes}{answers}{data.protocol}, preset {data.preset}, seed {seed}"
     title = f"## Robustness on {_plain(data.spec)}\n\n{how}"
-    by_kind = [["kind", "value", "95 % interval"], *([kind_label(s.kind), *_value(s)] for s in first)]
-    rows = [["score", "value", "95 % interval", "definition"], *([s.label, *_value(s), s.definition] for s in scores)]
+    by_kind = [[kind_label(score.kind), *_value(score)] for score in first]
+    rows = [[score.label, *_value(score), score.definition] for score in scores]
     others = [
-        _table([[table.replace("_", " "), "value", "95 % interval"], *([kind_label(s.kind), *_value(s)] for s in held)])
+        _table([table.replace("_", " "), "value", "95 % interval"], [[kind_label(s.kind), *_value(s)] for s in held])
         for table in BY_KIND
         if (held := [score for score in entry.summary if score.table == table and not isnan(score.value)])
     ]
-    return [f"{title}.", _table(rows), _table(by_kind) if first else "", *others]
+    return [
+        f"{title}.",
+        _table(["score", "value", "95 % interval", "definition"], rows),
+        _table(["kind", "value", "95 % interval"], by_kind) if first else "",
+        *others,
+    ]
 
 
 def _value(score: Score) -> list[str]:
@@ -229,18 +235,11 @@ def _limits(run: Run, sets: Sequence[DataSet]) -> str:
             lines.append(f"{where}: frost uses a procedural texture, not the published photographs.")
         lines += [f"{where}: {score.label}: {score.note}." for score in entry.summary if score.note and not score.table]
     lines.append("The corruptions and attacks above do not cover everything that can happen to an image.")
-    return "\n".join(f"- {clean_line(line)}" for line in lines)
+    return "\n".join(f"- {escape(line)}" for line in lines)
 
 
-def clean_line(text: str) -> str:
-    """Escape text for one line of a Markdown table."""
-    return " ".join(text.split()).replace("<", "&lt;").replace("|", "\\|")
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    escaped = [[clean_line(cell) for cell in row] for row in rows]
-    lines = [f"| {' | '.join(row)} |" for row in escaped]
-    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return table(head, [[escape(cell) for cell in row] for row in rows])
 
 
 def _plain(text: str) -> str:
