@@ -10,7 +10,7 @@ from holdfast.metrics.summary import Score
 from holdfast.plotting.style import colour, marker
 from holdfast.plotting.svg import LINE, set_tooltips
 from holdfast.reporting.comparable import DataSet, Entry
-from holdfast.reporting.figures.charts import WIDTH, Point, ReportFigure, point_rows, svg_picture
+from holdfast.reporting.figures.charts import WIDTH, Point, ReportFigure, svg_picture
 from holdfast.reporting.formatting import kind_label, number, span
 
 ROW, MARGIN = 0.24, 0.9  # inches
@@ -65,7 +65,11 @@ def _figure(data: DataSet, kind: KindTable, *, name: str) -> ReportFigure | None
     if not names:
         return None
     points = {entry: [_point(entry, score, names) for score in found] for entry, found in shown.items()}
-    rows = [[names[int(row[1])], row[0], *row[2:]] for row in point_rows(_joined(points), x="", y="")[1:]]
+    rows = [
+        [names[int(point.x)], point.label, *(f"{v:.6g}" for v in (point.y.value, point.y.low, point.y.high))]
+        for found in points.values()
+        for point in found
+    ]
     head = [kind.table.replace("_", " "), "model", "value", "low", "high"]
     return svg_picture(
         lambda: draw_kinds(points, names, kind),
@@ -76,16 +80,12 @@ def _figure(data: DataSet, kind: KindTable, *, name: str) -> ReportFigure | None
     )
 
 
-def _joined(points: "dict[Entry, list[Point]]") -> list[Point]:
-    return [point for found in points.values() for point in found]
-
-
 def _point(entry: Entry, score: Score, names: Sequence[str]) -> Point:
     place = float(names.index(score.kind))
     return Point(entry.name, entry.run.number, place, Interval(score.value, score.low, score.high, 0.95))
 
 
-def draw_kinds(points: "dict[Entry, list[Point]]", names: Sequence[str], kind: KindTable) -> Figure:
+def draw_kinds(points: dict[Entry, list[Point]], names: Sequence[str], kind: KindTable) -> Figure:
     """Draw a row per kind, with a marker and an interval per model."""
     figure = Figure(figsize=(WIDTH, MARGIN + ROW * len(names) * max(1, len(points) / 2)), layout="constrained")
     axes = figure.subplots()
