@@ -116,7 +116,7 @@ def _tick(axis: Axis, value: float) -> str:
 
 
 LARGEST = 1.75  # CSS pixels per point of the figure
-SMALL_IMAGE, LARGEST_IMAGE = 16_000, 320  # bytes of an image that stays a PNG; pixels of a larger one after shrinking
+SMALL_IMAGE, LARGEST_IMAGE = 5_000, 320  # bytes of an image that stays a PNG; pixels of a larger one after shrinking
 SVG = "http://www.w3.org/2000/svg"
 XLINK = "http://www.w3.org/1999/xlink"
 
