@@ -190,10 +190,11 @@ def _intended_use(sets: Sequence[DataSet]) -> str:
         "detection": "objects with boxes",
     }
     data = list_names([escape(_plain(each.spec)) for each in sets])
+    what = words.get(sets[0].task, "what its task asks for")
     return (
-        f"Predicting {words.get(sets[0].task, 'what its task asks for')} on images like those of {data}, clean or "
-        "disturbed as measured below. Other images, disturbances and attacks need a measurement of their own; a decision that matters "
-        "for people needs more than these scores."
+        f"Predicting {what} on images like those of {data}, clean or disturbed as measured below. Other images, "
+        "disturbances and attacks need a measurement of their own; a decision that matters for people needs more than "
+        "these scores."
     )
 
 
