@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.evaluation.evaluate import evaluate
     from holdfast.evaluation.until import Until
     from holdfast.improvement.improve import improve
+    from holdfast.inference.export import export
     from holdfast.inference.predict import predict
     from holdfast.metrics import compare
     from holdfast.models import create_model

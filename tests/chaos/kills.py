@@ -40,6 +40,8 @@ limit: 20
 suites: [clean, pgd5]
 """
 
+UNTIL = ("evaluate", "run", "--suite=clean,corruptions", "--limit=80", "--workers=1")
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -71,6 +73,9 @@ def scenarios() -> dict[str, Scenario]:
         Scenario("train, TORA", _tora, train),
         Scenario("train, 2 processes", _recipe(data={"workers": 0}), train, processes=2),
         Scenario("evaluate", _trained, ("evaluate", "run", "--suite=clean,pgd5,occlusion-random", "--limit=60")),
+        Scenario("evaluate --until", _trained, (*UNTIL, "--until=10,fog=14")),
+        Scenario("evaluate --until, all passes", _trained, (*UNTIL, "--until=1")),
+        Scenario("evaluate --until, 2 processes", _trained, (*UNTIL, "--until=10,fog=14"), processes=2),
         Scenario("corrupt", _photographs, ("corrupt", "photographs", "out", "--severity=3", "--workers=1")),
         Scenario("corrupt, 2 workers", _photographs, ("corrupt", "photographs", "out", "--severity=3", "--workers=2")),
         Scenario("study", _study, ("study", "study.yaml", "--out", "out")),

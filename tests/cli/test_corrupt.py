@@ -85,12 +85,12 @@ def test_a_killed_run_ends_with_the_bytes_of_an_undisturbed_one(source, tmp_path
     process.wait()
     part = len(digests(tmp_path / "killed"))
     assert 40 <= part < 24 * 15
-    stale = tmp_path / "killed/fog/3/.a.png.1.part"
+    stale = tmp_path / "killed/fog/3/.a.png.1.tmp"
     stale.parent.mkdir(parents=True, exist_ok=True)
     stale.write_bytes(b"half")
     os.utime(stale, (0, 0))
     machine = re.sub(r"\W", "_", platform.node())
-    abandoned, alive = (stale.with_name(f".a.png.{machine}-{pid}.part") for pid in (process.pid, os.getppid()))
+    abandoned, alive = (stale.with_name(f".a.png.{machine}-{pid}.tmp") for pid in (process.pid, os.getppid()))
     for part in (abandoned, alive):
         part.write_bytes(b"half")
     assert main(["corrupt", str(source), str(tmp_path / "killed"), *options]) == 0
@@ -129,7 +129,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_no_unfinished_file(source, tmp_p
         "holdfast:",
     ]
     assert "cannot be written (File too large); solve that and rerun to resume" in told
-    assert not list((tmp_path / "out").rglob(".*.part"))
+    assert not list((tmp_path / "out").rglob(".*.tmp"))
     assert main(command) == 0
 
 

@@ -97,3 +97,13 @@ def test_they_are_stored_without_outputs_and_as_notebooks_are(name):
         assert cell.get("execution_count") is None
         if extra:
             ast.parse("".join(cell["source"]))  # no magics: plain Python
+
+
+@pytest.mark.parametrize("name", [MEASURE, WHY])
+def test_the_site_shows_what_the_notebooks_print(name):
+    kinds = [
+        kind for cell in cells(name) for output in cell.get("outputs", []) for kind in output.get("data", {"text"})
+    ]
+    assert "image/png" in kinds, "run docs/tools/make_notebooks.py"
+    assert "text" in kinds
+    assert not [o for cell in cells(name) for o in cell.get("outputs", []) if o["output_type"] == "error"]

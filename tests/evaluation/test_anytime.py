@@ -1,9 +1,12 @@
 """Evaluations that stop early: the goal is reached, and going on gives the records of a full evaluation."""
 
+import re
+
 import numpy as np
 import pytest
 
 from holdfast import ComputeConfig, Until, compare, evaluate
+from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.records.records import load_records, read_records
 from tests.evaluation.toys import Brightest, colours
@@ -153,3 +156,63 @@ def test_everything_that_prints_says_how_many_passes_were_used_once(stopped, ful
     both = compare(stopped, full)
     assert str(both).count(said) == 1
     assert report(stopped.folder.parents[1], out=tmp_path / "page.html").count(said) == 1
+
+
+@pytest.fixture(scope="module")
+def set_of_colours(tmp_path_factory):
+    path, source = tmp_path_factory.mktemp("data") / "colours.npz", colours(60)
+    np.savez(path, x=source.images, y=source.targets)
+    return path
+
+
+def command(data, out, *words):
+    model = ("--model", "python:tests.evaluation.toys:brightest")
+    return ["evaluate", *model, "--data", f"npz:{data}", "--workers", "0", "--out", str(out), *words]
+
+
+def test_the_command_prints_the_estimate_and_the_passes_once(set_of_colours, tmp_path, capsys):
+    words = ("--suite", "clean,corruptions-135,pgd5", "--until", "12")
+    assert main(command(set_of_colours, tmp_path / "out", *words)) == 0
+    told = capsys.readouterr()
+    assert re.search(r"mCA .* ± \d+\.\d\d \(goal 12\)", told.out)
+    assert len(re.findall(r"[\d,]+ of 2,760 passes", told.out)) == 1
+    assert told.err.count("not measured, because no goal names them: pgd5; evaluate without --until for these") == 1
+
+
+def test_a_goal_out_of_reach_is_said_before_the_start(set_of_colours, tmp_path, capsys):
+    words = ("--suite", "clean", "--until", "2", "--limit", "20")
+    assert main(command(set_of_colours, tmp_path / "out", *words)) == 0
+    assert "20 images: clean is at best about ±17.5 about new images, so ±2 needs all passes" in capsys.readouterr().err
+
+
+def test_the_score_of_these_images_is_known_when_all_passes_are_done(set_of_colours, tmp_path, capsys):
+    words = ("--suite", "clean,corruptions-135", "--until", "3", "--of-these-images", "--limit", "30")
+    assert main(command(set_of_colours, tmp_path / "out", *words)) == 0
+    told = capsys.readouterr()
+    estimate, half = re.search(r"mCA .* (\S+) ± (\S+) \(goal 3\)", told.out).groups()
+    assert float(half) <= 3
+    assert "at best" not in told.err
+    full = evaluate(Brightest(), colours(60), "clean,corruptions-135", limit=30, **QUICK).summary()[MEAN].value
+    assert abs(float(estimate) - full) <= 5
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--until", "0"), "until must give points above 0"),
+        (("--until", "-1"), "until must give points above 0"),
+        (("--until", "mce=1"), "mCE divides by a baseline's errors"),
+        (("--until", "fog=1", "--suite", "clean"), "until must name scores of these suites and data, got 'fog'"),
+        (("--budget", "soon"), "budget must be a time such as 10m or 1h30m, or a number of passes above 0, got 'soon'"),
+        (("--of-these-images",), "--of-these-images needs --until, got none"),
+        (("--of-these-images", "--budget", "1m"), "of_these_images needs a precision"),
+        (("--until", "1", "--predictions", "maps"), "--predictions writes the label maps of all images: omit --until"),
+    ],
+)
+def test_bad_options_are_one_sentence_and_leave_nothing(set_of_colours, tmp_path, capsys, monkeypatch, words, sentence):
+    monkeypatch.chdir(tmp_path)
+    assert main(command(set_of_colours, tmp_path / "out", *words)) == 2
+    told = capsys.readouterr().err
+    assert sentence in told
+    assert told.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

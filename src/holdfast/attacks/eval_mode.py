@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from holdfast.attacks.criteria import MISCLASSIFICATION, Criterion
 from holdfast.attacks.pixel_model import local
 from holdfast.errors import HoldfastError
+from holdfast.runtime.device import training_modes_kept
 
 Mode = Literal["eval", "keep"]
 MODES = ("eval", "keep")
@@ -28,12 +29,11 @@ def attack_mode(model: nn.Module, *, mode: Mode = "eval") -> Iterator[nn.Module]
         raise HoldfastError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
     model = local(model)
     modules = list(model.modules())
-    modes = [module.training for module in modules]
     with ExitStack() as stack:
-        stack.callback(_set_modes, modules, modes)
+        stack.enter_context(training_modes_kept(model))
         if mode == "eval":
             model.eval()
-        elif any(modes):
+        elif any(module.training for module in modules):
             stack.enter_context(_spare_buffers(modules))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
@@ -87,8 +87,3 @@ def _spare_buffers(modules: list[nn.Module]) -> Iterator[None]:
     finally:
         for module, name, buffer in kept:
             module._buffers[name] = buffer
-
-
-def _set_modes(modules: list[nn.Module], modes: list[bool]) -> None:
-    for module, training in zip(modules, modes, strict=True):
-        module.training = training

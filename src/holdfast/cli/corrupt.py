@@ -1,6 +1,5 @@
 """``holdfast corrupt``: write corrupted copies of a folder of images."""
 
-import os
 import re
 import sys
 from argparse import Namespace
@@ -12,6 +11,7 @@ from jsonargparse import ArgumentParser
 
 from holdfast.cli.shared_options import add_cluster, add_dry_run, cluster_of, dry_run, print_dry_run_comparison
 from holdfast.errors import HoldfastError
+from holdfast.runtime.cores import core_count
 
 if TYPE_CHECKING:
     from holdfast.corruptions.corrupt_folder import Outcome
@@ -57,7 +57,7 @@ def run(arguments: Namespace) -> int:
     source, target = Path(arguments.source), Path(arguments.target)
     if arguments.workers < 0:
         raise HoldfastError(f"workers: expected 1 or more, got {arguments.workers}")
-    workers = arguments.workers or os.cpu_count() or 1
+    workers = arguments.workers or core_count()
     cluster = cluster_of(arguments)
     if arguments.dry_run:
         return dry_run(

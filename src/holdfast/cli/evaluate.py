@@ -156,6 +156,8 @@ def run(arguments: Namespace) -> int:
         for model in models
         for spec, names in assign(suites, arguments.data or [_own_data(model, console)])
     ]
+    if until is not None and until.named and len(wanted) > len(models):
+        raise HoldfastError("--until with scores by name takes one data set at a time: run it once for each")
     if arguments.dry_run:
         requests = [EvaluationRequest(*each, **given) for each in wanted]
         return dry_run("evaluate", arguments, [dry_run_report(request, until) for request in requests])
@@ -233,7 +235,8 @@ def _show_estimates(records: "list[Records]", until: "Until | None", console: Co
 
     for found in records:
         for estimate in estimates_of(found, until) if until is not None else ():
-            console.print(str(estimate), markup=False)
+            model = f"{found.header.get('model', 'model')}: " if len(records) > 1 else ""
+            console.print(f"{model}{estimate}", markup=False)
 
 
 def _show(records: "list[Records]", console: Console) -> None:

@@ -6,9 +6,6 @@ corruption depends on no other file. Existing files are not made again.
 
 import json
 import os
-import platform
-import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -30,8 +27,8 @@ from holdfast.corruptions.custom import Registered, know, registered
 from holdfast.corruptions.filters import Image
 from holdfast.corruptions.frost_textures import recorded_name, texture_source
 from holdfast.corruptions.severities import own_kinds
-from holdfast.errors import HoldfastError
-from holdfast.io.atomic import is_dead
+from holdfast.errors import HoldfastError, first_line
+from holdfast.io import atomic
 from holdfast.io.folder_index import index_folder
 from holdfast.io.images import check_exif, decode
 from holdfast.runtime.plugins import code_fingerprint
@@ -39,9 +36,7 @@ from holdfast.runtime.signals import exit_with_parent
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 MANIFEST = "manifest.json"
-_STALE_SECONDS = 60
 _ENDINGS = {".png": b"IEND\xaeB`\x82", ".jpg": b"\xff\xd9"}  # the last bytes of a complete file
-_HERE = re.sub(r"\W", "_", platform.node())
 
 
 @dataclass(frozen=True)
@@ -127,7 +122,7 @@ def corrupt_folder(
         manifest = _first_manifest(target, cells, settings)
         target.mkdir(parents=True, exist_ok=True)
         _save_manifest(target / MANIFEST, manifest)
-        _remove_stale_parts(target)
+        atomic.remove_leftovers(target.rglob(".*.tmp"))
     outcomes = []
     for outcome in (run or partial(_run_workers, workers=workers))(source, target, images, tuple(cells), settings):
         outcomes.append(outcome)
@@ -167,7 +162,7 @@ def corrupt_file(
     except CannotWrite:
         raise
     except HoldfastError as error:
-        return Outcome(relative, error=str(error).splitlines()[0])
+        return Outcome(relative, error=first_line(error))
     except MemoryError:
         return Outcome(relative, error="not enough memory for this image")
     return Outcome(relative, written=len(missing), found=len(cells) - len(missing), turned=turned)
@@ -209,22 +204,11 @@ def _corrupt_image(image: Image, relative: str, cell: KindAtSeverity, settings: 
 
 def _write(image: Image, path: Path, settings: FolderSettings) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replace_image(path) as part:
+    with atomic.replace_unsynced(path) as part:
         if settings.quality is None:
             Pillow.fromarray(image).save(part, "PNG", compress_level=1)
         else:
             Pillow.fromarray(image).save(part, "JPEG", quality=settings.quality, optimize=True)
-
-
-@contextmanager
-def replace_image(path: Path) -> Iterator[Path]:
-    """A temporary path to write a file to, renamed into place when it is complete."""
-    part = _part_of(path)
-    try:
-        yield part
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _run_workers(
@@ -326,22 +310,5 @@ def _summarise_outcomes(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def _save_manifest(path: Path, content: dict[str, Any]) -> None:
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    with replace_image(path) as part:
+    with atomic.replace_unsynced(path) as part:
         part.write_bytes(text.encode("utf-8", "surrogateescape"))  # file names need not be UTF-8
-
-
-def _part_of(path: Path) -> Path:
-    """The temporary path of a file that is being written; it contains the host and process id."""
-    return path.with_name(f".{path.name}.{_HERE}-{os.getpid()}.part")
-
-
-def _remove_stale_parts(target: Path) -> None:
-    """Delete temporary files of interrupted runs: of dead processes on this machine, or old ones of any machine."""
-    for part in target.rglob(".*.part"):
-        if _is_abandoned(part.name) or time.time() - part.stat().st_mtime > _STALE_SECONDS:
-            part.unlink(missing_ok=True)
-
-
-def _is_abandoned(name: str) -> bool:
-    machine, _, process = name.removesuffix(".part").rpartition(".")[-1].rpartition("-")
-    return machine == _HERE and is_dead(process)

@@ -1,29 +1,24 @@
 """Corrupting a folder on a Ray cluster: each task calls ``corrupt_file`` for some images, as a local process does."""
 
-import platform
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import cv2
 
 from holdfast.corruptions.corrupt_folder import (
-    MANIFEST,
     FolderSettings,
     KindAtSeverity,
     Outcome,
     corrupt_file,
     is_complete,
-    replace_image,
 )
-from holdfast.errors import HoldfastError
+from holdfast.runtime.gather import Files, check_shared, read_files, task_folder, write_files
 from holdfast.runtime.ray import Cluster, tasks_on
 
 TASKS_PER_SLOT = 8
 MOST_FILES = 2000  # files per task; with --gather a task returns all of them at once
 
 Cells = Sequence[KindAtSeverity]
-Files = dict[str, bytes]  # contents by path within the target
 
 
 def run_on_ray(
@@ -40,8 +35,7 @@ def run_on_ray(
             part = images[start : start + size]
             tasks.submit(part, corrupt_files, source.absolute(), shared, part, cells, settings)
         for _, (outcomes, files) in tasks.results():
-            for relative, content in files.items():
-                _write(target / relative, content)
+            write_files(target, files)
             yield from outcomes
 
 
@@ -50,19 +44,10 @@ def corrupt_files(
 ) -> tuple[list[Outcome], Files]:
     """Corrupt some images at all cells in a worker, into the shared folder or, without one, as bytes."""
     cv2.setNumThreads(1)
-    for folder in (source, target):
-        if folder is not None and not folder.is_dir():
-            raise HoldfastError(
-                f"{str(folder)!r} does not exist on {platform.node()}: all nodes must see the images, "
-                "and the target unless --gather is given"
-            )
-    if target is not None:
-        return [corrupt_file(source, target, relative, cells, settings) for relative in images], {}
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as name:
-        place = Path(name)
+    check_shared(source)
+    with task_folder(target) as place:
         outcomes = [corrupt_file(source, place, relative, cells, settings) for relative in images]
-        made = [path for path in place.rglob("*") if path.is_file()]
-        return outcomes, {path.relative_to(place).as_posix(): path.read_bytes() for path in made}
+        return outcomes, read_files(place, place.rglob("*")) if target is None else {}
 
 
 def _finished_images(
@@ -76,10 +61,3 @@ def _finished_images(
     ]
     left = set(todo)
     return [Outcome(relative, found=len(cells)) for relative in images if relative not in left], todo
-
-
-def _write(path: Path, content: bytes) -> None:
-    assert path.name != MANIFEST
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replace_image(path) as part:
-        part.write_bytes(content)

@@ -1,12 +1,12 @@
 """Dry run of corrupting a folder: estimates files, time and disk space from a few of its images."""
 
-import os
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.corruptions.corrupt_folder import FolderSettings, KindAtSeverity, check_folder, corrupt_file
+from holdfast.runtime.cores import core_count
 from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, spent, time_work
 
 SECONDS, MOST = 5.0, 64  # limits of the measurement: time and images
@@ -25,7 +25,7 @@ def dry_run_report(
     there = _share_there(target, images, cells, settings)
     files = len(images) * len(cells)
     work = each.times(len(images) * (1 - there))
-    wall = max(work.wall / workers, work.processor / (os.cpu_count() or 1))
+    wall = max(work.wall / workers, work.processor / core_count())
     counts = {"images": len(images), "cells": len(cells), "files": files}
     if there:
         counts["of them there already" if files <= COUNTED else "of them there already, about"] = round(files * there)

@@ -19,7 +19,7 @@ from holdfast.deploy.onnx_files import (
     operators,
     read_onnx,
 )
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.models.outputs import logits_of
 from holdfast.models.sliding_window import Windowed
@@ -112,7 +112,7 @@ def load_onnx(path: Path) -> tuple[nn.Module, OnnxDescription]:
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a class for every kind of failure
-        raise HoldfastError(f"onnxruntime cannot open {path} ({_line(error)})") from error
+        raise HoldfastError(f"onnxruntime cannot open {path} ({first_line(error)})") from error
     digest = file_digest(path, proto)
     if description == OnnxDescription():  # not one of ours: it may be a detector or a segmenter
         from holdfast.deploy.onnx_recognition import dense_model
@@ -192,7 +192,3 @@ def _configuration(description: OnnxDescription, size: tuple[int, int] | None) -
 
 def _fixed_size(side: Any) -> int | None:
     return side if isinstance(side, int) and side > 0 else None
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

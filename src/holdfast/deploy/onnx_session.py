@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.deploy.image_fitting import Placement
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
 
 KINDS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
@@ -57,7 +57,7 @@ class OnnxSession:
         try:
             outputs = self._session.run(None, fed)
         except Exception as error:  # onnxruntime has a class for every kind of failure
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             raise HoldfastError(
                 f"{self.name} cannot look at images of {placed.seen[0]}×{placed.seen[1]} ({reason}); set size"
             ) from error

@@ -160,14 +160,24 @@ class AnytimeRun:
     def run(self) -> list[Estimate]:
         """Measure rounds until every goal is reached, all passes are done or the budget is used."""
         self.progress.expect(self._first_passes())
-        estimates = self.judge() if self._may_judge() else []
+        estimates: list[Estimate] = []
+        if begun := self._begun_goals():  # a round that was interrupted is completed before anything is judged
+            with closing(self.rounds(begun)) as rounds:
+                next(rounds, None)
+        if self._first_round_done():
+            estimates = self.judge()
         while not self.over and (goals := self._open_goals(estimates)):
             with closing(self.rounds(goals)) as rounds:
                 for _ in rounds:
                     estimates = self.judge()
                     if self._open_goals(estimates) != goals:
                         break
-        return self.judge() if self.over or not estimates else estimates
+        if self.over:
+            estimates = self.judge()
+        if self.prepared.processes.first:
+            self.measured.compact()  # the same files, however often it was interrupted
+        self.prepared.processes.meet()
+        return estimates
 
     def rounds(self, goals: Sequence[Sequence[int]]) -> Generator[int, None, None]:
         """Measure round after round of some goals, each the numbers of its cells; yields when one is complete."""
@@ -211,11 +221,14 @@ class AnytimeRun:
         depth = rounds.depths[0]
         return depth * len(rounds.cells) + (len(rounds.rows(rounds.clean, depth)) if rounds.clean is not None else 0)
 
-    def _may_judge(self) -> bool:
-        """Whether the first round is complete, and no later one is begun, as after an interruption."""
-        rounds = self.search.rounds
-        goals = map(self._cells_of, self.search.goals)
-        return rounds.reached(self.cells, self.done) > 0 and not any(rounds.begun(cells, self.done) for cells in goals)
+    def _first_round_done(self) -> bool:
+        return self.search.rounds.reached(self.cells, self.done) > 0
+
+    def _begun_goals(self) -> list[tuple[int, ...]]:
+        """Cells of the goals that have a round that is incomplete."""
+        if not self._first_round_done():
+            return []
+        return [cells for cells in map(self._cells_of, self.search.goals) if self.search.rounds.begun(cells, self.done)]
 
     def _cells_of(self, goal: Goal) -> tuple[int, ...]:
         if goal.common:
@@ -224,7 +237,7 @@ class AnytimeRun:
 
     def _open_goals(self, estimates: Sequence[Estimate]) -> list[tuple[int, ...]]:
         """Cells of the goals that are not reached and have images left; all cells in the first round."""
-        if self.search.rounds.reached(self.cells, self.done) == 0:
+        if not self._first_round_done():
             return [tuple(self.cells)]
         reached = {estimate.goal.name for estimate in estimates if estimate.reached}
         cells = [self._cells_of(goal) for goal in self.search.goals if goal.name not in reached]

@@ -23,7 +23,7 @@ from holdfast.evaluation.setup import EvaluationRequest, PreparedEvaluation, fit
 from holdfast.evaluation.until import Until
 from holdfast.evaluation.work import Key, Work
 from holdfast.records.shard_files import read_unit
-from holdfast.runtime.device import core_count
+from holdfast.runtime.cores import core_count
 from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, spent
 
 PLAIN, ATTACKING = 8.0, 8.0  # seconds for trying the cells without attacks, and all attacks

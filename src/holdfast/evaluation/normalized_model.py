@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from holdfast._deprecated import renamed_method
 from holdfast.attacks.pixel_model import PixelModel
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
 from holdfast.evaluation.preprocessing import Preprocessing
 from holdfast.models.fingerprint import model_fingerprint
 from holdfast.models.output_probe import depends_on_batch, probe_answers, tolerance_of
@@ -105,7 +105,7 @@ class NormalizedModel:
         except HoldfastError:
             raise
         except Exception as error:  # any model may fail in its own way
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             if (channels := self._other_channels()) is not None:
                 raise HoldfastError(
                     f"the model must take images of 3 channels (RGB), but takes {channels}: put a layer in front of it "

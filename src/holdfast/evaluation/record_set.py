@@ -19,12 +19,12 @@ from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.normalized_model import NormalizedModel
 from holdfast.evaluation.plan import Plan
 from holdfast.evaluation.preprocessing import Preprocessing
+from holdfast.io import atomic
 from holdfast.models.factory import LoadedModel, architecture_of
 from holdfast.models.fingerprint import first_fingerprint, has_own_code
 from holdfast.models.output_probe import same_answers
 from holdfast.records.header import FOLDER, FORMAT, HEADER, read_header, write_header, write_images
 from holdfast.records.round_files import ROUNDS, has_rounds
-from holdfast.records.shard_files import remove_leftovers
 from holdfast.runtime.device import Processes
 from holdfast.runtime.plugins import plugins_header
 
@@ -68,8 +68,7 @@ def prepare_folder(folder: Path, header: dict[str, Any], plan: Plan, *, toleranc
             shutil.rmtree(folder)
         header = _with_recorded_answers(folder, header, tolerance=tolerance)
         folder.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(folder)
-        remove_leftovers(folder / ROUNDS)
+        atomic.remove_leftovers([*folder.glob(".*.tmp"), *(folder / ROUNDS).glob(".*.tmp")])
         write_images(folder, plan.ids, plan.truth)
         write_header(folder, header)
     except OSError as error:

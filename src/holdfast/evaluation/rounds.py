@@ -88,13 +88,20 @@ class Rounds:
         return count
 
     def begun(self, cells: Sequence[int], done: np.ndarray) -> bool:
-        """Whether a part of the next round of some cells is measured, as after an interruption."""
+        """Whether the next round of some cells is measured in part, as after an interruption.
+
+        Every part of a round has images of all its cells, so then a cell has some of them; one that other goals drew
+        further has all of them.
+        """
         complete = self.reached(cells, done)
         if complete == len(self.depths):
             return False
         before, after = [0, *self.depths][complete : complete + 2]
-        news = ((cell, np.setdiff1d(self.rows(cell, after), self.rows(cell, before))) for cell in cells)
-        return any(done[cell, rows].any() for cell, rows in news)
+        for cell in [cell for cell in cells if cell != self.clean] or cells:
+            news = np.setdiff1d(self.rows(cell, after), self.rows(cell, before))
+            if 0 < done[cell, news].sum() < len(news):
+                return True
+        return False
 
     def parts(self, goals: Sequence[Sequence[int]], done: np.ndarray) -> Iterator[Part]:
         """The parts of all further rounds for some goals, each the numbers of its cells, until all images are used."""

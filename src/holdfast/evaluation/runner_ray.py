@@ -1,7 +1,6 @@
 """Evaluation on a Ray cluster: every task prepares the same evaluation and calls ``run_units`` on some units."""
 
 import platform
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,8 @@ from holdfast.evaluation.work import Key, ProgressCallback, Work, report_unit
 from holdfast.models.output_probe import same_answers
 from holdfast.records.header import HEADER
 from holdfast.records.round_files import CellPart
-from holdfast.records.shard_files import DamagedUnit, write_content
+from holdfast.records.shard_files import DamagedUnit
+from holdfast.runtime.gather import check_shared, read_files, task_folder, write_files
 from holdfast.runtime.ray import Cluster, tasks_on
 
 TASKS_PER_SLOT = 4  # small tasks, so that a slow one at the end does not leave the other slots idle for long
@@ -71,8 +71,7 @@ def run_on_ray(prepared: PreparedEvaluation, keys: Sequence[Key], *, progress: P
         for part in parts(keys, slots=tasks.slots):
             tasks.submit(part, measure_units, order, part)
         for part, found in tasks.results():
-            for name, content in found.files.items():
-                write_content(work.folder / name, content)
+            write_files(work.folder, found.files)
             for name, sums in found.finished:
                 progress.finish_unit(specs[name], sums)
             progress.advance_images(sum(len(work.plan.rows(shard, work.shard_size)) for shard, _ in part))
@@ -141,8 +140,9 @@ def measure_units(order: RemoteRequest, keys: Sequence[Key]) -> RemoteRecords:
         corruptors=corruptors,
     )
     if order.folder is None:
-        for path in map(work.path, keys):
-            found.files[path.name] = path.read_bytes()
+        paths = [work.path(key) for key in keys]
+        found.files |= read_files(work.folder, paths)
+        for path in paths:
             path.unlink()
     return found
 
@@ -157,9 +157,10 @@ def _remote_request(prepared: PreparedEvaluation, cluster: Cluster) -> RemoteReq
         raise HoldfastError("--on ray must run in one process, which distributes the units: start it without torchrun")
     workers = request.workers if request.workers is not None else max(0, int(cluster.cpus) - 1)
     there = replace(request, workers=workers, compute=replace(request.compute, cluster=None, keep_examples=0))
-    files = {path.name: path.read_bytes() for path in prepared.work.folder.glob("corruptor.*.safetensors")}
-    folder = None if cluster.gather else prepared.work.folder.absolute()
-    return RemoteRequest(there, prepared.header, folder, files if cluster.gather else {})
+    if not cluster.gather:
+        return RemoteRequest(there, prepared.header, prepared.work.folder.absolute())
+    fitted = read_files(prepared.work.folder, prepared.work.folder.glob("corruptor.*.safetensors"))
+    return RemoteRequest(there, prepared.header, None, fitted)
 
 
 _open: list[tuple[Any, ExitStack, PreparedEvaluation]] = []  # this worker's prepared evaluation, with its model
@@ -173,7 +174,7 @@ def _prepare_here(order: RemoteRequest) -> PreparedEvaluation:
     while _open:
         _open.pop()[1].close()
     stack = ExitStack()
-    out = order.request.out if order.folder else stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-"))
+    out = order.request.out if order.folder else stack.enter_context(task_folder(None))
     prepared = stack.enter_context(prepare_evaluation(replace(order.request, out=out)))
     _check_same(order, prepared)
     prepared = replace(prepared, work=_prepare_work(order, prepared.work))
@@ -183,15 +184,10 @@ def _prepare_here(order: RemoteRequest) -> PreparedEvaluation:
 
 def _prepare_work(order: RemoteRequest, work: Work) -> Work:
     if order.folder is not None:
-        if not (order.folder / HEADER).is_file():
-            raise HoldfastError(
-                f"{str(order.folder)!r} does not exist on {platform.node()}: --out must be a folder that all nodes "
-                "share, or use --gather to send the results to this machine"
-            )
+        check_shared(order.folder, there=lambda folder: (folder / HEADER).is_file())
         return replace(work, folder=order.folder, fingerprint=order.header["fingerprint"])
     work.folder.mkdir(parents=True, exist_ok=True)
-    for name, content in order.files.items():
-        (work.folder / name).write_bytes(content)
+    write_files(work.folder, order.files)
     return replace(work, fingerprint=order.header["fingerprint"])
 
 

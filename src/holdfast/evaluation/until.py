@@ -55,6 +55,11 @@ class Until:
         for name, value in (("goals", goals), ("passes", passes), ("seconds", seconds)):
             object.__setattr__(self, name, value)
 
+    @property
+    def named(self) -> bool:
+        """Whether it names scores, rather than the headline score alone."""
+        return any(name != HEADLINE for name in self.goals)
+
     @classmethod
     def of(cls, given: "Until | float | str | Mapping[str, float]") -> "Until":
         """What ``holdfast.evaluate`` takes as ``until``."""

@@ -31,7 +31,7 @@ _WHOLE = (np.uint8, np.uint16, np.uint32)
 def save_baseline(sides: Sequence[PairedScores], path: Path) -> int:
     """Write a baseline; returns its size in bytes."""
     content = {"holdfast_baseline": FORMAT, "sets": [_plain_set(each) for each in sides]}
-    text = json.dumps({"checksum": _checksum(content), **content}, indent=1, sort_keys=True) + "\n"
+    text = json.dumps({"checksum": content_checksum(content), **content}, indent=1, sort_keys=True) + "\n"
     atomic.write_text(path, text)
     return len(text)
 
@@ -54,7 +54,7 @@ def read_baseline(path: Path) -> list[PairedScores]:
         raise HoldfastError(
             f"{str(path)!r} was written by another version of Holdfast (format {number!r}); save it again"
         )
-    if checksum != _checksum(content):
+    if checksum != content_checksum(content):
         raise HoldfastError(f"{str(path)!r} is damaged: its content does not match its checksum; save it again")
     try:
         sets = [_parse_set(each) for each in content["sets"]]
@@ -68,7 +68,7 @@ def read_baseline(path: Path) -> list[PairedScores]:
 
 
 def _plain_set(scores: PairedScores) -> dict[str, Any]:
-    packed = {_name(key): _pack_column(values) for key, values in scores.columns.items()}
+    packed = {_name(key): pack_column(values) for key, values in scores.columns.items()}
     packed |= {_name(key): {"always": float(values[0])} for key, values in scores.of_sets.items()}
     replicated = {_name(key): values[1:] for key, values in scores.of_sets.items()}
     return {
@@ -98,7 +98,7 @@ def _parse_set(values: Mapping[str, Any]) -> PairedScores:
     return PairedScores(
         dict(values["header"]),
         {name: values["cells"][name] for name in values["order"]},
-        {_key(name): _unpack_column(column, count) for name, column in values["columns"].items() if name not in whole},
+        {_key(name): unpack_column(column, count) for name, column in values["columns"].items() if name not in whole},
         count,
         tuple(values["missing"]),
         str(values["digest"]),
@@ -127,7 +127,8 @@ def _key(name: str) -> Key:
     return cell, quantity
 
 
-def _pack_column(values: NDArray[np.float64]) -> dict[str, Any] | None:
+def pack_column(values: NDArray[np.float64]) -> dict[str, Any] | None:
+    """A column of few distinct values as text; None for others."""
     distinct, places = np.unique(values, return_inverse=True)
     if len(distinct) == 1:
         return {"always": float(distinct[0])}
@@ -139,7 +140,8 @@ def _pack_column(values: NDArray[np.float64]) -> dict[str, Any] | None:
     return None if kind is None else {"whole": np.dtype(kind).name, "values": _text(values.astype(kind))}
 
 
-def _unpack_column(column: Mapping[str, Any], count: int) -> NDArray[np.float64]:
+def unpack_column(column: Mapping[str, Any], count: int) -> NDArray[np.float64]:
+    """The column that :func:`pack_column` packed."""
     if "always" in column:
         return np.full(count, float(column["always"]))
     if "whole" in column:
@@ -168,5 +170,6 @@ def _array(text: str, count: int, kind: Any) -> NDArray[Any]:
     return np.frombuffer(content, kind)
 
 
-def _checksum(content: Mapping[str, Any]) -> str:
+def content_checksum(content: Mapping[str, Any]) -> str:
+    """Digest of a baseline's content."""
     return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,14 +1,14 @@
 """Verdicts of a gate as a text table, as Markdown for a summary page, and as JUnit XML for CI."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import isnan
 from xml.etree import ElementTree
 
 from holdfast.gate.rules import SHOWN
 from holdfast.gate.verdicts import RuleVerdict, all_passed
+from holdfast.io.markdown import escape, printable, table
 from holdfast.metrics.summary import some
-from holdfast.plotting.files import printable
 from holdfast.reporting.formatting import NOT_MEASURED, number, signed, span
 
 _COLUMNS = ("rule", "baseline", "now", "difference", "95 % interval", "verdict", "")
@@ -21,12 +21,12 @@ def terminal(answers: Sequence[RuleVerdict], *, width: int | None = None) -> str
     """
     lines = []
     for data, held in _by_data(answers).items():
-        table = _align_columns([_COLUMNS, *map(_row, held)])
+        aligned = _align_columns([_COLUMNS, *map(_row, held)])
         reasons = [f"  {answer.rule.text}: {answer.reason}" for answer in held if answer.reason]
-        if width is not None and max(map(len, table)) > width:
-            table, reasons = [f"{_passed(answer):<6}{sentence(answer)}" for answer in held], []
+        if width is not None and max(map(len, aligned)) > width:
+            aligned, reasons = [f"{_passed(answer):<6}{sentence(answer)}" for answer in held], []
         notes = [f"  {line}" for line in (*unreadable(held[0]), *carried(held[0]))]
-        lines += [f"{data}, {held[0].images} images", *table, *reasons, *notes]
+        lines += [f"{data}, {held[0].images} images", *aligned, *reasons, *notes]
     return "\n".join(wrapped for line in [*lines, outcome(answers)] for wrapped in _wrap(line, width))
 
 
@@ -42,15 +42,10 @@ def markdown(answers: Sequence[RuleVerdict]) -> str:
     """Format the verdicts and the outcome as Markdown."""
     lines = ["## Robustness gate", "", f"**{outcome(answers)}**", ""]
     for data, held in _by_data(answers).items():
-        lines += [f"{_escape_cell(data)}, {held[0].images} images", ""]
-        lines += [
-            _pipe_row(_COLUMNS),
-            _pipe_row(["---"] * len(_COLUMNS)),
-            *(_pipe_row(map(_escape_cell, _row(a))) for a in held),
-            "",
-        ]
-        lines += [f"- {_escape_cell(answer.rule.text)}: {answer.reason}" for answer in held if answer.reason]
-        lines += [f"- {_escape_cell(line)}" for line in (*unreadable(held[0]), *carried(held[0]))]
+        lines += [f"{escape(data)}, {held[0].images} images", ""]
+        lines += [table(_COLUMNS, [[escape(cell) for cell in _row(answer)] for answer in held]), ""]
+        lines += [f"- {escape(answer.rule.text)}: {answer.reason}" for answer in held if answer.reason]
+        lines += [f"- {escape(line)}" for line in (*unreadable(held[0]), *carried(held[0]))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -146,11 +141,3 @@ def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
-
-
-def _pipe_row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _escape_cell(text: str) -> str:
-    return printable(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")

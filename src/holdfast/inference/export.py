@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from holdfast.data import Source
 from holdfast.deploy.onnx_files import METADATA, OnnxDescription
 from holdfast.deploy.onnx_model import has_gradient
-from holdfast.errors import HoldfastError, nearest
+from holdfast.errors import HoldfastError, first_line, nearest
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.data import EvaluationData, open_evaluation_data
 from holdfast.evaluation.predictor import Predictor, apply_protocol, requested_input
@@ -209,7 +209,7 @@ def _onnx(model: nn.Module, images: Tensor, description: OnnxDescription) -> tup
     try:
         program = torch.onnx.export(model, (images,), dynamo=True, dynamic_shapes=shapes, verbose=False, **names)
     except Exception as error:  # tracing a user's model can raise anything
-        raise HoldfastError(f"the model cannot be exported to ONNX ({_line(error)})") from error
+        raise HoldfastError(f"the model cannot be exported to ONNX ({first_line(error)})") from error
     assert program is not None
     proto = program.model_proto
     entry = proto.metadata_props.add()
@@ -229,7 +229,7 @@ def _pt2(model: nn.Module, images: Tensor, description: OnnxDescription) -> tupl
     try:
         program = torch.export.export(model, (images,), dynamic_shapes=({0: torch.export.Dim("batch")},))
     except Exception as error:  # tracing a user's model can raise anything
-        raise HoldfastError(f"the model cannot be exported ({_line(error)})") from error
+        raise HoldfastError(f"the model cannot be exported ({first_line(error)})") from error
     file = io.BytesIO()
     torch.export.save(program, file, extra_files={f"{METADATA}.json": description.text()})
     return program.module(), file.getvalue()
@@ -252,7 +252,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
 
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP")
 LARGEST_FILE = 512 * 2**20  # bytes; a decoder may read the whole file before it finds the size
@@ -77,7 +77,7 @@ def _open_file(file: Path | io.BytesIO, largest_image: int) -> Iterator[Image.Im
     except UnidentifiedImageError as error:  # Pillow's own message contains the whole path
         raise UnreadableFile(f"not an image of the formats {', '.join(FORMATS)}") from error
     except Exception as error:  # a broken file can raise anything in a decoder: struct.error, KeyError, MemoryError …
-        reason = getattr(error, "strerror", None) or (str(error).splitlines() or [""])[0]
+        reason = getattr(error, "strerror", None) or first_line(error)
         raise UnreadableFile(reason or type(error).__name__) from error
 
 

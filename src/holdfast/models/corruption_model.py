@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
 from holdfast.models.backbone import check_image
 
 
@@ -129,7 +129,7 @@ def load_corruptor(path: str | Path) -> Corruptor:
         corruptor = Corruptor((rows, columns), patch_size=patch_size, channels=channels)
         corruptor.load_state_dict(weights)
     except (OSError, SafetensorError, ValueError, TypeError, KeyError, IndexError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or (str(error).splitlines() or [""])[0]
+        reason = getattr(error, "strerror", None) or first_line(error)
         raise HoldfastError(
             f"{str(path)!r} must be a file written by save_corruptor, but it is not ({reason})"
         ) from error

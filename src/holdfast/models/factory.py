@@ -14,7 +14,7 @@ from typing import Any
 import timm
 from torch import Tensor, nn
 
-from holdfast.errors import HoldfastError, nearest
+from holdfast.errors import HoldfastError, first_line, nearest
 from holdfast.models import create_model, model_names
 from holdfast.models.adaptation import BACKBONE, adapter_of
 from holdfast.models.checkpoint_keys import head_keys, segmenter_arguments
@@ -179,7 +179,7 @@ def _of_folder(folder: Path, *, what: str) -> nn.Module:
     except HoldfastError:
         raise
     except Exception as error:  # a damaged file fails in json, safetensors, timm or torch
-        raise HoldfastError(f"the model in {str(folder)!r} cannot be loaded ({_line(error)})") from error
+        raise HoldfastError(f"the model in {str(folder)!r} cannot be loaded ({first_line(error)})") from error
 
 
 def _of_timm(rest: str) -> LoadedModel:
@@ -206,7 +206,8 @@ def _of_timm(rest: str) -> LoadedModel:
         raise
     except Exception as error:  # every transport of huggingface_hub has exceptions of its own
         raise HoldfastError(
-            f"the weights of timm:{name} cannot be downloaded ({_line(error)}); to load a file, use timm:{name}@FILE"
+            f"the weights of timm:{name} cannot be downloaded ({first_line(error)}); "
+            f"to load a file, use timm:{name}@FILE"
         ) from error
     finally:
         hub.setLevel(level)
@@ -239,7 +240,7 @@ def _of_python(rest: str) -> LoadedModel:
     try:
         model = make()
     except (Exception, SystemExit) as error:  # the user's code may raise anything
-        raise HoldfastError(f"python:{rest} raised {type(error).__name__} ({_line(error)})") from error
+        raise HoldfastError(f"python:{rest} raised {type(error).__name__} ({first_line(error)})") from error
     if not isinstance(model, nn.Module):
         raise HoldfastError(f"python:{rest} must return a torch module, got {type(model).__name__}")
     return LoadedModel(model, f"python:{rest}")
@@ -250,7 +251,7 @@ def _import_function(module: str, function: str) -> Callable[[], object]:
     try:
         found = getattr(importlib.import_module(module), function, None)
     except (Exception, SystemExit) as error:  # a missing module, or any error in it
-        raise HoldfastError(f"python:{module}:{function} cannot be imported ({_line(error)})") from error
+        raise HoldfastError(f"python:{module}:{function} cannot be imported ({first_line(error)})") from error
     finally:
         sys.path.remove("")
     if not callable(found):
@@ -279,10 +280,6 @@ def architecture_of(model: nn.Module) -> str:
     """timm's name of the model's architecture, else the name of its class."""
     config = getattr(unwrap_model(model), "pretrained_cfg", None) or {}
     return str(config.get("architecture") or type(unwrap_model(model)).__name__)
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 SPECS: dict[str, Callable[[str], LoadedModel]] = {

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import nn
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
 from holdfast.io import atomic
 from holdfast.models.fingerprint import weights_fingerprint
 from holdfast.models.flops import count_model
@@ -56,7 +56,7 @@ def attach_tora(model: nn.Module, folder: str | Path, *, other_weights: bool = F
     try:
         adapted = tora(model, **described["settings"])
     except (TypeError, ValueError, KeyError, RuntimeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise HoldfastError(f"{str(folder / DESCRIPTION)!r} must describe a TORA of this ViT ({reason})") from error
     shape = _shape(adapted.backbone)
     if any(described[name] != shape[name] for name in SHAPE):

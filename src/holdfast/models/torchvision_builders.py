@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 from torchvision import models as tv
 
-from holdfast.errors import HoldfastError, nearest
+from holdfast.errors import HoldfastError, first_line, nearest
 from holdfast.models.checkpoints import read_weights
 from holdfast.models.outputs import logits_of
 
@@ -125,7 +125,7 @@ def _fetched(name: str, weights: Any) -> nn.Module:
     try:
         return tv.get_model(name, weights=weights, progress=False)
     except Exception as error:  # urllib, ssl and torch.hub have exceptions of their own
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise HoldfastError(
             f"the weights of torchvision:{name} cannot be fetched ({reason}); with a file at hand: "
             f"torchvision:{name}@FILE"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError
+from holdfast.runtime.device import training_modes_kept
 
 State = Mapping[str, Tensor]
 COUNTER = "num_batches_tracked"  # the one integer tensor that training changes
@@ -135,20 +136,18 @@ def reestimate_batch_norm(model: nn.Module, batches: Iterable[Tensor]) -> None:
 
     Dropout and drop-path stay off, so that the statistics are those of the model in evaluation.
     """
-    modes = {module: module.training for module in model.modules()}
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     norms = [norm for norm in norms if norm.track_running_stats]
     momenta = [norm.momentum for norm in norms]
-    model.eval()
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None  # a cumulative average
-        norm.train()
-    try:
-        for images in batches:
-            model(images)
-    finally:
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum = momentum
-        for module, training in modes.items():
-            module.training = training
+    with training_modes_kept(model):
+        model.eval()
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # a cumulative average
+            norm.train()
+        try:
+            for images in batches:
+                model(images)
+        finally:
+            for norm, momentum in zip(norms, momenta, strict=True):
+                norm.momentum = momentum

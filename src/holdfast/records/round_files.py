@@ -128,6 +128,8 @@ class Measured:
     def compact(self) -> None:
         """Join all files into as few as there are kinds of cells; killed meanwhile, nothing counts twice."""
         self.read_new()
+        if not self.parts:
+            return
         before = self._seen
         self._seen = set()
         whole = [part for name in self.parts if (part := self.of(name)) is not None]

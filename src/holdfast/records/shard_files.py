@@ -6,11 +6,9 @@ A field holds one row per image, or an array of varying length per image (the bo
 written as one concatenated array with the offset of every image.
 """
 
-import contextlib
 import hashlib
 import json
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,12 +20,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from holdfast.errors import HoldfastError
+from holdfast.io import atomic
 from holdfast.io.validation import file_name
 
 Field = np.ndarray | tuple[np.ndarray, ...]  # a row per image, or an array per image
 Fields = Mapping[str, Field]
 
-UNFINISHED = ".tmp"
 SEPARATOR = "|"  # between a view's name and a field
 BEGINNINGS = "#begin"  # suffix of the array of offsets
 
@@ -85,19 +83,10 @@ def save_unit(path: Path, unit: Unit) -> Path:
     header = json.dumps(dict(unit.header), sort_keys=True)
     # one metadata entry: safetensors writes several in arbitrary order, and equal units must give equal files
     metadata = json.dumps({"checksum": _checksum(header, tensors), "header": header})
-    write_content(path, save(tensors, metadata={"unit": metadata}))
+    with atomic.replace_unsynced(path) as temporary:  # the checksum detects a loss of power
+        # safetensors' save_file would make the file readable by its owner only
+        temporary.write_bytes(save(tensors, metadata={"unit": metadata}))
     return path
-
-
-def write_content(path: Path, content: bytes) -> None:
-    """Write the bytes of a unit and rename it into place, without fsync: the checksum detects a loss of power."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
-    try:
-        temporary.write_bytes(content)  # safetensors' save_file would make it readable by its owner only
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def read_unit(path: Path) -> Unit:
@@ -138,14 +127,6 @@ def fields_of(unit: Unit, view: str) -> list[str]:
     return [
         name.removeprefix(prefix) for name in unit.arrays if name.startswith(prefix) and (view or SEPARATOR not in name)
     ]
-
-
-def remove_leftovers(folder: Path, *, seconds: float = 60) -> None:
-    """Remove temporary files of killed processes: writing takes milliseconds, so files of a minute are leftovers."""
-    for path in folder.glob(f".*{UNFINISHED}"):
-        with contextlib.suppress(OSError):  # another process may remove it, too
-            if time.time() - path.stat().st_mtime > seconds:
-                path.unlink()
 
 
 def _named_arrays(unit: Unit) -> dict[str, np.ndarray]:

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
+from holdfast.io.markdown import escape, table
 from holdfast.metrics.comparison import compare
 from holdfast.metrics.multiple_tests import NOT_RESOLVED, WORSE, verdicts
 from holdfast.metrics.scoring.registry import scoring_of
@@ -217,7 +218,7 @@ def _against_start(run: Run, sets: Sequence[DataSet]) -> list[str]:
         passed = not any(each.word in (WORSE, NOT_RESOLVED) for each in found)
         said = "PASS: no worse in any of them." if passed else "Not shown to be no worse in all of them."
         head = ["score", "value", "difference (95 % interval)", "verdict"]
-        tables += [f"On {escape(_plain(data.spec))}: {said}", _table([head, *rows])] if found else []
+        tables += [f"On {escape(_plain(data.spec))}: {said}", _table(head, rows)] if found else []
     text = (
         f"Fine-tuned from `{escape(start.name)}`, on the same images. Verdicts are corrected for their number (Holm)."
     )
@@ -233,12 +234,6 @@ def _start(run: Run) -> Run | None:
     with suppress(HoldfastError):
         return read_runs([spec.folder])[0]
     return None
-
-
-def escape(text: str) -> str:
-    """Escape what Markdown and HTML would read as markup."""
-    plain_text = clean_name(text).replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"([\\`*\[\]|]|(?<!\w)_|_(?!\w))", r"\\\1", plain_text)
 
 
 def _usage(run: Run) -> str:
@@ -267,9 +262,13 @@ def _results_text(data: DataSet) -> list[str]:
     passes = f"{entry.summary.passes}, " if entry.summary.passes is not None else ""
     how = f"{entry.summary.images} images, {passes}{data.protocol}, preset {data.preset}, seed {seed}"
     title = f"## Robustness on {escape(_plain(data.spec))}\n\n{how}"
-    by_kind = [["kind", "value", "95 % interval"], *([kind_label(s.kind), *_value(s)] for s in first)]
-    rows = [["score", "value", "95 % interval", "definition"], *([s.label, *_value(s), s.definition] for s in scores)]
-    return [f"{title}.", _table(rows), _table(by_kind) if first else ""]
+    by_kind = [[kind_label(score.kind), *_value(score)] for score in first]
+    rows = [[score.label, *_value(score), score.definition] for score in scores]
+    return [
+        f"{title}.",
+        _table(["score", "value", "95 % interval", "definition"], rows),
+        _table(["kind", "value", "95 % interval"], by_kind) if first else "",
+    ]
 
 
 def _value(score: Score) -> list[str]:
@@ -295,18 +294,11 @@ def _limits(run: Run, sets: Sequence[DataSet]) -> str:
             lines.append(f"{where}: frost uses a procedural texture, not the published photographs.")
         lines += [f"{where}: {score.label}: {score.note}." for score in entry.summary if score.note and not score.table]
     lines.append("The corruptions and attacks above do not cover everything that can happen to an image.")
-    return "\n".join(f"- {clean_line(line)}" for line in lines)
+    return "\n".join(f"- {escape(line)}" for line in lines)
 
 
-def clean_line(text: str) -> str:
-    """Escape text for one line of a Markdown table."""
-    return " ".join(text.split()).replace("<", "&lt;").replace("|", "\\|")
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    escaped = [[clean_line(cell) for cell in row] for row in rows]
-    lines = [f"| {' | '.join(row)} |" for row in escaped]
-    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return table(head, [[escape(cell) for cell in row] for row in rows])
 
 
 def _plain(text: str) -> str:

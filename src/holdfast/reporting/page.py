@@ -53,6 +53,7 @@ SUITE_NAMES = {
     "set": "other sets",
     "condition": "conditions",
     "domain": "domains",
+    "shape": "shape bias",
 }
 
 

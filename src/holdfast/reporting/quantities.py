@@ -47,7 +47,7 @@ def is_tested(score: Any, task: str) -> bool:
         return score.name.endswith("clean") and is_headline(score, task)
     if score.family == "corruption":
         return not score.kind and is_headline(score, task)
-    return score.family != "sequence" and bool(score.kind)
+    return score.family not in ("sequence", "shape") and bool(score.kind)  # more shape bias is not better
 
 
 def tested_scores(entries: Sequence[Entry], task: str, *, otherwise: Score | None) -> list[Score]:

@@ -11,7 +11,8 @@ import torch
 from torch import distributed, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
+from holdfast.runtime.cores import core_count
 from holdfast.runtime.distributed import process_count
 
 PATIENCE = timedelta(days=7)  # timeout of barriers: a process may wait that long for the slowest
@@ -80,7 +81,7 @@ def choose_device(asked: str, model: nn.Module, *, fixed: bool) -> torch.device:
         if device.type == "meta":
             raise RuntimeError("meta tensors have no data")
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise HoldfastError(
             f"device must be one that torch can use on this machine, got {asked!r} ({reason})"
         ) from error
@@ -109,11 +110,6 @@ def check_workers(asked: int | None) -> int:
     return asked or 0
 
 
-def core_count() -> int:
-    """Number of processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def unwrap_model(model: nn.Module) -> nn.Module:
     """The model without data-parallel wrappers."""
     # accelerate's extract_model_from_parallel is no substitute: of a compiled model around a data-parallel one it
@@ -121,3 +117,14 @@ def unwrap_model(model: nn.Module) -> nn.Module:
     while isinstance(model, DistributedDataParallel | DataParallel):
         model = model.module
     return model
+
+
+@contextmanager
+def training_modes_kept(model: nn.Module) -> Iterator[None]:
+    """Restore afterwards which modules were in training mode."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

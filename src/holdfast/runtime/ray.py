@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from holdfast._version import __version__
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
+from holdfast.runtime.cores import core_count
 from holdfast.runtime.dry_run import add_elsewhere, time_work
 from holdfast.runtime.plugins import PLUGIN_FILES, load_plugin_file
 
@@ -140,7 +141,7 @@ def tasks_on(cluster: Cluster) -> Iterator[RayTasks[Any]]:
     with _ray_errors(ray), _shut_down(ray):
         options = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus, "max_retries": RETRIES}
         _check_resources(ray, cluster)
-        here = ray.put(ray.cloudpickle.dumps(_worker_setup(cluster)))
+        here = ray.put(ray.cloudpickle.dumps(worker_setup(cluster)))
         run = ray.remote(**options, scheduling_strategy="SPREAD")(worker_function())
         tasks: RayTasks[Any] = RayTasks(
             ray, _Bound(run, here, ray.cloudpickle.dumps), {"CPU": cluster.cpus, "GPU": cluster.gpus}
@@ -165,7 +166,7 @@ def _ray_errors(ray: Any) -> Iterator[None]:
     try:
         yield
     except ray.exceptions.RayError as error:
-        raise HoldfastError(f"Ray failed ({_first_line(error)}); {WAY_ON}") from error
+        raise HoldfastError(f"Ray failed ({first_line(error)}); {WAY_ON}") from error
 
 
 def check_alive(ray: Any) -> None:
@@ -214,7 +215,7 @@ def _connect(cluster: Cluster) -> Any:
         raise HoldfastError("this process is already connected to a Ray cluster; call ray.shutdown() first")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": False}
     if cluster.address is None:  # a private local cluster, ignoring RAY_ADDRESS and other clusters on this machine
-        options |= {"address": "local", "include_dashboard": False, "num_cpus": _cores()}
+        options |= {"address": "local", "include_dashboard": False, "num_cpus": core_count()}
     else:
         options["address"] = cluster.address
     try:
@@ -222,7 +223,7 @@ def _connect(cluster: Cluster) -> Any:
             ray.init(**options)
     except Exception as error:  # Ray also raises plain exceptions
         name = "on this machine" if cluster.address is None else repr(cluster.address)
-        raise HoldfastError(f"the Ray cluster {name} cannot be joined ({_first_line(error)})") from error
+        raise HoldfastError(f"the Ray cluster {name} cannot be joined ({first_line(error)})") from error
     if cluster.address is None:
         _warn_of_open_ports(ray)
     return ray
@@ -256,14 +257,6 @@ def _warn_of_open_ports(ray: Any) -> None:
             )
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextmanager
 def _own_signals() -> Iterator[None]:
     """Restore our handlers of Ctrl-C and SIGTERM after Ray has installed its own."""
@@ -286,7 +279,8 @@ def _check_resources(ray: Any, cluster: Cluster) -> None:
             raise HoldfastError(f"{option} must be at most the {most:g} of the cluster's largest node, got {wanted:g}")
 
 
-def _worker_setup(cluster: Cluster) -> _WorkerSetup:
+def worker_setup(cluster: Cluster) -> _WorkerSetup:
+    """Folder, path, plug-ins and cores that a worker takes over from the driver."""
     plugins = {name: (str(file), file.read_text(encoding="utf-8")) for name, file in PLUGIN_FILES.items()}
     return _WorkerSetup(os.getcwd(), tuple(sys.path), plugins, max(1, int(cluster.cpus)))
 
@@ -297,7 +291,7 @@ def _fetch_result(ray: Any, reference: Any) -> TaskResult | str:
     except ray.exceptions.RayTaskError as error:
         raise error.as_instanceof_cause() from None
     except ray.exceptions.RayError as error:
-        raise HoldfastError(f"Ray gave up on a task ({_first_line(error)}); {WAY_ON}") from error
+        raise HoldfastError(f"Ray gave up on a task ({first_line(error)}); {WAY_ON}") from error
 
 
 def worker_function() -> Callable[[str, bytes, bytes], Any]:

@@ -10,7 +10,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
 from holdfast.evaluation.dry_run import dry_run_report as forecast_evaluation
 from holdfast.evaluation.setup import EvaluationRequest
-from holdfast.runtime.device import core_count
+from holdfast.runtime.cores import core_count
 from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, spent, time_work
 from holdfast.studies.checks import check_study
 from holdfast.studies.config import Study

@@ -4,15 +4,12 @@ If nodes share no folder, the runs that a run starts from are sent with it, and 
 checkpoints.
 """
 
-import io
-import platform
-import tarfile
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from holdfast.errors import HoldfastError
+from holdfast.runtime.gather import Files, read_files, task_folder, write_files
 from holdfast.runtime.ray import Cluster, tasks_on
 from holdfast.studies.config import Study
 from holdfast.studies.results import result_path
@@ -35,33 +32,25 @@ def run_on_ray(
             going = list(tasks.waiting.values())
             for run in ready_runs(study, waiting, {*waiting, *going}):
                 waiting.remove(run)
-                starts = (
-                    {other: _pack_run(out, other, run[1]) for other in study.needs(run[0])} if cluster.gather else {}
-                )
+                starts: Files = {}
+                for other in study.needs(run[0]) if cluster.gather else ():
+                    starts |= _files(out, other, run[1])
                 tasks.submit(run, do_run_there, study, run, shared, starts)
             tell(tasks.waiting.values())
 
         hand_over()
         for run, (seconds, made) in tasks.results():
-            _unpack(made, out)
+            write_files(out, made)
             yield run, seconds
             hand_over()
 
 
-def do_run_there(study: Study, run: Run, out: Path | None, starts: dict[str, bytes]) -> tuple[float, bytes]:
+def do_run_there(study: Study, run: Run, out: Path | None, starts: Files) -> tuple[float, Files]:
     """Run one run in a worker, in the shared folder or in a temporary one that is sent back."""
-    if out is not None:
-        if not out.is_dir():
-            raise HoldfastError(
-                f"{str(out)!r} does not exist on {platform.node()}: --out must be a folder that all nodes share, "
-                "or use --gather to copy results back"
-            )
-        _wait_until_free(run_path(out, *run))
-        return do_run(study, *run, out=out), b""
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as name:
-        for content in starts.values():
-            _unpack(content, Path(name))
-        return do_run(study, *run, out=Path(name)), _pack_run(Path(name), *run)
+    with task_folder(out, starts) as place:
+        if out is not None:
+            _wait_until_free(run_path(place, *run))
+        return do_run(study, *run, out=place), _files(place, *run) if out is None else {}
 
 
 def _wait_until_free(folder: Path) -> None:
@@ -75,19 +64,8 @@ def _wait_until_free(folder: Path) -> None:
             return
 
 
-def _pack_run(out: Path, name: str, seed: int) -> bytes:
-    """Pack a run's folder without checkpoints, and its result, into a tar archive."""
-    buffer, folder = io.BytesIO(), run_path(out, name, seed)
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and "checkpoints" not in path.relative_to(folder).parts:
-                archive.add(path, path.relative_to(out))
-        if (result := result_path(out, name, seed)).is_file():
-            archive.add(result, result.relative_to(out))
-    return buffer.getvalue()
-
-
-def _unpack(content: bytes, out: Path) -> None:
-    if content:
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            archive.extractall(out, filter="data")  # refuses absolute paths, links outside and devices
+def _files(out: Path, name: str, seed: int) -> Files:
+    """Files of a run without its checkpoints, and its result."""
+    folder = run_path(out, name, seed)
+    paths = (path for path in folder.rglob("*") if "checkpoints" not in path.relative_to(folder).parts)
+    return read_files(out, [*paths, result_path(out, name, seed)])

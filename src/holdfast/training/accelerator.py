@@ -15,7 +15,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState, is_initialized
 from accelerate.utils import DistributedType, LoggerType
 
-from holdfast.errors import HoldfastError, nearest
+from holdfast.errors import HoldfastError, first_line, nearest
 from holdfast.runtime.distributed import process_count
 from holdfast.runtime.signals import exit_at_once
 from holdfast.training.recipe import TrainRecipe
@@ -60,7 +60,7 @@ def _start_accelerator(recipe: TrainRecipe, *, folder: Path) -> Accelerator:
     except (RuntimeError, ValueError, OSError) as error:  # a port in use, a missing process or backend
         if "WORLD_SIZE" not in os.environ:
             raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise HoldfastError(
             f"this process cannot join the group of {os.environ['WORLD_SIZE']} processes ({reason})"
         ) from error

@@ -17,8 +17,9 @@ from torch.utils.data import DataLoader
 
 from holdfast.data import Source, check_same_classes, open_data, stratified_subset
 from holdfast.data.class_labels import same_order
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
 from holdfast.methods import Objective, OwnsModules, build_objective
+from holdfast.runtime.device import training_modes_kept
 from holdfast.tasks import Task, task_of
 from holdfast.training.augment.classification import ImageFormat
 from holdfast.training.checkpoint import CheckpointState
@@ -195,19 +196,16 @@ def initial_modules(objective: Objective) -> dict[str, dict[str, Tensor]]:
 @torch.no_grad()
 def check_model(model: nn.Module, image: ImageFormat, *, task: Task, classes: int, data: str) -> None:
     """Raise an error for a model that fails on the recipe's images or has other classes, before anything is written."""
-    modes = {module: module.training for module in model.modules()}
     try:
-        answer = model.eval()(torch.zeros(1, 3, image.size, image.size))
+        with training_modes_kept(model):
+            answer = model.eval()(torch.zeros(1, 3, image.size, image.size))
     except HoldfastError:
         raise
     except Exception as error:  # a user's model may raise anything for an unsuitable input
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise HoldfastError(
             f"the model fails on images of {image.size}×{image.size} ({reason}); set data.size"
         ) from error
-    finally:
-        for module, training in modes.items():
-            module.training = training
     task.evaluation.check_model({"": answer}, classes=classes, restricted=False, data=data)
 
 

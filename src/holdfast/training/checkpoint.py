@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
 from holdfast.io import atomic
 from holdfast.training.global_batch import share_images
 from holdfast.training.recipe import Recipe
@@ -86,7 +86,7 @@ def restore_checkpoint(folder: Path, moving: CheckpointState) -> Position:
             moving.scaler.load_state_dict(state["scaler"])
         return Position(**state["position"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, SafetensorError) as error:
-        reason = (str(error).splitlines() or [""])[0]
+        reason = first_line(error)
         raise HoldfastError(f"checkpoint {str(path)!r} is damaged or from another recipe ({reason})") from error
 
 
@@ -214,7 +214,7 @@ def _name(step: int) -> str:
 
 
 def _cannot_write(path: Path, error: OSError | SafetensorError) -> HoldfastError:
-    reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error).splitlines()[0]
+    reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else first_line(error)
     return HoldfastError(f"checkpoint {str(path)!r} cannot be written ({reason}); the previous one is intact")
 
 

@@ -10,7 +10,7 @@ import torch
 from accelerate.utils import send_to_device
 
 from holdfast.errors import HoldfastError
-from holdfast.runtime.device import core_count
+from holdfast.runtime.cores import core_count
 from holdfast.runtime.distributed import process_count
 from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, spent, time_work
 from holdfast.training.accelerator import engine

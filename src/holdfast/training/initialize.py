@@ -10,7 +10,7 @@ from torch import nn
 
 from holdfast.data import Source
 from holdfast.data.class_labels import of_folders
-from holdfast.errors import HoldfastError, nearest
+from holdfast.errors import HoldfastError, first_line, nearest
 from holdfast.models import create_model, model_names
 from holdfast.models.checkpoints import holds_ema, load_checkpoint, read_weights
 from holdfast.models.hub_offline import quick_hub
@@ -112,7 +112,7 @@ def start_segmenter(recipe: ModelRecipe, *, classes: int) -> nn.Module:
     try:
         model = segmenter(recipe.name, num_classes=classes, **options)
     except (TypeError, OSError, RuntimeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise HoldfastError(f"a segmenter of {recipe.name} cannot be built with model.kwargs ({reason})") from error
     if recipe.init is not None and not pretrained:
         _load(model, recipe, classes=classes)
@@ -155,7 +155,7 @@ def _build(name: str, **kwargs: Any) -> nn.Module:
     except HoldfastError:
         raise
     except Exception as error:  # a model may raise anything for unsuitable arguments
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise HoldfastError(f"model.kwargs must be arguments of {name} ({reason})") from error
 
 
@@ -171,7 +171,7 @@ def _load_pretrained(recipe: ModelRecipe, kwargs: dict[str, Any]) -> nn.Module:
         raise
     except Exception as error:  # every transport of huggingface_hub has exceptions of its own
         raise HoldfastError(
-            f"the weights of timm:{recipe.name} cannot be downloaded ({str(error).splitlines()[0]}); "
+            f"the weights of timm:{recipe.name} cannot be downloaded ({first_line(error)}); "
             f"to start from a file, use --model.name={recipe.name} --init FILE"
         ) from error
     if recipe.head == "new":

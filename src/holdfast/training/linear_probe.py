@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError
+from holdfast.runtime.device import training_modes_kept
 from holdfast.training.loader import Batch
 
 C_VALUES = tuple(10.0**exponent for exponent in range(-7, 3))  # inverse strengths of the L2 penalty
@@ -63,19 +64,14 @@ def features_of(
     """What the head sees of every image in evaluation mode, (N, features), and the images' classes, (N,)."""
     seen: list[Tensor] = []
     hook = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].float().cpu()))
-    modes = {module: module.training for module in model.modules()}
     labels = []
-    try:
+    with hook, training_modes_kept(model):  # a hook is removed on exit
         model.eval()
         for batch in batches:
             if len(batch.images):
                 assert isinstance(batch.images, Tensor)
                 model(batch.images.to(device))
                 labels.append(torch.as_tensor(batch.targets))
-    finally:
-        hook.remove()
-        for module, training in modes.items():
-            module.training = training
     return torch.cat(seen).numpy(), torch.cat(labels).numpy()
 
 

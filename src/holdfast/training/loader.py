@@ -16,7 +16,7 @@ from holdfast import rng
 from holdfast.data import Source, UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.io.images import ImageSizeError, check_short_side
-from holdfast.runtime.device import core_count
+from holdfast.runtime.cores import core_count
 from holdfast.runtime.signals import exit_when_orphaned
 from holdfast.tasks import Task, task_of
 from holdfast.training.seeding import Stream, reseed
