@@ -5,6 +5,7 @@ timm's loader, which never runs code from a file.
 """
 
 import logging
+import warnings
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
