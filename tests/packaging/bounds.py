@@ -1,6 +1,6 @@
 """Tests with the oldest libraries that pyproject.toml allows: ``python -m tests.packaging.bounds FOLDER [TESTS …]``.
 
-Makes an environment in FOLDER from the lowest versions of the direct dependencies (uv's ``lowest-direct``), installs the
+Makes an environment in FOLDER from the lowest direct dependencies (uv's ``lowest-direct``), installs the
 wheel of this tree into it, and runs the named tests, by default those of data, records, scores, models and evaluation.
 The newest versions are what ``make test`` installs.
 """
