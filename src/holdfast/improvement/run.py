@@ -295,7 +295,9 @@ class Improvement:
         over_plain = Gain.of([m for _, m in best], [m for _, m in plain])
         over_start = Gain.of([m for _, m in best], start) if start else None
         plain_over_start = Gain.of([m for _, m in plain], start) if start else None
-        verdict = verdict_of(chosen_is_plain=is_plain, over_plain=over_plain, plain_over_start=plain_over_start)
+        verdict = verdict_of(
+            chosen_is_plain=is_plain, over_plain=over_plain, over_start=over_start, plain_over_start=plain_over_start
+        )
         chosen = best[0][0] if verdict == USE else plain[0][0]
         folder = self._leave_winner(chosen)
         model = self.plan.start if verdict == KEEP_START else str(folder)
