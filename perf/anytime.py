@@ -1,152 +1,278 @@
-"""Cost of a pass in an evaluation that stops early, against one of a full evaluation; writes results/anytime.{json,md}.
+"""What ``holdfast evaluate --until`` saves, and whether its intervals hold, on per-image answers that are stored.
 
-    python perf/anytime.py [--rounds 5] [--dry]
+    python perf/anytime.py [--only curves,large,coverage] [--worlds 2000]
 
-A full evaluation decodes an image once for all its cells; one that stops early decodes it for one corrupted cell and
-the clean one. Both are timed in turns in one process without workers, by processor time, so a busy machine slows both:
-eight photographs in 76 cells, and about as many passes of photographs in one cell and clean; of the slow model one
-photograph, and as few parts. Files are JPEGs of 500×375.
+*curves*: mean half-width of the 95 % interval against forward passes (an image in a cell), if all cells see the same
+few images (``--limit``) and if they see images of their own (``--until``); from that, the passes for equal half-widths.
+*large*: passes to ±0.5 points of mean corruption accuracy on 50,000 simulated images, which differ in how hard they are
+as in perf/interval_coverage.py. *coverage*: worlds of 5,000 images, drawn with replacement from the 1,000 of CIFAR,
+in which an evaluation stops at the first round whose half-width reaches the goal; how often the interval then holds the
+score of the 1,000 images. Scores, replicates and intervals are the package's own, each cell with its own images, and
+rounds are those of the evaluation. Writes perf/results/anytime.json and .md.
 """
 
-# ruff: noqa: E402 - threads are pinned before NumPy loads
-import os
-
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_name] = "1"
-
 import argparse
-import itertools
 import json
-import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-import cv2
 import numpy as np
-import timm
-import torch
-from PIL import Image
-from sklearn.datasets import load_sample_images
-from torch import nn
+from scipy.stats import norm
 
 from environment import as_line, describe
-from holdfast import ComputeConfig, Until
-from holdfast.evaluation.anytime import make_search
-from holdfast.evaluation.progress import ProgressDisplay
-from holdfast.evaluation.record_set import prepare_folder
-from holdfast.evaluation.round_runner import run_parts
-from holdfast.evaluation.runner import run_units
-from holdfast.evaluation.setup import EvaluationRequest, PreparedEvaluation, prepare_evaluation
-from holdfast.records.round_files import Measured
-from interleave import interleave
+from holdfast.cells import CLEAN, CellSpec, corruption_cell
+from holdfast.corruptions.severities import SEVERITIES, STANDARD
+from holdfast.evaluation.order import Order, depths
+from holdfast.metrics.intervals import Interval
+from holdfast.metrics.jackknife import Groups, image_groups
+from holdfast.metrics.replicates import Replicates, replicate
+from holdfast.metrics.score_intervals import interval_of_difference, interval_of_score
+from holdfast.metrics.scoring.base import Reference, ScoreDefinition
+from holdfast.metrics.scoring.registry import scoring_of
+from stored_answers import stored_answers
 
 RESULTS = Path(__file__).parent / "results"
-CELLS, IMAGES = 76, 1200
-SHARD = {"next to free, 224 px": 8, "ViT-S, 224 px": 1}  # images in all cells
-BARS = {"next to free, 224 px": 1.5, "ViT-S, 224 px": 1.1}
+RIGHT = "right"
+SETS = {  # study, row and seed of the runs whose answers are taken
+    # "digits": tuple(("digits", row, 0) for row in ("baseline", "afat")),
+    "CIFAR-10": tuple(("cifar10-main", row, seed) for row in ("baseline", "AFAT", "TAP+ADL") for seed in (0, 1)),
+    "Imagenette": tuple(
+        ("imagenette-pretrained", row, seed) for row in ("plain", "AFAT", "TAP+ADL") for seed in (0, 1)
+    ),
+}
+ERRORS = (0.08, 0.42, 0.77)
+LARGE, GOAL = 50_000, 0.5
+WORLD = 5000
+GOALS = {"mean": 2.0, "retention": 3.5, "mCE": 4.0, "paired difference": 2.0}  # in points; mCE in % of the baseline
 
 
-class Free(nn.Module):
-    """Ten classes from the mean colour."""
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Which images some cells see.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(3, 10)
+    Attributes:
+        used: places of all images that are seen.
+        rows: the places of each cell's images in ``used``, clean first; empty if all cells see all of them.
+        passes: passes in corrupted cells.
+        groups: jackknife groups of the images.
+    """
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.head(images.mean(dim=(2, 3)))
-
-
-def models() -> dict[str, nn.Module]:
-    torch.manual_seed(0)
-    vit = timm.create_model("vit_small_patch16_224", num_classes=10)
-    return {"next to free, 224 px": Free().eval(), "ViT-S, 224 px": vit.eval()}
-
-
-def photographs(folder: Path) -> None:
-    """Crops of two photographs as JPEG files, in ten classes."""
-    draws, pictures = np.random.default_rng(0), load_sample_images().images
-    for number in range(IMAGES):
-        picture = pictures[number % 2]
-        top, left = draws.integers(0, picture.shape[0] - 375), draws.integers(0, picture.shape[1] - 500)
-        path = folder / f"class{number % 10}" / f"{number}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(picture[top : top + 375, left : left + 500]).save(path, quality=90)
+    used: np.ndarray
+    rows: tuple[np.ndarray, ...]
+    passes: int
+    groups: Groups
 
 
-def cases(
-    prepared: PreparedEvaluation, shard_size: int
-) -> tuple[dict[str, Callable[[], object]], dict[str, list[int]]]:
-    """A shard in all cells, and as many passes of a round; and how many passes each call made."""
-    work, steps, model = prepared.work, prepared.steps, prepared.normalized_model
-    rounds = replace(make_search(prepared, Until(0.5)).rounds, passes=40 * shard_size)
-    done = np.zeros((len(work.plan.cells), len(work.plan.ids)), dtype=bool)
-    parts, shards = rounds.parts([rounds.cells], done), itertools.count()
-    measured = Measured(work.folder, work.fingerprint, model.views)
-    passes: dict[str, list[int]] = {"full": [], "rounds": []}
-    silent = ProgressDisplay(total=0, imagenet=False, show=False)
-
-    def full() -> None:
-        shard = next(shards)
-        run_units(work, [(shard, cell) for cell in range(CELLS)], normalized_model=model, steps=steps, progress=silent)
-        passes["full"].append(shard_size * CELLS)
-
-    def in_rounds() -> None:
-        mine = [next(parts)] if shard_size == 1 else [next(parts), next(parts)]
-        for _, cells in run_parts(work, mine, rounds.clean, normalized_model=model, steps=steps, progress=silent):
-            measured.write(cells)
-        passes["rounds"].append(sum(part.passes for part in mine))
-
-    return {"full": full, "rounds": in_rounds}, passes
+def limited(places: np.ndarray, cells: int) -> Design:
+    """All cells see these images."""
+    return Design(places, (), len(places) * cells, groups_of(len(places)))
 
 
-def measure(name: str, model: nn.Module, images: Path, *, rounds: int) -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as out:
-        compute = ComputeConfig(shard_size=SHARD[name], batch_size=32)
-        request = EvaluationRequest(model, f"folder:{images}", "clean,corruptions", out, workers=0, compute=compute)
-        with prepare_evaluation(request) as prepared:
-            prepare_folder(prepared.work.folder, prepared.header, prepared.work.plan, tolerance=1e-3, fresh=False)
-            found, passes = cases(prepared, SHARD[name])
-            seconds = interleave(found, rounds=rounds, clock=time.process_time)
-    each = {case: 1e3 * seconds[case] / float(np.median(passes[case])) for case in seconds}
-    return {"full_ms": each["full"], "rounds_ms": each["rounds"], "ratio": each["rounds"] / each["full"]}
+def until(order: Order, depth: int) -> Design:
+    """Every cell sees so many images of its own; all of them are seen clean."""
+    taken = [order.take(cell, 0, depth) for cell in range(order.cells)]
+    used = np.unique(np.concatenate(taken))
+    rows = (np.arange(len(used)), *(np.searchsorted(used, np.sort(each)) for each in taken))
+    return Design(used, rows, order.cells * depth, groups_of(len(used)))
 
 
-def table(results: dict) -> str:
-    lines = ["| model | full, ms per pass | in rounds | ratio | bar |", "|---|--:|--:|--:|--:|"]
-    lines += [
-        f"| {name} | {row['full_ms']:.2f} | {row['rounds_ms']:.2f} | {row['ratio']:.2f} | {BARS[name]:g} |"
-        for name, row in results["models"].items()
-    ]
-    about = (
-        "Processor time of a pass on one core without workers, in turns; JPEG files of 500×375, every image of a round "
-        "in one corrupted cell and clean. The machine was busy."
+@cache
+def groups_of(images: int) -> Groups:
+    return image_groups([f"{number:06d}" for number in range(images)])
+
+
+def replicates_of(answers: np.ndarray, cells: Sequence[CellSpec], design: Design) -> Replicates:
+    """The package's replicates of the clean and all corrupted cells; answers are (cells, images)."""
+    names = [cell.name for cell in cells]
+    if not design.rows:
+        return replicate({(name, RIGHT): answers[i, design.used] for i, name in enumerate(names)}, design.groups)
+    columns = {(name, RIGHT): answers[i, design.used[design.rows[i]]] for i, name in enumerate(names)}
+    return replicate(columns, design.groups, rows=dict(zip(names, design.rows, strict=True)))
+
+
+def formulas_of(cells: Sequence[CellSpec], reference: Reference | None = None) -> dict[str, ScoreDefinition]:
+    """The scores of the task for these cells."""
+    columns = [(cell.name, RIGHT) for cell in cells]
+    known = scoring_of("classification").formulas(cells, columns=columns, header={"classes": 10}, reference=reference)
+    return {formula.name.removesuffix("_partial"): formula for formula in known}
+
+
+def half_width(interval: Interval) -> float:
+    return (interval.high - interval.low) / 2
+
+
+# ---------------------------------------------------------------------- equal half-widths
+
+
+def curves(*, repeats: int = 10) -> list[dict[str, Any]]:
+    """Half-widths against passes of both designs, and the passes of --limit for each half-width of --until."""
+    rows = []
+    for name, runs in SETS.items():
+        for study, row, seed in runs:
+            cells, answers = stored_answers(study, row, seed)
+            formula, images = formulas_of(cells)["mean_corruption_accuracy"], answers.shape[1]
+            rng = np.random.default_rng([seed, *row.encode()])
+            orders = [Order(rng.permutation(images), len(cells) - 1) for _ in range(repeats)]
+
+            def widths(
+                designs: Sequence[Design],
+                answers: np.ndarray = answers,
+                cells: Sequence[CellSpec] = cells,
+                formula: ScoreDefinition = formula,
+            ) -> float:
+                found = [interval_of_score(formula, replicates_of(answers, cells, each)) for each in designs]
+                return float(np.mean([half_width(each) for each in found]))
+
+            counts = np.unique(np.geomspace(10, images, 12).round().astype(int))
+            limits = [widths([limited(order.images[:n], order.cells) for order in orders]) for n in counts]
+            for depth in list(depths(images))[::3]:
+                designs = [until(order, depth) for order in orders]
+                half = widths(designs)
+                needed = float(np.exp(np.interp(-np.log(half), -np.log(limits), np.log(counts))))
+                used = len(designs[0].used)
+                rows.append(
+                    {
+                        "data": name,
+                        "run": f"{row} {seed}",
+                        "cells": len(cells) - 1,
+                        "images": images,
+                        "depth": depth,
+                        "passes": designs[0].passes,
+                        "clean": used,
+                        "half_width": round(half, 4),
+                        "limit_images": round(needed, 2),
+                        "times": round(needed * (len(cells) - 1) / designs[0].passes, 2),
+                        "times_with_clean": round(needed * len(cells) / (designs[0].passes + used), 2),
+                    }
+                )
+            print(rows[-len(list(depths(images))[::3])], flush=True)
+    return rows
+
+
+# ---------------------------------------------------------------------- 50,000 images
+
+
+def large(*, repeats: int = 20) -> list[dict[str, Any]]:
+    """Passes to the goal on many simulated images; one image is in one cell, so it has one answer."""
+    cells = [CLEAN, *(corruption_cell(kind, severity) for kind in STANDARD for severity in SEVERITIES)]
+    formula, order = formulas_of(cells)["mean_corruption_accuracy"], Order(np.arange(LARGE), 75)
+    designs = {depth: until(order, depth) for depth in depths(LARGE) if depth * 75 <= LARGE}
+    rows = []
+    for error in ERRORS:
+        offsets = np.concatenate([[0.0], np.linspace(-1, 1, 75)]) + np.sqrt(2) * norm.ppf(1 - error)
+        offsets[0] += 1.2
+        rng, shares, halves = np.random.default_rng(round(100 * error)), [], []
+        for _ in range(repeats):
+            hard, cell_of = rng.normal(size=LARGE), np.zeros(LARGE, np.int64)
+            for cell in range(75):
+                cell_of[order.take(cell, 0, LARGE // 75)] = cell + 1
+            right = offsets[cell_of] + hard + rng.normal(size=LARGE) > 0
+            answers = np.broadcast_to(right.astype(float), (76, LARGE))  # of each image's one cell
+            for design in designs.values():
+                half = half_width(interval_of_score(formula, replicates_of(answers, cells, design)))
+                if half <= GOAL:
+                    break
+            shares.append(design.passes / (75 * LARGE))
+            halves.append(half)
+        rows.append(
+            {
+                "error": error,
+                "images": LARGE,
+                "goal": GOAL,
+                "passes": round(100 * float(np.mean(shares)), 3),
+                "most": round(100 * float(np.max(shares)), 3),
+                "half_width": round(float(np.mean(halves)), 4),
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+# ---------------------------------------------------------------------- coverage where the evaluation stops
+
+
+def coverage(*, worlds: int) -> list[dict[str, Any]]:
+    """How often intervals hold the truth at the round at which they are first narrow enough."""
+    (cells, first), (_, second), (_, third) = (
+        stored_answers("cifar10-main", *run) for run in (("AFAT", 0), ("baseline", 0), ("TAP+ADL", 1))
     )
-    return "\n".join([about, "", *lines, "", as_line(results["environment"]), ""])
+    kinds = {cell.kind for cell in cells[1:]}
+    errors = {
+        kind: float(np.mean([1 - third[i].mean() for i, c in enumerate(cells) if c.kind == kind])) for kind in kinds
+    }
+    formulas = formulas_of(cells, Reference("another run", errors, float(1 - third[0].mean())))
+    mean, retention, mce = (formulas[name] for name in ("mean_corruption_accuracy", "retention", "mce"))
+    judges: dict[str, Callable[[Replicates, Replicates], Interval]] = {
+        "mean": lambda one, _: interval_of_score(mean, one),
+        "retention": lambda one, _: interval_of_score(retention, one),
+        "mCE": lambda one, _: interval_of_score(mce, one),
+        "paired difference": lambda one, other: interval_of_difference(mean, [one, other]),
+    }
+    order = Order(np.arange(WORLD), len(cells) - 1)
+    designs = [until(order, depth) for depth in depths(WORLD) if depth <= 400]
+    whole = limited(np.arange(first.shape[1]), len(cells) - 1)
+    complete = [replicates_of(answers, cells, whole) for answers in (first, second)]
+    truth = {name: judge(*complete).value for name, judge in judges.items()}
+    rng = np.random.default_rng(51)
+    hits: dict[str, list[bool]] = {name: [] for name in judges}
+    passes: dict[str, list[int]] = {name: [] for name in judges}
+    for _ in range(worlds):
+        drawn = rng.integers(0, first.shape[1], WORLD)
+        answers, open_ = [each[:, drawn] for each in (first, second)], dict(judges)
+        for design in designs:
+            one = replicates_of(answers[0], cells, design)
+            other = replicates_of(answers[1], cells, design) if "paired difference" in open_ else one
+            for name, judge in list(open_.items()):
+                interval = judge(one, other)
+                if half_width(interval) <= GOALS[name]:
+                    hits[name].append(interval.low <= truth[name] <= interval.high)
+                    passes[name].append(design.passes)
+                    del open_[name]
+            if not open_:
+                break
+        assert not open_, f"{open_} not reached"
+    rows = [
+        {
+            "score": name,
+            "goal": GOALS[name],
+            "truth": round(truth[name], 3),
+            "worlds": worlds,
+            "coverage": round(100 * float(np.mean(hits[name])), 2),
+            "passes": round(float(np.mean(passes[name]))),
+            "share": round(100 * float(np.mean(passes[name])) / (WORLD * (len(cells) - 1)), 3),
+        }
+        for name in judges
+    ]
+    print(*rows, sep="\n", flush=True)
+    return rows
+
+
+PARTS = {"curves": curves, "large": large, "coverage": coverage}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--dry", action="store_true", help="print, write nothing")
-    parser.add_argument("--only", default="", help="a part of a model's name")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--worlds", type=int, default=2000)
     arguments = parser.parse_args()
-    cv2.setNumThreads(1)
-    torch.set_num_threads(1)
-    rows = {}
-    with tempfile.TemporaryDirectory() as images:
-        photographs(Path(images))
-        for name, model in models().items():
-            if arguments.only in name:
-                rows[name] = measure(name, model, Path(images), rounds=arguments.rounds if "free" in name else 1)
-    results = {"environment": describe("numpy", "torch", "timm", "pillow"), "bars": BARS, "models": rows}
-    print(table(results))
-    if not arguments.dry:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "anytime.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        (RESULTS / "anytime.md").write_text(table(results), encoding="utf-8")
+    path = RESULTS / "anytime.json"
+    held = json.loads(path.read_text())["parts"] if path.exists() else {}
+    for name in arguments.only.split(","):
+        started = time.process_time()
+        held[name] = PARTS[name](**({"worlds": arguments.worlds} if name == "coverage" else {}))
+        print(f"{name}: {time.process_time() - started:.0f} s of one core", flush=True)
+        content = {"environment": describe("numpy", "scipy"), "parts": held}
+        path.write_text(json.dumps(content, indent=1) + "\n")
+    (RESULTS / "anytime.md").write_text(as_markdown(held, content["environment"]))
+    print((RESULTS / "anytime.md").read_text())
+
+
+def as_markdown(parts: dict[str, Any], environment: dict[str, object]) -> str:
+    return as_line(environment) + "\n"
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.io.markdown import table
 from holdfast.metrics.detection_errors import OBJECTS
 from holdfast.studies.figures import Results
 from holdfast.studies.results import RunResult
@@ -23,7 +24,7 @@ def kinds_table(results: Results) -> str:
         return 100 * float(np.mean([v for cell, v in zip(run.cells, values, strict=True) if cell.kind == kind]))
 
     body = [[kind, *(_mean([score(run, kind) for run in held]) for held in results.values())] for kind in kinds]
-    return _markdown([QUANTITIES[quantity], *results], body)
+    return _table([QUANTITIES[quantity], *results], body)
 
 
 def breaks_table(results: Results) -> str:
@@ -35,7 +36,7 @@ def breaks_table(results: Results) -> str:
         calibration = [_figure(run, "calibration", family) for family in ("clean", "corruption") for run in runs]
         halves = calibration[: len(runs)], calibration[len(runs) :]
         body.append([row, *(_mean(values) for values in zip(*shares, strict=True)), *map(_mean, halves)])
-    return _markdown(["", *columns, "calibration, clean", "calibration, corrupted"], body)
+    return _table(["", *columns, "calibration, clean", "calibration, corrupted"], body)
 
 
 def classes_table(results: Results, *, names: Sequence[str]) -> str:
@@ -48,7 +49,7 @@ def classes_table(results: Results, *, names: Sequence[str]) -> str:
             for runs in results.values()
         ]
         body.append([name, *cells])
-    return _markdown(["", *(f"{row}, {where}" for where in ("clean", "corrupted") for row in results)], body)
+    return _table(["", *(f"{row}, {where}" for where in ("clean", "corrupted") for row in results)], body)
 
 
 ALIVE = {
@@ -72,7 +73,7 @@ def alive_table(results: Results) -> str:
         for name, what in ALIVE.items()
         if all(name in run.traces for run in runs)
     ]
-    return _markdown(["", "logged", "every seed's mean over the second half of training"], body)
+    return _table(["", "logged", "every seed's mean over the second half of training"], body)
 
 
 def cost_table(results: Results) -> str:
@@ -84,7 +85,7 @@ def cost_table(results: Results) -> str:
         [row, *(_mean([spent(run, what) for run in runs]) for what in ("train", "measure"))]
         for row, runs in results.items()
     ]
-    return _markdown(["processor minutes per run", "training", "measuring"], body)
+    return _table(["processor minutes per run", "training", "measuring"], body)
 
 
 def _cell_indices(run: RunResult, family: str) -> list[int]:
@@ -111,6 +112,5 @@ def _mean(values: Sequence[float]) -> str:
     return f"{np.mean(known):.1f}" if known else "–"
 
 
-def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    rule = ["---", *("---:" for _ in head[1:])]
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *body])
+def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    return table(head, body, numbers=range(1, len(head)))

@@ -4,6 +4,7 @@ from argparse import SUPPRESS, Action
 from pathlib import Path
 
 from holdfast.cli.main import COMMANDS, build_parser
+from holdfast.io.markdown import table
 from holdfast.training.recipe_files import leaves
 
 PAGE = Path(__file__).parents[1] / "commands.md"
@@ -31,11 +32,7 @@ def section(command: str) -> str:
     shown = [action for action in parser._actions if not values & set(action.option_strings) and action.dest != "help"]
     described = COMMANDS[command]
     lines = [f"## holdfast {command}", "", f"{described[0].upper()}{described[1:]}.", ""]
-    lines += [
-        "| argument | default | meaning |",
-        "|---|---|---|",
-        *(row(action) for action in shown if is_public(action)),
-    ]
+    lines += [table(["argument", "default", "meaning"], [row(action) for action in shown if is_public(action)])]
     if values:
         lines += ["", "And every [value of a recipe](recipe-values.md): `--train.epochs=10`."]
     return "\n".join([*lines, ""])
@@ -46,14 +43,14 @@ def is_public(action: Action) -> bool:
     return action.help != SUPPRESS
 
 
-def row(action: Action) -> str:
+def row(action: Action) -> list[str]:
     """One line of the table."""
     value = "" if action.nargs == 0 or not action.option_strings else f" {action.metavar or action.dest.upper()}"
     names = ", ".join(action.option_strings) or str(action.metavar or action.dest)
     default = action.default
     given = "" if default is None or default is False or default in ("", SUPPRESS) else f"`{default}`"
     meaning = " ".join((action.help or "").replace("%%", "%").split())
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in (f"`{names}{value}`", given, meaning)) + " |"
+    return [cell.replace("|", "\\|") for cell in (f"`{names}{value}`", given, meaning)]
 
 
 if __name__ == "__main__":

@@ -10,20 +10,24 @@ import csv
 import re
 from pathlib import Path
 
+from holdfast.io.markdown import DASH, table
+
 HERE = Path(__file__).parents[1]
 BLOCK = re.compile(r"<!-- (?P<file>measured/[\w.]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def with_figures(text: str) -> str:
     """A page with every such table made again."""
-    return BLOCK.sub(lambda found: f"<!-- {found['file']} -->\n\n{table(HERE / found['file'])}\n\n<!-- end -->", text)
+    return BLOCK.sub(
+        lambda found: f"<!-- {found['file']} -->\n\n{table_of(HERE / found['file'])}\n\n<!-- end -->", text
+    )
 
 
-def table(path: Path) -> str:
+def table_of(path: Path) -> str:
     """A file as Markdown."""
     with path.open(encoding="utf-8", newline="") as file:
-        head, *rows = csv.reader(file)
-    return "\n".join(f"| {' | '.join(cell or '–' for cell in row)} |" for row in [head, ["---"] * len(head), *rows])
+        head, *rows = ([cell or DASH for cell in row] for row in csv.reader(file))
+    return table(head, rows)
 
 
 def pages() -> list[Path]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from holdfast.cli.train import _descriptions, _format_default
+from holdfast.io.markdown import table
 from holdfast.io.validation import in_words
 from holdfast.training.recipe_files import leaves
 
@@ -20,18 +21,16 @@ written as YAML: `--model.kwargs='{drop_path_rate: 0.1}'`.
 
 def page() -> str:
     """The whole page."""
-    parts, last = [INTRODUCTION], None
+    rows: dict[str, list[list[str]]] = {}
     for path, kind, field in leaves():
         section, _, name = path.rpartition(".")
-        if section != last:
-            parts.append(
-                f"## {section or 'The recipe itself'}\n\n| value | type | default | meaning |\n|---|---|---|---|"
-            )
-            last = section
         default = field.default_factory() if callable(field.default_factory) else field.default
         cells = (f"`{path}`", in_words(kind), f"`{_format_default(default)}`", _descriptions(section)[name])
-        parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(part if part.startswith("|") else f"\n{part}" for part in parts).lstrip() + "\n"
+        rows.setdefault(section, []).append([cell.replace("|", "\\|") for cell in cells])
+    parts = [INTRODUCTION]
+    for section, held in rows.items():
+        parts += [f"## {section or 'The recipe itself'}", table(["value", "type", "default", "meaning"], held)]
+    return "\n\n".join(parts).lstrip() + "\n"
 
 
 if __name__ == "__main__":

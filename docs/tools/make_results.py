@@ -15,6 +15,7 @@ import numpy as np
 from dense_tables import alive_table, breaks_table, classes_table, cost_table, kinds_table
 
 from holdfast.data.camvid import CLASSES
+from holdfast.io.markdown import DASH, table
 from holdfast.studies.columns import available, image_values, shared_seeds
 from holdfast.studies.config import Claim, Study, load_study, study_names
 from holdfast.studies.figures import Results
@@ -68,15 +69,15 @@ def with_tables(text: str) -> str:
         if found["study"] in PAPERS:
             return f"<!-- {found['study']}: claims -->\n\n{claims_of(found['study'])}\n\n<!-- end -->"
         study, results = finished_study(found["study"])
-        table = PARTS[found["part"]](study, results) if results else "*Not run yet.*"
-        return f"{found[0].partition(chr(10))[0]}\n\n{table}\n\n<!-- end -->"
+        shown = PARTS[found["part"]](study, results) if results else "*Not run yet.*"
+        return f"{found[0].partition(chr(10))[0]}\n\n{shown}\n\n<!-- end -->"
 
     return BLOCK.sub(block, text)
 
 
 def claims_of(paper: str) -> str:
     """All claims of a paper that a shipped study asks about, with what was seen and what would decide it."""
-    lines = ["| claim | asked by | seen [95 %] | verdict | to decide it |", "| --- | --- | ---: | --- | --- |"]
+    rows = []
     for name in study_names():
         study, results = finished_study(name)
         judged = judged_claims(study, results) if results else []
@@ -87,8 +88,8 @@ def claims_of(paper: str) -> str:
                 told = _found(None)
                 if claim in judged:
                     told = _found(verdict_of(claim, results), alike=answer_alike(claim, results))
-                lines.append(f"| {claim.says} | {place} | {told} |")
-    return "\n".join(lines)
+                rows.append([claim.says, place, *told])
+    return table(["claim", "asked by", "seen [95 %]", "verdict", "to decide it"], rows, numbers=(2,))
 
 
 def paper_of(claim: Claim) -> str:
@@ -107,9 +108,9 @@ def answer_alike(claim: Claim, results: Results) -> bool:
     return bool(first) and all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
 
 
-def _found(found: Verdict | None, *, alike: bool = False) -> str:
+def _found(found: Verdict | None, *, alike: bool = False) -> list[str]:
     if found is None:
-        return "– | not run yet | the study"
+        return [DASH, "not run yet", "the study"]
     value, low, high = found.interval.value, found.interval.low, found.interval.high
     times = math.inf if value == 0 else ((high - low) / 2 / value) ** 2
     if alike:
@@ -122,7 +123,7 @@ def _found(found: Verdict | None, *, alike: bool = False) -> str:
         needed = f"{max(2, math.ceil(times))} × the seeds and images, if the effect is what was seen"
     else:
         needed = f"a larger effect: beyond {max(abs(low), abs(high)):.2g} nothing is left to find here"
-    return f"{found.text} | {found.summary} | {needed}"
+    return [found.text, found.summary, needed]
 
 
 @cache

@@ -167,6 +167,11 @@ STORED = {
     "imagenet-a": "ImageNet-A, 200 classes: --data imagenet-a:DIR",
     "imagenet-r": "ImageNet-R, 200 classes: --data imagenet-r:DIR",
     "imagenet-sketch": "ImageNet-Sketch: --data imagenet-sketch:DIR",
+    "imagenet-v2": "ImageNet-V2, matched frequency: --data imagenet-v2:DIR",
+    "imagenet-v2-threshold": "ImageNet-V2, threshold 0.7: --data imagenet-v2-threshold:DIR",
+    "imagenet-v2-top": "ImageNet-V2, top images: --data imagenet-v2-top:DIR",
+    "objectnet": "ObjectNet, 113 classes: --data objectnet:DIR",
+    "cue-conflict": "shape bias on the cue conflict stimuli, 16 categories: --data cue-conflict:DIR",
 }
 SUITES: dict[str, str] = {
     "clean": "the images as they are",

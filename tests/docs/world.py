@@ -18,6 +18,7 @@ from torch.utils.data import TensorDataset
 
 import holdfast
 from holdfast.data import open_data
+from holdfast.published import published
 from tests.deploy.detection_graphs import constant_graph
 from tests.models import test_adaptation as own_adapter
 from tests.tasks.detectors import coco_folder
@@ -44,6 +45,9 @@ STAND_INS = {
     "timm:resnet50": "python:small_models:resnet",
     "timm:regnety_160.deit_in1k": "timm:vit_nano@weights/vit_nano.safetensors",
     "/data/imagenet/val": "imagenet",
+    "/data/imagenetv2-matched-frequency-format-val": "imagenet",
+    "/data/objectnet-1.0": "objectnet",
+    "/data/cue-conflict": "cues",
     "/path/to/val": "imagenet",
     "folder:photos ": "folder:imagenet ",
     "folder:val ": "folder:imagenet ",
@@ -168,6 +172,12 @@ def _pictures(folder: Path) -> None:
             (folder / "animals" / place / name).mkdir(parents=True)
             for index, pixels in enumerate(large[:2]):
                 Image.fromarray(pixels).save(folder / "animals" / place / name / f"{index}.png")
+    for name, members in published("objectnet")["classes"].items():
+        (folder / "objectnet" / name).mkdir(parents=True)
+        Image.fromarray(large[members[0] % 4]).save(folder / "objectnet" / name / "0.png")
+    for number, name in enumerate(published("imagenet_16")["classes"]):
+        (folder / "cues" / name).mkdir(parents=True)
+        Image.fromarray(large[number % 4][:224, :224]).save(folder / "cues" / name / f"{name}1-cat2.png")
     for index in range(1000):  # class folders as wide as ImageNet, one picture in each
         (folder / "imagenet" / f"{index:03d}").mkdir(parents=True)
         (folder / "imagenet" / f"{index:03d}" / "0.png").symlink_to(folder / "picture.png")

@@ -139,3 +139,14 @@ def test_training_on_what_chooses_is_refused(start, tmp_path, capsys):
     assert main([*words, "--augment.corruption={kinds: [fog]}"]) == 2
     assert "augment.corruption must be null" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.full
+def test_candidates_that_ray_trains_at_once_decide_the_same(start, finished, tmp_path):
+    pytest.importorskip("ray")
+    from holdfast.runtime.ray import Cluster
+
+    request, plan = planned(start)
+    plan.write(tmp_path / "out")
+    run_request(request, out=tmp_path / "out", cluster=Cluster())
+    assert decided(tmp_path / "out") == decided(finished)

@@ -31,7 +31,7 @@ def test_images_without_usable_labels_are_shown_without_verdicts(folders, folder
     values = page_values(session)
     assert values["classes"] == ()
     assert reason in values["notes"][0]
-    assert values["names"] == ["FAN-nano on digits"]
+    assert values["names"] == ["FAN-nano"]
     assert session.strip(label=None, severity=0, page=0)["html"].count("data-image") == 4
     shown = session.inspect(ViewState(1, "fog/5"))["panels"][0]
     assert "badge" not in shown["answers"]

@@ -71,9 +71,8 @@ GATE = {"AGAINST": "baseline.json", "DATA": "", "RULES": "", "OPTIONS": "--margi
 COMMENT = {"REPOSITORY": "me/mine", "NUMBER": "3", "COMMIT": "abc", "RUN": "https://x/run", "SERVER": "https://x"}
 
 
-@pytest.mark.parametrize(
-    ("model", "passed", "code"), [pytest.param("good", "true", "0", marks=pytest.mark.full), ("worse", "false", "1")]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("model", "passed", "code"), [("good", "true", "0"), ("worse", "false", "1")])
 def test_the_gate_writes_verdict_table_pictures_and_report(place, tmp_path, model, passed, code):
     done = step("Gate", place, tmp_path, MODEL=f"run:{model}", **GATE)
     assert done.returncode == 0, done.stderr  # the last step fails, after the comment
@@ -91,10 +90,10 @@ def test_the_gate_writes_verdict_table_pictures_and_report(place, tmp_path, mode
     assert step("Verdict", place, tmp_path, CODE=code).returncode == int(code)
 
 
-def test_the_comment_has_verdict_table_and_pictures(place, tmp_path):
+def test_the_comment_has_verdict_table_and_pictures(tools, tmp_path):
     (tmp_path / "gate.md").write_text("## Robustness gate\n\n**FAIL: 1 of 2 rules failed**\n")
     Image.new("RGB", (8, 8)).save(tmp_path / "failures.png")
-    done = step("Comment", place, tmp_path, BRANCH="pictures", **COMMENT)
+    done = step("Comment", tools, tmp_path, BRANCH="pictures", **COMMENT)
     assert done.returncode == 0, done.stderr
     comment = (tmp_path / "comment.md").read_text()
     assert comment.startswith("## Robustness gate\n\n**FAIL")
@@ -109,9 +108,9 @@ def test_the_comment_has_verdict_table_and_pictures(place, tmp_path):
     assert set(json.loads((tmp_path / "upload.json").read_text())) == {"message", "branch", "content"}
 
 
-def test_without_a_branch_the_comment_points_to_the_artifact(place, tmp_path):
+def test_without_a_branch_the_comment_points_to_the_artifact(tools, tmp_path):
     (tmp_path / "gate.md").write_text("## Robustness gate\n")
-    done = step("Comment", place, tmp_path, BRANCH="", **COMMENT)
+    done = step("Comment", tools, tmp_path, BRANCH="", **COMMENT)
     assert done.returncode == 0, done.stderr
     assert "![" not in (tmp_path / "comment.md").read_text()
     assert len((tmp_path / "calls").read_text().splitlines()) == 1

@@ -4,6 +4,7 @@ import os
 import signal
 from argparse import Namespace
 from collections.abc import Mapping
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from holdfast.errors import HoldfastError, nearest
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from holdfast.metrics.summary import Score
     from holdfast.records.records import Records
 
 
@@ -71,7 +73,7 @@ def _demo(demo: Demo, out: Path, effort: Effort, console: Console) -> int:
     console.print("writing the report")
     report([out / name for name in demo.models], out=out / "report.html", title=demo.title)
     print_table(table(demo, records))
-    for sentence in differences(demo, records):
+    for sentence in nothing_found(demo, records, effort) or differences(demo, records):
         console.print(sentence)
     console.print(f"report: {out / 'report.html'}", markup=False)
     return 0
@@ -128,9 +130,29 @@ def table(demo: Demo, records: "dict[str, Records]") -> "Table":
         comparison.add_column(title, justify="right", no_wrap=True)
     for name, each in records.items():
         summary = each.summary()
-        scores = [summary[column] for column in demo.columns]
-        comparison.add_row(name, *(f"{score.value:.1f} ({score.low:.0f} to {score.high:.0f})" for score in scores))
+        comparison.add_row(name, *(_with_bounds(summary[column]) for column in demo.columns))
     return comparison
+
+
+def _with_bounds(score: "Score") -> str:
+    """A score with the bounds of its interval, as far as there are any; five of them fit 80 columns."""
+    if isnan(score.value):
+        return "–"
+    bounds = "" if isnan(score.low) else f" ({score.low:.0f}–{score.high:.0f})"
+    return f"{score.value:.1f}{bounds}"
+
+
+def nothing_found(demo: Demo, records: "dict[str, Records]", effort: Effort) -> list[str]:
+    """Why all scores are 0, if they are: models that have hardly been trained find nothing."""
+    values = [each.summary(intervals=False)[column].value for each in records.values() for column in demo.columns]
+    if any(value > 0 for value in values):
+        return []
+    passes = "one pass" if effort.epochs == 1 else f"{effort.epochs} passes"
+    return [
+        f"All scores are 0 (– where 0 is divided by 0), because {passes} over the training images of --quick "
+        f"({effort.training}) cannot teach these models to find anything: it only shows that every step works. "
+        "Without --quick they learn, in minutes."
+    ]
 
 
 def differences(demo: Demo, records: "dict[str, Records]") -> list[str]:

@@ -8,7 +8,9 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli import EXIT_OK
+from holdfast.cli.shared_options import add_cluster, cluster_of
 from holdfast.cli.train import add_recipe_values, merge_dictionary_options, recipe_values, shorten_help
+from holdfast.errors import HoldfastError
 
 __all__ = ["add_arguments", "merge_dictionary_options", "run", "shorten_help"]
 
@@ -31,6 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=1, help="seeds of the winner and of plain training in the report")
     parser.add_argument("--against", default="corruptions", help="what the model must hold against: or attacks")
     parser.add_argument("--out", type=Path, default=Path("runs/improve"), help="folder of plan, runs and decision")
+    add_cluster(parser, task="the candidates of a rung at once,")
     parser.add_argument("--dry-run", action="store_true", help="show the plan; run and write nothing")
     parser.usage = (
         "holdfast improve [RECIPE] --model MODEL --data.train=SPEC\n"
@@ -45,6 +48,9 @@ def run(arguments: Namespace) -> int:
     from holdfast.improvement.plan import described
     from holdfast.improvement.run import run_request
 
+    cluster = cluster_of(arguments)
+    if cluster is not None and cluster.gather:
+        raise HoldfastError("--gather does not apply to improve: --out must be a folder that all nodes share")
     values: dict[str, Any] = recipe_values(arguments)
     test = values.get("data", {}).pop("test", None)
     request = make_request(
@@ -66,7 +72,7 @@ def run(arguments: Namespace) -> int:
     if arguments.dry_run:
         print("\n".join(described(plan_only(request, out=arguments.out, tell=tell))))
         return EXIT_OK
-    decision = run_request(request, out=arguments.out, tell=tell)
+    decision = run_request(request, out=arguments.out, tell=tell, show=None, cluster=cluster)
     page = write_report(decision, arguments.out)
     for line in (*summary(decision), f"report: {page}"):
         print(line)

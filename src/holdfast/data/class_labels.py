@@ -79,3 +79,10 @@ def of_folders(source: Any) -> bool:
     if isinstance(source, Joined):
         return all(map(of_folders, source.parts))
     return of_folders(source.source) if isinstance(source, Subset) else isinstance(source, FolderSource)
+
+
+def labels_by_folder(source: Any) -> dict[str, int]:
+    """Label of every class folder of a source, among the answers of the model if they were mapped to these."""
+    if isinstance(source, Relabelled):
+        return dict(zip(source.source.classes, source.labels.tolist(), strict=True))
+    return {name: label for label, name in enumerate(source.classes)}

@@ -25,6 +25,8 @@ from holdfast.corruptions.sequences import SEQUENCES, TEST_SEQUENCES
 from holdfast.corruptions.severities import ALL, SEVERITIES, STANDARD
 from holdfast.data import official_set_readers
 from holdfast.data.cityscapes import cityscapes_c_cells, open_cityscapes_c
+from holdfast.data.cue_conflict import open_cue_conflict
+from holdfast.data.natural_sets import open_imagenet_v2, open_objectnet
 from holdfast.data.sequences import Frames, open_cifar_p, open_imagenet_p
 from holdfast.data.source import Source
 from holdfast.errors import HoldfastError, nearest
@@ -73,9 +75,10 @@ class OfficialSet:
         cells: the existing cells, in order: ``fog/3``, ``sequence/rotate``, ``imagenet-a``.
         reader: opens a cell; call :meth:`open`, which checks its name.
         missing: the missing standard cells; a score without them is partial.
-        restricted_to: ``imagenet_a`` or ``imagenet_r`` if a 1000-class model is restricted to 200 of its classes
-            (``holdfast.metrics.restricted``); else None.
+        restricted_to: table of ``holdfast.published`` with the outputs of a 1000-class model that are its classes:
+            ``imagenet_a``, ``imagenet_r``, ``imagenet_16``, ``objectnet``; else None.
         extras: whether the set's protocol includes extra corruptions.
+        whole_images: whether images reach the model's size by a resize of the whole image, without a crop.
     """
 
     name: str
@@ -87,6 +90,7 @@ class OfficialSet:
     missing: tuple[str, ...] = ()
     restricted_to: str | None = None
     extras: bool = False
+    whole_images: bool = False
 
     @property
     def origin(self) -> str | None:
@@ -233,6 +237,38 @@ def _single(
     return OfficialSet(name, root, name, "imagenet", (set_cell(name),), open_cell, restricted_to=restricted_to)
 
 
+def _imagenet_v2(name: str, root: Path) -> OfficialSet:
+    official_set_readers.existing_folder(root, what=name)
+    return OfficialSet(name, root, name, "imagenet", (set_cell(name),), lambda cell: open_imagenet_v2(root))
+
+
+def _objectnet(name: str, root: Path) -> OfficialSet:
+    official_set_readers.existing_folder(root, what=name)
+    return OfficialSet(
+        name,
+        root,
+        name,
+        "imagenet",
+        (set_cell(name),),
+        lambda cell: open_objectnet(root),
+        restricted_to="objectnet",
+    )
+
+
+def _cue_conflict(name: str, root: Path) -> OfficialSet:
+    official_set_readers.existing_folder(root, what=name)
+    return OfficialSet(
+        name,
+        root,
+        name,
+        "imagenet",
+        (set_cell(name),),
+        lambda cell: open_cue_conflict(root),
+        restricted_to="imagenet_16",
+        whole_images=True,
+    )
+
+
 def _cells(kinds: tuple[str, ...]) -> list[CellSpec]:
     return [corruption_cell(kind, severity) for kind in kinds for severity in SEVERITIES]
 
@@ -286,5 +322,10 @@ OFFICIAL: dict[str, StoredLayout] = {
     "imagenet-sketch": StoredLayout(
         "ImageNet-Sketch: 1000 wnid folders", _single, {"reader": official_set_readers.open_imagenet_sketch}
     ),
+    "imagenet-v2": StoredLayout("ImageNet-V2, matched frequency: folders 0 to 999 or wnids", _imagenet_v2, {}),
+    "imagenet-v2-threshold": StoredLayout("ImageNet-V2, threshold 0.7: likewise", _imagenet_v2, {}),
+    "imagenet-v2-top": StoredLayout("ImageNet-V2, top images: likewise", _imagenet_v2, {}),
+    "objectnet": StoredLayout("ObjectNet: its object folders, of which 113 are used", _objectnet, {}),
+    "cue-conflict": StoredLayout("cue conflict stimuli: SHAPE/SHAPEn-TEXTUREm.png, 16 categories", _cue_conflict, {}),
     "cityscapes-c": StoredLayout("stored Cityscapes-C: kind/severity/city/*.png, labels in gtFine", _cityscapes_c, {}),
 }

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from PIL import Image
 
+from holdfast.data.imagenet_classes import are_imagenet, are_wnids
 from holdfast.errors import HoldfastError
 
 
@@ -81,6 +82,8 @@ def check_not_empty(source: Source, *, spec: str) -> None:
 def check_known_classes(known: tuple[str, ...] | None, source: Source, *, data: str) -> None:
     """Refuse data with as many classes as the model but other names; plain ranks fit any names."""
     named = [names for names in (known, source.classes) if names and not are_ranks(names)]
+    if known and are_wnids(source.classes) and are_imagenet(known):  # names of ImageNet's classes for its wnids
+        return
     if len(named) < 2 or len(named[0]) != len(named[1]) or named[0] == named[1]:
         return
     first = next(number for number, (ours, theirs) in enumerate(zip(*named, strict=True)) if ours != theirs)

@@ -185,10 +185,10 @@ class PerturbedImages:
 
 @dataclass(frozen=True)
 class StoredImages:
-    """Images of a stored set, used as they are."""
+    """Images of a stored set, used as they are; ``way`` is None for whole images, which no step prepares."""
 
     repeated: bool = False
-    way: str = "stored"
+    way: str | None = "stored"
 
     def pieces(self, cell: "Cell", rows: Sequence[int], cache: WorkerCache) -> Iterator[Samples]:
         """Yield the samples of all rows at once."""

@@ -13,6 +13,7 @@ from holdfast.corruptions import EXTRA, FUNCTIONS, SEVERITIES, STANDARD, own_kin
 from holdfast.corruptions.c_bar_severities import C_BAR_PRESETS, C_BAR_SUITES
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES, SEQUENCE_PRESETS, TEST_SEQUENCES, frame_count
 from holdfast.data import Source
+from holdfast.data.class_labels import labels_by_folder
 from holdfast.data.domains import domains_of
 from holdfast.data.fingerprints import content_fingerprint
 from holdfast.data.official_sets import OFFICIAL as SETS
@@ -314,6 +315,9 @@ def _stored_cell(stored: OfficialSet, spec: CellSpec) -> Cell:
         return Cell(spec, SequenceImages(), source, {**definition, "frames": source.frame_count})
     if spec.family == "corruption":
         return Cell(spec, StoredImages(), source, definition)
+    if stored.whole_images:
+        definition |= {"preprocessing": ["the whole image at the model's size"], "labels": labels_by_folder(source)}
+        return Cell(spec, StoredImages(way=None), source, definition)
     return Cell(spec, CleanImages(), source, definition)
 
 

@@ -1,14 +1,14 @@
 """Verdicts of a gate as a text table, as Markdown for a summary page, and as JUnit XML for CI."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import isnan
 from xml.etree import ElementTree
 
 from holdfast.gate.rules import SHOWN
 from holdfast.gate.verdicts import RuleVerdict, all_passed
+from holdfast.io.markdown import escape, printable, table
 from holdfast.metrics.summary import some
-from holdfast.plotting.files import printable
 from holdfast.reporting.formatting import NOT_MEASURED, number, signed, span
 
 _COLUMNS = ("rule", "baseline", "now", "difference", "95 % interval", "verdict", "")
@@ -20,13 +20,13 @@ def terminal(answers: Sequence[RuleVerdict], *, width: int | None = None) -> str
     Where the table is wider than ``width`` characters, every rule is a sentence instead.
     """
     lines = []
-    for data, held in _by_data(answers).items():
-        table = _align_columns([_COLUMNS, *map(_row, held)])
+    for held in _by_data(answers).values():
+        aligned = _align_columns([_columns(held[0]), *map(_row, held)])
         reasons = [f"  {answer.rule.text}: {answer.reason}" for answer in held if answer.reason]
-        if width is not None and max(map(len, table)) > width:
-            table, reasons = [f"{_passed(answer):<6}{sentence(answer)}" for answer in held], []
+        if width is not None and max(map(len, aligned)) > width:
+            aligned, reasons = [f"{_passed(answer):<6}{sentence(answer)}" for answer in held], []
         notes = [f"  {line}" for line in (*unreadable(held[0]), *carried(held[0]))]
-        lines += [f"{data}, {held[0].images} images", *table, *reasons, *notes]
+        lines += [_heading(held[0]), *aligned, *reasons, *notes]
     return "\n".join(wrapped for line in [*lines, outcome(answers)] for wrapped in _wrap(line, width))
 
 
@@ -41,16 +41,11 @@ def _wrap(line: str, width: int | None) -> list[str]:
 def markdown(answers: Sequence[RuleVerdict]) -> str:
     """Format the verdicts and the outcome as Markdown."""
     lines = ["## Robustness gate", "", f"**{outcome(answers)}**", ""]
-    for data, held in _by_data(answers).items():
-        lines += [f"{_escape_cell(data)}, {held[0].images} images", ""]
-        lines += [
-            _pipe_row(_COLUMNS),
-            _pipe_row(["---"] * len(_COLUMNS)),
-            *(_pipe_row(map(_escape_cell, _row(a))) for a in held),
-            "",
-        ]
-        lines += [f"- {_escape_cell(answer.rule.text)}: {answer.reason}" for answer in held if answer.reason]
-        lines += [f"- {_escape_cell(line)}" for line in (*unreadable(held[0]), *carried(held[0]))]
+    for held in _by_data(answers).values():
+        lines += [escape(_heading(held[0])), ""]
+        lines += [table(_columns(held[0]), [[escape(cell) for cell in _row(answer)] for answer in held]), ""]
+        lines += [f"- {escape(answer.rule.text)}: {answer.reason}" for answer in held if answer.reason]
+        lines += [f"- {escape(line)}" for line in (*unreadable(held[0]), *carried(held[0]))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -69,7 +64,8 @@ def junit(answers: Sequence[RuleVerdict]) -> str:
                 ElementTree.SubElement(case, "failure", message=printable(sentence(answer)), type=answer.verdict)
             else:
                 ElementTree.SubElement(case, "system-out").text = printable(sentence(answer))
-        if lines := [*unreadable(held[0]), *carried(held[0])]:
+        used = [held[0].passes] if held[0].passes else []
+        if lines := [*used, *unreadable(held[0]), *carried(held[0])]:
             ElementTree.SubElement(suite, "system-out").text = printable("; ".join(lines))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -119,6 +115,16 @@ def _row(answer: RuleVerdict) -> list[str]:
     ]
 
 
+def _columns(answer: RuleVerdict) -> tuple[str, ...]:
+    """Headings; the interval of a gate that stops early is wider, because it is looked at after every round."""
+    return tuple("interval" if answer.passes and "interval" in name else name for name in _COLUMNS)
+
+
+def _heading(answer: RuleVerdict) -> str:
+    used = f", decided with {answer.passes} of the new model" if answer.passes else ""
+    return f"{answer.data}, {answer.images} images{used}"
+
+
 def _passed(answer: RuleVerdict) -> str:
     return "" if answer.verdict == SHOWN else "ok" if answer.passed else "FAIL"
 
@@ -146,11 +152,3 @@ def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
-
-
-def _pipe_row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _escape_cell(text: str) -> str:
-    return printable(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")

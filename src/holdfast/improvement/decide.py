@@ -122,11 +122,14 @@ def sentence_of(
             f"Use {model} ({challenger}): {with_span(first.bad, 'points')} under {bad} over {than}, clean "
             f"{with_span(first.clean)}{ending if own else ''}."
         )
-    other = f"the best other candidate, {challenger}, has {with_span(over_plain.bad, 'points')} under {bad} over it"
+    other = f"the best other candidate, {challenger}, has {with_span(over_plain.bad, 'points')} over plain training"
     if verdict == KEEP_START:
-        return f"Keep the start: plain training has {own} points under {bad} over it, and {other}."
-    over = f"it gains {own} over the start, and " if own else ""
-    return f"Nothing beats plain training of equal cost; here it is: {model}. On the test images {over}{other}."
+        return f"Keep the start: under {bad} plain training has {own} points over it; {other}."
+    gained = f"has {with_span(plain_over_start.bad, 'points')} over the start; " if plain_over_start is not None else ""
+    return (
+        f"Nothing beats plain training of equal cost; here it is: {model}. Under {bad} {'it ' * bool(gained)}{gained}"
+        f"{other}."
+    )
 
 
 def with_span(interval: Interval, unit: str = "") -> str:

@@ -70,6 +70,7 @@ class Plan:
         alphas: interpolations of every finalist with the start.
         soups: whether the finalists' soups are tried.
         seeds: seeds of the winner and of plain training in the report.
+        slots: how many candidates are trained at once.
         lengths: length of every candidate in a rung, added when a rung begins and never changed.
         skipped: work that no longer fitted the budget, added when it was skipped.
         remarks: sentences for the reader.
@@ -89,6 +90,7 @@ class Plan:
     alphas: tuple[float, ...]
     soups: bool
     seeds: int
+    slots: int = 1
     lengths: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -154,6 +156,7 @@ class Room:
         mixes: whether there is a start to interpolate with.
         seeds: seeds of the report.
         first: seconds of a linear probe before everything else.
+        slots: how many candidates are trained at once.
     """
 
     budget: float
@@ -165,6 +168,7 @@ class Room:
     mixes: bool
     seeds: int = 1
     first: float = 0.0
+    slots: int = 1
 
 
 @dataclass(frozen=True)
@@ -231,9 +235,14 @@ def _rungs(
     spent = measurements * room.choosing.of(choose) + (2 * room.seeds + room.mixes) * room.testing[suites].of(test)
     training = whole - spent
     shares = len(sizes) + 2 * (room.seeds - 1) / sizes[-1]
-    rungs = tuple(Rung(size, round(training / shares / size, 2)) for size in sizes)
+    rungs = tuple(Rung(size, round(training / shares / turns(size, room.slots), 2)) for size in sizes)
     short = [name for name in names if _shortest(room.costs[name], room.overhead) > rungs[0].seconds]
     return None if short else (rungs, choose, alphas)
+
+
+def turns(count: int, slots: int) -> int:
+    """How many trainings follow one another where some run at once."""
+    return -(-count // slots)
 
 
 def _shortest(cost: TrainingCost, overhead: float) -> float:

@@ -34,7 +34,7 @@ SUITES = {  # against: what chooses, and what is reported, the fullest first
     "attacks": (("clean", "pgd5"), (("clean", "pgd:eps=1/255,steps=20"), ("clean", "pgd:eps=1/255,steps=10"))),
 }
 SEGMENTER_ATTACKS = (("clean", "segpgd5"), (("clean", "segpgd:eps=1/255,steps=20"),))
-PROBING = 0.35  # of an epoch: a forward pass of every image
+PROBING = 0.5  # of an epoch: a look at every image, and regressions
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def model_values(model: str) -> dict[str, Any]:
     )
 
 
-def make_plan(request: Request, *, out: Path, tell: Tell = lambda line: None) -> Plan:
-    """Open and time everything, and divide the budget; nothing is written to ``out``."""
+def make_plan(request: Request, *, out: Path, tell: Tell = lambda line: None, slots: int = 1) -> Plan:
+    """Open and time everything, and divide the budget for so many trainings at once; nothing is written to ``out``."""
     shares = share_images(request.recipe.data, request.test)
     data = replace(request.recipe.data, train=shares.train, val=shares.stop)
     base = replace(request.recipe, data=data)
@@ -139,6 +139,7 @@ def make_plan(request: Request, *, out: Path, tell: Tell = lambda line: None) ->
             counts=shares.counts,
             mixes=bool(start),
             seeds=request.seeds,
+            slots=slots,
             first=PROBING * costs[PLAIN].epoch if start.startswith(f"run:{out}") else 0.0,
         )
     division = divide(room)
@@ -157,6 +158,7 @@ def make_plan(request: Request, *, out: Path, tell: Tell = lambda line: None) ->
         alphas=division.alphas,
         soups=division.soups,
         seeds=request.seeds,
+        slots=slots,
         remarks=tuple(filter(None, (shares.remark, remark))),
     )
     check_control(plan)

@@ -29,13 +29,14 @@ from holdfast.improvement.decide import (
     verdict_of,
 )
 from holdfast.improvement.halves import LEAST
-from holdfast.improvement.plan import LATEST, TARGET, Plan, described, read_plan, with_lengths
+from holdfast.improvement.plan import LATEST, TARGET, Plan, described, read_plan, turns, with_lengths
 from holdfast.improvement.prepare import Request, make_plan, request_of
 from holdfast.improvement.scores import Measured, measured
 from holdfast.improvement.select import Entry, choose, survivors
-from holdfast.improvement.trainings import probe_start, stopped_early, train_run
+from holdfast.improvement.trainings import probe_start, stopped_early, train_run, train_run_there
 from holdfast.io import atomic
 from holdfast.metrics.scoring.registry import scoring_of
+from holdfast.runtime.ray import Cluster, tasks_on
 from holdfast.tasks import task_named, task_of
 from holdfast.training.mix import mix
 from holdfast.training.recipe import Recipe
@@ -62,8 +63,8 @@ class Row:
 class Improvement:
     """A plan being run in a folder."""
 
-    def __init__(self, plan: Plan, out: Path, *, tell: Tell, show: bool | None) -> None:
-        self.plan, self.out, self.tell, self.show = plan, out, tell, show
+    def __init__(self, plan: Plan, out: Path, *, tell: Tell, show: bool | None, cluster: Cluster | None = None) -> None:
+        self.plan, self.out, self.tell, self.show, self.cluster = plan, out, tell, show, cluster
         self.clock = Clock(out / "clock.json")
         request = request_of(plan.request)
         self.base: Recipe = replace(request.recipe, data=replace(request.recipe.data, val=plan.stop))
@@ -89,7 +90,9 @@ class Improvement:
             if number:
                 names = survivors({name: scores[name].values[1] for name in names}, rung.keep)
             self._set_lengths(number, names)
-            for name in names:
+            if self.cluster is not None:
+                self._train_on_ray(number, names, self.cluster)
+            for name in names:  # what is finished is only looked up
                 self._train(number, name)
             scores |= {name: self._score(f"rung{number}-{name}", self.trained[name]) for name in names}
             for name in names:
@@ -108,7 +111,7 @@ class Improvement:
         left = TARGET * self.plan.budget - self.clock.elapsed - self._measuring_left(number)
         sizes = [rung.keep for rung in self.plan.rungs]
         shares = len(sizes) - number + 2 * (self.plan.seeds - 1) / sizes[-1]
-        seconds = max(left / shares / len(names), 0.2 * self.plan.rungs[number].seconds)
+        seconds = max(left / shares / turns(len(names), self.plan.slots), 0.2 * self.plan.rungs[number].seconds)
         rungs = tuple(
             replace(rung, seconds=round(seconds, 2)) if n == number else rung for n, rung in enumerate(self.plan.rungs)
         )
@@ -140,6 +143,22 @@ class Improvement:
             self.trained[name] = found
         return found
 
+    def _train_on_ray(self, number: int, names: Sequence[str], cluster: Cluster) -> None:
+        """Train the candidates of a rung at once, in folders that all nodes share."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        probe = (self.base, self.out / START) if self.plan.probe else None
+        with self.clock.counting(f"rung{number} on Ray"), tasks_on(cluster) as tasks:
+            for name in names:
+                key = f"rung{number}/{name}"
+                length = self.plan.lengths[str(number)][name]
+                late = self._too_late(name, length, number) and name in self.trained
+                if key in self.plan.skipped or late:
+                    continue  # as when they are trained one after the other
+                recipe = self.plan.candidate(name).recipe(self.base, length=length)
+                tasks.submit(name, train_run_there, recipe, self.out, self.out / "runs" / key, probe)
+            for name, _ in tasks.results():
+                self.tell(f"rung{number}/{name}: trained")
+
     def _forecast(self, name: str, length: Any) -> float:
         cost = self.plan.costs[name]
         return self.plan.overhead + cost.start + cost.epoch * float(length.get("epochs", length.get("whole", 1)))
@@ -164,7 +183,12 @@ class Improvement:
         with self.clock.counting(f"choose {key}"):
             plan = self.plan.choosing
             records = measure(
-                f"run:{folder}", self.choosing, list(plan.suites), amp=self.amp, out=self.out / "choosing" / key
+                f"run:{folder}",
+                self.choosing,
+                list(plan.suites),
+                amp=self.amp,
+                out=self.out / "choosing" / key,
+                show=self.show,
             )
         return measured(records)
 
@@ -372,25 +396,40 @@ class Improvement:
         atomic.write_text(self.out / TABLE, text.getvalue())
 
 
-def run_request(request: Request, *, out: Path, tell: Tell = lambda line: None, show: bool | None = False) -> Decision:
+def run_request(
+    request: Request,
+    *,
+    out: Path,
+    tell: Tell = lambda line: None,
+    show: bool | None = False,
+    cluster: Cluster | None = None,
+) -> Decision:
     """Plan, train, choose, measure and decide; call it again to go on."""
-    plan = plan_of(request, out=out, tell=tell)
+    plan = plan_of(request, out=out, tell=tell, slots=1 if (out / "plan.json").exists() else _slots(cluster))
     if (out / DECISION).exists():
         return read_decision(out)
     plan.write(out)
     for line in described(plan):
         tell(line)
-    return Improvement(plan, out, tell=tell, show=show).run()
+    return Improvement(plan, out, tell=tell, show=show, cluster=cluster).run()
 
 
-def plan_of(request: Request, *, out: Path, tell: Tell = lambda line: None) -> Plan:
+def _slots(cluster: Cluster | None) -> int:
+    """How many trainings the cluster runs at once."""
+    if cluster is None:
+        return 1
+    with tasks_on(cluster) as tasks:
+        return tasks.slots
+
+
+def plan_of(request: Request, *, out: Path, tell: Tell = lambda line: None, slots: int = 1) -> Plan:
     """The plan that the folder holds, or a new one, which is not written."""
     if (out / "plan.json").exists():
         plan = read_plan(out / "plan.json")
         _check_same(plan, request, out)
         return plan
     _check_new(out)
-    return make_plan(request, out=out, tell=tell)
+    return make_plan(request, out=out, tell=tell, slots=slots)
 
 
 def _check_same(plan: Plan, request: Request, out: Path) -> None:

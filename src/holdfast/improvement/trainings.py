@@ -1,11 +1,13 @@
 """One training of ``holdfast improve``: a run that resumes, and keeps the weights of its best validation."""
 
 import json
+import platform
 import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
 
+from holdfast.errors import HoldfastError
 from holdfast.io import atomic
 from holdfast.models.factory import load_torch_model
 from holdfast.runtime.signals import Terminated
@@ -40,6 +42,15 @@ def train_run(recipe: Recipe, out: Path, *, probe: tuple[Recipe, Path] | None = 
         raise Terminated if result.stopped_by == signal.SIGTERM else KeyboardInterrupt
     _keep_best(folder, adapted=recipe.model.adapt is not None)
     return folder
+
+
+def train_run_there(recipe: Recipe, out: Path, folder: Path, probe: tuple[Recipe, Path] | None) -> None:
+    """The same in a worker of a cluster, in a folder that all nodes share."""
+    if not out.is_dir():
+        raise HoldfastError(
+            f"{str(out)!r} does not exist on {platform.node()}: --out must be a folder that all nodes share"
+        )
+    train_run(recipe, folder, probe=probe, show=False)
 
 
 def probe_of(recipe: Recipe) -> Recipe:

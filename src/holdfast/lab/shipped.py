@@ -3,4 +3,4 @@
 from pathlib import Path
 
 SHIPPED = Path(__file__).parent / "digits_model"
-SHIPPED_NAME, SHIPPED_DATA = "FAN-nano on digits", "digits:test"
+SHIPPED_NAME, SHIPPED_DATA = "FAN-nano", "digits:test"

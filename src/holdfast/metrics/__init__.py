@@ -11,6 +11,7 @@ from holdfast.metrics.calibration import (
 )
 from holdfast.metrics.carry_over import CarryOver, carry_over_verdict
 from holdfast.metrics.comparison import Comparison, Difference, compare, over_runs
+from holdfast.metrics.consistency import error_consistency
 from holdfast.metrics.corruption import (
     FAN_KINDS,
     FAN_LABEL,
@@ -61,6 +62,7 @@ __all__ = [
     "confidence",
     "correct",
     "corruption_errors",
+    "error_consistency",
     "expected_calibration_error",
     "fan_accuracy",
     "flip_probability",

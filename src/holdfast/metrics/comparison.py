@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -14,6 +14,7 @@ from holdfast.corruptions.severities import STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.io.html_table import table
 from holdfast.metrics.carry_over import CarryOver, carry_over
+from holdfast.metrics.consistency import consistency_of_cells, consistent_cells
 from holdfast.metrics.intervals import Interval, Spread, over_seeds, t_quantile
 from holdfast.metrics.replicates import ImageChoice, Replicates, UsedImages, replicate_cells, used_images
 from holdfast.metrics.score_intervals import interval_of_difference, is_same_model
@@ -89,6 +90,7 @@ class Comparison:
     differences: Mapping[str, Difference]
     carry_over: CarryOver | None = None  # of a gain on ImageNet-C to C-bar, where both were measured
     passes: Passes | None = None  # that both models have, if an evaluation stopped early
+    consistency: Mapping[str, Interval] = field(default_factory=dict)  # error consistency of the models, by cell
 
     @property
     def about(self) -> str:
@@ -103,6 +105,7 @@ class Comparison:
 
     def __str__(self) -> str:
         lines = [self.about, *map(str, self.differences.values())]
+        lines += [f"error consistency on {cell}: {_kappa(found)}" for cell, found in self.consistency.items()]
         return "\n".join(lines + ([str(self.carry_over)] if self.carry_over is not None else []))
 
     def __repr__(self) -> str:
@@ -212,7 +215,14 @@ def _compare(
     both = sum(len(used.of_cell(name)) for name in cells)
     total = max(int(records.header.get("images", len(used.ids))) for records in given) * len(cells)
     passes = Passes(both, total) if images == "own" else None
-    return Comparison(*names, len(used.ids), differences, carried, passes)
+    sets = [name for name in consistent_cells(first, second) if first.cells[name].spec.family in ("clean", "set")]
+    shared = None if used.rows else groups  # of all images, which every cell then has
+    consistency = {
+        name: consistency_of_cells(one[name], other[name], used.of_cell(name), shared)
+        for name in sets
+        if groups is not None and name in cells
+    }
+    return Comparison(*names, len(used.ids), differences, carried, passes, consistency)
 
 
 def check_same_answers(first: Records, second: Records) -> None:
@@ -223,6 +233,10 @@ def check_same_answers(first: Records, second: Records) -> None:
             f"records to compare must choose among the same answers, got {protocols[0]} and {protocols[1]}: "
             "evaluate both with the same --class-map and --classes"
         )
+
+
+def _kappa(found: Interval) -> str:
+    return f"κ {found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
 def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Records]) -> list[tuple[Records, Records]]:
@@ -285,7 +299,9 @@ def _join_comparisons(found: Sequence[Comparison], *, carried: CarryOver | None)
             key = f"{name} ({number})" if again else name
             differences[key] = replace(each, name=key, label=f"{each.label} ({number})") if again else each
     carried = next((each.carry_over for each in found if each.carry_over is not None), carried)
-    return Comparison(found[0].first, found[0].second, max(each.images for each in found), differences, carried)
+    consistency = {cell: value for each in found for cell, value in each.consistency.items()}
+    most = max(each.images for each in found)
+    return Comparison(found[0].first, found[0].second, most, differences, carried, consistency=consistency)
 
 
 class Spreads(dict[str, Spread]):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from holdfast.errors import HoldfastError
+from holdfast.published import published
 
 Names = Sequence[str] | NDArray[np.str_]
 
@@ -27,7 +28,8 @@ class Grouping:
     Attributes:
         what: kind of group: recording, city or condition.
         pattern: regular expression of the ids, whose first group is the name.
-        block: length of blocks of correlated consecutive images; 1 for independent images.
+        block: length of blocks of correlated consecutive images; 1 for independent images; 0 if all images of a group
+            are one block.
     """
 
     what: str
@@ -36,9 +38,11 @@ class Grouping:
 
 
 INDEPENDENT = "scenes/"  # ids of generated scenes, which are independent of each other
+_SHAPE = f"(?:{'|'.join(published('imagenet_16')['classes'])})"  # of cue conflict stimuli
 GROUPINGS = (
     Grouping("condition", re.compile(r"^(fog|night|rain|snow)/(?:train|val|test)/")),  # ACDC
     Grouping("city", re.compile(r"^(?:train|val|test)/([a-z-]+)/\1_\d{6}_\d{6}$")),  # Cityscapes
+    Grouping("content image", re.compile(rf"^{_SHAPE}/(?:[^/]*_)?({_SHAPE}\d+)-{_SHAPE}\d+\.\w+$"), block=0),
     Grouping("recording", re.compile(r"^(?:train|val|test)/(0001TP|0006R0|0016E5|Seq05VD)_"), block=10),  # CamVid
 )
 
@@ -91,6 +95,9 @@ def image_groups(ids: Names, targets: ArrayLike | None = None) -> Groups:
     """
     names = np.asarray(ids, dtype=np.str_)
     grouping = grouping_of(names)
+    if grouping is not None and grouping.block == 0:
+        found, numbers = np.unique(groups_of(names, grouping), return_inverse=True)
+        return Groups(numbers, len(found), len(found), what=f"the images of one {grouping.what}")
     if grouping is not None and grouping.block > 1:
         return _blocks(names, groups_of(names, grouping), length=grouping.block)
     if len(names) <= SINGLE_IMAGES:

@@ -17,9 +17,11 @@ from matplotlib.figure import Figure
 
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
+from holdfast.io.markdown import escape, table
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import Score
 from holdfast.plotting.style import colour
+from holdfast.records.class_map import class_map_words
 from holdfast.reporting.comparable import DataSet, data_sets
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.severity import severity_curve
@@ -72,6 +74,7 @@ PIPELINES = {
     "segmentation": "image-segmentation",
     "detection": "object-detection",
 }
+BY_KIND = ("domain", "shape_bias")  # tables with a row per kind, beside those of corruptions
 WEIGHTS = ("config.json", "model.safetensors")
 _FOLDERS = re.compile(
     r"(?<![\w.])(?:~|\.{1,2})?/(?:[^\s,'\"+:]*/)?"
@@ -133,7 +136,7 @@ def _results(data: DataSet) -> list[EvalResult]:
             task_type=PIPELINES.get(data.task, data.task),
             dataset_type=str(header.get("data_label", _plain(data.spec))),
             dataset_name=_plain(data.spec),
-            dataset_config=f"{data.protocol}, preset {data.preset}",
+            dataset_config=", ".join(filter(None, (f"{data.protocol}, preset {data.preset}", class_map_words(header)))),
             dataset_args={"images": entry.summary.images, "seed": header.get("seed")},
             metric_type=score.name,
             metric_name=score.label,
@@ -191,11 +194,22 @@ def _results_text(data: DataSet) -> list[str]:
     first = [score for score in kinds if score.table == next(iter(tables), "")]
     seed = entry.records.header.get("seed")
     passes = f"{entry.summary.passes}, " if entry.summary.passes is not None else ""
-    how = f"{entry.summary.images} images, {passes}{data.protocol}, preset {data.preset}, seed {seed}"
+    answers = f"{words}, " if (words := class_map_words(entry.records.header)) else ""
+    how = f"{entry.summary.images} images, {passes}{answers}{data.protocol}, preset {data.preset}, seed {seed}"
     title = f"## Robustness on {_plain(data.spec)}\n\n{how}"
-    by_kind = [["kind", "value", "95 % interval"], *([kind_label(s.kind), *_value(s)] for s in first)]
-    rows = [["score", "value", "95 % interval", "definition"], *([s.label, *_value(s), s.definition] for s in scores)]
-    return [f"{title}.", _table(rows), _table(by_kind) if first else ""]
+    by_kind = [[kind_label(score.kind), *_value(score)] for score in first]
+    rows = [[score.label, *_value(score), score.definition] for score in scores]
+    others = [
+        _table([table.replace("_", " "), "value", "95 % interval"], [[kind_label(s.kind), *_value(s)] for s in held])
+        for table in BY_KIND
+        if (held := [score for score in entry.summary if score.table == table and not isnan(score.value)])
+    ]
+    return [
+        f"{title}.",
+        _table(["score", "value", "95 % interval", "definition"], rows),
+        _table(["kind", "value", "95 % interval"], by_kind) if first else "",
+        *others,
+    ]
 
 
 def _value(score: Score) -> list[str]:
@@ -221,18 +235,11 @@ def _limits(run: Run, sets: Sequence[DataSet]) -> str:
             lines.append(f"{where}: frost uses a procedural texture, not the published photographs.")
         lines += [f"{where}: {score.label}: {score.note}." for score in entry.summary if score.note and not score.table]
     lines.append("The corruptions and attacks above do not cover everything that can happen to an image.")
-    return "\n".join(f"- {clean_line(line)}" for line in lines)
+    return "\n".join(f"- {escape(line)}" for line in lines)
 
 
-def clean_line(text: str) -> str:
-    """Escape text for one line of a Markdown table."""
-    return " ".join(text.split()).replace("<", "&lt;").replace("|", "\\|")
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    escaped = [[clean_line(cell) for cell in row] for row in rows]
-    lines = [f"| {' | '.join(row)} |" for row in escaped]
-    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return table(head, [[escape(cell) for cell in row] for row in rows])
 
 
 def _plain(text: str) -> str:

@@ -1,6 +1,5 @@
 """Report of a study: a table, plots and a verdict on every claim, recomputed from the results."""
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from rich.table import Table
 
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
+from holdfast.io.markdown import escape, table
 from holdfast.metrics.intervals import FEW_IMAGES, Interval, Spread, over_seeds
 from holdfast.studies.columns import Column, available, scores, shared_seeds, verdict
 from holdfast.studies.config import Claim, Study
@@ -38,7 +38,7 @@ def page(study: Study, results: Results) -> str:
     """Render the whole page as Markdown."""
     columns = available(results)
     parts = [
-        f"# {_plain(study.title or study.name)}",
+        f"# {escape(study.title or study.name)}",
         markdown_table(results),
         "\n".join(f"- **{column.title}**: {column.says}" for column in columns.values()),
         "Mean ± standard deviation over the seeds. " + _images(results),
@@ -46,7 +46,7 @@ def page(study: Study, results: Results) -> str:
     ]
     if len(results) > 1:
         first = next(iter(results))
-        parts += [f"## Against {_plain(first)}", difference_table(results), f"*{interval_note(results)}*"]
+        parts += [f"## Against {escape(first)}", difference_table(results), f"*{interval_note(results)}*"]
         parts += ["![differences](differences.png)"]
     if trade_off_columns(results):
         parts += ["![clean against robust](trade_off.png)"]
@@ -64,10 +64,12 @@ def markdown_table(results: Results) -> str:
     columns = available(results)
     head = ["", *(column.title for column in columns.values()), "seeds", "processor min"]
     body = [
-        [_plain(row), *(_score(column, runs) for column in columns.values()), str(len(runs)), _minutes(runs)]
+        [escape(row), *(_score(column, runs) for column in columns.values()), str(len(runs)), _minutes(runs)]
         for row, runs in results.items()
     ]
-    return _markdown(head, body) + (f"\n\n*{left_out}*" if (left_out := _left_out(results)) else "")
+    return table(head, body, numbers=range(1, len(head))) + (
+        f"\n\n*{left_out}*" if (left_out := _left_out(results)) else ""
+    )
 
 
 def difference_table(results: Results) -> str:
@@ -80,8 +82,9 @@ def difference_table(results: Results) -> str:
             _format_difference(difference(column, results, row, first), percent=column.in_percent) if compared else "–"
             for column in columns.values()
         ]
-        body.append([_plain(row), *cells])
-    return _markdown(["", *(column.title for column in columns.values())], body)
+        body.append([escape(row), *cells])
+    head = ["", *(column.title for column in columns.values())]
+    return table(head, body, numbers=range(1, len(head)))
 
 
 def interval_note(results: Results) -> str:
@@ -92,7 +95,7 @@ def interval_note(results: Results) -> str:
     seeds = f", seed variance pooled over {pooled} rows." if pooled else "; one seed: images only."
     notes = [f"95 % intervals: {how}{seeds}"]
     for count, words in ((1, "One seed"), (2, "Two seeds")):
-        few = [_plain(row) for row in others if len(shared_seeds(results[row], results[first])) == count]
+        few = [escape(row) for row in others if len(shared_seeds(results[row], results[first])) == count]
         if few and pooled:
             notes.append(f"{words}: {', '.join(few)}.")
     if drawn:
@@ -112,9 +115,10 @@ def views_table(results: Results) -> str:
     for row, runs in results.items():
         views = list(dict.fromkeys(name.partition("/")[0] for name in runs[0].measures if "/" in name))
         if views:
-            body.append([_plain(row), "joint", *(_score(column, runs) for column in columns.values())])
-            body += [[_plain(row), view, *(_view_score(f"{view}/{name}", runs) for name in names)] for view in views]
-    return _markdown(["", "prediction", *(column.title for column in columns.values())], body)
+            body.append([escape(row), "joint", *(_score(column, runs) for column in columns.values())])
+            body += [[escape(row), view, *(_view_score(f"{view}/{name}", runs) for name in names)] for view in views]
+    head = ["", "prediction", *(column.title for column in columns.values())]
+    return table(head, body, numbers=range(1, len(head)))
 
 
 def _view_score(measure: str, runs: Sequence[RunResult]) -> str:
@@ -170,9 +174,9 @@ def claims_table(claims: Sequence[Claim], results: Results) -> str:
     body = []
     for claim in claims:
         found = verdict_of(claim, results)
-        measured = f"{_plain(claim.row)} − {_plain(claim.against)}, {available(results)[claim.column].title}"
-        body.append([_plain(claim.says), measured, found.text, found.summary])
-    return _markdown(["claim", "measured", "difference [95 %]", "verdict"], body)
+        measured = f"{escape(claim.row)} − {escape(claim.against)}, {available(results)[claim.column].title}"
+        body.append([escape(claim.says), measured, found.text, found.summary])
+    return table(["claim", "measured", "difference [95 %]", "verdict"], body, numbers=(1, 2, 3))
 
 
 def csv_table(results: Results) -> str:
@@ -182,7 +186,7 @@ def csv_table(results: Results) -> str:
     for row, runs in results.items():
         for run in runs:
             values = [f"{scores(column, [run]).mean:.6g}" for column in columns.values()]
-            lines.append(",".join([_quote_csv(row), str(run.seed), *values]))
+            lines.append(",".join([quote_csv(row), str(run.seed), *values]))
     return "\n".join(lines) + "\n"
 
 
@@ -213,11 +217,6 @@ def terminal_tables(study: Study, results: Results, *, width: int) -> list[Table
         tables.append(table)
     tables[-1].caption = " ".join(filter(None, ["Mean ± standard deviation over the seeds.", _left_out(results)]))
     return tables
-
-
-def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    rule = ["---", *("---:" for _ in head[1:])]
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *body])
 
 
 def _score(column: Column, runs: Sequence[RunResult]) -> str:
@@ -269,13 +268,7 @@ def _left_out(results: Results) -> str:
     return f"Without {', '.join(kinds)}: corrected since some of these runs were measured."
 
 
-def _plain(text: str) -> str:
-    """Escape text for a table cell: no raw HTML, no links, no new columns."""
-    safe = html.escape(text, quote=False).replace("|", r"\|").replace("[", r"\[")
-    return " ".join(safe.split()) or "run"
-
-
-def _quote_csv(text: str) -> str:
+def quote_csv(text: str) -> str:
     """Quote a CSV cell; an apostrophe keeps spreadsheets from running text as a formula."""
     text = f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
     return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n\r') else text

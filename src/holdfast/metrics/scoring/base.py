@@ -35,7 +35,18 @@ Key = tuple[str, str]  # a cell and one of its quantities
 Means = Mapping[Key, Values]
 Compute = Callable[[Means], Values]
 
-SETS = {"imagenet-a": "ImageNet-A", "imagenet-r": "ImageNet-R", "imagenet-sketch": "ImageNet-Sketch"}
+SETS = {
+    "imagenet-a": "ImageNet-A",
+    "imagenet-r": "ImageNet-R",
+    "imagenet-sketch": "ImageNet-Sketch",
+    "imagenet-v2": "ImageNet-V2",
+    "imagenet-v2-threshold": "ImageNet-V2 (threshold 0.7)",
+    "imagenet-v2-top": "ImageNet-V2 (top images)",
+    "objectnet": "ObjectNet",
+    "cue-conflict": "cue conflict",
+}
+AMONG = {"imagenet-a": " among its 200 classes", "imagenet-r": " among its 200 classes"}
+AMONG |= {"objectnet": " among its 113 classes", "cue-conflict": ": the shape's class among 16"}
 
 
 @dataclass(frozen=True)
@@ -204,8 +215,7 @@ def _single(cell: CellSpec, measure: CellScore) -> ScoreDefinition:
     name, label, text = f"attack/{cell.kind}", cell.kind, f"{measure.label} under {SUITES.get(cell.kind, cell.kind)}"
     if cell.family == "set":
         name, label = cell.kind.replace("-", "_"), SETS.get(cell.kind, cell.kind)
-        among = " among its 200 classes" if cell.kind in ("imagenet-a", "imagenet-r") else ""
-        text = f"{measure.label} on {label}{among}"
+        text = f"{measure.label} on {label}{AMONG.get(cell.kind, '')}"
     about = {"family": cell.family, "kind": cell.kind, "answers": measure.column(cell.name)}
     return mean_score(measure, [cell.name], name, label, text, **about)
 

@@ -21,6 +21,8 @@ from holdfast.metrics.scoring.base import (
     corruption_scores,
     single_scores,
 )
+from holdfast.metrics.scoring.cue_conflict import KIND as CUE_CONFLICT
+from holdfast.metrics.scoring.cue_conflict import cue_columns, cue_scores
 from holdfast.metrics.scoring.domains import domain_columns, domain_scores
 from holdfast.metrics.scoring.interface import RunningScore, Scoring
 from holdfast.metrics.scoring.sequences import DISTANCES, FLIPS, sequence_formulas
@@ -87,7 +89,7 @@ class ClassificationScoring(Scoring):
             return quantities
         right = self.right(cell)
         if cell.spec.family != "clean":
-            return {RIGHT: right}
+            return {RIGHT: right, **(cue_columns(cell) if cell.spec.kind == CUE_CONFLICT else {})}
         gaps = calibration_gaps(np.minimum(cell.confidences, 1.0), right, bins=BINS)  # float32 may round above 1
         return {
             RIGHT: right,
@@ -123,6 +125,7 @@ class ClassificationScoring(Scoring):
             *condition_scores(cells, MEASURE),
             *domain_scores(cells, columns=columns, header=header, name=MEASURE.name, label=MEASURE.label),
             *single_scores(cells, MEASURE),
+            *cue_scores(cells, columns=columns),
         ]
 
 

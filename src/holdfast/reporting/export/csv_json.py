@@ -8,9 +8,9 @@ from math import isnan
 from typing import Any
 
 from holdfast._version import __version__
+from holdfast.io.markdown import printable
 from holdfast.metrics.summary import Score, Summary
 from holdfast.published.paper_scores import PaperScore, architecture_of
-from holdfast.reporting.export.text_tables import printable
 
 COLUMNS = (
     *(

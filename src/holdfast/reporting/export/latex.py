@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from holdfast.reporting.export.text_tables import DASH, Block, TextColumn, TextRow, TextValue, as_fixed, printable
+from holdfast.io.markdown import DASH, printable
+from holdfast.reporting.export.text_tables import Block, TextColumn, TextRow, TextValue, as_fixed
 
 
 def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:

@@ -89,7 +89,7 @@ def blocks(rows: Sequence[ExportRow]) -> list[Block]:
     """Build the tables: overall scores, then accuracy, CE, flip probability and top-5 distance by kind."""
     tables = dict.fromkeys(score.table for row in rows for score in row.summary or () if score.table)
     found = [_headline(rows), *(_by_kind(rows, table) for table in tables)]
-    return [block for block in found if block.columns]
+    return [block for block in found if block.columns and block.lines]
 
 
 def remarks(rows: Sequence[ExportRow]) -> list[str]:
@@ -146,6 +146,7 @@ def _headline(rows: Sequence[ExportRow]) -> Block:
 
 TITLES = {
     "domain": "accuracy by domain",
+    "shape_bias": "shape bias by class of shape",
     "ce": "CE by kind",
     "fp": "flip probability by sequence",
     "t5d": "top-5 distance by sequence",

@@ -1,11 +1,10 @@
 """Text tables for the terminal and Markdown."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-DASH = "–"
+from holdfast.io.markdown import DASH, escape, printable, table
 
 
 @dataclass(frozen=True)
@@ -70,21 +69,11 @@ def markdown(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
     """Format one pipe table per block; intervals in brackets, published scores in italics."""
     parts = []
     for block in blocks:
-        header = ["model", *(_markdown_text(_with_unit(column)) for column in block.columns)]
+        header = ["model", *(escape(_with_unit(column)) for column in block.columns)]
         rows = [[_markdown_name(line), *(_markdown_value(value) for value in line.values)] for line in block.lines]
-        lines = [
-            f"**{_markdown_text(block.title)}**",
-            "",
-            *map(_pipe_row, [header, ["---", *["---:"] * len(block.columns)]]),
-        ]
-        parts.append("\n".join(lines + [_pipe_row(row) for row in rows]))
-    parts.append("\n".join(f"- {_markdown_text(remark)}" for remark in remarks))
+        parts.append(f"**{escape(block.title)}**\n\n{table(header, rows, numbers=range(1, len(header)))}")
+    parts.append("\n".join(f"- {escape(remark)}" for remark in remarks))
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def printable(text: str) -> str:
-    """Make text a single line without control characters, which could move the cursor or reverse the text."""
-    return "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split()))
 
 
 def shorten_text(text: str, width: int) -> str:
@@ -213,14 +202,4 @@ def _markdown_value(value: TextValue | None) -> str:
 
 
 def _markdown_name(line: TextRow) -> str:
-    return f"*{_markdown_text(line.name)}*" if line.paper else _markdown_text(line.name)
-
-
-def _markdown_text(text: str) -> str:
-    text = printable(text).replace("&", "&amp;").replace("<", "&lt;")
-    text = re.sub(r"([\\`*\[\]|#~])", r"\\\1", text)
-    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)  # within a word, Markdown leaves underscores alone
-
-
-def _pipe_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"*{escape(line.name)}*" if line.paper else escape(line.name)

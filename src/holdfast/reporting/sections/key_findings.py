@@ -51,6 +51,7 @@ def against(table: AgainstBaseline, data: DataSet, pairs: Pairs) -> list[Sentenc
         found += [_sentence(candidate.entry, table.baseline, verdict, data.task) for verdict in shown]
         comparison = pairs.get((models.index(candidate.entry), models.index(table.baseline)))
         found += _carried(candidate.entry, table.baseline, comparison)
+        found += _consistent(candidate.entry, table.baseline, comparison)
     return found
 
 
@@ -59,6 +60,15 @@ def _carried(entry: Entry, baseline: Entry, comparison: Comparison | None) -> li
         return []
     names = {comparison.first: entry.name, comparison.second: baseline.name}
     return [carry_over_sentence(comparison.carry_over, names)]
+
+
+def _consistent(entry: Entry, baseline: Entry, comparison: Comparison | None) -> list[Sentence]:
+    """Error consistency on cue conflict stimuli, where it is usually reported."""
+    found = comparison.consistency.get("cue-conflict") if comparison is not None else None
+    if found is None:
+        return []
+    bounds = f"κ = {found.value:.3f}, 95 % interval {found.low:.3f} to {found.high:.3f}"
+    return [Sentence(f"Error consistency of {entry.name} and {baseline.name} on cue conflict stimuli: {bounds}.")]
 
 
 def carry_over_sentence(found: CarryOver, names: Mapping[str, str]) -> Sentence:

@@ -1,0 +1,62 @@
+"""Segmenters and detectors are improved by the methods that apply, and chosen by the extra kinds."""
+
+import pytest
+
+from holdfast.improvement.costs import TrainingCost
+from holdfast.improvement.decide import read_decision
+from holdfast.improvement.halves import share_images
+from holdfast.improvement.improve import make_request
+from holdfast.improvement.plan import Plan, Rung, Step
+from holdfast.improvement.prepare import suites_of
+from holdfast.improvement.run import run_request
+from holdfast.records import load_records
+
+RECIPES = {
+    "segmentation": (
+        "scenes/fan_mini",
+        "scenes:{},48x64,60",
+        {
+            "model": {"name": "fan_nano_hybrid", "kwargs": {"head": "segformer"}},
+            "augment": {"joint": {"crop": [48, 64], "scale": [1.0, 1.0], "max_share": 1.0, "distort": False}},
+        },
+    ),
+    "detection": ("scene_objects/mask_fan_nano_hybrid", "scene-objects:{},48x64,60", {"data": {"val_subset": 4}}),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("task", ["segmentation", "detection"])
+def test_a_task_of_label_maps_or_boxes_is_decided(task, tmp_path):
+    recipe, spec, values = RECIPES[task]
+    data = {"train": spec.format("train"), "val": spec.format("val")}
+    own = {"workers": 0, "train_subset": 4, **values.get("data", {})}
+    overrides = {**values, "data": own, "train": {"batch_size": 2, "device": "cpu"}}
+    request = make_request(None, budget="1h", data=data, test=spec.format("test"), recipe=recipe, overrides=overrides)
+    shares = share_images(request.recipe.data, request.test)
+    assert shares.task == task
+    choosing, testing = suites_of(request, shares)
+    names = {"plain": {}, "low-lr": {"optimizer": {"lr": 1e-4}}}
+    plan = Plan(
+        request=request.plain(),
+        start="",
+        probe=False,
+        candidates=names,
+        costs=dict.fromkeys(names, TrainingCost(0.1, 1.0, 2)),
+        overhead=0.1,
+        left_out={},
+        rungs=(Rung(2, 3.0),),
+        stop=shares.stop,
+        choosing=Step(shares.choose, choosing, 4),
+        testing=Step(shares.test, testing[-1], 4),
+        alphas=(1.0,),
+        soups=False,
+        seeds=1,
+        lengths={"0": {name: {"steps": 2, "whole": 1.0} for name in names}},
+    )
+    plan.write(tmp_path / "out")
+    decision = run_request(request, out=tmp_path / "out")
+    assert decision == read_decision(tmp_path / "out")
+    assert decision.verdict in ("plain", "use")
+    (records,) = load_records(tmp_path / "out" / "winner")
+    assert records.task == task
+    assert len({cell.spec.kind for cell in records.cells.values()}) >= 15
