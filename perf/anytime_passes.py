@@ -1,4 +1,4 @@
-"""Cost of a pass in an evaluation that stops early, against one of a full evaluation; writes results/anytime_passes.{json,md}.
+"""Cost of a pass in an evaluation that stops early, against a full one; writes results/anytime_passes.{json,md}.
 
     python perf/anytime_passes.py [--rounds 5] [--dry]
 
