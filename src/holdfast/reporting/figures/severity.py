@@ -16,6 +16,8 @@ from holdfast.metrics.summary import image_choice
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import ChartLine, Point, ReportFigure, Track, line_rows, svg_picture
+from holdfast.reporting.figures.kinds import kind_figures
+from holdfast.reporting.formatting import title_of
 from holdfast.reporting.runs import Run
 
 
@@ -56,6 +58,7 @@ def data_figures(data: DataSet, *, anchor: str) -> list[ReportFigure]:
     """Draw the figures of one data set: score by severity, retention by cost, clean vs. attacked."""
     return [
         *severity_figures(data, anchor=anchor),
+        *kind_figures(data, anchor=anchor),
         *cost_figure(data, anchor=anchor),
         *trade_off_figures(data, anchor=anchor),
     ]
@@ -68,7 +71,7 @@ def severity_figures(data: DataSet, *, anchor: str) -> list[ReportFigure]:
     what = scoring.cell_words
     kinds = f"{len(scoring.curve_kinds)} corruptions" if scoring.curve_kinds else "corruptions"
     over = f"Mean over the {kinds} at each severity. Bands: 95 % intervals over the choice of images."
-    title = f"{what[:1].upper()}{what[1:]}" or "Accuracy"
+    title = title_of(what) or "Accuracy"
     figures = _picture(curves, what, "proportion", f"{anchor}-severity", f"{title} by severity", over)
     if not what:
         return figures
