@@ -15,13 +15,13 @@ demo: $(READY)
 	$(BIN)/holdfast demo
 
 check: lint
-	$(BIN)/pytest -n 2 -q -m "not full" $(FAST)
+	$(BIN)/pytest -n 2 --dist loadgroup -q -m "not full" $(FAST)
 
 test: $(READY)
-	$(BIN)/pytest -n 2 -m "not full"
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not full"
 
 test-all: $(READY)
-	$(BIN)/pytest -n 2 --timeout 3600
+	$(BIN)/pytest -n 2 --dist loadgroup --timeout 3600
 
 chaos: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos.campaign --minutes $(MINUTES)

@@ -9,6 +9,20 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # two workers on two cores: one thread 
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+def pytest_collection_modifyitems(items):
+    """Tests that share a model, records or a page run in one process: it is made once (--dist loadgroup)."""
+    for item in items:
+        if (group := _group(item)) is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group(item):
+    """The folder or file whose fixture for several tests this test uses; None if it shares nothing."""
+    defined = [each for found in item._fixtureinfo.name2fixturedefs.values() for each in found]
+    shared = {each.baseid for each in defined if each.scope in ("module", "package", "session")}
+    return min(shared - {"", "tests"}, key=len, default=None)
+
+
 @pytest.fixture(autouse=True)
 def seeded():
     """Models that tests build have the same random weights in every run."""

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.gate import RuleVerdict, all_passed, decide, paired_scores_of, read_baseline
-from holdfast.gate.evaluate_candidate import evaluate_like_baseline
+from holdfast.gate import RuleVerdict, all_passed, paired_scores_of, read_baseline
 from holdfast.gate.output import terminal
-from holdfast.gate.run_gate import requested_rules
+from holdfast.gate.run_gate import evaluate_and_decide, requested_rules
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,6 +26,8 @@ def assert_no_worse(
     unresolved: str | None = None,
     margin: float | None = None,
     allow_unreadable: int | None = None,
+    until: str | None = None,
+    budget: int | str | None = None,
     **options: Any,
 ) -> list[RuleVerdict]:
     """Evaluate a model with the baseline's protocol and fail with the table of verdicts if it is worse.
@@ -39,6 +40,8 @@ def assert_no_worse(
         unresolved: ``fail`` (the default) or ``pass`` rules that these images cannot decide.
         margin: non-inferiority margin in points; 0.5 by default.
         allow_unreadable: how many more unreadable images than the baseline are allowed; 0 by default.
+        until: ``decided`` measures round by round, and stops as soon as every rule is decided.
+        budget: with ``until``, a time such as ``10m``, or a number of passes (an image in a cell).
         options: ``out``, ``workers``, ``device``, ``show`` and ``protocol`` of :func:`holdfast.evaluate`; of the
             protocol only the model's input and output settings.
     """
@@ -46,7 +49,7 @@ def assert_no_worse(
     is_file = isinstance(baseline, Path | str) and Path(baseline).is_file()
     old = read_baseline(Path(str(baseline))) if is_file else paired_scores_of(baseline)
     requested = requested_rules(rules, unresolved=unresolved, margin=margin, allow_unreadable=allow_unreadable)
-    answers = decide(evaluate_like_baseline(old, model, data=places, **options), old, requested)
+    answers = evaluate_and_decide(old, model, requested, until=until, budget=budget, data=places, **options)
     if not all_passed(answers):
         raise AssertionError(f"the model is not as robust as the baseline\n{terminal(answers)}")
     return answers

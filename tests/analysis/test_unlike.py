@@ -287,10 +287,10 @@ def test_without_tokens_the_patch_is_what_fits_the_image():
         token_size = None
 
         class steps:
-            size = (224, 224)
+            fixed_size = (224, 224)
 
     assert default_patch(Stranger()) == 16
-    Stranger.steps.size = (32, 32)
+    Stranger.steps.fixed_size = (32, 32)
     assert default_patch(Stranger()) == 4
 
 

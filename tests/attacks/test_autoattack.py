@@ -165,5 +165,5 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyautoattack", None)  # what an import that fails looks like
     model, (images, labels) = small(), batch(2)
-    with pytest.raises(HoldfastError, match=r"pip install 'holdfast-vision\[autoattack\]'"):
+    with pytest.raises(HoldfastError, match=r"pip install 'pyautoattack"):
         AutoAttack(0.1)(model, images, labels)

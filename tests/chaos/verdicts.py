@@ -24,7 +24,7 @@ from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 from holdfast.cli.main import main
-from holdfast.gate.baseline import _checksum
+from holdfast.gate.baseline import content_checksum
 from tests.chaos.processes import Said, said_by
 from tests.training.helpers import run
 
@@ -316,7 +316,7 @@ def _resealed(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None
         content = json.loads((folder / "measured.json").read_text())
         del content["checksum"]
         change(content)
-        (folder / "measured.json").write_text(json.dumps({"checksum": _checksum(content), **content}))
+        (folder / "measured.json").write_text(json.dumps({"checksum": content_checksum(content), **content}))
 
     return alter
 

@@ -39,6 +39,22 @@ def test_a_worse_run_shuts_the_gate_and_a_better_one_opens_it(runs, tmp_path, ca
     assert main(["gate", str(runs / "good"), "--against", str(runs / "good" / "records"), "--margin", "0"]) == 0
 
 
+def test_a_gate_until_decided_says_beforehand_what_stays_open_and_how_many_passes_it_took(runs, tmp_path, capsys):
+    (tmp_path / "gate.yaml").write_text("- clean no worse\n")
+    rules = ["--rules", str(tmp_path / "gate.yaml"), "--until", "decided", "--workers", "0"]
+    files = ["--junit", str(tmp_path / "gate.xml"), "--markdown", str(tmp_path / "gate.md")]
+    assert main(["gate", str(runs / "poor"), "--against", str(runs / "good"), *rules, *files]) == 1
+    out = capsys.readouterr().out
+    assert "clean no worse: an equally good model stays unresolved in most runs on 150 images" in out
+    for text in (out, (tmp_path / "gate.md").read_text(), (tmp_path / "gate.xml").read_text()):
+        assert "300 of 300 passes" in text
+        assert "worse" in text
+    assert main(["gate", str(runs / "good"), "--against", str(runs / "poor"), *rules[:-2], "--budget", "x"]) == 2
+    assert main(["gate", str(runs / "good"), "--against", str(runs / "poor"), "--budget", "5m"]) == 2
+    assert main(["gate", str(runs / "good"), "--against", str(runs / "poor"), "--until", "0.5"]) == 2
+    assert "--until must be decided, got '0.5'" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_saved_baseline_stands_for_its_run(runs, tmp_path, capsys):
     path = tmp_path / "baseline.json"
     assert main(["gate", str(runs / "good"), "--save", str(path)]) == 0

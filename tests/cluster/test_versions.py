@@ -19,14 +19,14 @@ print(run(*arguments))
 def answer_of_a_worker(tmp_path, files):
     """What a worker with these modules of Holdfast returns for a task that is handed over here."""
     from holdfast.corruptions.corrupt_folder_ray import corrupt_files
-    from holdfast.runtime.ray import Cluster, _worker_setup, worker_function
+    from holdfast.runtime.ray import Cluster, worker_function, worker_setup
 
     package = tmp_path / "site" / "holdfast"
     for name, text in files.items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text)
     task = tmp_path / "task.pkl"
-    here = pickle.dumps(_worker_setup(Cluster()))
+    here = pickle.dumps(worker_setup(Cluster()))
     task.write_bytes(pickle.dumps((worker_function(), (__version__, here, pickle.dumps((corrupt_files, ()))))))
     environment = {"PYTHONPATH": str(tmp_path / "site"), "PATH": "/usr/bin"}
     done = subprocess.run(
@@ -49,17 +49,17 @@ def test_a_worker_of_the_same_version_with_other_modules_is_named(tmp_path):
 
 
 def test_a_worker_with_the_same_holdfast_does_the_task():
-    from holdfast.runtime.ray import Cluster, _worker_setup, worker_function
+    from holdfast.runtime.ray import Cluster, worker_function, worker_setup
 
-    here, packed = pickle.dumps(_worker_setup(Cluster())), pickle.dumps((len, ("abc",)))
+    here, packed = pickle.dumps(worker_setup(Cluster())), pickle.dumps((len, ("abc",)))
     assert worker_function()(__version__, here, packed).result == 3
 
 
 def test_a_task_that_needs_a_module_which_the_worker_lacks_is_a_sentence(tmp_path, monkeypatch):
-    from holdfast.runtime.ray import Cluster, _worker_setup, worker_function
+    from holdfast.runtime.ray import Cluster, worker_function, worker_setup
 
     (tmp_path / "only_here.py").write_text("def work():\n    return 1\n")
-    here = pickle.dumps(_worker_setup(Cluster()))
+    here = pickle.dumps(worker_setup(Cluster()))
     with monkeypatch.context() as there:
         there.syspath_prepend(str(tmp_path))
         packed = pickle.dumps((importlib.import_module("only_here").work, ()))

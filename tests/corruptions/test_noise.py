@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from holdfast.corruptions import StreamDraws, corrupt, keyed
-from holdfast.corruptions.noise import UNDECIDED, _below, gaussian_law, lookup_table, shot_law, speckle_law
+from holdfast.corruptions.noise import UNDECIDED, below, gaussian_law, lookup_table, shot_law, speckle_law
 
 
 @pytest.mark.parametrize("photons", [3, 5, 12, 60, 500])
@@ -36,10 +36,10 @@ def test_speckle_table_is_the_scaled_normal_distribution(level, sigma):
 
 def test_impulse_hits_exactly_its_share_of_the_words():
     words = np.arange(65536, dtype=np.uint16)[None]
-    assert _below(0.135, words, [keyed(0, "a", "b", 1)]).sum() in (8847, 8848)  # 0.135 · 65536 = 8847.36
-    assert _below(0.135, ~words, [keyed(0, "a", "b", 1)])[0, ::-1].sum() in (8847, 8848)
+    assert below(0.135, words, [keyed(0, "a", "b", 1)]).sum() in (8847, 8848)  # 0.135 · 65536 = 8847.36
+    assert below(0.135, ~words, [keyed(0, "a", "b", 1)])[0, ::-1].sum() in (8847, 8848)
     split = np.full((1, 20000), 8847, np.uint16)
-    assert _below(0.135, split, [keyed(0, "a", "b", 1)]).mean() == pytest.approx(0.36, abs=0.02)
+    assert below(0.135, split, [keyed(0, "a", "b", 1)]).mean() == pytest.approx(0.36, abs=0.02)
 
 
 def test_impulse_noise_is_half_white_half_black():

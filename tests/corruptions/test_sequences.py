@@ -312,14 +312,14 @@ def test_spatter_is_one_layer_of_water_that_flows(preset, loc, scale, sigma, thr
 
 
 def test_the_flow_is_a_convolution_of_columns():
-    from holdfast.corruptions.sequences import _convolve_columns
+    from holdfast.corruptions.sequences import convolve_columns
 
     layer = np.zeros((9, 2), np.float32)
     layer[3, 1] = 1
     np.testing.assert_allclose(
-        _convolve_columns(layer, (0.05, 0.1, 0.15, 0.7))[:, 1], [0, 0, 0.05, 0.1, 0.15, 0.7, 0, 0, 0], atol=1e-7
+        convolve_columns(layer, (0.05, 0.1, 0.15, 0.7))[:, 1], [0, 0, 0.05, 0.1, 0.15, 0.7, 0, 0, 0], atol=1e-7
     )
-    np.testing.assert_allclose(_convolve_columns(layer, (0.2, 0.8))[:, 1], [0, 0, 0, 0.2, 0.8, 0, 0, 0, 0], atol=1e-7)
+    np.testing.assert_allclose(convolve_columns(layer, (0.2, 0.8))[:, 1], [0, 0, 0, 0.2, 0.8, 0, 0, 0, 0], atol=1e-7)
 
 
 def test_sequences_are_keyed():

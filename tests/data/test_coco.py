@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holdfast.data.coco import _run_lengths, open_coco
+from holdfast.data.coco import counted_lengths, open_coco
 from holdfast.data.detection_targets import run_lengths
 from holdfast.data.scenes import open_scene_objects
 from holdfast.errors import HoldfastError
@@ -146,13 +146,13 @@ def test_what_cannot_be_right_is_refused_in_one_sentence(tmp_path, rows, sentenc
         open_coco(f"{tmp_path},{tmp_path / 'instances.json'}", split="val")
 
 
-def test_run_lengths_are_those_of_the_library():
+def testcounted_lengths_are_those_of_the_library():
     rng = np.random.default_rng(0)
     masks = (rng.random((20, 37, 53)) < rng.random((20, 1, 1))).astype(np.uint8)
     for mask, rle in zip(masks, run_lengths(masks), strict=True):
         flat = np.concatenate([[0], mask.T.ravel()])  # by columns, and the first run is of zeros
         changes = np.flatnonzero(np.diff(flat, append=2))
-        assert _run_lengths(rle["counts"].decode()) == np.diff(changes, prepend=0).tolist()
+        assert counted_lengths(rle["counts"].decode()) == np.diff(changes, prepend=0).tolist()
 
 
 def test_an_image_of_another_size_than_its_annotations_is_refused(tmp_path):

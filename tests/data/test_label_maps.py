@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from holdfast.data.acdc import condition, open_acdc
-from holdfast.data.camvid import _held_out, open_camvid, recording_of
+from holdfast.data.camvid import held_out, open_camvid, recording_of
 from holdfast.data.cityscapes import CLASSES, LABEL_IDS, city, cityscapes_c_cells, open_cityscapes, open_cityscapes_c
 from holdfast.data.label_maps import IGNORED
 from holdfast.data.mask_folder import open_masks
@@ -165,7 +165,7 @@ def test_camvid_splits_recordings_and_void(tmp_path, segnet):
 
 def test_every_sixth_stretch_of_ten_frames_of_a_recording_can_be_held_out():
     names = [("train", f"{drive}_{frame:04d}") for drive in ("0006R0", "0016E5") for frame in range(65)]
-    held = _held_out(names)
+    held = held_out(names)
     assert [index for index, one in enumerate(held) if one] == [*range(50, 60), *range(115, 125)]
 
 

@@ -68,10 +68,10 @@ def test_plain_scenes_have_digits_in_the_hue_of_their_class_and_names_of_their_o
 
 
 def test_the_test_scenes_show_digits_that_training_never_saw():
-    from holdfast.data.scenes import _glyphs
+    from holdfast.data.scenes import digit_glyphs
 
-    seen = {glyph.tobytes() for glyph in _glyphs("train")[0]}
-    assert not seen & {glyph.tobytes() for glyph in _glyphs("test")[0]}
+    seen = {glyph.tobytes() for glyph in digit_glyphs("train")[0]}
+    assert not seen & {glyph.tobytes() for glyph in digit_glyphs("test")[0]}
 
 
 @pytest.mark.parametrize(

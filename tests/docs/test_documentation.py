@@ -39,7 +39,7 @@ def test_every_page_of_the_docs_is_in_the_navigation():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_examples_are_valid_python(page):
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):
-        compile(code, f"{page.name}[{number}]", "exec")
+        assert compile(code, f"{page.name}[{number}]", "exec").co_filename
 
 
 GOALS = ["Measure my model", "Make it hold", "See why it fails", "Compare and ship", "Bring your own"]

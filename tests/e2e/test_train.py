@@ -219,4 +219,5 @@ def test_help_does_not_import_torch():
         "import sys; from holdfast.cli.main import main; assert main(['train', '--help']) == 0; "
         "assert not {'torch', 'timm', 'torchvision', 'accelerate'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.corruptions import SEVERITIES, STANDARD
 from holdfast.errors import HoldfastError
-from holdfast.gate.baseline import _checksum, read_baseline, save_baseline
+from holdfast.gate.baseline import content_checksum, read_baseline, save_baseline
 from holdfast.gate.paired_scores import make_paired_scores, paired_scores_of
 from holdfast.gate.rules import Rules, parse_rule
 from holdfast.gate.verdicts import decide
@@ -73,7 +73,7 @@ def test_scores_that_a_file_does_not_keep_say_so(tmp_path):
 
 
 def test_whole_numbers_are_kept_as_they_are(tmp_path):
-    from holdfast.gate.baseline import _pack_column, _unpack_column
+    from holdfast.gate.baseline import pack_column, unpack_column
 
     for values in (
         np.full(7, 0.25),
@@ -82,13 +82,13 @@ def test_whole_numbers_are_kept_as_they_are(tmp_path):
         np.arange(5000.0) * 7,
         np.arange(300.0) + 2**31,
     ):
-        packed = _pack_column(values)
-        assert np.array_equal(_unpack_column(json.loads(json.dumps(packed)), len(values)), values)
-    assert _pack_column(np.random.default_rng(0).random(300)) is None
+        packed = pack_column(values)
+        assert np.array_equal(unpack_column(json.loads(json.dumps(packed)), len(values)), values)
+    assert pack_column(np.random.default_rng(0).random(300)) is None
 
 
 def damaged(content, path):
-    path.write_text(json.dumps({"checksum": _checksum(content), **content}))
+    path.write_text(json.dumps({"checksum": content_checksum(content), **content}))
     return path
 
 

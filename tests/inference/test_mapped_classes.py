@@ -173,6 +173,7 @@ def test_numbers_under_different_protocols_are_never_compared(folder, tmp_path):
     page = holdfast.report(found, format="html")
     assert page.count("answers restricted to them") >= 3
     assert "all outputs are answers" in page
+    assert "--classes all" in page
 
 
 def test_a_model_of_these_classes_alone_is_compared_with_a_restricted_one(folder):

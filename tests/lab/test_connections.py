@@ -61,7 +61,10 @@ def test_headers_that_do_not_arrive_end_the_connection(lab, monkeypatch, begun):
     with socket.create_connection(("127.0.0.1", lab.port), timeout=20) as connection:
         connection.sendall(begun)
         while connection.recv(65536):
-            pass  # ends only when the lab closes the connection; otherwise the time-out of this socket is an error
+            pass
+        assert (
+            connection.recv(1) == b""
+        )  # reached only when the lab closes the connection; otherwise the time-out of this socket is an error
 
 
 @pytest.mark.parametrize("body", [b"[" * 30_000, b'{"do": ' * 5_000, b"no json", b"[]"])

@@ -16,7 +16,7 @@ from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.adversarial import AdversarialTraining
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, alignment, corruptor_for
 from holdfast.methods.noise2net import Noise2Net, noise2net
-from holdfast.methods.patch_augment import PatchAugmentation, _resized_pixel_crops, patch_augment
+from holdfast.methods.patch_augment import PatchAugmentation, patch_augment, resized_pixel_crops
 from holdfast.methods.robust_training import RobustObjective, robust_objective
 
 MEAN = STD = (0.5, 0.5, 0.5)
@@ -271,7 +271,7 @@ def test_patch_augmentation_changes_whole_patches_only_and_stays_in_range(crops,
 def test_the_released_crop_tosses_one_coin_for_the_batch_and_takes_15_or_16_pixels():
     """Of 0.85–1 of 256 pixels, a side rounds to 15 below 15.5² / 256: 59 % of the crops, of which there are four."""
     patches = torch.rand(600, 3, 16, 16)
-    crops = _resized_pixel_crops(patches)
+    crops = resized_pixel_crops(patches)
     changed = (crops != patches).flatten(1).any(dim=1)
     assert changed.float().mean() == pytest.approx((15.5**2 / 256 - 0.85) / 0.15, abs=0.06)
     corners = [(y, x) for y in (0, 1) for x in (0, 1)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.records.class_map import answer_protocol, class_map_words
+from holdfast.records.class_map import answer_protocol, answers_in_short, class_map_options, class_map_words
 
 ONE = {"name": "wnid", "classes": "restricted", "aggregation": "none", "mapped": 10, "outputs": 1000, "digest": "a"}
 MANY = {**ONE, "name": "imagenet-16", "aggregation": "mean", "mapped": 207, "digest": "b"}
@@ -29,3 +29,12 @@ def test_protocols_that_differ_have_other_words():
     maps.append({**MANY, "classes": "all"})
     assert len({answer_protocol({"class_map": each}) for each in maps}) == len(maps)
     assert answer_protocol({"class_map": ONE}) == answer_protocol({}) == class_map_words({}) == ""
+
+
+def test_the_command_repeats_what_is_not_usual():
+    assert class_map_options({"class_map": ONE, "labels": "wnid"}) == []
+    assert class_map_options({"class_map": {**ONE, "classes": "all"}, "labels": "wnid"}) == ["--classes", "all"]
+    assert class_map_options({"class_map": ONE, "labels": "index"}) == ["--classes", "restricted"]
+    assert class_map_options({"class_map": {**MANY, "name": "m.csv"}, "labels": "map"}) == ["--class-map", "m.csv"]
+    assert (answers_in_short({"class_map": ONE}), answers_in_short({})) == ("restricted", "")
+    assert answers_in_short({"class_map": {**MANY, "classes": "all"}}) == "mean of 207 outputs, all 1000 outputs"

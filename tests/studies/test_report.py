@@ -208,9 +208,9 @@ def test_an_unwritable_folder_gets_one_sentence(tmp_path):
 
 
 def test_names_of_rows_are_never_formulas():
-    from holdfast.studies.report import _quote_csv
+    from holdfast.studies.report import quote_csv
 
-    assert _quote_csv("=1+2") == "'=1+2"
-    assert _quote_csv('@x,"y"') == '"\'@x,""y"""'
-    assert [_quote_csv(name)[0] for name in ("+a", "-a", "\ta")] == ["'"] * 3
-    assert _quote_csv("TAP+ADL") == "TAP+ADL"
+    assert quote_csv("=1+2") == "'=1+2"
+    assert quote_csv('@x,"y"') == '"\'@x,""y"""'
+    assert [quote_csv(name)[0] for name in ("+a", "-a", "\ta")] == ["'"] * 3
+    assert quote_csv("TAP+ADL") == "TAP+ADL"

@@ -17,7 +17,8 @@ from holdfast.errors import HoldfastError
 COUNT = 12  # pictures of failures
 
 if TYPE_CHECKING:
-    from holdfast.gate import PairedScores, Rules
+    from holdfast.evaluation.setup import EvaluationRequest
+    from holdfast.gate import PairedScores, Rules, RuleVerdict
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -36,6 +37,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="folder for the records of --model (default: runs/MODEL)")
     parser.add_argument(
         "--workers", type=int, help="processes that read and corrupt images (default: depends on the machine)"
+    )
+    parser.add_argument(
+        "--until",
+        metavar="decided",
+        help="decided: measure both models round by round, and stop as soon as every rule is decided",
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="TIME|PASSES",
+        help="with --until: stop after a time such as 10m, or after a number of passes (an image in a cell)",
     )
     parser.add_argument("--unresolved", help="fail or pass a rule that these images cannot decide (default: fail)")
     parser.add_argument("--margin", type=float, help="non-inferiority margin in points (default: 0.5)")
@@ -75,9 +86,12 @@ def run(arguments: Namespace) -> int:
     _check(arguments)
     rules = _rules(arguments)
     old = _baseline(arguments.against) if arguments.against is not None else []
-    new = paired_scores_of(arguments.run) if arguments.model is None else _evaluate_candidate(arguments, old)
     console = Console(soft_wrap=True, highlight=False)
-    answers = decide(new, old, rules) if arguments.against is not None else []
+    if arguments.until is not None:
+        answers, new = _decide_in_rounds(arguments, old, rules, console)
+    else:
+        new = paired_scores_of(arguments.run) if arguments.model is None else _evaluate_candidate(arguments, old)
+        answers = decide(new, old, rules) if arguments.against is not None else []
     if answers:
         console.print(terminal(answers, width=table_width()), markup=False)
     for path, text in ((arguments.junit, junit), (arguments.markdown, markdown)):
@@ -100,6 +114,14 @@ def _check(arguments: Namespace) -> None:
         raise HoldfastError("the model's input options (--size, --mean, --outputs …) need --model, got a run")
     if arguments.against is None and (arguments.save is None or arguments.model is not None):
         raise HoldfastError("holdfast gate needs --against RUN|RECORDS|FILE, or --save FILE for a run; got neither")
+    if arguments.until not in (None, "decided"):
+        raise HoldfastError(f"--until must be decided, got {arguments.until!r}; for a precision, use holdfast evaluate")
+    if arguments.until is None and arguments.budget is not None:
+        raise HoldfastError("--budget needs --until decided, got none")
+    if arguments.until is not None and arguments.pictures is not None:
+        raise HoldfastError("--pictures needs an evaluation of all images: omit --until")
+    if arguments.until is not None and arguments.against is None:
+        raise HoldfastError("--until decided needs a baseline: --against RUN|RECORDS|FILE")
     for option in ("save", "junit", "markdown", "pictures"):
         path = getattr(arguments, option)
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
@@ -122,6 +144,29 @@ def _baseline(path: Path) -> "list[PairedScores]":
             f"--against must be a run, a folder of records or a baseline file, but {str(path)!r} does not exist"
         )
     return paired_scores_of(path) if path.is_dir() else read_baseline(path)
+
+
+def _decide_in_rounds(
+    arguments: Namespace, old: "list[PairedScores]", rules: "Rules", console: Console
+) -> "tuple[list[RuleVerdict], list[PairedScores]]":
+    """Measure the new model, and a run whose measurement stopped early, until every rule is decided."""
+    from holdfast.gate.decide_in_rounds import decide_in_rounds
+    from holdfast.gate.evaluate_candidate import requests_like_baseline
+    from holdfast.gate.forecast import forecast
+
+    for line in forecast(old, rules):
+        console.print(line, markup=False)
+    given = {"data": arguments.data, "workers": arguments.workers}
+    model, out = arguments.model, None
+    if model is None:
+        model = f"run:{arguments.run}"
+    elif not run_folder(model):
+        out = arguments.out or Path("runs") / model_file_name(model)
+    new = requests_like_baseline(old, model, out=arguments.out or out, protocol=protocol_of(arguments), **given)
+    before: list[EvaluationRequest | None] = [None] * len(old)
+    if run_folder(f"run:{arguments.against}"):
+        before = [*requests_like_baseline(old, f"run:{arguments.against}", **given)]
+    return decide_in_rounds(new, old, rules, old_requests=before, budget=arguments.budget, show=True)
 
 
 def _evaluate_candidate(arguments: Namespace, old: "list[PairedScores]") -> "list[PairedScores]":

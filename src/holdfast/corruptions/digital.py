@@ -112,7 +112,7 @@ def elastic_transform(
             stack_arrays([_jitter_affine(image, affine, source) for image, source in pairs]),
         )
     noise = np.concatenate([source.uniform(-reach, reach, (2, *shape)) for source in draws])  # 2N H W
-    fields = _smooth_fields(cv2.merge(list(noise.astype(np.float32, copy=False))), sigmas)  # H W 2N
+    fields = smooth_fields(cv2.merge(list(noise.astype(np.float32, copy=False))), sigmas)  # H W 2N
     fields *= np.float32(alpha)
     return to_bytes(_displace_pixels(values, fields))
 
@@ -129,13 +129,13 @@ def _jitter_affine(image: Image, reach: float, draws: Draws) -> Field:
     return cv2.warpAffine(image.astype(np.float32), matrix, size_across_down, borderMode=cv2.BORDER_REFLECT_101)
 
 
-def _smooth_fields(fields: Field, sigmas: tuple[float, float]) -> Field:
+def smooth_fields(fields: Field, sigmas: tuple[float, float]) -> Field:
     """Gaussian smoothing of H W C, truncated at 3 σ, border reflect (scipy's, which repeats the edge)."""
     if max(sigmas) == 0:
         return fields
     if 6 * max(sigmas) > min(fields.shape[:2]):  # reflection folds many taps onto few pixels: a matrix is faster
         if max(fields.shape[:2]) > LARGEST_MATRIX:
-            return _smoothed_by_taps(fields, sigmas)
+            return smoothed_by_taps(fields, sigmas)
         rows, columns = _smoother(fields.shape[0], sigmas[0]), _smoother(fields.shape[1], sigmas[1])
         return np.stack([rows @ field @ columns.T for field in np.moveaxis(fields, -1, 0)], axis=-1)
     down, across = (gaussian_taps(sigma, 3.0) for sigma in sigmas)
@@ -147,7 +147,7 @@ def _smoother(side: int, sigma: float) -> Field:
     return gaussian_filter1d(np.eye(side), sigma, axis=0, mode="reflect", truncate=3.0).astype(np.float32)
 
 
-def _smoothed_by_taps(fields: Field, sigmas: tuple[float, float]) -> Field:
+def smoothed_by_taps(fields: Field, sigmas: tuple[float, float]) -> Field:
     """The same smoothing for very long images, whose matrix would take gigabytes."""
     for axis, sigma in enumerate(sigmas):
         fields = gaussian_filter1d(fields, sigma, axis=axis, mode="reflect", truncate=3.0)

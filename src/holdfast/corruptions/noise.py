@@ -96,7 +96,7 @@ def impulse_noise(images: Images, draws: Sequence[Draws], *, amount: float) -> I
         words = stack_arrays([source.words(part.shape[1]) for source in draws])
         # salt from the low end of the words and pepper from the high end: one word decides both
         for words_from_end, level in ((words, 255), (~words, 0)):
-            np.putmask(target, _below(amount / 2, words_from_end, draws), np.uint8(level))
+            np.putmask(target, below(amount / 2, words_from_end, draws), np.uint8(level))
     return result
 
 
@@ -181,7 +181,7 @@ def _refiner(draws: Sequence[Draws], size: int) -> Callable[[NDArray[np.intp]], 
     return refine
 
 
-def _below(share: float, words: NDArray[np.uint16], draws: Sequence[Draws]) -> NDArray[np.bool_]:
+def below(share: float, words: NDArray[np.uint16], draws: Sequence[Draws]) -> NDArray[np.bool_]:
     """Bernoulli draws from 16-bit words; the one word value that the probability splits gets 53 further bits."""
     limit, rest = divmod(share * 65536, 1)
     chosen = words < np.uint16(limit)

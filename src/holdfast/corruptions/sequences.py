@@ -248,11 +248,11 @@ def _spatter(
     result = []
     for _ in range(frames):
         result.append(weather.add_water(image, layer, gain=0.6))
-        layer = _convolve_columns(layer, flow)
+        layer = convolve_columns(layer, flow)
     return np.stack(result)
 
 
-def _convolve_columns(layer: NDArray[np.float32], flow: tuple[float, ...]) -> NDArray[np.float32]:
+def convolve_columns(layer: NDArray[np.float32], flow: tuple[float, ...]) -> NDArray[np.float32]:
     """Convolve each column with the filter at the same length: water runs down by one or two pixels per frame."""
     columns = [np.convolve(column, flow, mode="same") for column in layer.T]
     return np.ascontiguousarray(np.stack(columns, axis=1), dtype=np.float32)

@@ -38,7 +38,7 @@ def open_camvid(rest: str, *, split: str) -> PairedFiles:
             )
     chosen = [(part, name) for part, name in names if not recordings or recording_of(name) in recordings]
     if parts:
-        chosen = [item for item, held in zip(chosen, _held_out(chosen), strict=True) if held == (parts == ["held"])]
+        chosen = [item for item, held in zip(chosen, held_out(chosen), strict=True) if held == (parts == ["held"])]
     return PairedFiles(
         f"camvid:{rest}",
         ids=[f"{part}/{name}" for part, name in chosen],
@@ -54,7 +54,7 @@ def recording_of(name: str) -> str:
     return name.rpartition("/")[2].partition("_")[0]
 
 
-def _held_out(names: list[tuple[str, str]]) -> list[bool]:
+def held_out(names: list[tuple[str, str]]) -> list[bool]:
     """Whether each frame lies in a held-out block, counted per recording."""
     counted: dict[str, int] = {}
     held = []

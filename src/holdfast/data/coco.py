@@ -171,7 +171,7 @@ def _check_outline(row: dict[str, Any], *, size: tuple[int, int], file: str) -> 
             raise HoldfastError(
                 f"mask of {_name(row, file)} must have its image's size {size[0]}×{size[1]}, got {outline.get('size')}"
             )
-        lengths = _run_lengths(outline.get("counts"))
+        lengths = counted_lengths(outline.get("counts"))
         if lengths is None or min(lengths, default=0) < 0 or sum(lengths) != size[0] * size[1]:
             raise HoldfastError(
                 f"counts of the mask of {_name(row, file)} must be run lengths of {size[0]}×{size[1]} pixels in all"
@@ -185,7 +185,7 @@ def _is_polygon(part: Any) -> bool:
     return numbers and len(part) >= 6 and len(part) % 2 == 0 and bool(np.isfinite(part).all())
 
 
-def _run_lengths(counts: Any) -> list[int] | None:
+def counted_lengths(counts: Any) -> list[int] | None:
     """Run lengths of a mask, plain or in COCO's compressed text; None if it is neither.
 
     The decoder of the library reads beyond its memory where they do not add up to the image.

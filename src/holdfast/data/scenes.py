@@ -135,13 +135,14 @@ def draw_scene(
 
 @lru_cache(maxsize=8)  # image, labels and boxes of a scene are read in a row
 def _scene(split: str, size: tuple[int, int], index: int, *, plain: bool) -> Scene:
-    glyphs, digits = _glyphs(split)
+    glyphs, digits = digit_glyphs(split)
     rng = np.random.default_rng([SPLITS.index(split), *size, index])
     return draw_scene(rng, glyphs, digits, size=size, plain=plain)
 
 
 @cache
-def _glyphs(split: str) -> tuple[np.ndarray, np.ndarray]:
+def digit_glyphs(split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Digits of a split, float (n, 8, 8) in [0, 1], and their classes."""
     from sklearn.datasets import load_digits
 
     data = load_digits()

@@ -6,7 +6,7 @@ Stopping as soon as an estimated half-width reaches its goal is the fixed-width 
 
 import math
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -81,21 +81,37 @@ class Search:
 
 def make_search(prepared: PreparedEvaluation, until: Until) -> Search:
     """Find the goals' scores and the cells that take part; raises an error for goals that cannot be."""
-    work, plan = prepared.work, prepared.work.plan
+    plan = prepared.work.plan
     formulas = foreseen_formulas(plan.task, [cell.spec for cell in plan.cells], prepared.header)
     goals = resolve_goals(until, formulas, task=plan.task, header=prepared.header)
+    return search_in(prepared, {goal.name: goal.cells for goal in goals}, until, goals=goals)
+
+
+def search_in(
+    prepared: PreparedEvaluation,
+    scores: Mapping[str, Sequence[str]],
+    until: Until,
+    *,
+    goals: Sequence[Goal] = (),
+    among: Collection[str] | None = None,
+) -> Search:
+    """The search among all cells of the suites to which the cells of some scores belong, or those ``among`` them."""
+    work, plan = prepared.work, prepared.work.plan
     predictor = ChunkPredictor(work, prepared.normalized_model)
     named = {cell.name: cell for cell in plan.cells}
     suites = set()
-    for goal in goals:
-        used = [named[name] for name in goal.cells]
-        _check_cells(used, goal, predictor)
+    for name, cells_of_score in scores.items():
+        used = [named[cell] for cell in cells_of_score if cell in named]
+        _check_cells(used, name, predictor)
         suites |= {_suite(cell) for cell in used}
     clean = next((number for number, cell in enumerate(plan.cells) if cell.spec.family == "clean"), None)
     corrupted = tuple(
         number
         for number, cell in enumerate(plan.cells)
-        if number != clean and _suite(cell) in suites and not predictor.waits(cell)
+        if number != clean
+        and _suite(cell) in suites
+        and not predictor.waits(cell)
+        and (among is None or cell.name in among)
     )
     cells = corrupted or ((clean,) if clean is not None else ())
     images = stratified_order(plan.ids, plan.strata, seed=work.seed)
@@ -107,11 +123,11 @@ def make_search(prepared: PreparedEvaluation, until: Until) -> Search:
     return Search(until, tuple(goals), rounds, left_out, tuple(named))
 
 
-def _check_cells(cells: Sequence[Cell], goal: Goal, predictor: ChunkPredictor) -> None:
+def _check_cells(cells: Sequence[Cell], score: str, predictor: ChunkPredictor) -> None:
     waiting = [cell.name for cell in cells if predictor.waits(cell)]
     if waiting:
         raise HoldfastError(
-            f"until cannot have the goal {goal.name!r}: {waiting[0]} is measured in whole batches of images, "
+            f"until cannot have the goal {score!r}: {waiting[0]} is measured in whole batches of images, "
             "evaluate it without until"
         )
 

@@ -2,7 +2,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from holdfast.data import Source, turned_images
-from holdfast.evaluation.anytime import AnytimeRun, Search, make_search
+from holdfast.evaluation.anytime import AnytimeRun, Search, make_search, search_in
 from holdfast.evaluation.config import ComputeConfig, EvalProtocol
 from holdfast.evaluation.failure_examples import keep_examples
 from holdfast.evaluation.plan import Plan
@@ -94,7 +95,38 @@ def evaluate(
     return records if records.folder and records.folder.exists() else replace(records, folder=None)
 
 
+@contextmanager
+def open_rounds(
+    request: EvaluationRequest,
+    scores: Mapping[str, Sequence[str]],
+    until: Until,
+    *,
+    among: Collection[str],
+    show: bool | None,
+) -> Iterator[AnytimeRun]:
+    """An evaluation whose rounds the caller asks for: of ``scores`` by their cells, which are ``among`` others."""
+    with prepare_evaluation(request) as prepared:
+        search = search_in(prepared, scores, until, among=among)
+        measured = _measured_before(prepared, fresh=False)
+        with _rounds(prepared, search, measured, show=show) as run:
+            yield run
+
+
 def _measure(prepared: PreparedEvaluation, search: Search | None, *, fresh: bool, show: bool | None) -> Records:
+    work, plan, processes = prepared.work, prepared.work.plan, prepared.processes
+    measured = _measured_before(prepared, fresh=fresh)
+    if search is None:
+        _measure_all(prepared, range(len(plan.cells)), measured, show=show)
+    else:
+        _measure_rounds(prepared, search, measured, show=show)
+    records = read_records(work.folder, cells=[cell.name for cell in plan.cells])
+    if processes.first:
+        _warn(records, plan)
+    return records
+
+
+def _measured_before(prepared: PreparedEvaluation, *, fresh: bool) -> Measured:
+    """Prepare the folder of the records, and read what earlier rounds measured."""
     work, plan, processes = prepared.work, prepared.work.plan, prepared.processes
     views = prepared.normalized_model.views
     processes.meet()  # every process has looked for earlier records before the first one makes the folder
@@ -106,14 +138,7 @@ def _measure(prepared: PreparedEvaluation, search: Search | None, *, fresh: bool
     processes.meet()
     measured.keep_only({cell.name: cell.record_definition for cell in plan.cells}, repair=processes.first)
     processes.meet()
-    if search is None:
-        _measure_all(prepared, range(len(plan.cells)), measured, show=show)
-    else:
-        _measure_rounds(prepared, search, measured, show=show)
-    records = read_records(work.folder, cells=[cell.name for cell in plan.cells])
-    if processes.first:
-        _warn(records, plan)
-    return records
+    return measured
 
 
 def _measure_all(prepared: PreparedEvaluation, cells: Container[int], measured: Measured, *, show: bool | None) -> None:
@@ -153,7 +178,16 @@ def _all_in_units(work: Work, measured: Measured) -> bool:
 
 
 def _measure_rounds(prepared: PreparedEvaluation, search: Search, measured: Measured, *, show: bool | None) -> None:
-    """Measure in rounds until the goals are reached; when nothing is left, everything becomes units."""
+    """Measure in rounds until the goals are reached."""
+    with _rounds(prepared, search, measured, show=show) as run:
+        run.run()
+
+
+@contextmanager
+def _rounds(
+    prepared: PreparedEvaluation, search: Search, measured: Measured, *, show: bool | None
+) -> Iterator[AnytimeRun]:
+    """An anytime evaluation; when nothing is left to measure, everything becomes units."""
     work, processes = prepared.work, prepared.processes
     with _progress(prepared, [], [], show=show, rounds=True) as progress:
         for note in search.notes() if processes.first else ():
@@ -161,7 +195,7 @@ def _measure_rounds(prepared: PreparedEvaluation, search: Search, measured: Meas
         units = finished_units(work, prepared.normalized_model.views, repair=processes.first, progress=progress)
         run = AnytimeRun(prepared, search, measured, done_pairs(work, measured, units), progress)
         progress.start_at(run.passes)
-        run.run()
+        yield run
     if run.complete:
         _measure_all(prepared, run.cells, measured, show=False)
 

@@ -3,7 +3,8 @@
 ``paired_scores`` holds the inputs of a paired test from one record set, ``baseline`` stores them as a small file,
 ``compatibility`` checks that two record sets can be compared, ``rules`` parses the rules, ``scores``
 finds the score of each rule, ``verdicts`` decides, ``output`` formats the verdicts. ``run_gate`` does it all in one
-call, which the package itself takes: ``holdfast.gate(candidate, against)``.
+call, which the package itself takes: ``holdfast.gate(candidate, against)``. ``decide_in_rounds`` measures until all
+rules are decided, with the bounds of ``looks``; ``forecast`` says beforehand which rules will stay open.
 """
 
 import sys

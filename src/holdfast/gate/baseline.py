@@ -23,6 +23,7 @@ from holdfast.io import atomic
 from holdfast.metrics.scoring.base import Key
 
 FORMAT = 2  # format 1 had bootstrap samples of AP instead of jackknife replicates
+PARTIAL = 3  # with images of each cell's own; a complete baseline keeps the format that earlier versions read
 LARGEST = 2**28  # largest file in bytes that is read
 MOST_IMAGES = 10**7
 _WHOLE = (np.uint8, np.uint16, np.uint32)
@@ -30,8 +31,9 @@ _WHOLE = (np.uint8, np.uint16, np.uint32)
 
 def save_baseline(sides: Sequence[PairedScores], path: Path) -> int:
     """Write a baseline; returns its size in bytes."""
-    content = {"holdfast_baseline": FORMAT, "sets": [_plain_set(each) for each in sides]}
-    text = json.dumps({"checksum": _checksum(content), **content}, indent=1, sort_keys=True) + "\n"
+    number = PARTIAL if any(each.rows for each in sides) else FORMAT
+    content = {"holdfast_baseline": number, "sets": [_plain_set(each) for each in sides]}
+    text = json.dumps({"checksum": content_checksum(content), **content}, indent=1, sort_keys=True) + "\n"
     atomic.write_text(path, text)
     return len(text)
 
@@ -50,11 +52,11 @@ def read_baseline(path: Path) -> list[PairedScores]:
         raise HoldfastError(
             f"baseline must be a run, a folder of records or a file of `holdfast gate --save`, got {str(path)!r}"
         ) from error
-    if number != FORMAT:
+    if number not in (FORMAT, PARTIAL):
         raise HoldfastError(
             f"{str(path)!r} was written by another version of Holdfast (format {number!r}); save it again"
         )
-    if checksum != _checksum(content):
+    if checksum != content_checksum(content):
         raise HoldfastError(f"{str(path)!r} is damaged: its content does not match its checksum; save it again")
     try:
         sets = [_parse_set(each) for each in content["sets"]]
@@ -68,7 +70,7 @@ def read_baseline(path: Path) -> list[PairedScores]:
 
 
 def _plain_set(scores: PairedScores) -> dict[str, Any]:
-    packed = {_name(key): _pack_column(values) for key, values in scores.columns.items()}
+    packed = {_name(key): pack_column(values) for key, values in scores.columns.items()}
     packed |= {_name(key): {"always": float(values[0])} for key, values in scores.of_sets.items()}
     replicated = {_name(key): values[1:] for key, values in scores.of_sets.items()}
     return {
@@ -76,7 +78,8 @@ def _plain_set(scores: PairedScores) -> dict[str, Any]:
         "cells": {name: dict(header) for name, header in scores.cells.items()},
         "order": list(scores.cells),
         "count": scores.count,
-        "missing": list(scores.missing),
+        "missing": [] if scores.rows else list(scores.missing),
+        **_plain_rows(scores),
         "digest": scores.digest,
         "columns": {name: column for name, column in packed.items() if column is not None},
         "left_out": [*map(_name, scores.left_out), *(name for name, column in packed.items() if column is None)],
@@ -94,11 +97,16 @@ def _parse_set(values: Mapping[str, Any]) -> PairedScores:
     kept = {_key(name)[0] for name in (*values["columns"], *values["left_out"])}
     if empty := [name for name in values["order"] if name not in kept]:
         raise HoldfastError(f"a baseline must have values of every cell, but has none of {empty[0]!r}; save it again")
-    whole = _of_sets(values)
+    whole, rows = _of_sets(values), _parse_rows(values, count)
+    counts = {name: len(each) for name, each in rows.items()}
     return PairedScores(
         dict(values["header"]),
         {name: values["cells"][name] for name in values["order"]},
-        {_key(name): _unpack_column(column, count) for name, column in values["columns"].items() if name not in whole},
+        {
+            _key(name): unpack_column(column, counts.get(_key(name)[0], count))
+            for name, column in values["columns"].items()
+            if name not in whole
+        },
         count,
         tuple(values["missing"]),
         str(values["digest"]),
@@ -106,7 +114,36 @@ def _parse_set(values: Mapping[str, Any]) -> PairedScores:
         unfinished=tuple(values["unfinished"]),
         unreadable=tuple(values["unreadable"]),
         of_sets={_key(name): found for name, found in whole.items()},
+        rows=rows,
+        seen=_bits(values["seen"], int(values["all_images"])) if rows else None,
     )
+
+
+def _plain_rows(scores: PairedScores) -> dict[str, Any]:
+    """Which images were seen at all, and of those in which cells, one bit each."""
+    if not scores.rows:
+        return {}
+    seen = scores.seen
+    if seen is None:
+        assert scores.ids is not None
+        seen = np.isin(sorted([*scores.ids.tolist(), *scores.missing]), scores.ids)
+    cells = {name: np.isin(np.arange(scores.count), each) for name, each in scores.rows.items()}
+    return {
+        "all_images": len(seen),
+        "seen": _text(np.packbits(seen)),
+        "rows": {name: _text(np.packbits(each)) for name, each in cells.items()},
+    }
+
+
+def _parse_rows(values: Mapping[str, Any], count: int) -> dict[str, NDArray[np.int64]]:
+    rows = {name: np.flatnonzero(_bits(text, count)) for name, text in values.get("rows", {}).items()}
+    if rows and (set(rows) != set(values["order"]) or int(values["all_images"]) > MOST_IMAGES):
+        raise ValueError("its cells and their images do not agree")
+    return rows
+
+
+def _bits(text: str, count: int) -> NDArray[np.bool_]:
+    return np.unpackbits(_array(text, -(-count // 8), np.uint8))[:count].astype(bool)
 
 
 def _of_sets(values: Mapping[str, Any]) -> dict[str, NDArray[np.float64]]:
@@ -127,7 +164,8 @@ def _key(name: str) -> Key:
     return cell, quantity
 
 
-def _pack_column(values: NDArray[np.float64]) -> dict[str, Any] | None:
+def pack_column(values: NDArray[np.float64]) -> dict[str, Any] | None:
+    """A column of few distinct values as text; None for others."""
     distinct, places = np.unique(values, return_inverse=True)
     if len(distinct) == 1:
         return {"always": float(distinct[0])}
@@ -139,7 +177,8 @@ def _pack_column(values: NDArray[np.float64]) -> dict[str, Any] | None:
     return None if kind is None else {"whole": np.dtype(kind).name, "values": _text(values.astype(kind))}
 
 
-def _unpack_column(column: Mapping[str, Any], count: int) -> NDArray[np.float64]:
+def unpack_column(column: Mapping[str, Any], count: int) -> NDArray[np.float64]:
+    """The column that :func:`pack_column` packed."""
     if "always" in column:
         return np.full(count, float(column["always"]))
     if "whole" in column:
@@ -168,5 +207,6 @@ def _array(text: str, count: int, kind: Any) -> NDArray[Any]:
     return np.frombuffer(content, kind)
 
 
-def _checksum(content: Mapping[str, Any]) -> str:
+def content_checksum(content: Mapping[str, Any]) -> str:
+    """Digest of a baseline's content."""
     return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -5,14 +5,14 @@ these are what a gate tests.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import HoldfastError
-from holdfast.gate.paired_scores import PairedScores, names_digest
+from holdfast.gate.paired_scores import PairedScores, Rows, names_digest
 from holdfast.metrics.replicates import Columns
 from holdfast.metrics.scoring.base import Key
 from holdfast.records.class_map import answer_protocol
@@ -48,6 +48,7 @@ class Pair:
         columns: per-image values of both, new and old.
         of_sets: scores of a whole set of both; without replicates if the images differ.
         targets: targets of the images.
+        rows: places of every cell's common images in ``ids``; empty if every cell has all of them.
     """
 
     new: PairedScores
@@ -58,6 +59,12 @@ class Pair:
     columns: tuple[Columns, Columns]
     of_sets: tuple[Columns, Columns]
     targets: NDArray[Any] | None = None
+    rows: Rows = field(default_factory=dict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of common images of every cell."""
+        return {cell: len(self.rows[cell]) if self.rows else len(self.ids) for cell in self.cells}
 
     @property
     def quantities(self) -> list[Key]:
@@ -131,7 +138,17 @@ def pair_images(new: PairedScores, old: PairedScores) -> Pair:
         new, old = (replace(each, header={**each.header, "train_domains": None}) for each in (new, old))
     assert new.ids is not None
     ours, theirs = new.ids, _ids(old, new)
-    ids = ours[np.isin(ours, theirs)]
+    rows: dict[str, NDArray[np.int64]] = {}
+    if new.rows or old.rows:
+        common = {
+            name: np.intersect1d(_of_cell(new, ours, name), _of_cell(old, theirs, name), assume_unique=True)
+            for name in old.cells
+            if name in new.cells
+        }
+        ids = np.unique(np.concatenate(list(common.values()))) if common else ours[:0]
+        rows = {name: np.searchsorted(ids, each) for name, each in common.items()}
+    else:
+        ids = ours[np.isin(ours, theirs)]
     if not len(ids):
         raise HoldfastError(f"the new model must have an image in common with the baseline ({old.data!r}), got none")
     both = [name for name in old.cells if name in new.cells]
@@ -140,13 +157,32 @@ def pair_images(new: PairedScores, old: PairedScores) -> Pair:
     known = set(new.quantities)
     shared = [key for key in old.quantities if key in known and key[0] in alike]
     columns = [
-        {key: each.columns[key][np.searchsorted(names, ids)] for key in shared if key in each.columns}
+        {
+            key: each.columns[key][np.searchsorted(_of_cell(each, names, key[0]), ids[rows[key[0]]] if rows else ids)]
+            for key in shared
+            if key in each.columns
+        }
         for each, names in ((new, ours), (old, theirs))
     ]
-    count = None if new.missing == old.missing else 1  # replicates of other images are not paired
+    count = None if _same_images(new, old, ours, theirs) else 1  # replicates of other images are not paired
     of_sets = [{key: each.of_sets[key][:count] for key in shared if key in each.of_sets} for each in (new, old)]
     targets = None if new.targets is None else new.targets[np.searchsorted(ours, ids)]
-    return Pair(new, old, ids, alike, unlike, (columns[0], columns[1]), (of_sets[0], of_sets[1]), targets)
+    rows = {name: rows[name] for name in alike} if rows else {}
+    return Pair(new, old, ids, alike, unlike, (columns[0], columns[1]), (of_sets[0], of_sets[1]), targets, rows)
+
+
+def _of_cell(scores: PairedScores, ids: NDArray[np.str_], cell: str) -> NDArray[np.str_]:
+    """Sorted ids of one cell's images."""
+    return ids[scores.rows[cell]] if scores.rows else ids
+
+
+def _same_images(new: PairedScores, old: PairedScores, ours: NDArray[np.str_], theirs: NDArray[np.str_]) -> bool:
+    if not new.rows and not old.rows:
+        return new.missing == old.missing
+    if not np.array_equal(ours, theirs):
+        return False
+    cells = [name for name in old.cells if name in new.cells]
+    return all(np.array_equal(_of_cell(new, ours, cell), _of_cell(old, theirs, cell)) for cell in cells)
 
 
 def _ids(old: PairedScores, new: PairedScores) -> NDArray[np.str_]:
@@ -156,6 +192,8 @@ def _ids(old: PairedScores, new: PairedScores) -> NDArray[np.str_]:
     assert new.ids is not None
     everybody = sorted([*new.ids.tolist(), *new.missing])
     lacking = set(old.missing)
+    if old.seen is not None and len(old.seen) == len(everybody):
+        lacking = {name for name, seen in zip(everybody, old.seen, strict=True) if not seen}
     names = np.array([name for name in everybody if name not in lacking])
     if names_digest(everybody) != old.digest or len(names) != old.count:
         raise HoldfastError(

@@ -1,7 +1,7 @@
 """Evaluation of a candidate model with the data, suites, protocol and seed of a baseline."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from holdfast.data import Source
     from holdfast.evaluation.config import ComputeConfig, EvalProtocol
+    from holdfast.evaluation.setup import EvaluationRequest
 
 
 def evaluate_like_baseline(
@@ -49,17 +50,39 @@ def evaluate_like_baseline(
     """
     from holdfast.evaluation.evaluate import evaluate
 
+    options: dict[str, Any] = {"workers": workers, "device": device, "protocol": protocol, "out": out, "data": data}
+    requests = requests_like_baseline(old, model, keep_examples=keep_examples, **options)
+    sets = [
+        evaluate(**{each.name: getattr(request, each.name) for each in fields(request)}, show=show)
+        for request in requests
+    ]
+    return [make_paired_scores(records, clean=clean_elsewhere(records, sets)) for records in sets]
+
+
+def requests_like_baseline(
+    old: Sequence[PairedScores],
+    model: "nn.Module | str | Path",
+    *,
+    data: "Sequence[Source | str] | None" = None,
+    out: Path | str | None = None,
+    workers: int | None = None,
+    device: str = "auto",
+    protocol: "EvalProtocol | None" = None,
+    keep_examples: int = 0,
+) -> "list[EvaluationRequest]":
+    """Evaluations of a model on every data set of the baseline; arguments as in :func:`evaluate_like_baseline`."""
+    from holdfast.evaluation.setup import EvaluationRequest
+
     places: Sequence[Source | str] = [each.data for each in old] if data is None else data
     if len(places) != len(old):
         raise HoldfastError(
             f"data must have one entry for each of the baseline's {len(old)} data sets, got {len(places)}"
         )
-    options: dict[str, Any] = {"out": out, "workers": workers, "device": device, "show": show}
-    sets = [
-        evaluate(model, place, _suites(each), **_settings(each, protocol, keep_examples), **options)
+    options: dict[str, Any] = {"out": out, "workers": workers, "device": device}
+    return [
+        EvaluationRequest(model, place, _suites(each), **_settings(each, protocol, keep_examples), **options)
         for each, place in zip(old, places, strict=True)
     ]
-    return [make_paired_scores(records, clean=clean_elsewhere(records, sets)) for records in sets]
 
 
 def _suites(baseline: PairedScores) -> list[str]:

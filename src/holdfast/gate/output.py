@@ -20,13 +20,13 @@ def terminal(answers: Sequence[RuleVerdict], *, width: int | None = None) -> str
     Where the table is wider than ``width`` characters, every rule is a sentence instead.
     """
     lines = []
-    for data, held in _by_data(answers).items():
-        aligned = _align_columns([_COLUMNS, *map(_row, held)])
+    for held in _by_data(answers).values():
+        aligned = _align_columns([_columns(held[0]), *map(_row, held)])
         reasons = [f"  {answer.rule.text}: {answer.reason}" for answer in held if answer.reason]
         if width is not None and max(map(len, aligned)) > width:
             aligned, reasons = [f"{_passed(answer):<6}{sentence(answer)}" for answer in held], []
         notes = [f"  {line}" for line in (*unreadable(held[0]), *carried(held[0]))]
-        lines += [f"{data}, {held[0].images} images", *aligned, *reasons, *notes]
+        lines += [_heading(held[0]), *aligned, *reasons, *notes]
     return "\n".join(wrapped for line in [*lines, outcome(answers)] for wrapped in _wrap(line, width))
 
 
@@ -41,9 +41,9 @@ def _wrap(line: str, width: int | None) -> list[str]:
 def markdown(answers: Sequence[RuleVerdict]) -> str:
     """Format the verdicts and the outcome as Markdown."""
     lines = ["## Robustness gate", "", f"**{outcome(answers)}**", ""]
-    for data, held in _by_data(answers).items():
-        lines += [f"{escape(data)}, {held[0].images} images", ""]
-        lines += [table(_COLUMNS, [[escape(cell) for cell in _row(answer)] for answer in held]), ""]
+    for held in _by_data(answers).values():
+        lines += [escape(_heading(held[0])), ""]
+        lines += [table(_columns(held[0]), [[escape(cell) for cell in _row(answer)] for answer in held]), ""]
         lines += [f"- {escape(answer.rule.text)}: {answer.reason}" for answer in held if answer.reason]
         lines += [f"- {escape(line)}" for line in (*unreadable(held[0]), *carried(held[0]))]
     return "\n".join(lines).rstrip() + "\n"
@@ -64,7 +64,8 @@ def junit(answers: Sequence[RuleVerdict]) -> str:
                 ElementTree.SubElement(case, "failure", message=printable(sentence(answer)), type=answer.verdict)
             else:
                 ElementTree.SubElement(case, "system-out").text = printable(sentence(answer))
-        if lines := [*unreadable(held[0]), *carried(held[0])]:
+        used = [held[0].passes] if held[0].passes else []
+        if lines := [*used, *unreadable(held[0]), *carried(held[0])]:
             ElementTree.SubElement(suite, "system-out").text = printable("; ".join(lines))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -112,6 +113,16 @@ def _row(answer: RuleVerdict) -> list[str]:
         answer.verdict,
         _passed(answer),
     ]
+
+
+def _columns(answer: RuleVerdict) -> tuple[str, ...]:
+    """Headings; the interval of a gate that stops early is wider, because it is looked at after every round."""
+    return tuple("interval" if answer.passes and "interval" in name else name for name in _COLUMNS)
+
+
+def _heading(answer: RuleVerdict) -> str:
+    used = f", decided with {answer.passes} of the new model" if answer.passes else ""
+    return f"{answer.data}, {answer.images} images{used}"
 
 
 def _passed(answer: RuleVerdict) -> str:

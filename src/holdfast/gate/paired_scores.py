@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from holdfast.cells import CellSpec, spec_of
 from holdfast.errors import HoldfastError
 from holdfast.metrics.custom import own_formulas
-from holdfast.metrics.replicates import Columns, replicate_cells, used_images
+from holdfast.metrics.replicates import Columns, UsedImages, replicate_cells, used_images
 from holdfast.metrics.scoring.base import Key, ScoreDefinition
 from holdfast.metrics.scoring.registry import scoring_of
-from holdfast.metrics.summary import reference_for, with_clean
+from holdfast.metrics.summary import image_choice, reference_for, with_clean
 from holdfast.records.header import CLASSIFICATION
-from holdfast.records.records import Records, load_records
+from holdfast.records.records import CellRecord, Records, load_records, read_images
 from holdfast.reporting.export.tables import clean_elsewhere
+
+Rows = Mapping[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +31,8 @@ class PairedScores:
         header: header of the records.
         cells: header of every finished cell, by name.
         columns: per-image values by cell and quantity, in the order of the sorted image ids.
-        count: number of images common to all cells.
-        missing: ids of the other images, which some cell lacks.
+        count: number of images common to all cells; with ``rows``, of those in any cell.
+        missing: ids of the other images, which some cell lacks; with ``rows``, all cells.
         digest: digest of the ids of all images.
         ids: sorted ids of the common images; None for a baseline file, which stores only their digest.
         left_out: quantities that a baseline file does not store.
@@ -38,6 +40,9 @@ class PairedScores:
         unreadable: ids of the missing images that could not be read.
         of_sets: scores of a whole set (AP) with their jackknife replicates, by cell and quantity.
         targets: targets of the images, in the same order; None for a baseline file.
+        rows: of an evaluation that stopped early, the places of every cell's images among all that were seen,
+            ascending; empty if every cell has the same images.
+        seen: of a baseline file with ``rows``, which of all images were seen, in the order of the sorted ids.
     """
 
     header: Mapping[str, Any]
@@ -52,6 +57,8 @@ class PairedScores:
     unreadable: tuple[str, ...] = ()
     of_sets: Columns = field(default_factory=dict)
     targets: NDArray[Any] | None = None
+    rows: Rows = field(default_factory=dict)
+    seen: NDArray[np.bool_] | None = None
 
     @property
     def quantities(self) -> list[Key]:
@@ -92,15 +99,8 @@ def make_paired_scores(records: Records, *, clean: Records | None = None) -> Pai
         raise HoldfastError(
             f"records of {records.header.get('data', 'data')!r} must have a finished cell, got none; evaluate again"
         )
-    if records.passes is not None:
-        raise HoldfastError(
-            f"records of {records.header.get('data', 'data')!r} hold {records.passes}; "
-            "run the evaluation again without --until to finish them"
-        )
-    everybody = sorted({str(name) for cell in cells.values() for name in (*cell.ids.tolist(), *cell.excluded)})
-    used = used_images(cells)
-    order = np.argsort(used.ids, kind="stable")
-    used = replace(used, ids=used.ids[order], targets=used.targets[order])
+    everybody = sorted(_all_names(records, cells))
+    used = _sorted(used_images(cells, images=image_choice(records)))
     found, here = replicate_cells(cells, used, used.groups()), set(used.ids.tolist())
     return PairedScores(
         records.header,
@@ -114,7 +114,24 @@ def make_paired_scores(records: Records, *, clean: Records | None = None) -> Pai
         unreadable=tuple(sorted({name for cell in cells.values() for name in cell.excluded})),
         of_sets={key: values for key, values in found.items() if key not in found.columns},
         targets=used.targets,
+        rows=used.rows,
     )
+
+
+def _all_names(records: Records, cells: Mapping[str, CellRecord]) -> set[str]:
+    """Ids of all images of the data, also of those that no cell has yet."""
+    found = {str(name) for cell in cells.values() for name in (*cell.ids.tolist(), *cell.excluded)}
+    if records.passes is not None and records.folder is not None and records.folder.exists():
+        found |= set(map(str, read_images(records.folder)[0]))
+    return found
+
+
+def _sorted(used: UsedImages) -> UsedImages:
+    """The same images in the order of their ids."""
+    order = np.argsort(used.ids, kind="stable")
+    places = np.argsort(order)
+    rows = {name: np.sort(places[each]) for name, each in used.rows.items()}
+    return UsedImages(used.ids[order], used.targets[order], rows)
 
 
 def paired_scores_of(run: Path | str | Records) -> list[PairedScores]:

@@ -11,6 +11,7 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.io.yaml import read_yaml
 
 UNRESOLVED = ("fail", "pass")
+NO_WORSE = "no worse"
 SHOWN = "shown"  # of a default rule whose score is shown but not tested
 MARGIN = 0.5  # percentage points
 IMAGES = 50  # with fewer images an interval is wider than any useful margin

@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.errors import HoldfastError
 from holdfast.gate.baseline import read_baseline
-from holdfast.gate.evaluate_candidate import evaluate_like_baseline
+from holdfast.gate.decide_in_rounds import decide_in_rounds
+from holdfast.gate.evaluate_candidate import evaluate_like_baseline, requests_like_baseline
 from holdfast.gate.output import junit, markdown, terminal
-from holdfast.gate.paired_scores import paired_scores_of
+from holdfast.gate.paired_scores import PairedScores, paired_scores_of
 from holdfast.gate.rules import Rules, parse_rule, read_rules
 from holdfast.gate.verdicts import RuleVerdict, all_passed, decide
 from holdfast.records.records import HEADER, Records
@@ -54,6 +56,8 @@ def gate(
     unresolved: str | None = None,
     margin: float | None = None,
     allow_unreadable: int | None = None,
+    until: str | None = None,
+    budget: int | str | None = None,
     **options: Any,
 ) -> GateResult:
     """Test that a candidate is no worse than a baseline, as ``holdfast gate`` does.
@@ -67,18 +71,40 @@ def gate(
         unresolved: ``fail`` (the default) or ``pass`` rules that these images cannot decide.
         margin: non-inferiority margin in points; 0.5 by default.
         allow_unreadable: how many more unreadable images than the baseline are allowed; 0 by default.
+        until: ``decided`` measures a model round by round, and stops as soon as every rule is decided.
+        budget: with ``until``, a time such as ``10m``, or a number of passes (an image in a cell).
         options: for a model ``out``, ``workers``, ``device``, ``show`` and ``protocol`` of :func:`holdfast.evaluate`;
             of the protocol only the model's input and output settings.
     """
     is_file = isinstance(against, Path | str) and Path(against).is_file()
     old = read_baseline(Path(str(against))) if is_file else paired_scores_of(against)
     requested = requested_rules(rules, unresolved=unresolved, margin=margin, allow_unreadable=allow_unreadable)
-    if isinstance(candidate, Records) or _has_records(candidate):
-        new = paired_scores_of(candidate)  # type: ignore[arg-type]
-    else:
-        places: Any = data if data is None or isinstance(data, list | tuple) else [data]
-        new = evaluate_like_baseline(old, candidate, data=places, **options)
-    return GateResult(tuple(decide(new, old, requested)))
+    if isinstance(candidate, Records) or (until is None and _has_records(candidate)):
+        return GateResult(tuple(decide(paired_scores_of(candidate), old, requested)))  # type: ignore[arg-type]
+    places: Any = data if data is None or isinstance(data, list | tuple) else [data]
+    answers = evaluate_and_decide(old, candidate, requested, until=until, budget=budget, data=places, **options)
+    return GateResult(tuple(answers))
+
+
+def evaluate_and_decide(
+    old: Sequence[PairedScores],
+    model: "nn.Module | str | Path",
+    rules: Rules,
+    *,
+    until: str | None,
+    budget: int | str | None,
+    show: bool | None = None,
+    **options: Any,
+) -> list[RuleVerdict]:
+    """Evaluate a model as the baseline was, on all images or until every rule is decided."""
+    if until not in (None, "decided"):
+        raise HoldfastError(f"until must be 'decided' or None, got {until!r}")
+    if until is None:
+        if budget is not None:
+            raise HoldfastError("budget needs until='decided', got None")
+        return decide(evaluate_like_baseline(old, model, show=show, **options), old, rules)
+    requests = requests_like_baseline(old, model, **options)
+    return decide_in_rounds(requests, old, rules, budget=budget, show=show)[0]
 
 
 def requested_rules(rules: Path | str | Sequence[str], **thresholds: Any) -> Rules:

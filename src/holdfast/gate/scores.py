@@ -1,17 +1,18 @@
 """Scores of rules: finds the score that a rule names on one data set, or raises an error that says what is missing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.errors import HoldfastError, nearest
 from holdfast.gate.compatibility import Pair
 from holdfast.gate.paired_scores import PairedScores
-from holdfast.gate.rules import Rule
+from holdfast.gate.rules import NO_WORSE, SHOWN, Rule, Rules
 from holdfast.metrics.scoring.base import Key, ScoreDefinition
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import some
 
 PARTIAL = "_partial"
+RATIOS = ("retention", "rpc", "rpc_fan")  # endings of the names of scores relative to the clean score
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,33 @@ def _cells(scores: Scores, formula: ScoreDefinition | None) -> list[str]:
     return [cell for cell in scores.cells if cell in used]
 
 
+def cells_of(formula: ScoreDefinition, cells: Iterable[str]) -> tuple[str, ...]:
+    """Cells that a score is computed from; all of them if it does not say so."""
+    return tuple(dict.fromkeys([cell for cell, _ in formula.reads] or formula.cells or cells))
+
+
+def tested_rules(old: PairedScores, rules: Rules) -> list[tuple[Rule, ScoreDefinition]]:
+    """Rules that will be tested on the baseline's data, with their scores, before the new model is measured."""
+    scores = Scores.of(old)
+    if rules.rules:
+        named = [(rule, scores.find(rule.name)) for rule in rules.rules]
+        return [(rule, formula) for rule, formula in named if formula is not None]
+    known = [formula for name, formula in scores.formulas.items() if _is_headline(name, formula, old)]
+    return [(rule, formula) for formula in known if (rule := default_rule(formula.name)).what != SHOWN]
+
+
+def default_rule(name: str) -> Rule:
+    """Default rule of a headline score; ratios are only shown, because they fall if the clean score rises."""
+    if name.removesuffix("_partial").endswith(RATIOS):
+        return Rule(name, name, SHOWN)
+    return Rule(f"{name} no worse", name, NO_WORSE)
+
+
+def _is_headline(name: str, formula: ScoreDefinition, side: PairedScores) -> bool:
+    known = formula.headline or name.removesuffix(PARTIAL) in scoring_of(side.task).headline
+    return known or formula.family in ("set", "attack")
+
+
 def unknown_score_message(rule: Rule, pairs: Sequence[Pair]) -> str:
     """Error message for a rule whose score no data set has."""
     known = {name for pair in pairs for name in (*Scores.of(pair.old).formulas, *pair.old.cells)}
@@ -153,12 +181,11 @@ def unknown_score_message(rule: Rule, pairs: Sequence[Pair]) -> str:
 
 def headline(pair: Pair) -> list[ScoreDefinition]:
     """Headline scores of the baseline; raises an error if the new model lacks a cell of one."""
-    scoring, old = scoring_of(pair.old.task), Scores.of(pair.old)
+    old = Scores.of(pair.old)
     shared = Scores.of(pair.old, pair.cells, pair.quantities)
     found = []
     for name, formula in old.formulas.items():
-        known = formula.headline or name.removesuffix(PARTIAL) in scoring.headline
-        if not known and formula.family not in ("set", "attack"):
+        if not _is_headline(name, formula, pair.old):
             continue
         if name not in shared.formulas or shared.read_by(shared.formulas[name]) != old.read_by(formula):
             lacking = [cell for cell in pair.old.cells if cell not in pair.cells]

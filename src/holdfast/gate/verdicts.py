@@ -2,7 +2,8 @@
 
 With a margin m and the 95 % interval of the gain (how much better the new model is), *no worse* means that the whole
 interval lies above −m (a non-inferiority test), *worse* that it lies below −m, *better* that it lies above 0;
-otherwise the difference is not resolved by these images.
+otherwise the difference is not resolved by these images. A gate that stops early looks after every round of images,
+with wider intervals (:mod:`holdfast.gate.looks`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,10 @@ import numpy as np
 
 from holdfast.errors import HoldfastError
 from holdfast.gate.compatibility import Pair, match_record_sets
+from holdfast.gate.looks import Look, Looks, difference_at_look, score_at_look
 from holdfast.gate.paired_scores import PairedScores
-from holdfast.gate.rules import SHOWN, Rule, Rules
-from holdfast.gate.scores import Scores, headline, score_of_rule, unknown_score_message
+from holdfast.gate.rules import NO_WORSE, SHOWN, Rule, Rules
+from holdfast.gate.scores import Scores, cells_of, default_rule, headline, score_of_rule, unknown_score_message
 from holdfast.metrics.carry_over import ON_C, ON_C_BAR, CarryOver, carry_over
 from holdfast.metrics.intervals import Interval
 from holdfast.metrics.jackknife import image_groups
@@ -25,10 +27,9 @@ from holdfast.metrics.score_intervals import interval_of_difference, interval_of
 from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import some
 
-BETTER, NO_WORSE, WORSE, NOT_RESOLVED = "better", "no worse", "worse", "not resolved"
+BETTER, WORSE, NOT_RESOLVED = "better", "worse", "not resolved"
 MET, MISSED = "met", "missed"
 NAMES = ("the new model", "the baseline")
-RATIOS = ("retention", "rpc", "rpc_fan")  # endings of the names of scores relative to the clean score
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class RuleVerdict:
         unreadable: images that the new model's evaluation could not read, excluded from both models.
         unreadable_before: images that the baseline's evaluation could not read, likewise.
         carry_over: whether the new model's gain on C carries over to C-bar, where both were measured on these data.
+        cells: cells that the score is computed from.
+        passes: of a gate that stops early, how many passes of the new model were used of how many; else empty.
     """
 
     rule: Rule
@@ -66,16 +69,28 @@ class RuleVerdict:
     unreadable: tuple[str, ...] = ()
     unreadable_before: tuple[str, ...] = ()
     carry_over: CarryOver | None = None
+    cells: tuple[str, ...] = ()
+    passes: str = ""
 
 
-def decide(new: Sequence[PairedScores], old: Sequence[PairedScores], rules: Rules) -> list[RuleVerdict]:
-    """Decide every rule on every data set of the baseline that has its score; raises an error if none has."""
+def decide(
+    new: Sequence[PairedScores],
+    old: Sequence[PairedScores],
+    rules: Rules,
+    *,
+    looks: Sequence[Looks | None] | None = None,
+) -> list[RuleVerdict]:
+    """Decide every rule on every data set of the baseline that has its score; raises an error if none has.
+
+    ``looks`` has the planned looks at every data set of a gate that stops early.
+    """
     if not old:
         raise HoldfastError("a baseline must have a data set, got none; save it again")
     pairs = match_record_sets(new, old)
     for pair in pairs:
         _check_unreadable(pair, allowed=rules.allow_unreadable)
-    answers = [answer for pair in pairs for answer in _decide_pair(pair, rules)]
+    planned = looks if looks is not None else [None] * len(pairs)
+    answers = [answer for pair, look in zip(pairs, planned, strict=True) for answer in _decide_pair(pair, rules, look)]
     across = {pair.old.data: _across(pair, pairs) for pair in pairs} if len(pairs) > 1 else {}
     answers = [replace(answer, carry_over=answer.carry_over or across.get(answer.data)) for answer in answers]
     asked = {answer.rule for answer in answers}
@@ -105,15 +120,16 @@ def _check_unreadable(pair: Pair, *, allowed: int) -> None:
         )
 
 
-def _decide_pair(pair: Pair, rules: Rules) -> list[RuleVerdict]:
+def _decide_pair(pair: Pair, rules: Rules, looks: Looks | None) -> list[RuleVerdict]:
     found = _rules_and_scores(pair, rules)
     if not found:
         return []
     groups = image_groups(pair.ids, pair.targets)
     models = [
-        replicate(columns, groups, of_sets=of_sets) for columns, of_sets in zip(pair.columns, pair.of_sets, strict=True)
+        replicate(columns, groups, of_sets=of_sets, rows=pair.rows)
+        for columns, of_sets in zip(pair.columns, pair.of_sets, strict=True)
     ]
-    answers = [_decide_rule(rule, formula, pair, models, rules) for rule, formula in found]
+    answers = [_decide_rule(rule, formula, pair, models, rules, looks) for rule, formula in found]
     carried = carry_over(_formulas(pair), models, names=NAMES)
     return [replace(answer, carry_over=carried) if _is_gain(carried) else answer for answer in answers]
 
@@ -122,7 +138,8 @@ def _across(bar: Pair, pairs: Sequence[Pair]) -> CarryOver | None:
     """Whether a gain on C carries over to these data, if they are C-bar and another pair has C of the same images."""
     if ON_C_BAR not in _formulas(bar):
         return None
-    for c in (pair for pair in pairs if pair is not bar and np.array_equal(pair.ids, bar.ids)):
+    whole = (pair for pair in pairs if pair is not bar and not pair.rows and not bar.rows)
+    for c in (pair for pair in whole if np.array_equal(pair.ids, bar.ids)):
         formulas = {**_formulas(bar), **{name: f for name, f in _formulas(c).items() if name == ON_C}}
         if ON_C in formulas and c.old.header.get("label") == bar.old.header.get("label"):
             groups = image_groups(c.ids, c.targets)
@@ -146,20 +163,14 @@ def _rules_and_scores(pair: Pair, rules: Rules) -> list[tuple[Rule, ScoreDefinit
     if rules.rules:
         scores = [(rule, score_of_rule(rule, pair)) for rule in rules.rules]
         return [(rule, formula) for rule, formula in scores if formula is not None]
-    return [(_default_rule(formula.name), formula) for formula in headline(pair)]
-
-
-def _default_rule(name: str) -> Rule:
-    """Default rule of a headline score; ratios are only shown, because they fall if the clean score rises."""
-    if name.removesuffix("_partial").endswith(RATIOS):
-        return Rule(name, name, SHOWN)
-    return Rule(f"{name} no worse", name, NO_WORSE)
+    return [(default_rule(formula.name), formula) for formula in headline(pair)]
 
 
 def _decide_rule(
-    rule: Rule, formula: ScoreDefinition, pair: Pair, models: Sequence[Replicates], rules: Rules
+    rule: Rule, formula: ScoreDefinition, pair: Pair, models: Sequence[Replicates], rules: Rules, looks: Looks | None
 ) -> RuleVerdict:
     new, old = (float(model.score(formula)[0]) for model in models)
+    cells = cells_of(formula, pair.cells)
     answer = partial(
         RuleVerdict,
         rule,
@@ -169,20 +180,46 @@ def _decide_rule(
         formula.unit,
         unreadable=pair.new.unreadable,
         unreadable_before=pair.old.unreadable,
+        cells=cells,
+        passes="" if looks is None else passes_used(pair, looks),
     )
+    look = None if looks is None or rule.what == SHOWN else looks.at(cells, pair.counts, len(pair.new.unreadable))
     if not rule.compares:
-        assert rule.number is not None
-        met = new >= rule.number if rule.what == ">=" else new <= rule.number
-        bounds = interval_of_score(formula, models[0])
-        return answer(float("nan"), new, bounds, MET if met else MISSED, met)
+        bounds, verdict = _bound_verdict(rule, formula, models[0], look)
+        passed = verdict == MET or (verdict == NOT_RESOLVED and rules.unresolved == "pass")
+        return answer(float("nan"), new, bounds, verdict, passed)
     same = is_same_model(pair.new.header, pair.old.header)
     interval = interval_of_difference(formula, models, same_model=same)
     if rule.what == SHOWN:
         return answer(old, new, interval, SHOWN, True)
+    if look is not None and not (same and interval.low == interval.high):  # a model is equal to itself
+        interval = difference_at_look(formula, models, look)
     gain = interval if formula.better == "high" else Interval(-interval.value, -interval.high, -interval.low, 0.95)
     margin = _margin(rule, formula, rules)
     verdict, reason = _verdict(gain, rule, margin, images=len(pair.ids), enough=rules.images)
+    if look is not None and isnan(look.bound):
+        verdict, reason = NOT_RESOLVED, "too few images in its cells to look at it"
     return answer(old, new, interval, verdict, _passes(verdict, gain, rule, margin, rules), reason)
+
+
+def _bound_verdict(rule: Rule, formula: ScoreDefinition, model: Replicates, look: Look | None) -> tuple[Interval, str]:
+    """Interval and verdict of ``>=`` and ``<=``: by the value, before all images are measured by the interval."""
+    assert rule.number is not None
+    up = rule.what == ">="
+    if look is None or look.complete:
+        bounds = interval_of_score(formula, model)
+        met = bounds.value >= rule.number if up else bounds.value <= rule.number
+        return bounds, MET if met else MISSED
+    bounds = score_at_look(formula, model, look)
+    if bounds.low >= rule.number if up else bounds.high <= rule.number:
+        return bounds, MET
+    return bounds, MISSED if (bounds.high < rule.number if up else bounds.low > rule.number) else NOT_RESOLVED
+
+
+def passes_used(pair: Pair, looks: Looks) -> str:
+    """How many passes of the new model were used, of how many; a pass is one image in one cell."""
+    done = sum(len(pair.new.rows[cell]) if pair.new.rows else pair.new.count for cell in pair.cells)
+    return f"{done:,} of {looks.images * len(pair.cells):,} passes"
 
 
 def _margin(rule: Rule, formula: ScoreDefinition, rules: Rules) -> float:

@@ -44,7 +44,7 @@ def patch_augment(
         patches = torch.where(coin(), _resized_crops(patches), patches)
     # the release's library takes a crop's probability for the whole batch: all patches are cropped or none
     elif torch.rand(()) < probability:
-        patches = _resized_pixel_crops(patches)
+        patches = resized_pixel_crops(patches)
     patches = torch.where(coin(), patches + 0.01 * torch.randn_like(patches), patches)
     patches = torch.where(coin(), patches.flip(-1), patches)
     patches = patches.reshape(batch, rows, columns, channels, patch_size, patch_size).permute(0, 3, 1, 4, 2, 5)
@@ -60,7 +60,7 @@ def _resized_crops(patches: Tensor) -> Tensor:
     return _sample(patches, side, centre, align_corners=False)
 
 
-def _resized_pixel_crops(patches: Tensor) -> Tensor:
+def resized_pixel_crops(patches: Tensor) -> Tensor:
     """The same in whole pixels with aligned corners, as in the release's library; a full-size crop is the identity."""
     pixels = patches.shape[-1]
     side = (_sides(patches) * pixels).round()

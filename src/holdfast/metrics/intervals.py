@@ -184,6 +184,13 @@ def with_pseudo_pairs(estimate: Estimate, *, images: int, whole: float = 1.0) ->
 def interval_of(estimate: Estimate, *, scale: Scale, images: int, whole: float = 1.0, level: float = 0.95) -> Interval:
     """The interval of an estimate; NaN bounds if its error is unknown, [0, whole] for a proportion of one group."""
     quantile = t_quantile(estimate.freedom, level)
+    return interval_with(estimate, quantile=quantile, scale=scale, images=images, whole=whole, level=level)
+
+
+def interval_with(
+    estimate: Estimate, *, quantile: float, scale: Scale, images: int, whole: float = 1.0, level: float = 0.95
+) -> Interval:
+    """The interval of an estimate whose bounds lie so many standard errors away; Wilson's for a proportion."""
     if scale == "proportion":
         low, high = _wilson(estimate.value / whole, estimate.error / whole, images=images, quantile=quantile)
         return Interval(estimate.value, whole * low, whole * high, level)

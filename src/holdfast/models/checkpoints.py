@@ -5,6 +5,7 @@ timm's loader, which never runs code from a file.
 """
 
 import logging
+import warnings
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -143,7 +144,9 @@ def read_weights(path: str | Path, *, ema: bool | None = None) -> State:
     try:
         if ema and not _containers(path) & {*EMA_CONTAINERS}:
             raise HoldfastError(f"{path.name} holds no averaged (EMA) weights; omit ema=True or --ema")
-        state = load_state_dict(str(path), use_ema=ema is not False)
+        with warnings.catch_warnings():  # torch warns of old pickle protocols in files that it then refuses
+            warnings.filterwarnings("ignore", message="Detected pickle protocol")
+            state = load_state_dict(str(path), use_ema=ema is not False)
     except HoldfastError:
         raise
     except Exception as error:  # a damaged file can raise anything in zip, pickle and torch

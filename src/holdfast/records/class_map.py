@@ -20,6 +20,26 @@ def class_map_words(header: Mapping[str, Any]) -> str:
     return f"{classes} classes from {mapped} of the model's {outputs} outputs ({found.get('name')}), {how}, {others}"
 
 
+def answers_in_short(header: Mapping[str, Any]) -> str:
+    """The choice of answers in a few words, for titles; empty if the outputs are the data's classes."""
+    found = header.get("class_map")
+    if not isinstance(found, Mapping):
+        return ""
+    among = "restricted" if found.get("classes") == "restricted" else f"all {found.get('outputs')} outputs"
+    aggregation = str(found.get("aggregation"))
+    return among if aggregation == "none" else f"{aggregation} of {found.get('mapped')} outputs, {among}"
+
+
+def class_map_options(header: Mapping[str, Any]) -> list[str]:
+    """Options of ``holdfast evaluate`` for the same choice of answers."""
+    found = header.get("class_map")
+    if not isinstance(found, Mapping):
+        return []
+    given = ["--class-map", str(found.get("name"))] if header.get("labels") == "map" else []
+    usual = "all" if header.get("labels") in ("index", "name") else "restricted"
+    return given + (["--classes", str(found["classes"])] if found.get("classes") not in (None, usual) else [])
+
+
 def answer_protocol(header: Mapping[str, Any]) -> str:
     """What must agree for two models' answers to be compared; empty for a choice among the data's classes.
 

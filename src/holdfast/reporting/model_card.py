@@ -21,6 +21,7 @@ from holdfast.io.markdown import escape, table
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import Score
 from holdfast.plotting.style import colour
+from holdfast.records.class_map import class_map_words
 from holdfast.reporting.comparable import DataSet, data_sets
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.severity import severity_curve
@@ -73,6 +74,7 @@ PIPELINES = {
     "segmentation": "image-segmentation",
     "detection": "object-detection",
 }
+BY_KIND = ("domain", "shape_bias")  # tables with a row per kind, beside those of corruptions
 WEIGHTS = ("config.json", "model.safetensors")
 _FOLDERS = re.compile(
     r"(?<![\w.])(?:~|\.{1,2})?/(?:[^\s,'\"+:]*/)?"
@@ -134,7 +136,7 @@ def _results(data: DataSet) -> list[EvalResult]:
             task_type=PIPELINES.get(data.task, data.task),
             dataset_type=str(header.get("data_label", _plain(data.spec))),
             dataset_name=_plain(data.spec),
-            dataset_config=f"{data.protocol}, preset {data.preset}",
+            dataset_config=", ".join(filter(None, (f"{data.protocol}, preset {data.preset}", class_map_words(header)))),
             dataset_args={"images": entry.summary.images, "seed": header.get("seed")},
             metric_type=score.name,
             metric_name=score.label,
@@ -192,14 +194,21 @@ def _results_text(data: DataSet) -> list[str]:
     first = [score for score in kinds if score.table == next(iter(tables), "")]
     seed = entry.records.header.get("seed")
     passes = f"{entry.summary.passes}, " if entry.summary.passes is not None else ""
-    how = f"{entry.summary.images} images, {passes}{data.protocol}, preset {data.preset}, seed {seed}"
+    answers = f"{words}, " if (words := class_map_words(entry.records.header)) else ""
+    how = f"{entry.summary.images} images, {passes}{answers}{data.protocol}, preset {data.preset}, seed {seed}"
     title = f"## Robustness on {_plain(data.spec)}\n\n{how}"
     by_kind = [[kind_label(score.kind), *_value(score)] for score in first]
     rows = [[score.label, *_value(score), score.definition] for score in scores]
+    others = [
+        _table([table.replace("_", " "), "value", "95 % interval"], [[kind_label(s.kind), *_value(s)] for s in held])
+        for table in BY_KIND
+        if (held := [score for score in entry.summary if score.table == table and not isnan(score.value)])
+    ]
     return [
         f"{title}.",
         _table(["score", "value", "95 % interval", "definition"], rows),
         _table(["kind", "value", "95 % interval"], by_kind) if first else "",
+        *others,
     ]
 
 

@@ -19,6 +19,7 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.io import atomic
 from holdfast.io.training_log import idle_parts
 from holdfast.plotting.files import printable
+from holdfast.records.class_map import answers_in_short
 from holdfast.records.records import Records
 from holdfast.reporting.comparable import MANY, DataSet, data_sets
 from holdfast.reporting.export import tables
@@ -255,6 +256,7 @@ def titles(sets: Sequence[DataSet]) -> list[str]:
     for more in (
         lambda d: f", {d.baseline.summary.images} images",
         lambda d: f", {d.protocol}",
+        lambda d: f", {answers}" if (answers := answers_in_short(d.baseline.records.header)) else "",
         lambda d: f" [{d.fingerprint[:8]}]",
     ):
         twice = {name for name in names if names.count(name) > 1}

@@ -34,9 +34,9 @@ def scores_of(entries: Iterable[Entry]) -> list[Score]:
 
 
 def is_headline(score: Any, task: str) -> bool:
-    """Whether a score belongs to the first table: the task's headline scores, other sets and attacks."""
+    """Whether a score belongs to the first table: the task's headline scores, other sets, shape bias and attacks."""
     headline = score.headline or score.name.removesuffix("_partial") in scoring_of(task).headline
-    return headline or score.family in ("set", "attack")
+    return headline or (score.family in ("set", "attack", "shape") and not score.table)
 
 
 def is_tested(score: Any, task: str) -> bool:

@@ -141,7 +141,7 @@ def tasks_on(cluster: Cluster) -> Iterator[RayTasks[Any]]:
     with _ray_errors(ray), _shut_down(ray):
         options = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus, "max_retries": RETRIES}
         _check_resources(ray, cluster)
-        here = ray.put(ray.cloudpickle.dumps(_worker_setup(cluster)))
+        here = ray.put(ray.cloudpickle.dumps(worker_setup(cluster)))
         run = ray.remote(**options, scheduling_strategy="SPREAD")(worker_function())
         tasks: RayTasks[Any] = RayTasks(
             ray, _Bound(run, here, ray.cloudpickle.dumps), {"CPU": cluster.cpus, "GPU": cluster.gpus}
@@ -279,7 +279,8 @@ def _check_resources(ray: Any, cluster: Cluster) -> None:
             raise HoldfastError(f"{option} must be at most the {most:g} of the cluster's largest node, got {wanted:g}")
 
 
-def _worker_setup(cluster: Cluster) -> _WorkerSetup:
+def worker_setup(cluster: Cluster) -> _WorkerSetup:
+    """Folder, path, plug-ins and cores that a worker takes over from the driver."""
     plugins = {name: (str(file), file.read_text(encoding="utf-8")) for name, file in PLUGIN_FILES.items()}
     return _WorkerSetup(os.getcwd(), tuple(sys.path), plugins, max(1, int(cluster.cpus)))
 

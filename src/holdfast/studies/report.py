@@ -186,7 +186,7 @@ def csv_table(results: Results) -> str:
     for row, runs in results.items():
         for run in runs:
             values = [f"{scores(column, [run]).mean:.6g}" for column in columns.values()]
-            lines.append(",".join([_quote_csv(row), str(run.seed), *values]))
+            lines.append(",".join([quote_csv(row), str(run.seed), *values]))
     return "\n".join(lines) + "\n"
 
 
@@ -268,7 +268,7 @@ def _left_out(results: Results) -> str:
     return f"Without {', '.join(kinds)}: corrected since some of these runs were measured."
 
 
-def _quote_csv(text: str) -> str:
+def quote_csv(text: str) -> str:
     """Quote a CSV cell; an apostrophe keeps spreadsheets from running text as a formula."""
     text = f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
     return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n\r') else text

@@ -402,7 +402,11 @@ def test_records_whose_header_counts_other_classes_are_a_sentence(classes, tmp_p
 
 @pytest.mark.parametrize(
     ("names", "sentence"),
-    [("aaa", "must hold class_names as list"), ([1] * 11, "class_names or shard_size"), (["a"], "got 1 names")],
+    [
+        ("aaa", "must hold class_names as list"),
+        ([1] * 11, "class_names, .*shard_size have invalid values"),
+        (["a"], "got 1 names"),
+    ],
 )
 def test_records_whose_header_names_other_classes_are_a_sentence(names, sentence, tmp_path):
     holdfast.evaluate(Brightness(), "scenes:test", "clean", limit=2, out=tmp_path, workers=0, show=False)

@@ -121,3 +121,6 @@ def test_the_gate_the_tables_and_the_page_know_domains(tree, tmp_path, capsys, m
     assert main(["gate", "runs/b", "--against=old.json", "--rules=rules.yaml"]) == 0
     page = holdfast.report(["runs/a", "runs/b"])
     assert "worst domain" in page
+    assert "Accuracy by domain" in page
+    assert main(["card", "runs/a"]) == 0
+    assert "| domain | value | 95 % interval |" in (tmp_path / "runs/a/README.md").read_text()

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.cells import CellSpec
 from holdfast.metrics.corruption import Values
 from holdfast.metrics.scoring.base import Compute, Key, Means, ScoreDefinition, column
 from holdfast.published.cue_names import cues_of
-from holdfast.records.cells import CellSpec
 from holdfast.records.records import CellRecord
 
 KIND = "cue-conflict"

@@ -16,6 +16,7 @@ from holdfast.metrics.summary import image_choice
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import ChartLine, Point, ReportFigure, Track, line_rows, svg_picture
+from holdfast.reporting.figures.kinds import kind_figures
 from holdfast.reporting.runs import Run
 
 
@@ -56,6 +57,7 @@ def data_figures(data: DataSet, *, anchor: str) -> list[ReportFigure]:
     """Draw the figures of one data set: score by severity, retention by cost, clean vs. attacked."""
     return [
         *severity_figures(data, anchor=anchor),
+        *kind_figures(data, anchor=anchor),
         *cost_figure(data, anchor=anchor),
         *trade_off_figures(data, anchor=anchor),
     ]

@@ -14,6 +14,7 @@ from holdfast.corruptions.severities import EXTRA
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.plotting.style import marker_number
 from holdfast.plotting.svg import page_colour
+from holdfast.records.class_map import class_map_options
 from holdfast.records.records import Records
 from holdfast.reporting.runs import Run
 
@@ -79,6 +80,7 @@ def evaluate_command(run: Run, records: Records, *, limit: int | None = None) ->
     words += [word for suite in suites if ":" in suite for word in ("--attack", suite)]
     images = limit if limit is not None else header.get("limit")
     words += ["--limit", str(images)] if images is not None else []
+    words += class_map_options(header)
     words += ["--seed", str(header["seed"])] if header.get("seed") else []
     words += ["--amp"] if header.get("amp") not in (None, "no") else []
     words += ["--extra"] if any(cell.spec.kind in EXTRA for cell in records.cells.values()) else []
