@@ -16,6 +16,7 @@ from holdfast.data.class_maps import Outputs, open_class_map
 from holdfast.data.imagenet_classes import wnids
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.mapped_classes import MappedClasses
+from holdfast.lab.opened_model import open_model
 from holdfast.metrics import compare
 
 PIXELS = {"size": 32, "mean": (0, 0, 0), "std": (1, 1, 1)}
@@ -184,6 +185,12 @@ def test_a_model_of_these_classes_alone_is_compared_with_a_restricted_one(folder
     own, restricted = measured(f"folder:{folder}", Ten()), measured(f"folder:{folder}")
     assert "class_map" not in own.header
     assert compare(own, restricted).differences["clean"].interval.value == 0
+
+
+def test_the_lab_asks_the_mapped_model_and_shows_names(folder):
+    opened = open_model(Thousand(), f"folder:{folder}", protocol=EvalProtocol(**PIXELS))
+    assert opened.classes[:2] == ("tench", "English springer")
+    assert opened.judge.probe[""].shape == (1, 10)
 
 
 def test_a_wrong_choice_or_map_is_refused_before_anything_is_measured(folder):
