@@ -202,7 +202,7 @@ def test_a_wrong_choice_or_map_is_refused_before_anything_is_measured(folder):
 
 def test_the_command_line_takes_a_file_says_the_map_and_the_gate_repeats_it(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "thousand_model.py").write_text("from tests.inference.test_mapped_classes import thousand\n")
+    (tmp_path / "thousand_model.py").write_text("from tests.evaluation.test_mapped_classes import thousand\n")
     rows = [f"{wnids()[index]},{output}" for index in IMAGENETTE for output in (index, index + 7)]
     (tmp_path / "pairs.csv").write_text("class,output\n" + "\n".join(rows) + "\n")
     preprocessing = ["--size=32", "--mean", "0", "0", "0", "--std", "1", "1", "1"]
