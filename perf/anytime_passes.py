@@ -4,7 +4,7 @@
 
 A full evaluation decodes an image once for all its cells; one that stops early decodes it for one corrupted cell and
 the clean one. Both are timed in turns in one process without workers, by processor time, so a busy machine slows both:
-eight photographs in 76 cells, and about as many passes of photographs in one cell and clean; of the slow model one
+twelve photographs in 76 cells, and about as many passes of photographs in one cell and clean; of the slow model one
 photograph, and as few parts. Files are JPEGs of 500×375.
 """
 
@@ -43,8 +43,8 @@ from holdfast.records.round_files import Measured
 from interleave import interleave
 
 RESULTS = Path(__file__).parent / "results"
-CELLS, IMAGES = 76, 1200
-SHARD = {"next to free, 224 px": 8, "ViT-S, 224 px": 1}  # images in all cells
+CELLS, IMAGES, FIRST = 76, 2400, 32
+SHARD = {"next to free, 224 px": 12, "ViT-S, 224 px": 1}  # images in all cells
 BARS = {"next to free, 224 px": 1.5, "ViT-S, 224 px": 1.1}
 
 
@@ -81,7 +81,8 @@ def cases(
 ) -> tuple[dict[str, Callable[[], object]], dict[str, list[int]]]:
     """A shard in all cells, and as many passes of a round; and how many passes each call made."""
     work, steps, model = prepared.work, prepared.steps, prepared.normalized_model
-    rounds = replace(make_search(prepared, Until(0.5)).rounds, passes=40 * shard_size)
+    found = make_search(prepared, Until(0.5)).rounds
+    rounds = replace(found, first=FIRST, passes=found.passes if shard_size > 1 else CELLS)
     done = np.zeros((len(work.plan.cells), len(work.plan.ids)), dtype=bool)
     parts, shards = rounds.parts([rounds.cells], done), itertools.count()
     measured = Measured(work.folder, work.fingerprint, model.views)
@@ -94,7 +95,7 @@ def cases(
         passes["full"].append(shard_size * CELLS)
 
     def in_rounds() -> None:
-        mine = [next(parts)] if shard_size == 1 else [next(parts), next(parts)]
+        mine = [next(parts)]
         for _, cells in run_parts(work, mine, rounds.clean, normalized_model=model, steps=steps, progress=silent):
             measured.write(cells)
         passes["rounds"].append(sum(part.passes for part in mine))
@@ -129,13 +130,14 @@ def table(results: dict) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--dry", action="store_true", help="print, write nothing")
     parser.add_argument("--only", default="", help="a part of a model's name")
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
     torch.set_num_threads(1)
-    rows = {}
+    stored = RESULTS / "anytime_passes.json"
+    rows = json.loads(stored.read_text(encoding="utf-8"))["models"] if arguments.only and stored.exists() else {}
     with tempfile.TemporaryDirectory() as images:
         photographs(Path(images))
         for name, model in models().items():

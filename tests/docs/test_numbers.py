@@ -341,3 +341,10 @@ def test_what_improve_decided_is_what_is_stored():
     quoted = re.findall(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\]", text)
     assert len(quoted) >= 5
     assert [figure for figure in quoted if figure not in stored_tables] == []
+
+
+def test_what_a_pass_in_rounds_costs_is_what_the_benchmark_measured():
+    free, vit = (
+        stored("anytime_passes")["models"][name]["ratio"] for name in ("next to free, 224 px", "ViT-S, 224 px")
+    )
+    assert f"{free:.2f} × as much with a model that is next to free, and {vit:.2f} × with ViT-S" in page("how-long.md")
