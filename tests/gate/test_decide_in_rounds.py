@@ -7,7 +7,10 @@ import torch
 from holdfast import ComputeConfig, Until, evaluate
 from holdfast.errors import HoldfastError
 from holdfast.gate import read_baseline, save_baseline
+from holdfast.gate.decide_in_rounds import decide_in_rounds
+from holdfast.gate.evaluate_candidate import requests_like_baseline
 from holdfast.gate.paired_scores import paired_scores_of
+from holdfast.gate.rules import Rules, parse_rule
 from holdfast.records.records import load_records
 from holdfast.testing import assert_no_worse
 from tests.evaluation.toys import Brightest, colours
@@ -96,6 +99,30 @@ def test_baselines_of_a_part_of_the_grid(full, tmp_path):
     )
     assert answer.verdict == "not resolved"
     assert passes_of([answer]) <= part.passes.done
+
+
+def test_the_old_model_is_measured_further_where_it_stopped_early(full, tmp_path):
+    evaluate(Brightest(), colours(IMAGES), SUITES, out=tmp_path / "old", until=Until(budget=500), **QUICK)
+    old = paired_scores_of(tmp_path / "old")
+    new, partner = (
+        requests_like_baseline(old, model, data=[colours(IMAGES)], out=tmp_path / name, workers=0)
+        for model, name in ((Guesser(0.1), "new"), (Brightest(), "old"))
+    )
+    rules = Rules((parse_rule(f"{MEAN} no worse by more than 5"),))
+    (answer,), _ = decide_in_rounds(new, old, rules, old_requests=partner, show=False)
+    assert answer.verdict in ("no worse", "better")
+    after = [load_records(tmp_path / name)[0].passes.done for name in ("old", "new")]
+    assert after[0] == after[1] == passes_of([answer]) > 500
+    (against_full,) = assert_no_worse(
+        Guesser(0.1),
+        colours(IMAGES),
+        baseline=full,
+        rules=[rules.rules[0].text],
+        until="decided",
+        out=tmp_path / "new",
+        **QUICK,
+    )
+    assert against_full.interval == answer.interval  # the same pairs, wherever the old answers come from
 
 
 def test_what_cannot_be_decided_in_rounds_is_one_sentence(full):
