@@ -8,7 +8,8 @@ few images (``--limit``) and if they see images of their own (``--until``); from
 as in perf/interval_coverage.py. *coverage*: worlds of 5,000 images, drawn with replacement from the 1,000 of CIFAR,
 in which an evaluation stops at the first round whose half-width reaches the goal; how often the interval then holds the
 score of the 1,000 images. Scores, replicates and intervals are the package's own, each cell with its own images, and
-rounds are those of the evaluation. Writes perf/results/anytime.json and .md.
+rounds are those of the evaluation. Writes perf/results/anytime.json and .md, a table of typical sizes, and
+the picture of docs/how-many-images.md.
 """
 
 import argparse
@@ -33,12 +34,15 @@ from holdfast.metrics.replicates import Replicates, replicate
 from holdfast.metrics.score_intervals import interval_of_difference, interval_of_score
 from holdfast.metrics.scoring.base import Reference, ScoreDefinition
 from holdfast.metrics.scoring.registry import scoring_of
-from stored_answers import stored_answers
+from holdfast.plotting.files import save_figure
+from holdfast.plotting.style import colour, grid_of, legend_above, marker, new_figure, tidy
+from holdfast.studies.results import read_result
+from stored_answers import STUDIES, stored_answers
 
 RESULTS = Path(__file__).parent / "results"
 RIGHT = "right"
 SETS = {  # study, row and seed of the runs whose answers are taken
-    # "digits": tuple(("digits", row, 0) for row in ("baseline", "afat")),
+    "demo digits": (("digits", "baseline", 0),),
     "CIFAR-10": tuple(("cifar10-main", row, seed) for row in ("baseline", "AFAT", "TAP+ADL") for seed in (0, 1)),
     "Imagenette": tuple(
         ("imagenette-pretrained", row, seed) for row in ("plain", "AFAT", "TAP+ADL") for seed in (0, 1)
@@ -129,7 +133,8 @@ def curves(*, repeats: int = 10) -> list[dict[str, Any]]:
 
             counts = np.unique(np.geomspace(10, images, 12).round().astype(int))
             limits = [widths([limited(order.images[:n], order.cells) for order in orders]) for n in counts]
-            for depth in list(depths(images))[::3]:
+            single = images // (len(cells) - 1)  # as many as each cell can have while no image is in two cells
+            for depth in sorted({single, *list(depths(images))[::3]}):
                 designs = [until(order, depth) for order in orders]
                 half = widths(designs)
                 needed = float(np.exp(np.interp(-np.log(half), -np.log(limits), np.log(counts))))
@@ -149,7 +154,7 @@ def curves(*, repeats: int = 10) -> list[dict[str, Any]]:
                         "times_with_clean": round(needed * len(cells) / (designs[0].passes + used), 2),
                     }
                 )
-            print(rows[-len(list(depths(images))[::3])], flush=True)
+            print(rows[-1], flush=True)
     return rows
 
 
@@ -260,19 +265,112 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=2000)
     arguments = parser.parse_args()
     path = RESULTS / "anytime.json"
-    held = json.loads(path.read_text())["parts"] if path.exists() else {}
-    for name in arguments.only.split(","):
+    content = json.loads(path.read_text()) if path.exists() else {"parts": {}}
+    held = content["parts"]
+    for name in filter(None, arguments.only.split(",")):
         started = time.process_time()
         held[name] = PARTS[name](**({"worlds": arguments.worlds} if name == "coverage" else {}))
         print(f"{name}: {time.process_time() - started:.0f} s of one core", flush=True)
         content = {"environment": describe("numpy", "scipy"), "parts": held}
         path.write_text(json.dumps(content, indent=1) + "\n")
     (RESULTS / "anytime.md").write_text(as_markdown(held, content["environment"]))
+    (RESULTS / "anytime_sizes.md").write_text(typical_sizes())
+    draw(held["curves"], RESULTS.parents[1] / "docs" / "images" / "how-many-images")
     print((RESULTS / "anytime.md").read_text())
 
 
 def as_markdown(parts: dict[str, Any], environment: dict[str, object]) -> str:
-    return as_line(environment) + "\n"
+    """Three tables: equal half-widths, 50,000 images, coverage."""
+    lines = [
+        "| answers | images per cell | ± points | passes, `--limit` by `--until` | with the clean passes |",
+        "|---|---|---|---|---|",
+        *(_equal(parts["curves"], name, single=single) for name in SETS for single in (True, False)),
+        camvid_line(),
+        "",
+        "| error, 50,000 images × 75 cells | corrupted passes to ± 0.5, mean | most of 20 | passes of all |",
+        "|---|---|---|---|",
+    ]
+    for row in parts["large"]:
+        passes = f"{row['passes'] / 100 * 75 * row['images']:,.0f} of 3,750,000"
+        lines.append(f"| {100 * row['error']:.0f} % | {row['passes']:.2f} % | {row['most']:.2f} % | {passes} |")
+    lines += ["", "| score | goal | coverage where it stops | corrupted passes, of 375,000 |", "|---|---|---|---|"]
+    for row in parts["coverage"]:
+        lines.append(f"| {row['score']} | ± {row['goal']:g} | {row['coverage']:.1f} % | {row['passes']:,} |")
+    worlds = f"Coverage in {parts['coverage'][0]['worlds']:,} worlds."
+    return "\n".join([*lines, "", f"{worlds} {as_line(environment)}"]) + "\n"
+
+
+def _equal(rows: list[dict[str, Any]], name: str, *, single: bool) -> str:
+    """One line: the range over the runs, at one cell per image or in the first round of the command."""
+    own = [row for row in rows if row["data"] == name]
+    depth = own[0]["images"] // own[0]["cells"] if single else next(depths(own[0]["images"]))
+    found = [row for row in own if row["depth"] == depth]
+    half, times, clean = ([row[key] for row in found] for key in ("half_width", "times", "times_with_clean"))
+    what = "one cell per image" if single else "the first round"
+    words = f"{name}, {own[0]['images']} images × {own[0]['cells']} cells | {depth} ({what})"
+    return f"| {words} | {_span(half, 1)} | {_span(times, 0)} × | {_span(clean, 0)} × |"
+
+
+def _span(values: list[float], digits: int) -> str:
+    low, high = (f"{value:.{digits}f}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def typical_sizes() -> str:
+    """Corrupted passes for some half-widths on sets of some sizes, if answers vary as CIFAR's do: a table."""
+    found = [stored_answers(*run)[1][1:] for run in SETS["CIFAR-10"]]
+    whole = float(np.mean([answers.var(axis=1).mean() for answers in found]))  # variance of an answer within a cell
+    common = float(np.mean([answers.mean(axis=0).var() for answers in found]))  # and of an image's mean over the cells
+    goals = (2.0, 1.0, 0.5)
+    lines = [
+        f"| images × 75 cells | {' | '.join(f'± {goal:g}' for goal in goals)} | at best |",
+        "|---|---|---|---|---|",
+    ]
+    for images in (1_000, 5_000, 10_000, 50_000):
+        wanted = [_needed(images, (goal / 196) ** 2, whole, common) for goal in goals]
+        best = 196 * np.sqrt(common / images + (whole - common) / images / 75)
+        lines.append(f"| {images:,} | {' | '.join(wanted)} | ± {best:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def _needed(images: int, variance: float, whole: float, common: float) -> str:
+    """Passes of --until, and in brackets of --limit."""
+    limit = common / variance
+    if limit > images:
+        return "out of reach"
+    passes = whole / variance
+    if passes > images:  # images come again in further cells
+        passes = (whole - common) / (variance - common / images)
+    return f"{float(f'{passes:.2g}'):,.0f} ({float(f'{75 * limit:.2g}'):,.0f})"
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Half-width against passes in both designs, a panel for each set of answers."""
+    figure = new_figure(10, 3.6)
+    panels = grid_of(figure, 1, len(SETS), sharey=True)[0]
+    for number, (name, axis) in enumerate(zip(SETS, panels, strict=True)):
+        own = [row for row in rows if row["data"] == name and row["run"] == f"{SETS[name][0][1]} {SETS[name][0][2]}"]
+        half = [row["half_width"] for row in own]
+        limits = [row["limit_images"] * row["cells"] for row in own]
+        axis.plot(limits, half, color=colour(0), marker=marker(0), label="--limit: all cells of a few images")
+        axis.plot(
+            [row["passes"] for row in own], half, color=colour(1), marker=marker(1), label="--until: one cell first"
+        )
+        tidy(axis, xlabel="passes in corrupted cells", ylabel="" if number else "half-width, points", title=name)
+        axis.set(xscale="log", yscale="log", yticks=[1, 2, 3, 4, 6], yticklabels=["1", "2", "3", "4", "6"])
+        axis.minorticks_off()
+    legend_above(figure, panels[0])
+    save_figure(figure, path, formats=("svg",))
+
+
+def camvid_line() -> str:
+    """mIoU of CamVid, of whose answers the study stores bootstrap draws of every cell, made from the same frames."""
+    times = []
+    for path in sorted((STUDIES / "camvid-main" / "results").glob("*.safetensors")):
+        draws = read_result(path).draws["miou"][1:, 1:].astype(np.float64)  # without the clean cell, and the value
+        times.append(len(draws) * draws.mean(axis=0).var(ddof=1) / draws.var(axis=1, ddof=1).mean())
+    words = "CamVid mIoU, 60 frames × 50 cells | fewer than the 128 that mIoU needs | "
+    return f"| {words}– | {_span(times, 0)} × by variances alone | – |"
 
 
 if __name__ == "__main__":

@@ -141,3 +141,14 @@ def test_a_node_that_sees_no_such_folder_is_told_to_gather(place, capfd, monkeyp
     monkeypatch.chdir(place)
     assert main([*EVALUATE, "--out", "x", "--on", "ray", "--cpus-per-task", "1000"]) == 2
     assert "--cpus-per-task must be at most the" in capfd.readouterr().err
+
+
+@pytest.mark.full
+def test_rounds_on_ray_are_those_of_a_single_process(place):
+    words = ("evaluate", "--model", "python:tests.evaluation.toys:brightest", "--data", "npz:colours.npz")
+    words = (*words, "--suite", "clean,corruptions-135", "--until", "18,fog=35", "--workers", "0")
+    done(command(*words, "--out", "rounds-here", folder=place))
+    done(command(*words, "--out", "rounds-ray", "--on", "ray", folder=place))
+    here, there = (contents(place / name, "*.safetensors") for name in ("rounds-here", "rounds-ray"))
+    assert any("rounds" in name for name in here)
+    assert here == there

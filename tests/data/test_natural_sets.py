@@ -11,6 +11,7 @@ from holdfast import EvalProtocol
 from holdfast.data.imagenet_classes import wnids
 from holdfast.data.natural_sets import open_imagenet_v2, open_objectnet
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.data import open_evaluation_data, with_model_labels
 from holdfast.published import published
 
 SOME = (0, 1, 2, 10, 99, 113, 999)
@@ -86,6 +87,14 @@ def test_objectnet_is_right_with_any_output_of_a_folder_and_only_125_are_answers
     assert records.summary()["objectnet"].value == 100
     found = records.header["class_map"]
     assert (found["name"], found["aggregation"], found["mapped"]) == ("objectnet", "max", 125)
+
+
+def test_a_model_whose_class_names_are_translated_is_restricted_as_well(objectnet):
+    data = open_evaluation_data(f"objectnet:{objectnet}")
+    names = tuple(f"Klasse {number}" for number in range(1000))
+    found = with_model_labels(data, names, {"": torch.zeros(1, 1000)})
+    assert found.class_map is not None
+    assert found.class_map.restricted
 
 
 def test_objectnet_without_one_of_its_folders_is_refused(objectnet):

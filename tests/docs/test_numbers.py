@@ -26,7 +26,7 @@ def page(name: str) -> str:
 def test_tables_that_were_measured_once_are_those_of_their_files():
     maker = made_by("make_measured")
     pages = maker.pages()
-    shown = {"tora.md", "cifar10.md", "imagenette.md", "reliability.md", "different-data.md"}
+    shown = {"tora.md", "cifar10.md", "imagenette.md", "reliability.md", "different-data.md", "improve.md"}
     assert {page.name for page in pages} == shown
     for page in pages:
         text = page.read_text(encoding="utf-8")
@@ -325,3 +325,26 @@ def test_the_page_on_evaluation_shows_what_its_example_prints(tmp_path, monkeypa
         (found,) = [told for told in printed.splitlines() if pattern.sub("#", told).split() == words and told] or [""]
         values = [[float(value) for value in pattern.findall(text)] for text in (line, found)]
         assert values[0] == pytest.approx(values[1], abs=3), line
+
+
+def test_the_guide_to_a_model_that_holds_quotes_the_studies():
+    quoted = re.findall(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\]", page("improve.md"))
+    studies = page("results/imagenette.md").replace("**", "")
+    assert len(quoted) >= 10
+    assert [figure for figure in quoted if figure not in studies] == []
+
+
+def test_what_improve_decided_is_what_is_stored():
+    text = page("results/improve.md")
+    tables = sorted((ROOT / "docs" / "measured").glob("improve_*.csv"))
+    stored_tables = "\n".join(table.read_text(encoding="utf-8") for table in tables)
+    quoted = re.findall(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\]", text)
+    assert len(quoted) >= 5
+    assert [figure for figure in quoted if figure not in stored_tables] == []
+
+
+def test_what_a_pass_in_rounds_costs_is_what_the_benchmark_measured():
+    free, vit = (
+        stored("anytime_passes")["models"][name]["ratio"] for name in ("next to free, 224 px", "ViT-S, 224 px")
+    )
+    assert f"{free:.2f} × as much with a model that is next to free, and {vit:.2f} × with ViT-S" in page("how-long.md")

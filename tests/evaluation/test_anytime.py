@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from holdfast import ComputeConfig, Until, compare, evaluate
 from holdfast.cli.main import main
@@ -216,3 +217,41 @@ def test_bad_options_are_one_sentence_and_leave_nothing(set_of_colours, tmp_path
     assert sentence in told
     assert told.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_clean_suite_there_are_no_clean_passes():
+    some = evaluate(Brightest(), colours(60), "corruptions-135", until=13, **QUICK)
+    assert some.passes.total == 60 * 45
+    assert "clean" not in some.cells
+    assert MEAN in some.summary()
+
+
+def test_unreadable_images_are_left_out_of_every_cell_and_end_the_same(tmp_path):
+    source = colours(40)
+    for number, image in enumerate(source.images):
+        path = tmp_path / "images" / source.classes[number % 3] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path, quality=95)
+    for name in ("red/3.jpg", "green/4.jpg"):
+        (tmp_path / "images" / name).write_bytes((tmp_path / "images" / name).read_bytes()[:300])
+    words = (f"folder:{tmp_path / 'images'}", "clean,corruptions-135")
+    some = evaluate(Brightest(), *words, out=tmp_path / "part", until=15, **QUICK)
+    assert some.passes is not None
+    assert set(some.excluded) <= {"red/3.jpg", "green/4.jpg"}
+    assert all(not set(cell.ids) & set(some.excluded) for cell in some.cells.values())
+    whole = evaluate(Brightest(), *words, out=tmp_path / "part", **QUICK)
+    direct = evaluate(Brightest(), *words, out=tmp_path / "direct", **QUICK)
+    assert set(whole.excluded) == {"red/3.jpg", "green/4.jpg"}
+    assert files_of(whole.folder) == files_of(direct.folder)
+
+
+def test_damaged_rounds_are_set_aside_and_measured_again(tmp_path, caplog):
+    words = (colours(60), "clean,corruptions-135")
+    some = evaluate(Brightest(), *words, out=tmp_path, until=13, **QUICK)
+    (path,) = (some.folder / "rounds").glob("*.safetensors")
+    content = path.read_bytes()
+    path.write_bytes(content[:-9] + b"x" * 9)
+    again = evaluate(Brightest(), *words, out=tmp_path, until=13, **QUICK)
+    assert "kept as" in caplog.text
+    assert path.read_bytes() == content
+    assert again.passes == some.passes

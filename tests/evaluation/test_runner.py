@@ -395,7 +395,7 @@ def test_options_that_cannot_be_are_refused_when_they_are_made():
 
 
 def test_the_signature_stays_small():
-    assert len(inspect.signature(evaluate).parameters) <= 12
+    assert len(inspect.signature(evaluate).parameters) <= 13
 
 
 def test_weights_that_cannot_be_fetched_are_one_sentence(monkeypatch, tmp_path):

@@ -55,7 +55,7 @@ def test_who_overfits_the_kinds_that_choose_does_not_win_on_the_others():
         assert choose(entries).name == "planted"
         tested = [model(random, 0.9, 0.5), model(random, 0.9, 0.5)]
         over_plain = Gain.of([tested[1]], [tested[0]])
-        wins += verdict_of(chosen_is_plain=False, over_plain=over_plain, plain_over_start=None) == USE
+        wins += verdict_of(chosen_is_plain=False, over_plain=over_plain, over_start=None, plain_over_start=None) == USE
     assert wins <= 8  # 2.5 % of them by chance; 8 of 100 has a probability of 0.1 %
 
 
@@ -63,7 +63,7 @@ def test_a_gain_that_is_there_is_found_and_told_with_its_intervals():
     random = np.random.default_rng(1)
     start, plain, best = (model(random, 0.9, bad, images=400) for bad in (0.5, 0.55, 0.7))
     gains = Gain.of([best], [plain]), Gain.of([best], [start]), Gain.of([plain], [start])
-    verdict = verdict_of(chosen_is_plain=False, over_plain=gains[0], plain_over_start=gains[2])
+    verdict = verdict_of(chosen_is_plain=False, over_plain=gains[0], over_start=gains[1], plain_over_start=gains[2])
     assert verdict == USE
     names = ("over_plain", "over_start", "plain_over_start")
     said = sentence_of(
@@ -74,12 +74,24 @@ def test_a_gain_that_is_there_is_found_and_told_with_its_intervals():
     assert "plain training of equal cost" in said
 
 
-@pytest.mark.parametrize(("bad", "verdict"), [(0.3, KEEP_START), (0.7, PLAIN_TRAINING)])
-def test_without_a_winner_plain_training_is_left_unless_the_start_is_better(bad, verdict):
+@pytest.mark.parametrize(("bad", "verdict"), [(0.3, KEEP_START), (0.505, KEEP_START), (0.7, PLAIN_TRAINING)])
+def test_without_a_winner_plain_training_is_left_if_it_is_better_than_the_start(bad, verdict):
     random = np.random.default_rng(2)
     start, plain = model(random, 0.9, 0.5), model(random, 0.9, bad)
-    gains = Gain.of([plain], [plain]), Gain.of([plain], [start])
-    assert verdict_of(chosen_is_plain=True, over_plain=gains[0], plain_over_start=gains[1]) == verdict
+    over_plain, over_start = Gain.of([plain], [plain]), Gain.of([plain], [start])
+    found = verdict_of(chosen_is_plain=True, over_plain=over_plain, over_start=over_start, plain_over_start=over_start)
+    assert found == verdict
+
+
+def test_a_winner_over_a_harmful_plain_training_alone_does_not_replace_the_start():
+    random = np.random.default_rng(4)
+    start, plain, best = (model(random, 0.9, bad) for bad in (0.5, 0.3, 0.505))
+    gains = {"over_plain": Gain.of([best], [plain]), "over_start": Gain.of([best], [start])}
+    gains["plain_over_start"] = Gain.of([plain], [start])
+    verdict = verdict_of(chosen_is_plain=False, **gains)
+    assert verdict == KEEP_START
+    said = sentence_of(verdict, model="runs/x", challenger="low-lr", bad="corruption", **gains)
+    assert said.startswith("Keep the start: nothing is resolved to be better under corruption.")
 
 
 def test_seeds_widen_the_interval_of_a_gain():

@@ -10,7 +10,7 @@ import holdfast
 from holdfast.cli.main import main
 from holdfast.data.scenes import open_scenes
 from holdfast.errors import HoldfastError
-from holdfast.tasks.examples.base import class_colour
+from holdfast.plotting.class_colours import class_colour
 from tests.tasks.detectors import plain_mask_rcnn
 
 

@@ -228,7 +228,6 @@ def test_a_corruption_model_chooses_the_patches_that_are_hidden(lens):
 @pytest.mark.parametrize(
     ("model", "data", "said"),
     [
-        (torch.nn.Flatten(), "digits:test", "10 classes"),
         ("timm:nothing_of_the_kind", "digits:test", "nothing_of_the_kind"),
         ("/nowhere", "digits:test", "/nowhere"),
     ],

@@ -3,9 +3,11 @@
 import re
 
 import pytest
+import yaml
 from huggingface_hub import ModelCard
 
 from holdfast.cli.main import main
+from holdfast.metrics.comparison import compare
 from holdfast.records.records import load_records
 from tests.reporting.helpers import make_run
 
@@ -69,4 +71,21 @@ def test_a_card_is_refused_where_it_would_lie_or_overwrite(tmp_path, capsys):
     card = ModelCard.load(tmp_path / "card" / "README.md")
     assert card.data.model_name == "a: <b> | c"
     assert "Unknown: the run has no recipe" in card.text
+    assert r"# a: &lt;b> \| c" in card.text  # text, not markup
+    assert "## Intended use" in card.text
     assert sorted(path.name for path in (tmp_path / "card").iterdir()) == ["README.md"]
+
+
+def test_a_fine_tuned_model_is_compared_with_its_start(tmp_path):
+    cells = ("clean", *(f"fog/{severity}" for severity in range(1, 6)))
+    start = make_run(tmp_path / "start", hold=0.2, cells=cells, count=100)
+    tuned = make_run(tmp_path / "tuned", hold=0.9, cells=cells, count=100)
+    recipe = yaml.safe_load((tuned / "recipe.yaml").read_text())
+    recipe["model"]["init"] = f"run:{start}"
+    (tuned / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    assert main(["card", str(tuned)]) == 0
+    text = (tuned / "README.md").read_text()
+    mean = compare(load_records(tuned)[0], load_records(start)[0]).differences["mean_corruption_accuracy_partial"]
+    assert "## Compared with its start" in text
+    assert f"+{mean.interval.value:.1f} ({mean.interval.low:.1f} to {mean.interval.high:.1f}) | better |" in text
+    assert str(tmp_path) not in text.split("<details>")[0]

@@ -29,7 +29,7 @@ def test_scores_are_counted_by_hand():
 def test_only_corruption_cells_count_as_corrupted():
     both = run(0, [1, 1], [[0, 1]])
     attacked = RunResult("r", 0, {**both.right, "pgd5": np.zeros(2), "occlusion-random": np.zeros(2)}, {}, {})
-    assert formulas(attacked)["mean_corruption_accuracy"].cells == ("fog/1",)
+    assert formulas(attacked)["measured_corruption_accuracy"].cells == ("fog/1",)
     assert scores(COLUMNS["corrupted"], [attacked]).mean == pytest.approx(50)
 
 

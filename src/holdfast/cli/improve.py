@@ -26,12 +26,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="the start: run:DIR, timm:NAME, timm:NAME@FILE, or an architecture (default: the recipe's)",
     )
     parser.add_argument("--budget", required=True, help="wall time, such as 10m, 2h or 1d")
-    parser.add_argument("--data.test", help="images of the report, measured once (default: a part of data.val)")
+    parser.add_argument(
+        "--data.test", metavar="SPEC", help="images of the report, measured once (default: a part of data.val)"
+    )
     parser.add_argument(
         "--methods", help="candidates, such as augmix,afat,augmix+afat (default: those for --against; plain is added)"
     )
     parser.add_argument("--seeds", type=int, default=1, help="seeds of the winner and of plain training in the report")
-    parser.add_argument("--against", default="corruptions", help="what the model must hold against: or attacks")
+    parser.add_argument(
+        "--against", default="corruptions", help="what the model must hold against: corruptions or attacks"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/improve"), help="folder of plan, runs and decision")
     add_cluster(parser, task="the candidates of a rung at once,")
     parser.add_argument("--dry-run", action="store_true", help="show the plan; run and write nothing")

@@ -22,6 +22,7 @@ from holdfast.data.class_maps import (
 )
 from holdfast.data.content_digest import content_of_files, content_of_sample, spread
 from holdfast.data.domains import strata_of_domains
+from holdfast.data.imagenet_classes import COUNT as IMAGENET
 from holdfast.data.imagenet_classes import are_wnids
 from holdfast.data.official_sets import OfficialSet, check_imagenet_order, is_official, open_official
 from holdfast.data.source import are_integers
@@ -149,10 +150,10 @@ def _mapping(
     if given is not None:
         return open_class_map(given, outputs, restricted=restricted)
     names = _unlabelled(data).classes
+    if data.stored is not None and data.stored.restricted_to is not None and outputs.count == IMAGENET:
+        return shipped_map(data.stored.restricted_to, outputs, restricted=restricted)
     if not outputs.of_imagenet or len(names) >= outputs.count:
         return None
-    if data.stored is not None and data.stored.restricted_to is not None:
-        return shipped_map(data.stored.restricted_to, outputs, restricted=restricted)
     if not are_wnids(names) or set(names) <= set(outputs.names or ()):
         return None
     return wnid_map(names, outputs, data=data.spec, restricted=restricted)

@@ -11,7 +11,7 @@ import numpy as np
 
 from holdfast.evaluation.order import FIRST_IMAGES, Order, Rows, depths
 
-PART = 512  # passes per part, which is the most that an interrupted process measures again
+PART = 1024  # passes per part, which is the most that an interrupted process measures again
 MOST_PARTS = 500  # per round, as each is a file
 
 

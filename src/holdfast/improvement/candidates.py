@@ -29,7 +29,7 @@ DEFAULTS = {
 }
 # what finetune_afat says, where attention can be read; the adversary's own choice where it cannot
 AFAT_BY_ATTENTION = {"weight": 1.0, "ratio": 0.1, "selection": "attention"}
-LP_FT = ("lp-ft",)
+TRADE_OFF = 0.5  # TORA's λ: one of them, as every candidate is one model
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,14 @@ def chosen_candidates(names: Sequence[str], *, against: str) -> tuple[str, ...]:
 
 def candidate(name: str, base: Recipe) -> list[Candidate]:
     """The ways to train a candidate, the preferred one first; another is taken where the model does not allow it."""
+    from holdfast.methods import ADAPTERS
+
     parts = [part for part in name.split("+") if part not in (PLAIN, LOW_LR)]
     values: dict[str, Any] = method_values(",".join(parts), {}) if parts else {}
     if LOW_LR in name.split("+"):
         values = merge(values, {"optimizer": {"lr": base.optimizer.lr / 10}})
+    if any(adapter.weights is not None for part, adapter in ADAPTERS.items() if part in parts):
+        values = merge(values, {"train": {"phases": {"run": "all", "weights": [TRADE_OFF]}}})
     if "afat" not in parts:
         return [Candidate(name, values)]
     by_attention = merge(values, {"objective": {"options": {"afat": AFAT_BY_ATTENTION}}})

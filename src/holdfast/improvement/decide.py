@@ -95,11 +95,16 @@ def read_decision(folder: Path) -> Decision:
         raise HoldfastError(f"{str(folder)!r} holds no decision of holdfast improve") from error
 
 
-def verdict_of(*, chosen_is_plain: bool, over_plain: Gain, plain_over_start: Gain | None) -> str:
-    """The verdict: only what was chosen before can win, and only if its gain over plain training is resolved."""
+def verdict_of(
+    *, chosen_is_plain: bool, over_plain: Gain, over_start: Gain | None, plain_over_start: Gain | None
+) -> str:
+    """The verdict: whatever is recommended is resolved to be better on bad images than what is simpler.
+
+    The winner, which was chosen before, than plain training and the start; plain training than the start.
+    """
     if not chosen_is_plain and over_plain.bad.low > 0:
-        return USE
-    return KEEP_START if plain_over_start is not None and plain_over_start.bad.high < 0 else PLAIN_TRAINING
+        return USE if over_start is None or over_start.bad.low > 0 else KEEP_START
+    return PLAIN_TRAINING if plain_over_start is None or plain_over_start.bad.low > 0 else KEEP_START
 
 
 def sentence_of(
@@ -123,8 +128,11 @@ def sentence_of(
             f"{with_span(first.clean)}{ending if own else ''}."
         )
     other = f"the best other candidate, {challenger}, has {with_span(over_plain.bad, 'points')} over plain training"
-    if verdict == KEEP_START:
-        return f"Keep the start: under {bad} plain training has {own} points over it; {other}."
+    if verdict == KEEP_START and over_start is not None:
+        return (
+            f"Keep the start: nothing is resolved to be better under {bad}. Plain training has {own} points over it, "
+            f"the best other candidate, {challenger}, {with_span(over_start.bad)}."
+        )
     gained = f"has {with_span(plain_over_start.bad, 'points')} over the start; " if plain_over_start is not None else ""
     return (
         f"Nothing beats plain training of equal cost; here it is: {model}. Under {bad} {'it ' * bool(gained)}{gained}"

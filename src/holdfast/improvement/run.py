@@ -75,6 +75,7 @@ class Improvement:
         self.task = task_of(source).name
         self.rows: list[Row] = []
         self.trained: dict[str, Path] = {}
+        self.rung_of: dict[str, int] = {}  # the last one that a candidate was trained in
 
     # ------------------------------------------------------------------ the whole
 
@@ -140,7 +141,7 @@ class Improvement:
             probe = (self.base, self.out / START) if self.plan.probe and not seed else None
             found = train_run(recipe, folder, probe=probe, show=self.show)
         if not seed:
-            self.trained[name] = found
+            self.trained[name], self.rung_of[name] = found, number
         return found
 
     def _train_on_ray(self, number: int, names: Sequence[str], cluster: Cluster) -> None:
@@ -205,7 +206,9 @@ class Improvement:
         if any(key.startswith("test ") for key in self.clock.spent):
             return
         left, needed = LATEST * self.plan.budget - self.clock.elapsed, self._testing_time()
-        images = max(min(LEAST, self.plan.testing.images), int(self.plan.testing.images * min(1.0, left / needed)))
+        images = max(
+            min(LEAST, self.plan.testing.images), int(self.plan.testing.images * min(1.0, left / max(needed, 1e-9)))
+        )
         if images < self.plan.testing.images:
             fewer = f"reported on {images} test images instead of {self.plan.testing.images}: the machine was slower"
             self._keep(
@@ -282,10 +285,9 @@ class Improvement:
         challenger = choose(others) if is_plain and others else winner
         self._fit_testing()
         start = [self._test(self.plan.start, self.out / START)] if self.plan.start else []
-        last = len(self.plan.rungs) - 1
         plain, best = [], []
         for seed in range(self.plan.seeds):
-            runs = {name: self._seed_of(last, name, seed) for name in {PLAIN, *challenger.members}}
+            runs = {name: self._seed_of(name, seed) for name in {PLAIN, *challenger.members}}
             if any(run is None for run in runs.values()):
                 break
             plain.append(self._test_run(runs[PLAIN]))
@@ -293,7 +295,9 @@ class Improvement:
         over_plain = Gain.of([m for _, m in best], [m for _, m in plain])
         over_start = Gain.of([m for _, m in best], start) if start else None
         plain_over_start = Gain.of([m for _, m in plain], start) if start else None
-        verdict = verdict_of(chosen_is_plain=is_plain, over_plain=over_plain, plain_over_start=plain_over_start)
+        verdict = verdict_of(
+            chosen_is_plain=is_plain, over_plain=over_plain, over_start=over_start, plain_over_start=plain_over_start
+        )
         chosen = best[0][0] if verdict == USE else plain[0][0]
         folder = self._leave_winner(chosen)
         model = self.plan.start if verdict == KEEP_START else str(folder)
@@ -337,8 +341,8 @@ class Improvement:
         decision.write(self.out)
         return decision
 
-    def _seed_of(self, number: int, name: str, seed: int) -> Path | None:
-        return self.trained[name] if seed == 0 else self._train(number, name, seed)
+    def _seed_of(self, name: str, seed: int) -> Path | None:
+        return self.trained[name] if seed == 0 else self._train(self.rung_of[name], name, seed)
 
     def _seeded(self, entry: Entry, runs: Any, seed: int) -> Path:
         """The folder of an entry for a seed."""

@@ -13,6 +13,7 @@ from holdfast.attacks.pixel_model import backbone
 from holdfast.attention import can_watch
 from holdfast.corruptions.severities import ALL, PUBLISHED, own_kinds
 from holdfast.data import check_known_classes
+from holdfast.data.imagenet_classes import display_names
 from holdfast.data.torch_datasets import check_counted
 from holdfast.deploy.onnx_model import has_gradient
 from holdfast.errors import HoldfastError
@@ -75,7 +76,7 @@ class OpenedModel:
     @property
     def classes(self) -> tuple[str, ...]:
         """The class names of the data."""
-        return tuple(map(str, self.source.classes))
+        return display_names(tuple(map(str, self.source.classes)))
 
     @property
     def without_labels(self) -> str:

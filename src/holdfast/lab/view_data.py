@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 from holdfast.analysis.query_maps import place_of, query_map, received_map, small_map
 from holdfast.attention import AttentionHandle
@@ -12,8 +13,13 @@ from holdfast.lab.inspect import ImagePrediction, Inspection, focus_of, probabil
 from holdfast.lab.opened_model import OpenedModel
 from holdfast.models.sliding_window import predicted_map
 from holdfast.plotting import annotate
+from holdfast.plotting.class_colours import hex_colour
+from holdfast.tasks.examples.base import class_name
+from holdfast.tasks.examples.boxes import SCORE, draw_boxes
 
 TOP = 5
+BOXES_SIDE = 400  # pixels to which small images are enlarged, so that the names of boxes are legible
+MOST_BOXES = 50
 
 
 def shots(inspection: Inspection) -> dict[str, Any]:
@@ -119,19 +125,29 @@ def _legend(inspection: Inspection) -> list[dict[str, str]]:
         maps.append(np.asarray(inspection.picture.target))
     found = sorted(set(np.unique(np.concatenate([each.ravel() for each in maps])).tolist()) - {255})
     names = dict(enumerate(inspection.opened.classes))
-    return [{"name": names.get(n, str(n)), "colour": annotate.colour_of(n)} for n in found]
+    return [{"name": names.get(n, str(n)), "colour": hex_colour(n)} for n in found]
 
 
 def _boxes(inspection: Inspection) -> list[tuple[str, np.ndarray]]:
-    seen = (("boxes, before", inspection.before), ("boxes, after", inspection.after))
-    found = [
-        (title, annotate.boxes(one.bytes, next(iter(one.answers.values()))[0], inspection.opened.classes))
-        for title, one in seen
-    ]
+    names, found = inspection.opened.classes, []
+    for title, seen in (("boxes, before", inspection.before), ("boxes, after", inspection.after)):
+        first = next(iter(seen.answers.values()))[0]
+        boxes, labels, scores = (first[name].numpy(force=True) for name in ("boxes", "labels", "scores"))
+        sure = np.flatnonzero(scores >= SCORE)[:MOST_BOXES]
+        labels = labels[sure] - 1  # a detector counts classes from 1
+        words = [f"{class_name(n, names)} {score:.2f}" for n, score in zip(labels, scores[sure], strict=True)]
+        found.append((title, _with_boxes(seen.bytes, boxes[sure], labels, words)))
     if (true := inspection.picture.target) is None:
         return found
-    objects = {"boxes": true.boxes, "labels": true.labels + 1, "scores": None}
-    return [("boxes, true", annotate.boxes(inspection.before.bytes, objects, inspection.opened.classes)), *found]
+    words = [class_name(int(label), names) for label in true.labels]
+    return [("boxes, true", _with_boxes(inspection.before.bytes, true.boxes, true.labels, words)), *found]
+
+
+def _with_boxes(image: np.ndarray, boxes: np.ndarray, labels: np.ndarray, words: Sequence[str]) -> np.ndarray:
+    """Draw boxes on an image, enlarged if it is small, so that their names are legible."""
+    scale = max(1, BOXES_SIDE // max(image.shape[:2]))
+    picture = Image.fromarray(image).resize((scale * image.shape[1], scale * image.shape[0]), Image.Resampling.NEAREST)
+    return np.asarray(draw_boxes(picture, image.shape[:2], boxes, labels, np.zeros((0, 1, 1), bool), names=words))
 
 
 def _titled_image(title: str, image: np.ndarray) -> dict[str, str]:

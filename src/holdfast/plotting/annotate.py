@@ -1,27 +1,17 @@
-"""Annotated images for HTML pages: differences, heat maps, label maps and boxes, as pure functions of arrays."""
+"""Annotated images for HTML pages: differences, heat maps and label maps, as pure functions of arrays."""
 
 import base64
 import io
-from collections.abc import Sequence
-from typing import Any
 
 import cv2
 import numpy as np
 from PIL import Image
 
+from holdfast.plotting.class_colours import PALETTE
+
 Bytes = np.ndarray  # uint8, H W 3
 LARGEST_SIDE = 640  # pixels of an image on the page; the model's input may be larger
-BOXES_SIDE = 400  # pixels to which small images are enlarged, so that box labels are legible
 WRONG = (213, 94, 0)
-# Okabe and Ito's colour-blind safe colours, then darker ones of the same hues; further classes repeat them
-PALETTE = np.array(
-    [
-        (0, 0, 0), (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (0, 114, 178), (213, 94, 0),
-        (204, 121, 167), (120, 120, 120), (140, 96, 0), (40, 100, 140), (0, 90, 66), (150, 142, 30), (0, 60, 100),
-        (120, 50, 0), (120, 66, 96), (200, 200, 200), (255, 210, 120), (170, 220, 250), (90, 220, 180),
-    ],
-    np.uint8,
-)  # fmt: skip
 
 
 def data_url(image: Bytes) -> str:
@@ -79,40 +69,3 @@ def errors(seen: np.ndarray, true: np.ndarray, image: Bytes) -> Bytes:
     pale = np.repeat(128 + image.mean(axis=2, keepdims=True) / 2, 3, axis=2).astype(np.uint8)
     pale[(seen != true) & (true != 255)] = WRONG
     return pale
-
-
-def colour_of(label: int) -> str:
-    """Hex colour of a class on label maps."""
-    return "#{:02x}{:02x}{:02x}".format(*PALETTE[label % len(PALETTE)].tolist())
-
-
-def boxes(image: Bytes, found: Any, names: Sequence[str], *, least: float = 0.5, most: int = 50) -> Bytes:
-    """Draw the detections with a score of at least ``least`` on an enlarged image.
-
-    ``found`` has boxes, labels (from 1) and scores; scores of None draw all boxes, as for ground truth.
-    """
-    scale = max(1, BOXES_SIDE // max(image.shape[:2]))
-    canvas = np.ascontiguousarray(image.repeat(scale, axis=0).repeat(scale, axis=1))
-    for corners, label, score in _best(found, least=least)[:most]:
-        colour = [int(value) for value in PALETTE[label % (len(PALETTE) - 1) + 1]]
-        name = names[label - 1] if 0 < label <= len(names) else str(label)
-        _draw_box(canvas, [scale * value for value in corners], f"{name}{score}", colour)
-    return canvas
-
-
-def _best(found: Any, *, least: float) -> list[tuple[list[float], int, str]]:
-    scores = [1.0] * len(found["labels"]) if found["scores"] is None else found["scores"].tolist()
-    rows = zip(found["boxes"].tolist(), found["labels"].tolist(), scores, strict=True)
-    known = found["scores"] is None
-    return [(corners, label, "" if known else f" {score:.2f}") for corners, label, score in rows if score >= least]
-
-
-def _draw_box(canvas: Bytes, corners: Sequence[float], label: str, colour: Sequence[int]) -> None:
-    x0, y0, x1, y1 = (round(value) for value in corners)
-    cv2.rectangle(canvas, (x0, y0), (x1, y1), colour, 2, cv2.LINE_AA)
-    label = label.encode("ascii", "replace").decode()
-    (width, height), _ = cv2.getTextSize(label, cv2.FONT_HERSHEY_SIMPLEX, 0.5, 1)
-    top = max(y0 - height - 8, 0)
-    cv2.rectangle(canvas, (x0, top), (x0 + width + 6, top + height + 8), colour, -1)
-    ink = (0, 0, 0) if sum(colour) > 330 else (255, 255, 255)
-    cv2.putText(canvas, label, (x0 + 3, top + height + 4), cv2.FONT_HERSHEY_SIMPLEX, 0.5, ink, 1, cv2.LINE_AA)

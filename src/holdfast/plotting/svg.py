@@ -116,12 +116,12 @@ def _tick(axis: Axis, value: float) -> str:
 
 
 LARGEST = 1.75  # CSS pixels per point of the figure
-SMALL_IMAGE, LARGEST_IMAGE = 16_000, 320  # bytes of an image that stays a PNG; pixels of a larger one after shrinking
+SMALL_IMAGE, LARGEST_IMAGE = 5_000, 320  # bytes of an image that stays a PNG; pixels of a larger one after shrinking
 SVG = "http://www.w3.org/2000/svg"
 XLINK = "http://www.w3.org/1999/xlink"
 
 # placeholder colours, replaced by the page's CSS variables, so that dark pages get light ink
-INK, MUTED, LINE = "#010203", "#040506", "#070809"
+INK, MUTED, LINE, CARD = "#010203", "#040506", "#070809", "#0a0b0c"
 NOTE = "#595959"  # colour of notes below figures
 _PAGE_COLOURS = {
     "#000000": "var(--ink)",
@@ -129,6 +129,7 @@ _PAGE_COLOURS = {
     INK: "var(--ink)",
     MUTED: "var(--muted)",
     LINE: "var(--line)",
+    CARD: "var(--card)",
 }
 
 STYLE: Any = {

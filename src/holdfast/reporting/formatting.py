@@ -58,6 +58,11 @@ def span(low: float, high: float, *, digits: int = 1) -> str:
     return f"{number(low, digits=digits)} to {number(high, digits=digits)}"
 
 
+def title_of(words: str) -> str:
+    """Begin words with a capital letter, but for names such as mIoU."""
+    return words if words[1:2].isupper() else words[:1].upper() + words[1:]
+
+
 def kind_label(kind: str) -> str:
     """Format a corruption's name: ``gaussian_noise`` → ``gaussian noise``."""
     return kind.replace("_", " ")

@@ -6,6 +6,7 @@ The header (``model-index``) is written and checked by the classes of huggingfac
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,26 @@ from matplotlib.figure import Figure
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
 from holdfast.io.markdown import escape, table
+from holdfast.metrics.comparison import compare
+from holdfast.metrics.multiple_tests import NOT_RESOLVED, WORSE, verdicts
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import Score
 from holdfast.plotting.style import colour
 from holdfast.records.class_map import class_map_words
+from holdfast.registry import model_spec
 from holdfast.reporting.comparable import DataSet, data_sets
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.severity import severity_curve
-from holdfast.reporting.formatting import NOT_MEASURED, clean_name, kind_label, number, span
-from holdfast.reporting.quantities import is_headline
+from holdfast.reporting.formatting import (
+    NOT_MEASURED,
+    clean_name,
+    difference_text,
+    kind_label,
+    list_names,
+    number,
+    span,
+)
+from holdfast.reporting.quantities import is_headline, is_tested
 from holdfast.reporting.runs import Run, read_runs
 
 
@@ -158,9 +170,12 @@ def _parts(run: Run, sets: Sequence[DataSet], figures: Mapping[str, str]) -> lis
     size = f"{run.parameters / 1e6:.1f} million parameters" if run.parameters else ""
     description = ", ".join(part for part in (run.architecture or "", size) if part)
     return [
-        f"# {run.name}",
-        f"{description}. Its robustness was measured with Holdfast." if description else "",
+        f"# {escape(run.name)}",
+        f"{escape(description)}. Its robustness was measured with Holdfast." if description else "",
         _usage(run),
+        "## Intended use",
+        _intended_use(sets),
+        *_against_start(run, sets),
         "## Training",
         _training_text(run),
         *(part for data in sets for part in _results_text(data)),
@@ -168,6 +183,59 @@ def _parts(run: Run, sets: Sequence[DataSet], figures: Mapping[str, str]) -> lis
         "## Limitations",
         _limits(run, sets),
     ]
+
+
+def _intended_use(sets: Sequence[DataSet]) -> str:
+    """What the model was measured for, and what these numbers do not support."""
+    words = {
+        "classification": "one class per image",
+        "segmentation": "a class per pixel",
+        "detection": "objects with boxes",
+    }
+    data = list_names([escape(_plain(each.spec)) for each in sets])
+    what = words.get(sets[0].task, "what its task asks for")
+    return (
+        f"Predicting {what} on images like those of {data}, clean or disturbed as measured below. Other images, "
+        "disturbances and attacks need a measurement of their own; a decision that matters for people needs more than "
+        "these scores."
+    )
+
+
+def _against_start(run: Run, sets: Sequence[DataSet]) -> list[str]:
+    """The gate's question against the run it started from: a verdict per quantity, corrected for their number."""
+    start = _start(run)
+    if start is None:
+        return []
+    tables = []
+    for data in sets:
+        old = next((each for each in data_sets([start]) if each.fingerprint == data.fingerprint), None)
+        if old is None or not set(old.baseline.records.cells) & set(data.baseline.records.cells):
+            continue
+        differences = compare(data.baseline.records, old.baseline.records).differences.values()
+        found = verdicts([each for each in differences if is_tested(each, data.task)])
+        rows = [
+            [each.difference.label, number(each.difference.first), difference_text(each.difference.interval), each.word]
+            for each in found
+        ]
+        passed = not any(each.word in (WORSE, NOT_RESOLVED) for each in found)
+        said = "PASS: no worse in any of them." if passed else "Not shown to be no worse in all of them."
+        head = ["score", "value", "difference (95 % interval)", "verdict"]
+        tables += [f"On {escape(_plain(data.spec))}: {said}", _table(head, rows)] if found else []
+    text = (
+        f"Fine-tuned from `{escape(start.name)}`, on the same images. Verdicts are corrected for their number (Holm)."
+    )
+    return ["## Compared with its start", text, *tables] if tables else []
+
+
+def _start(run: Run) -> Run | None:
+    """The run whose weights this one started from, if its records are here."""
+    model = run.recipe.get("model")
+    spec = model_spec(str(model.get("init") or "")) if isinstance(model, Mapping) else None
+    if spec is None or spec.kind != "run" or spec.folder is None or not spec.folder.is_dir():
+        return None
+    with suppress(HoldfastError):
+        return read_runs([spec.folder])[0]
+    return None
 
 
 def _usage(run: Run) -> str:
@@ -196,7 +264,7 @@ def _results_text(data: DataSet) -> list[str]:
     passes = f"{entry.summary.passes}, " if entry.summary.passes is not None else ""
     answers = f"{words}, " if (words := class_map_words(entry.records.header)) else ""
     how = f"{entry.summary.images} images, {passes}{answers}{data.protocol}, preset {data.preset}, seed {seed}"
-    title = f"## Robustness on {_plain(data.spec)}\n\n{how}"
+    title = f"## Robustness on {escape(_plain(data.spec))}\n\n{how}"
     by_kind = [[kind_label(score.kind), *_value(score)] for score in first]
     rows = [[score.label, *_value(score), score.definition] for score in scores]
     others = [

@@ -19,9 +19,9 @@ DENSE = ("corruptions", "corruptions-135", "coco-c", "coco-c-fan", "cityscapes-c
 # per score, the suites of which at least one is needed for each ingredient; attacks are suites of their own
 SUITES_OF = {
     "clean": (("clean",),),
-    "mean_corruption_accuracy": (CORRUPTED,),
+    "measured_corruption_accuracy": (CORRUPTED,),
     "mean_c_bar_accuracy": (tuple(C_BAR_SUITES),),
-    "retention": (("clean",), CORRUPTED),
+    "measured_retention": (("clean",), CORRUPTED),
 }
 
 

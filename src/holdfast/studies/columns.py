@@ -55,9 +55,9 @@ class Column:
 
 COLUMNS: dict[str, Column] = {  # from evaluations; :func:`columns` adds those of analyses
     "clean": Column("clean", "clean", "higher", "accuracy on clean test images, %"),
-    "corrupted": Column("C", "mean_corruption_accuracy", "higher", "mean accuracy over the corruptions, %"),
+    "corrupted": Column("C", "measured_corruption_accuracy", "higher", "mean accuracy over the corruptions, %"),
     "c_bar": Column("C-bar", "mean_c_bar_accuracy", "higher", "mean accuracy over the ten kinds of C-bar, %"),
-    "retention": Column("retention", "retention", "higher", "what remains under corruption, C / clean, %"),
+    "retention": Column("retention", "measured_retention", "higher", "what remains under corruption, C / clean, %"),
     "occluded": Column(
         "occluded",
         "attack/occlusion-random",
@@ -153,10 +153,11 @@ def groups_by_position(images: int) -> Groups:
 def formulas(run: RunResult) -> dict[str, ScoreDefinition]:
     """Score definitions that a run allows, by name; corruption scores also over fewer cells than standard."""
     known = set(run_replicates(run))
-    found = _corruption_scores(run, ACCURACY, mean="mean_corruption_accuracy", kept="retention") if run.right else {}
+    found: dict[str, ScoreDefinition] = {}
     for name in run.draws:
         found |= _set_scores(run, name)
     if run.right:
+        found |= _corruption_scores(run, ACCURACY, mean="measured_corruption_accuracy", kept="measured_retention")
         every = scoring_of(run.task).formulas(run.cells, columns=known, header=run.header, reference=None)
         found |= {each.name: each for each in every if each.reads and known.issuperset(each.reads)}
     return found | {name: _measure(name) for name in run.measures}

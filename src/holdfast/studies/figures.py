@@ -87,7 +87,7 @@ def trade_off_columns(results: Results) -> list[tuple[Column, Column]]:
     """Pairs of clean accuracy and a robustness column; empty if fewer than two rows can be compared with the first."""
     columns, (first, *others) = available(results), results
     compared = [row for row in others if shared_seeds(results[row], results[first])]
-    bad = [column for column in columns.values() if column.shows.startswith(("attack/", "mean_corruption"))]
+    bad = [column for column in columns.values() if column.shows.startswith(("attack/", "measured_corruption"))]
     pairs = [(columns["clean"], column) for column in bad] if "clean" in columns else []
     pairs += [(columns[name], columns[f"{name}_c"]) for name in columns if f"{name}_c" in columns]
     return pairs if len(compared) > 1 else []

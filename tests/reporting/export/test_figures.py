@@ -39,7 +39,7 @@ def test_every_figure_of_the_page_is_a_file_with_its_numbers(tmp_path):
     )
     for path in (tmp_path / "figures").glob("*.svg"):
         text = path.read_text()
-        assert not any(stand_in in text for stand_in in ("#010203", "#040506", "#070809")), path.name
+        assert not any(stand_in in text for stand_in in ("#010203", "#040506", "#070809", "#0a0b0c")), path.name
 
 
 def test_bad_formats_are_one_sentence_before_anything_is_read(tmp_path):

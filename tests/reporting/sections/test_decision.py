@@ -66,6 +66,13 @@ def test_every_quantity_is_there_for_every_model_also_where_it_was_not_measured(
     assert found.tables[0].tests == 7
 
 
+def test_a_model_without_the_ranked_score_is_named(runs, tmp_path):
+    clean = make_run(tmp_path / "unfinished", hold=0.5, cells=("clean",), count=200)
+    _, _, found = card_of(runs["plain"], runs["robust"], clean)
+    assert found.title == "Use robust"
+    assert "Not ranked, because mCA (partial: 1 of 15 kinds) is not measured: unfinished." in found.caveat
+
+
 def test_a_loss_of_clean_accuracy_is_a_trade_off(runs, tmp_path):
     views = make_run(tmp_path / "views", hold=0.9, cells=CELLS, count=200, views=("joint", "low"))
     (data,) = data_sets(read_runs([runs["plain"], views]))

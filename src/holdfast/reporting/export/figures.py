@@ -15,11 +15,11 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.io import atomic
 from holdfast.io.validation import comma_list, file_name
 from holdfast.plotting.files import FORMATS, save_figure
-from holdfast.plotting.svg import INK, LINE, MUTED, STYLE
+from holdfast.plotting.svg import CARD, INK, LINE, MUTED, STYLE
 from holdfast.reporting.figures.charts import ReportFigure
 
 CSV = "csv"
-PRINTED = {INK: "#000000", MUTED: "#444444", LINE: "#dddddd"}  # the page's variables on white paper
+PRINTED = {INK: "#000000", MUTED: "#444444", LINE: "#dddddd", CARD: "#ffffff"}  # the page's variables on white paper
 PROPERTIES = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")
 
 

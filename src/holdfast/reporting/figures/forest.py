@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from holdfast.metrics.intervals import Interval
 from holdfast.plotting.style import colour, marker
-from holdfast.plotting.svg import INK, LINE, MUTED, set_tooltips
+from holdfast.plotting.svg import CARD, INK, LINE, MUTED, set_tooltips
 from holdfast.reporting.formatting import difference_text, number, signed
 
 ROW, MODEL = 0.08, 0.11  # inches: the space of a row, and of each model in it
@@ -130,7 +130,7 @@ def _draw_model(
             markersize=5,
             linestyle="none",
             color=shade,
-            markerfacecolor=shade if filled else "white",
+            markerfacecolor=shade if filled else CARD,
             label=model.label if filled else f"_{model.label}",
             zorder=3,
         )

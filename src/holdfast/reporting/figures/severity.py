@@ -17,6 +17,7 @@ from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import ChartLine, Point, ReportFigure, Track, line_rows, svg_picture
 from holdfast.reporting.figures.kinds import kind_figures
+from holdfast.reporting.formatting import title_of
 from holdfast.reporting.runs import Run
 
 
@@ -70,7 +71,7 @@ def severity_figures(data: DataSet, *, anchor: str) -> list[ReportFigure]:
     what = scoring.cell_words
     kinds = f"{len(scoring.curve_kinds)} corruptions" if scoring.curve_kinds else "corruptions"
     over = f"Mean over the {kinds} at each severity. Bands: 95 % intervals over the choice of images."
-    title = f"{what[:1].upper()}{what[1:]}" or "Accuracy"
+    title = title_of(what) or "Accuracy"
     figures = _picture(curves, what, "proportion", f"{anchor}-severity", f"{title} by severity", over)
     if not what:
         return figures

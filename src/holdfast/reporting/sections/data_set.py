@@ -9,6 +9,7 @@ from holdfast.metrics.summary import Score
 from holdfast.reporting.comparable import DataSet, Entry, describe_data, warnings_of
 from holdfast.reporting.figures.charts import ReportFigure
 from holdfast.reporting.figures.severity import data_figures
+from holdfast.reporting.figures.shift_line import shift_line_figure
 from holdfast.reporting.formatting import NOT_MEASURED, number
 from holdfast.reporting.quantities import words_of
 from holdfast.reporting.sections.decision import AgainstBaseline, Decision, Pairs, against_baseline, decide
@@ -122,7 +123,7 @@ def part_of(data: DataSet, *, number: int, title: str) -> DataSetSection:
         matrices=matrices(data, pairs),
         baselines=[each for each in baselines if each.table.candidates or each.by_kind],
         seeds=seed_table(data),
-        figures=data_figures(data, anchor=anchor),
+        figures=[*data_figures(data, anchor=anchor), *shift_line_figure(data, anchor=anchor)],
         words=words_of(data.task),
         kinds=kinds_table(data),
         heat_maps=heat_maps(data),

@@ -201,8 +201,11 @@ def points(interval: Interval) -> str:
 def _caveat(data: DataSet, table: AgainstBaseline) -> str:
     counts = sorted({entry.summary.images for entry in data.shown_models})
     images = f"{counts[0]:,} images" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,} images"
+    by = data.ranked_by
+    without = [entry.name for entry in data.shown_models if by is not None and by.name not in entry.summary]
+    unranked = f" Not ranked, because {by.label} is not measured: {list_names(without)}." if by and without else ""
     return (
-        f"{images}; {seeds_text(data)}. Verdicts are corrected together for the {table.tests} "
+        f"{images}; {seeds_text(data)}.{unranked} Verdicts are corrected together for the {table.tests} "
         f"{'comparisons' if table.tests > 1 else 'comparison'} of this table (Holm); no worse means by no more than "
         f"{MARGIN:g} points."
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from holdfast.metrics.multiple_tests import Verdict
 from holdfast.reporting.comparable import DataSet, Entry
-from holdfast.reporting.formatting import NOT_MEASURED, signed, span
+from holdfast.reporting.formatting import NOT_MEASURED, signed, span, title_of
 from holdfast.reporting.quantities import sentence_words, tested_scores
 from holdfast.reporting.sections.decision import Pairs, ranked_verdicts
 
@@ -50,7 +50,7 @@ def matrices(data: DataSet, pairs: Pairs) -> list[Matrix]:
             for one in range(len(models))
         ]
         title = sentence_words(score, data.task)
-        found.append(Matrix(score.name, f"{title[:1].upper()}{title[1:]}", models, rows, len(verdicts) // 2))
+        found.append(Matrix(score.name, title_of(title), models, rows, len(verdicts) // 2))
     return found
 
 

@@ -242,7 +242,7 @@
     all("table.heat.cells td[data-cell]", part).forEach((cell) => {
       const [kind, severity] = cell.dataset.cell.split("/");
       if (!kinds.has(kind)) return;
-      const button = make("button", { type: "button", "aria-label": `examples of ${kind.replaceAll("_", " ")}, severity ${severity}` }, cell.textContent);
+      const button = make("button", { type: "button", "aria-description": `show examples of ${kind.replaceAll("_", " ")}, severity ${severity}` }, cell.textContent);
       cell.replaceChildren(button);
       button.addEventListener("click", () => part.dispatchEvent(new CustomEvent("examples", { detail: cell.dataset.cell })));
     });

@@ -16,14 +16,6 @@ from holdfast.records.records import CellRecord
 
 Kept = Mapping[str, np.ndarray]  # ground truth and prediction of one image
 LOSSLESS = 64  # longest side in pixels up to which a thumbnail is a PNG
-# Okabe and Ito's colour-blind safe palette without black, then lighter and darker colours
-PALETTE = np.array(
-    [
-        (0, 114, 178), (213, 94, 0), (0, 158, 115), (240, 228, 66), (204, 121, 167), (86, 180, 233), (230, 159, 0),
-        (136, 34, 85), (17, 119, 51), (51, 34, 136), (170, 68, 153), (153, 153, 51), (102, 17, 0), (136, 204, 238),
-    ],
-    dtype=np.uint8,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -97,12 +89,6 @@ def encode_picture(picture: Image.Image) -> bytes:
 def class_name(number: int, names: Sequence[str]) -> str:
     """Name of a class, or its index if names are unknown."""
     return str(names[number]) if 0 <= number < len(names) else str(number)
-
-
-def class_colour(number: int) -> tuple[int, int, int]:
-    """RGB colour of a class in overlays and boxes."""
-    red, green, blue = PALETTE[number % len(PALETTE)].tolist()
-    return red, green, blue
 
 
 class ClassExamples(Examples):

@@ -10,8 +10,9 @@ from PIL import Image, ImageDraw
 from holdfast.errors import HoldfastError
 from holdfast.io.run_lengths import unpacked_masks
 from holdfast.metrics.average_precision import match_image
+from holdfast.plotting.class_colours import class_colour
 from holdfast.records.records import CellRecord
-from holdfast.tasks.examples.base import Examples, ExampleView, Kept, class_colour, class_name
+from holdfast.tasks.examples.base import Examples, ExampleView, Kept, class_name
 
 SCORE = 0.5  # score threshold of detections that are drawn and counted
 OPACITY = 0.45  # of masks

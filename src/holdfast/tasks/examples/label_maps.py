@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from holdfast.plotting.class_colours import PALETTE
 from holdfast.records.records import CellRecord
-from holdfast.tasks.examples.base import PALETTE, Examples, ExampleView, Kept, class_name
+from holdfast.tasks.examples.base import Examples, ExampleView, Kept, class_name
 
 IGNORED = 255
 OPACITY = 0.55

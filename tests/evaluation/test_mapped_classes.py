@@ -16,6 +16,7 @@ from holdfast.data.class_maps import Outputs, open_class_map
 from holdfast.data.imagenet_classes import wnids
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.mapped_classes import MappedClasses
+from holdfast.lab.opened_model import open_model
 from holdfast.metrics import compare
 
 PIXELS = {"size": 32, "mean": (0, 0, 0), "std": (1, 1, 1)}
@@ -186,6 +187,12 @@ def test_a_model_of_these_classes_alone_is_compared_with_a_restricted_one(folder
     assert compare(own, restricted).differences["clean"].interval.value == 0
 
 
+def test_the_lab_asks_the_mapped_model_and_shows_names(folder):
+    opened = open_model(Thousand(), f"folder:{folder}", protocol=EvalProtocol(**PIXELS))
+    assert opened.classes[:2] == ("tench", "English springer")
+    assert opened.judge.probe[""].shape == (1, 10)
+
+
 def test_a_wrong_choice_or_map_is_refused_before_anything_is_measured(folder):
     with pytest.raises(HoldfastError, match="classes must be restricted or all, got 'some'"):
         EvalProtocol(classes="some")
@@ -195,7 +202,7 @@ def test_a_wrong_choice_or_map_is_refused_before_anything_is_measured(folder):
 
 def test_the_command_line_takes_a_file_says_the_map_and_the_gate_repeats_it(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "thousand_model.py").write_text("from tests.inference.test_mapped_classes import thousand\n")
+    (tmp_path / "thousand_model.py").write_text("from tests.evaluation.test_mapped_classes import thousand\n")
     rows = [f"{wnids()[index]},{output}" for index in IMAGENETTE for output in (index, index + 7)]
     (tmp_path / "pairs.csv").write_text("class,output\n" + "\n".join(rows) + "\n")
     preprocessing = ["--size=32", "--mean", "0", "0", "0", "--std", "1", "1", "1"]
