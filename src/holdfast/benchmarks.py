@@ -40,6 +40,8 @@ class Benchmark:
         kept: its retention, the mean divided by the clean score.
         rounded: whether each cell is rounded to 0.01 % first.
         reference: model whose errors divide those of a kind (CE), if its papers do so.
+        divided: the mean of these CEs (mCE); ``{reference}`` in its definition is the name of the reference.
+        added: the same of what corruption adds to the clean error (relative mCE).
         groups: groups of kinds in the papers' tables.
         suite: one line on its suite for ``holdfast list suites``; empty if other suites measure its cells.
         partial: whether its scores over some of its kinds are given, as ``…_partial``.
@@ -56,6 +58,8 @@ class Benchmark:
     kept: ScoreText | None = None
     rounded: bool = False
     reference: str = ""
+    divided: ScoreText | None = None
+    added: ScoreText | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     suite: str = ""
     partial: bool = True
@@ -111,6 +115,12 @@ _ROWS = (
         mean=ScoreText("mean_corruption_{m.name}", "{m.mean_label}", "mean {m.label} over 15 kinds × 5 severities"),
         kept=ScoreText("retention", "retention", "mean corruption {m.name} over 15 kinds by clean {m.name}"),
         reference="AlexNet",
+        divided=ScoreText("mce", "mCE", "mean over the 15 kinds of the error by that of {reference}"),
+        added=ScoreText(
+            "relative_mce",
+            "relative mCE",
+            "mean over the 15 kinds of what corruption adds to the clean error, by what it adds to {reference}'s",
+        ),
         groups=GROUPS,
     ),
     Benchmark(
@@ -119,6 +129,7 @@ _ROWS = (
         _all_severities(kind for kind in STANDARD if kind not in GROUPS["noise"]),
         "AFAT, Table 2",
         reference="AlexNet",
+        divided=ScoreText("mce_without_noise", "mCE w/o noise", "mCE over the 12 kinds that are not noise"),
     ),
     Benchmark("corruptions-135", "classification", dict.fromkeys(STANDARD, (1, 3, 5)), "every other severity"),
     Benchmark(

@@ -49,6 +49,8 @@ def test_a_gate_until_decided_says_beforehand_what_stays_open_and_how_many_passe
     for text in (out, (tmp_path / "gate.md").read_text(), (tmp_path / "gate.xml").read_text()):
         assert "300 of 300 passes" in text
         assert "worse" in text
+    assert main(["gate", str(runs / "good"), "--save", str(tmp_path / "baseline.json")]) == 0
+    assert main(["gate", str(runs / "poor"), "--against", str(tmp_path / "baseline.json"), *rules]) == 1
     assert main(["gate", str(runs / "good"), "--against", str(runs / "poor"), *rules[:-2], "--budget", "x"]) == 2
     assert main(["gate", str(runs / "good"), "--against", str(runs / "poor"), "--budget", "5m"]) == 2
     assert main(["gate", str(runs / "good"), "--against", str(runs / "poor"), "--until", "0.5"]) == 2

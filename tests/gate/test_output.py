@@ -53,3 +53,10 @@ def test_unreadable_images_are_named_on_both_sides():
 def test_the_number_that_is_allowed_is_a_number(wrong):
     with pytest.raises(HoldfastError, match="allow_unreadable must be a whole number, at least 0"):
         rules_of({"allow_unreadable": wrong}, name="gate.yaml")
+
+
+def test_aligned_columns_stay_aligned():
+    from holdfast.gate.output import _align_columns, _wrap
+
+    rows = _align_columns([["rule", "now"], ["a longer rule", "1"]])
+    assert [_wrap(row, None) for row in rows] == [["rule           now"], ["a longer rule    1"]]

@@ -8,6 +8,7 @@ from holdfast.metrics.intervals import jackknife_estimate
 from holdfast.metrics.jackknife import GROUPS, image_groups, replicated_means
 from holdfast.metrics.replicates import replicate
 from holdfast.metrics.score_intervals import interval_note
+from holdfast.records.records import CellRecord
 from tests.metrics.test_recordings import CAMVID, CITYSCAPES
 
 
@@ -83,7 +84,8 @@ def test_rows_of_other_images_are_refused():
 
 def test_notes_say_what_is_needed_to_read_an_interval():
     def note(ids, *, task="segmentation"):
-        return interval_note({}, np.array(ids), image_groups(ids), task=task)
+        cell = CellRecord(np.array(ids), np.zeros(len(ids)), {})
+        return interval_note({"clean": cell}, cell.ids, image_groups(ids), task=task)
 
     assert "blocks of about 10 consecutive frames" in note(CAMVID)
     assert note(names(40), task="classification") == ""

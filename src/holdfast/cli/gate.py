@@ -164,7 +164,7 @@ def _decide_in_rounds(
         out = arguments.out or Path("runs") / model_file_name(model)
     new = requests_like_baseline(old, model, out=arguments.out or out, protocol=protocol_of(arguments), **given)
     before: list[EvaluationRequest | None] = [None] * len(old)
-    if run_folder(f"run:{arguments.against}"):
+    if (arguments.against / "config.json").is_file():  # a run, whose model can be measured further
         before = [*requests_like_baseline(old, f"run:{arguments.against}", **given)]
     return decide_in_rounds(new, old, rules, old_requests=before, budget=arguments.budget, show=True)
 

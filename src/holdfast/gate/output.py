@@ -22,17 +22,16 @@ def terminal(answers: Sequence[RuleVerdict], *, width: int | None = None) -> str
     lines = []
     for held in _by_data(answers).values():
         aligned = _align_columns([_columns(held[0]), *map(_row, held)])
-        reasons = [f"  {answer.rule.text}: {answer.reason}" for answer in held if answer.reason]
+        reasons = [f"  {printable(f'{answer.rule.text}: {answer.reason}')}" for answer in held if answer.reason]
         if width is not None and max(map(len, aligned)) > width:
-            aligned, reasons = [f"{_passed(answer):<6}{sentence(answer)}" for answer in held], []
-        notes = [f"  {line}" for line in (*unreadable(held[0]), *carried(held[0]))]
-        lines += [_heading(held[0]), *aligned, *reasons, *notes]
+            aligned, reasons = [f"{_passed(answer):<6}{printable(sentence(answer))}" for answer in held], []
+        notes = [f"  {printable(line)}" for line in (*unreadable(held[0]), *carried(held[0]))]
+        lines += [printable(_heading(held[0])), *aligned, *reasons, *notes]
     return "\n".join(wrapped for line in [*lines, outcome(answers)] for wrapped in _wrap(line, width))
 
 
-def _wrap(line: str, width: int | None) -> list[str]:
+def _wrap(text: str, width: int | None) -> list[str]:
     """Lines of at most ``width`` characters; continued ones are indented."""
-    text = printable(line)
     if width is None or len(text) <= width:
         return [text]
     return textwrap.wrap(text, width, subsequent_indent=" " * 6, break_on_hyphens=False)

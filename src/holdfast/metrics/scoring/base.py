@@ -10,6 +10,7 @@ A score with missing cells is never reported under its name: it is called ``…_
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from holdfast.benchmarks import BENCHMARKS, Benchmark, ScoreText, benchmarks_of
 from holdfast.cells import CellSpec, corruption_cell
 from holdfast.corruptions.severities import PUBLISHED, SEVERITIES, STANDARD
 from holdfast.metrics.corruption import (
-    WITHOUT_NOISE,
     Errors,
     Values,
     corruption_errors,
@@ -377,31 +377,33 @@ def _relative_to_reference(benchmark: MeasuredCells) -> list[ScoreDefinition]:
     reference = benchmark.reference
     if reference is None or not reference.errors:
         return []
-    known = [kind for kind in STANDARD if reference.errors.get(kind, 0) > 0]
-    scores = benchmark.over(STANDARD, _mce, known=known) + benchmark.over(WITHOUT_NOISE, _without_noise, known=known)
+    rows = [row for row in BENCHMARKS.values() if row.task == CLASSIFICATION and row.reference]
+    known = [kind for kind, error in reference.errors.items() if error > 0]
+    scores = [
+        score
+        for row in rows
+        if row.divided
+        for score in benchmark.over(row.kinds, partial(_divided, row.divided), known=known)
+    ]
     if benchmark.clean and reference.clean_error is not None:
         hurt = [kind for kind in known if reference.errors[kind] > reference.clean_error]
-        scores += benchmark.over(STANDARD, _relative, known=hurt)
+        for row in rows:
+            scores += benchmark.over(row.kinds, partial(_added, row.added), known=hurt) if row.added else []
     return scores
 
 
-def _mce(benchmark: MeasuredCells, kinds: Sequence[str]) -> ScoreDefinition:
-    name = _reference(benchmark).name
-    text = f"mean over the 15 kinds of the error by that of {name}"
-    compute = _mean_ce(benchmark, kinds)
-    return ScoreDefinition("mce", "mCE", f"% of {name}", "low", text, compute, reads=benchmark.reads(kinds))
+def _divided(told: ScoreText, benchmark: MeasuredCells, kinds: Sequence[str]) -> ScoreDefinition:
+    """The mean over kinds of the error by the reference's: mCE."""
+
+    def compute(means: Means) -> Values:
+        return mean_corruption_error(_ces(benchmark, means, kinds), kinds=kinds)
+
+    return _by_reference(told, benchmark, compute, reads=benchmark.reads(kinds))
 
 
-def _without_noise(benchmark: MeasuredCells, kinds: Sequence[str]) -> ScoreDefinition:
-    text = "mCE over the 12 kinds that are not noise"
-    unit = f"% of {_reference(benchmark).name}"
-    compute, reads = _mean_ce(benchmark, kinds), benchmark.reads(kinds)
-    return ScoreDefinition("mce_without_noise", "mCE w/o noise", unit, "low", text, compute, reads=reads)
-
-
-def _relative(benchmark: MeasuredCells, kinds: Sequence[str]) -> ScoreDefinition:
+def _added(told: ScoreText, benchmark: MeasuredCells, kinds: Sequence[str]) -> ScoreDefinition:
+    """The mean over kinds of what corruption adds to the clean error, by what it adds to the reference's."""
     reference = _reference(benchmark)
-    text = f"mean over the 15 kinds of what corruption adds to the clean error, by what it adds to {reference.name}'s"
 
     def compute(means: Means) -> Values:
         ces = relative_corruption_errors(
@@ -413,12 +415,13 @@ def _relative(benchmark: MeasuredCells, kinds: Sequence[str]) -> ScoreDefinition
         )
         return mean_corruption_error(ces, kinds=kinds)
 
-    about: dict[str, Any] = {"scale": "plain", "reads": benchmark.reads(kinds, clean=True)}
-    return ScoreDefinition("relative_mce", "relative mCE", f"% of {reference.name}", "low", text, compute, **about)
+    return _by_reference(told, benchmark, compute, scale="plain", reads=benchmark.reads(kinds, clean=True))
 
 
-def _mean_ce(benchmark: MeasuredCells, kinds: Sequence[str]) -> Compute:
-    return lambda means: mean_corruption_error(_ces(benchmark, means, kinds), kinds=kinds)
+def _by_reference(told: ScoreText, benchmark: MeasuredCells, compute: Compute, **about: Any) -> ScoreDefinition:
+    name = _reference(benchmark).name
+    text = told.definition.format(reference=name)
+    return ScoreDefinition(told.name, told.label, f"% of {name}", "low", text, compute, **about)
 
 
 def _ces(benchmark: MeasuredCells, means: Means, kinds: Sequence[str]) -> Mapping[str, Values]:
