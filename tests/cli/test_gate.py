@@ -53,6 +53,7 @@ def test_a_gate_until_decided_says_beforehand_what_stays_open_and_how_many_passe
     assert main(["gate", str(runs / "poor"), "--against", str(tmp_path / "baseline.json"), *rules]) == 1
     assert main(["gate", str(runs / "good"), "--against", str(runs / "poor"), *rules[:-2], "--budget", "x"]) == 2
     assert main(["gate", str(runs / "good"), "--against", str(runs / "poor"), "--budget", "5m"]) == 2
+    assert main(["gate", str(runs / "good"), "--against", str(runs / "poor"), "--on", "ray"]) == 2
     assert main(["gate", str(runs / "good"), "--against", str(runs / "poor"), "--until", "0.5"]) == 2
     assert "--until must be decided, got '0.5'" in " ".join(capsys.readouterr().err.split())
 

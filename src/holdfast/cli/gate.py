@@ -11,7 +11,14 @@ from rich.console import Console
 
 from holdfast.cli import EXIT_GATE_FAILED, EXIT_OK
 from holdfast.cli.console import table_width
-from holdfast.cli.shared_options import add_preprocessing, model_file_name, protocol_of, run_folder
+from holdfast.cli.shared_options import (
+    add_cluster,
+    add_preprocessing,
+    cluster_of,
+    model_file_name,
+    protocol_of,
+    run_folder,
+)
 from holdfast.errors import HoldfastError
 
 COUNT = 12  # pictures of failures
@@ -48,6 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="TIME|PASSES",
         help="with --until: stop after a time such as 10m, or after a number of passes (an image in a cell)",
     )
+    add_cluster(parser, task="the units of --model or the rounds of --until")
     parser.add_argument("--unresolved", help="fail or pass a rule that these images cannot decide (default: fail)")
     parser.add_argument("--margin", type=float, help="non-inferiority margin in points (default: 0.5)")
     parser.add_argument(
@@ -114,6 +122,8 @@ def _check(arguments: Namespace) -> None:
         raise HoldfastError("the model's input options (--size, --mean, --outputs …) need --model, got a run")
     if arguments.against is None and (arguments.save is None or arguments.model is not None):
         raise HoldfastError("holdfast gate needs --against RUN|RECORDS|FILE, or --save FILE for a run; got neither")
+    if arguments.on is not None and arguments.model is None and arguments.until is None:
+        raise HoldfastError("--on ray needs something to measure: --model or --until decided, got a run")
     if arguments.until not in (None, "decided"):
         raise HoldfastError(f"--until must be decided, got {arguments.until!r}; for a precision, use holdfast evaluate")
     if arguments.until is None and arguments.budget is not None:
@@ -156,7 +166,7 @@ def _decide_in_rounds(
 
     for line in forecast(old, rules):
         console.print(line, markup=False)
-    given = {"data": arguments.data, "workers": arguments.workers}
+    given = {"data": arguments.data, "workers": arguments.workers, "cluster": cluster_of(arguments)}
     model, out = arguments.model, None
     if model is None:
         model = f"run:{arguments.run}"
@@ -173,7 +183,7 @@ def _evaluate_candidate(arguments: Namespace, old: "list[PairedScores]") -> "lis
     from holdfast.gate.evaluate_candidate import evaluate_like_baseline
 
     out = None if run_folder(arguments.model) and not arguments.out else _candidate_folder(arguments)
-    given = {"data": arguments.data, "out": out, "workers": arguments.workers}
+    given = {"data": arguments.data, "out": out, "workers": arguments.workers, "cluster": cluster_of(arguments)}
     given["keep_examples"] = COUNT if arguments.pictures is not None else 0
     return evaluate_like_baseline(old, arguments.model, protocol=protocol_of(arguments), **given)
 

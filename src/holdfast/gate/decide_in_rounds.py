@@ -65,6 +65,13 @@ class Side:
         known = [name for name in cells if name in records.cells and len(records.cells[name])]
         return make_paired_scores(records.only(known))
 
+    def show(self, answers: Sequence[RuleVerdict] = ()) -> None:
+        """Show what the rules say so far, and the passes of all images."""
+        open_rules = [answer for answer in answers if answer.verdict == NOT_RESOLVED]
+        figures = [f"{answer.rule.text}: {answer.interval.value:+.2f}" for answer in open_rules]
+        total = self.run.done[self.run.cells].size
+        self.run.progress.show_estimates(figures, expected=total, passes=self.run.passes, total=total)
+
     def close(self) -> None:
         """End the workers."""
         if self._rounds is not None:
@@ -104,7 +111,11 @@ def decide_in_rounds(
         cells = {rule.text: cells_of(formula, before.cells) for rule, formula in asked}
         with ExitStack() as stack:
             both = [request, *([partner] if partner is not None and before.rows else [])]
-            sides = [_open(each, cells, budget, stack, among=before.cells, show=show) for each in both]
+            shown = (show, False)  # one line of progress
+            sides = [
+                _open(each, cells, budget, stack, among=before.cells, show=seen)
+                for each, seen in zip(both, shown, strict=False)
+            ]
             found = _until_decided(sides, before, cells.values(), rules, count=count)
             answers += found
             measured.append(sides[0].scores())
@@ -142,6 +153,7 @@ def _until_decided(
     """Measure round after round of the open rules' cells, and look after each."""
     looks, still_open = looks_of(sides[0], rules=count), list(cells)
     answers, passes = None, -1
+    sides[0].show()
     while still_open:
         level = min(side.reached(still_open) for side in sides)
         if answers is None and level and not any(side.begun(still_open) for side in sides):
@@ -152,6 +164,7 @@ def _until_decided(
             raise HoldfastError("budget must be enough for the first round of images; give a larger one to go on")
         now = sides[1].scores() if len(sides) > 1 else before
         answers = decide([sides[0].scores()], [now], rules, looks=[looks])
+        sides[0].show(answers)
         used, passes = passes, sum(side.run.passes for side in sides)
         if used == passes or any(side.run.over for side in sides) or _exhausted(sides, now, still_open):
             break

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.data import Source
     from holdfast.evaluation.config import ComputeConfig, EvalProtocol
     from holdfast.evaluation.setup import EvaluationRequest
+    from holdfast.runtime.ray import Cluster
 
 
 def evaluate_like_baseline(
@@ -33,6 +34,7 @@ def evaluate_like_baseline(
     show: bool | None = None,
     protocol: "EvalProtocol | None" = None,
     keep_examples: int = 0,
+    cluster: "Cluster | None" = None,
 ) -> list[PairedScores]:
     """Evaluate a model as the baseline was, and return its paired scores for every data set of the baseline.
 
@@ -47,11 +49,12 @@ def evaluate_like_baseline(
         protocol: how the model wants its images and what it answers with, such as the mean that an ONNX file does not
             tell; everything else is the baseline's.
         keep_examples: number of failures stored as thumbnails, as in :class:`holdfast.ComputeConfig`.
+        cluster: Ray cluster, likewise.
     """
     from holdfast.evaluation.evaluate import evaluate
 
     options: dict[str, Any] = {"workers": workers, "device": device, "protocol": protocol, "out": out, "data": data}
-    requests = requests_like_baseline(old, model, keep_examples=keep_examples, **options)
+    requests = requests_like_baseline(old, model, keep_examples=keep_examples, cluster=cluster, **options)
     sets = [
         evaluate(**{each.name: getattr(request, each.name) for each in fields(request)}, show=show)
         for request in requests
@@ -69,6 +72,7 @@ def requests_like_baseline(
     device: str = "auto",
     protocol: "EvalProtocol | None" = None,
     keep_examples: int = 0,
+    cluster: "Cluster | None" = None,
 ) -> "list[EvaluationRequest]":
     """Evaluations of a model on every data set of the baseline; arguments as in :func:`evaluate_like_baseline`."""
     from holdfast.evaluation.setup import EvaluationRequest
@@ -79,10 +83,11 @@ def requests_like_baseline(
             f"data must have one entry for each of the baseline's {len(old)} data sets, got {len(places)}"
         )
     options: dict[str, Any] = {"out": out, "workers": workers, "device": device}
-    return [
+    requests = [
         EvaluationRequest(model, place, _suites(each), **_settings(each, protocol, keep_examples), **options)
         for each, place in zip(old, places, strict=True)
     ]
+    return [replace(request, compute=replace(request.compute, cluster=cluster)) for request in requests]
 
 
 def _suites(baseline: PairedScores) -> list[str]:
