@@ -113,7 +113,7 @@ def test_bad_input_gets_one_sentence(run, arguments, sentence, capsys):
 
 def test_models_that_are_not_there_get_one_sentence(tmp_path, capsys):
     assert main(["analyze", str(tmp_path / "nowhere"), "--data=digits"]) == 2
-    assert "model must be a module, a run's folder or a spec" in capsys.readouterr().err
+    assert "model must be a run's folder or a spec" in capsys.readouterr().err
     assert main(["analyze", "timm:vit_nano"]) == 2
     assert "needs --data" in capsys.readouterr().err
     assert main(["analyze", "--redraw", str(tmp_path)]) == 2

@@ -1,6 +1,6 @@
 """``holdfast improve``: the best robust fine-tuning for your data and a budget, chosen without the test images."""
 
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--budget", required=True, help="wall time, such as 10m, 2h or 1d")
     parser.add_argument(
-        "--data.test", metavar="SPEC", help="images of the report, measured once (default: a part of data.val)"
+        "--data.test",
+        metavar="SPEC",
+        default=SUPPRESS,
+        help="images of the report, measured once; without it a part of data.val is kept for the report",
     )
     parser.add_argument(
         "--methods", help="candidates, such as augmix,afat,augmix+afat (default: those for --against; plain is added)"

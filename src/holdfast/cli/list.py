@@ -18,7 +18,7 @@ from holdfast.runtime.plugins import PLUGINS
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast list``."""
-    parser.add_argument("what", choices=sorted(LISTERS), help="kind of thing to list")
+    parser.add_argument("what", metavar="KIND", choices=sorted(LISTERS), help=", ".join(sorted(LISTERS)))
     parser.add_argument("pattern", nargs="?", help="only names that match, such as 'fan_*_hybrid'")
     parser.add_argument(
         "--cost",
