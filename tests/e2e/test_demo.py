@@ -67,11 +67,13 @@ def assert_table_row(printed: str, name: str, expected: list[float]) -> None:
 
 def test_finished_work_is_reused(demo, capsys):
     files = {path: path.stat().st_mtime_ns for path in demo.rglob("*.safetensors")}
+    examples = {path: path.read_bytes() for path in demo.rglob("examples.safetensors")}
     assert len(files) > 200
     assert main(["demo", "--quick", "--out", str(demo)]) == 0
     kept = {path: path.stat().st_mtime_ns for path in demo.rglob("*.safetensors")}
     changed = [path.name for path in kept if kept[path] != files.get(path)]
-    assert [name for name in changed if name != "images.safetensors"] == []
+    assert [name for name in changed if name not in ("images.safetensors", "examples.safetensors")] == []
+    assert all(path.read_bytes() == held for path, held in examples.items())  # drawn again, the same
     assert capsys.readouterr().out.count("already trained") == len(CLASSIFICATION.models)
 
 
