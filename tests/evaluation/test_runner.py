@@ -420,7 +420,7 @@ def test_output_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "needs either a run's folder or --model, got neither"),
+        ([], "needs either runs' folders or --model, got neither"),
         (["runs/x", "--model", "timm:resnet18"], "got both"),
         (["--model", "timm:resnet18"], "needs --data"),
         (["--model", "python:tests.evaluation.toys:brightest", "--data", "digit"], "unknown data 'digit'"),
