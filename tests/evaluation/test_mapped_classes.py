@@ -16,6 +16,7 @@ from holdfast.data.class_maps import Outputs, open_class_map
 from holdfast.data.imagenet_classes import wnids
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.mapped_classes import MappedClasses
+from holdfast.gate import read_baseline
 from holdfast.lab.opened_model import open_model
 from holdfast.metrics import compare
 
@@ -37,6 +38,13 @@ class Thousand(nn.Module):
 
 def thousand():
     return Thousand()
+
+
+class Ten(Thousand):
+    """The same, which answers with ten of its classes only."""
+
+    def forward(self, images):
+        return super().forward(images)[:, IMAGENETTE]
 
 
 @pytest.fixture(scope="module")
@@ -178,10 +186,6 @@ def test_numbers_under_different_protocols_are_never_compared(folder, tmp_path):
 
 
 def test_a_model_of_these_classes_alone_is_compared_with_a_restricted_one(folder):
-    class Ten(Thousand):
-        def forward(self, images):
-            return super().forward(images)[:, IMAGENETTE]
-
     own, restricted = measured(f"folder:{folder}", Ten()), measured(f"folder:{folder}")
     assert "class_map" not in own.header
     assert compare(own, restricted).differences["clean"].interval.value == 0
@@ -212,8 +216,31 @@ def test_the_command_line_takes_a_file_says_the_map_and_the_gate_repeats_it(fold
     header = json.loads(next((tmp_path / "runs/a/records").glob("*/evaluation.json")).read_text())
     assert header["class_map"]["aggregation"] == "mean"
     assert len(header["class_map"]["members"]["n01440764"]) == 2
+    gate = ["gate", "--model=python:thousand_model:thousand", *preprocessing, "--against=runs/a", "--workers=0"]
+    assert main(gate) == 0
+    assert main([*gate, "--class-map=pairs.csv"]) == 0
+    (tmp_path / "firsts.csv").write_text("\n".join(rows[::2]) + "\n")
+    for other in (["--class-map=firsts.csv"], ["--classes=all"]):
+        capsys.readouterr()
+        assert main([*gate, *other, "--out=runs/other"]) == 2
+        assert "the new model's answers must be the baseline's" in " ".join(capsys.readouterr().err.split())
+        assert not list((tmp_path / "runs/other").glob("**/*.*"))  # before anything is measured
+
+
+def test_the_gate_takes_the_candidates_map_where_the_baseline_needs_none(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "thousand_model.py").write_text("from tests.evaluation.test_mapped_classes import thousand\n")
+    (tmp_path / "ten.csv").write_text("".join(f"{wnids()[index]},{index}\n" for index in IMAGENETTE))
+    old = holdfast.evaluate(Ten(), f"folder:{folder}", out="runs/ten", workers=0, protocol=EvalProtocol(**PIXELS))
+    assert "class_map" not in old.header
+    preprocessing = ["--size=32", "--mean", "0", "0", "0", "--std", "1", "1", "1"]
+    gate = ["gate", "--model=python:thousand_model:thousand", *preprocessing, "--workers=0", "--save=new.json"]
+    assert main([*gate, "--margin=10", "--against=runs/ten", "--class-map=ten.csv", "--out=runs/new"]) == 0
+    header = read_baseline(Path("new.json"))[0].header
+    assert (header["labels"], header["class_map"]["mapped"]) == ("map", 10)
     assert (
-        main(["gate", "--model=python:thousand_model:thousand", *preprocessing, "--against=runs/a", "--workers=0"]) == 0
+        main([*gate, "--margin=10", "--against=new.json", "--until=decided", "--class-map=ten.csv", "--out=runs/again"])
+        == 0
     )
 
 

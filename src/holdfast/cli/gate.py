@@ -12,6 +12,7 @@ from rich.console import Console
 from holdfast.cli import EXIT_GATE_FAILED, EXIT_OK
 from holdfast.cli.console import table_width
 from holdfast.cli.shared_options import (
+    add_classes,
     add_cluster,
     add_preprocessing,
     cluster_of,
@@ -80,6 +81,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--classes-differ", action="store_true", help="measure --model although the data's classes have other names"
     )
     add_preprocessing(parser, preparation=False)  # which is the baseline's
+    add_classes(parser, default="the baseline's")
     parser.usage = (
         "holdfast gate [RUN] [--model MODEL] [--against RUN|RECORDS|FILE]\n                     [--save FILE] [OPTIONS]"
     )

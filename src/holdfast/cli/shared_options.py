@@ -179,7 +179,7 @@ def add_preprocessing(parser: ArgumentParser, *, preparation: bool = True) -> No
     _add_dense_options(parser)
 
 
-def add_classes(parser: ArgumentParser) -> None:
+def add_classes(parser: ArgumentParser, *, default: str = "restricted for class maps and wnids") -> None:
     """Add the options that say which outputs of a model are the classes of the data."""
     parser.add_argument(
         "--class-map",
@@ -188,7 +188,7 @@ def add_classes(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--classes",
-        help="restricted to the data's classes, or all of the model's (default: restricted for class maps and wnids)",
+        help=f"restricted to the data's classes, or all of the model's (default: {default})",
     )
 
 

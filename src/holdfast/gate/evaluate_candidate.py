@@ -9,10 +9,12 @@ from holdfast.corruptions.sequences import EXTRA_SEQUENCES
 from holdfast.corruptions.severities import EXTRA
 from holdfast.errors import HoldfastError
 from holdfast.gate.paired_scores import PairedScores, make_paired_scores
+from holdfast.records.class_map import answer_protocol
 from holdfast.reporting.export.tables import clean_elsewhere
 
 # fields of a protocol; others are the model's
-OF_BASELINE = ("preset", "extra", "stored_jpeg", "preparation", "exif", "class_map", "classes")
+OF_BASELINE = ("preset", "extra", "stored_jpeg", "preparation", "exif")
+OF_CLASSES = ("class_map", "classes")  # the baseline's unless given
 
 if TYPE_CHECKING:
     from torch import nn
@@ -47,7 +49,8 @@ def evaluate_like_baseline(
         device: likewise.
         show: likewise.
         protocol: how the model wants its images and what it answers with, such as the mean that an ONNX file does not
-            tell; everything else is the baseline's.
+            tell; everything else is the baseline's. A class map is the baseline's unless given; one that gives other
+            answers than the baseline's is refused before anything is measured.
         keep_examples: number of failures stored as thumbnails, as in :class:`holdfast.ComputeConfig`.
         cluster: Ray cluster, likewise.
     """
@@ -87,7 +90,24 @@ def requests_like_baseline(
         EvaluationRequest(model, place, _suites(each), **_settings(each, protocol, keep_examples), **options)
         for each, place in zip(old, places, strict=True)
     ]
+    if protocol is not None and any(getattr(protocol, name) is not None for name in OF_CLASSES):
+        for each, request in zip(old, requests, strict=True):
+            _check_answers(request, each)
     return [replace(request, compute=replace(request.compute, cluster=cluster)) for request in requests]
+
+
+def _check_answers(request: "EvaluationRequest", baseline: PairedScores) -> None:
+    """Raise an error for a class map whose answers cannot be compared with the baseline's, before it is measured."""
+    from holdfast.evaluation.setup import prepare_evaluation
+
+    with prepare_evaluation(request) as prepared:  # a map is known only with the model's outputs
+        ours, theirs = answer_protocol(prepared.header), answer_protocol(baseline.header)
+        if ours != theirs:
+            raise HoldfastError(
+                f"the new model's answers must be the baseline's ({baseline.data!r}), got "
+                f"{ours or 'one output for each class'}, not {theirs or 'one output for each class'}; "
+                "omit --class-map and --classes, or save the baseline again"
+            )
 
 
 def _suites(baseline: PairedScores) -> list[str]:
@@ -123,6 +143,7 @@ def _settings(baseline: PairedScores, requested: "EvalProtocol | None", keep_exa
     compute = replace(compute, keep_examples=keep_examples)
     if requested is not None:
         own = {name: getattr(requested, name) for name in vars(requested) if name not in OF_BASELINE}
+        own = {name: value for name, value in own.items() if name not in OF_CLASSES or value is not None}
         protocol = replace(protocol, **own)
     return {"limit": header.get("limit"), "seed": int(header.get("seed", 0)), "protocol": protocol, "compute": compute}
 
