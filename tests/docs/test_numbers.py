@@ -26,11 +26,23 @@ def page(name: str) -> str:
 def test_tables_that_were_measured_once_are_those_of_their_files():
     maker = made_by("make_measured")
     pages = maker.pages()
-    shown = {"tora.md", "cifar10.md", "imagenette.md", "reliability.md", "different-data.md", "improve.md"}
+    shown = {"tora.md", "cifar10.md", "imagenette.md", "reliability.md", "different-data.md", "improve.md", "claims.md"}
     assert {page.name for page in pages} == shown
     for page in pages:
         text = page.read_text(encoding="utf-8")
         assert text == maker.with_figures(text), "run python docs/tools/make_measured.py"
+
+
+def test_claims_about_improve_are_what_it_measured():
+    def rows(name: str) -> list[list[str]]:
+        with (ROOT / "docs" / "measured" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+            return list(csv.reader(file))[1:]
+
+    for (_, _, seen, *_), test in zip(
+        rows("improve_claims"), ("improve_imagenette_test", "improve_pacs_test"), strict=True
+    ):
+        (measured,) = (corrupted for what, _, corrupted in rows(test) if what.endswith("interpolated 0.5 − plain"))
+        assert seen.replace("*", "") == measured
 
 
 def test_what_afat_and_adl_cost_is_what_the_benchmark_measured():

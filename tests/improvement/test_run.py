@@ -141,6 +141,13 @@ def test_training_on_what_chooses_is_refused(start, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("words", [["--class-map", "imagenet-16"], ["--classes=all"]])
+def test_class_maps_are_refused(words, tmp_path, capsys):
+    assert main(["improve", "digits/vit_nano", "--budget", "1h", "--out", str(tmp_path / "out"), *words]) == 2
+    assert "--class-map and --classes do not apply to improve" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.full
 def test_candidates_that_ray_trains_at_once_decide_the_same(start, finished, tmp_path):
     pytest.importorskip("ray")

@@ -41,6 +41,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("runs/improve"), help="folder of plan, runs and decision")
     add_cluster(parser, task="the candidates of a rung at once,")
+    for option in ("--class-map", "--classes"):  # known only to be refused
+        parser.add_argument(option, help=SUPPRESS)
     parser.add_argument("--dry-run", action="store_true", help="show the plan; run and write nothing")
     parser.usage = (
         "holdfast improve [RECIPE] --model MODEL --data.train=SPEC\n"
@@ -58,6 +60,11 @@ def run(arguments: Namespace) -> int:
     cluster = cluster_of(arguments)
     if cluster is not None and cluster.gather:
         raise HoldfastError("--gather does not apply to improve: --out must be a folder that all nodes share")
+    if arguments.class_map is not None or arguments.classes is not None:
+        raise HoldfastError(
+            "--class-map and --classes do not apply to improve: all models have the classes of data.train; evaluate "
+            "the winner with them, holdfast evaluate --model run:OUT/winner --class-map FILE"
+        )
     values: dict[str, Any] = recipe_values(arguments)
     test = values.get("data", {}).pop("test", None)
     request = make_request(
@@ -88,6 +95,7 @@ def run(arguments: Namespace) -> int:
 
 def summary(decision: Any) -> list[str]:
     """The decision for the terminal."""
+    from holdfast.reporting.sections.improvement import domain_lines
     from holdfast.runtime.dry_run import human_seconds
 
     seeds = f", {decision.seeds} seeds" if decision.seeds > 1 else ", one seed: images only"
@@ -96,6 +104,7 @@ def summary(decision: Any) -> list[str]:
         f"{decision.candidates} candidates, {decision.tried} models to choose from; {decision.images} test images "
         f"measured once{seeds}; {human_seconds(decision.spent)} of {human_seconds(decision.budget)}",
         *(f"skipped, the budget was used up: {', '.join(decision.skipped)}" for _ in range(bool(decision.skipped))),
+        *domain_lines(decision.domains, challenger=decision.challenger),
         *decision.remarks,
         "again: " + "; ".join(decision.commands),
         f"in CI: {decision.gate}",

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class Decision:
         data: spec of the test images.
         suites: what was done to them.
         scores: clean score and score on bad images of start, plain training and challenger, in percent, by name.
+        domains: accuracy on the clean images of every domain of ``domains:DIR``, in percent, by name like the scores.
         gains: differences in points with 95 % intervals: ``challenger − plain`` …
         commands: commands that train the model again.
         gate: command that tests a later model against it.
@@ -79,6 +80,7 @@ class Decision:
     spent: float = 0.0
     budget: float = 0.0
     remarks: tuple[str, ...] = ()
+    domains: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Write decision.json."""
@@ -161,3 +163,12 @@ def plain_scores(models: Mapping[str, Sequence[Measured]]) -> dict[str, list[flo
         pairs: list[Any] = [one.values for one in each]
         means[name] = [round(sum(column) / len(column), 4) for column in zip(*pairs, strict=True)]
     return means
+
+
+def plain_domains(models: Mapping[str, Sequence[Measured]]) -> dict[str, dict[str, float]]:
+    """Accuracy on every domain, means over seeds, for decision.json; empty for data without domains."""
+    return {
+        name: {domain: round(sum(one.domains[domain] for one in each) / len(each), 4) for domain in each[0].domains}
+        for name, each in models.items()
+        if each[0].domains
+    }

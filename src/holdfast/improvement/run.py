@@ -22,6 +22,7 @@ from holdfast.improvement.decide import (
     USE,
     Decision,
     Gain,
+    plain_domains,
     plain_gain,
     plain_scores,
     read_decision,
@@ -334,6 +335,7 @@ class Improvement:
             spent=round(self.clock.elapsed, 1),
             budget=self.plan.budget,
             remarks=self.plan.remarks,
+            domains=plain_domains(models),
         )
         for measured_run in {folder, plain[0][0], best[0][0]}:
             decision.write(measured_run)  # which the report shows

@@ -1,7 +1,7 @@
 """Scores of candidates from their records: clean, and the mean over cells that a choice or a report is made of."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ class Measured:
     bad: NDArray[np.float64]
     images: int
     label: str
+    domains: Mapping[str, float] = field(
+        default_factory=dict
+    )  # accuracy on each domain of the clean images, in percent
 
     @property
     def values(self) -> tuple[float, float]:
@@ -45,7 +48,12 @@ def measured(records: Records, *, without: Sequence[str] = ()) -> Measured:
     }
     clean = next(name for name in of_cell if records.cells[name].spec.family == "clean")
     bad = [values for name, values in of_cell.items() if name != clean]
-    return Measured(of_cell[clean], np.mean(bad, axis=0), len(used.ids), score.label)
+    return Measured(of_cell[clean], np.mean(bad, axis=0), len(used.ids), score.label, _of_domains(records))
+
+
+def _of_domains(records: Records) -> dict[str, float]:
+    """Accuracy on every domain of ``domains:DIR`` that has an image; empty for other data."""
+    return {name: 100 * float(cell.right.mean()) for name, cell in records.domains.items() if len(cell)}
 
 
 def gain(first: Sequence[NDArray[np.float64]], second: Sequence[NDArray[np.float64]]) -> Interval:

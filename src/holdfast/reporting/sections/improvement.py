@@ -38,6 +38,15 @@ def improve_cards(runs: Sequence[Run]) -> list[ImproveCard]:
     return [card for text in texts if (card := _card(text)) is not None]
 
 
+def domain_lines(domains: Mapping[str, Mapping[str, float]], *, challenger: str) -> list[str]:
+    """A sentence per model with its accuracy on every domain of the test images."""
+    lines = []
+    for name, of_domain in domains.items():
+        each = ", ".join(f"{domain} {float(value):.1f} %" for domain, value in of_domain.items())
+        lines.append(f"Clean accuracy of {challenger if name == 'challenger' else name} by domain: {each}.")
+    return lines
+
+
 def _text(run: Run) -> str | None:
     try:
         return (run.folder / DECISION).read_text(encoding="utf-8") if run.folder is not None else None
@@ -55,10 +64,11 @@ def _card(text: str) -> ImproveCard | None:
             f"{found['candidates']} candidates were trained and {found['tried']} models compared, on validation images "
             "and on corruptions or attacks that are not reported here.",
             f"{found['images']} images of {found['data']} were measured once; {seeds}.",
+            *domain_lines(found.get("domains", {}), challenger=str(found.get("challenger"))),
             *map(str, found["remarks"]),
         ]
         title = TITLES[found["verdict"]].format(name=found["name"])
         commands = [*map(str, found["commands"]), str(found["gate"])]
         return ImproveCard(title, str(found["sentence"]), facts, commands, found["verdict"] == "use")
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
