@@ -1,11 +1,13 @@
 """Segmenters and detectors are improved by the methods that apply, and chosen by the extra kinds."""
 
+import html
+
 import pytest
 
 from holdfast.improvement.costs import TrainingCost
 from holdfast.improvement.decide import read_decision
 from holdfast.improvement.halves import share_images
-from holdfast.improvement.improve import make_request
+from holdfast.improvement.improve import make_request, write_report
 from holdfast.improvement.plan import Plan, Rung, Step
 from holdfast.improvement.prepare import suites_of
 from holdfast.improvement.run import run_request
@@ -60,3 +62,5 @@ def test_a_task_of_label_maps_or_boxes_is_decided(task, tmp_path):
     (records,) = load_records(tmp_path / "out" / "winner")
     assert records.task == task
     assert len({cell.spec.kind for cell in records.cells.values()}) >= 15
+    page = write_report(decision, tmp_path / "out").read_text()
+    assert html.escape(decision.sentence) in page

@@ -56,11 +56,15 @@ def test_a_larger_budget_takes_more_candidates_and_more_images():
     assert all(reason == "does not fit the budget" for reason in small.left_out.values())
 
 
-def test_a_budget_that_is_too_small_is_refused_with_one_that_is_enough():
+@pytest.mark.parametrize("changes", [{}, {"mixes": False}, {"seeds": 3}, {"costs": dict([*COSTS.items()][:1])}])
+def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_is_enough(changes):
     with pytest.raises(HoldfastError, match="--budget must be at least about") as refused:
-        divide(room(60.0))
+        divide(room(30.0, **changes))
     amount, unit = re.search(r"at least about ([\d.]+) (s|min|h)", str(refused.value)).groups()
-    assert divide(room(float(amount) * {"s": 1, "min": 60, "h": 3600}[unit] * 1.1)).names
+    least = float(amount) * {"s": 1, "min": 60, "h": 3600}[unit]
+    assert divide(room(1.1 * least, **changes)).names
+    with pytest.raises(HoldfastError, match="--budget must be at least about"):
+        divide(room(0.7 * least, **changes))
 
 
 def test_everyone_gets_the_same_time_so_cheaper_steps_mean_more_epochs():

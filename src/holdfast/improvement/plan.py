@@ -187,15 +187,10 @@ class Division:
 
 def divide(room: Room) -> Division:
     """Fill the budget: as many candidates as can be trained at all, then as many images as fit."""
-    whole = TARGET * room.budget - room.first
-    models = 2 * room.seeds + room.mixes
-    suites, test = _most_images(room.testing, TESTING * whole / models, room.counts["test"])
     names, out = list(room.costs), dict[str, str]()
     while names:
-        found = _rungs(room, names, suites=suites, test=test, whole=whole)
-        if found is not None:
-            rungs, choose, alphas = found
-            return Division(tuple(names), out, rungs, choose, test, suites, alphas, room.mixes and len(alphas) > 2)
+        if (found := _division(room, names)) is not None:
+            return replace(found, left_out=out)
         if len(names) == 2:
             break
         out[names[-1]] = "does not fit the budget"
@@ -204,6 +199,17 @@ def divide(room: Room) -> Division:
         f"--budget must be at least about {human_seconds(_least(room))} for this model, these images and this machine, "
         f"got {human_seconds(room.budget)}"
     )
+
+
+def _division(room: Room, names: Sequence[str]) -> Division | None:
+    """The budget divided among these candidates; None if they do not fit."""
+    whole = TARGET * room.budget - room.first
+    models = 2 * room.seeds + room.mixes
+    suites, test = _most_images(room.testing, TESTING * whole / models, room.counts["test"])
+    if (found := _rungs(room, names, suites=suites, test=test, whole=whole)) is None:
+        return None
+    rungs, choose, alphas = found
+    return Division(tuple(names), {}, rungs, choose, test, suites, alphas, room.mixes and len(alphas) > 2)
 
 
 def _most_images(
@@ -251,12 +257,11 @@ def _shortest(cost: TrainingCost, overhead: float) -> float:
 
 
 def _least(room: Room) -> float:
-    """Roughly the smallest budget: two candidates, and the fewest images."""
-    shortest = sorted(_shortest(cost, room.overhead) for cost in room.costs.values())[:2]
-    training = 2 * max(shortest) + room.first
-    images = min(30, room.counts["choose"], room.counts["test"])
-    measuring = 8 * room.choosing.of(images) + 3 * list(room.testing.values())[-1].of(images)
-    return 1.3 * max((training + measuring) / TARGET, 5 * measuring)
+    """The smallest budget, to a tenth, that two candidates and the fewest images fit into."""
+    names = list(room.costs)[:2]
+    while _division(room, names) is None:
+        room = replace(room, budget=1.1 * room.budget)
+    return room.budget
 
 
 def length_of(cost: TrainingCost, seconds: float, *, overhead: float, slower: float = 1.0) -> dict[str, float]:
