@@ -68,7 +68,7 @@ def unknown_model(text: str) -> HoldfastError:
         hint = f": a weight file needs its architecture, as in timm:NAME@{text}"
     elif close := nearest(kind, MODEL_FORMS) if ":" in text else "":
         hint = close
-    elif os.sep in text:
+    elif os.sep in kind:
         return HoldfastError(f"model must be a run's folder or a spec such as timm:NAME, but {text!r} does not exist")
     else:
         close = nearest(text, timm.list_models(), count=1, cutoff=0.8).replace("'", "'timm:", 1)

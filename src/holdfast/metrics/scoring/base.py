@@ -377,7 +377,7 @@ def _relative_to_reference(benchmark: MeasuredCells) -> list[ScoreDefinition]:
     reference = benchmark.reference
     if reference is None or not reference.errors:
         return []
-    rows = [row for row in BENCHMARKS.values() if row.task == CLASSIFICATION and row.reference]
+    rows = [row for row in BENCHMARKS.values() if row.reference]
     known = [kind for kind, error in reference.errors.items() if error > 0]
     scores = [
         score
