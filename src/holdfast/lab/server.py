@@ -23,6 +23,7 @@ from holdfast.lab.downloads import FORMS
 from holdfast.lab.edits import MOST_EPS
 from holdfast.lab.session import LARGEST_UPLOAD, BadRequest, Session, ViewState, parse_view_state
 from holdfast.lab.templates import asset, fragment
+from holdfast.runtime.signals import interrupted, unblock_signals
 
 MEDIA = {"picture.png": "image/png", "card.html": "text/html; charset=utf-8", "lines.py": "text/plain; charset=utf-8"}
 SCRIPTS = ("steps.js", "painting.js", "lab.js")
@@ -211,13 +212,21 @@ def serve(session: Session, *, host: str, port: int, browser: bool, say: Callabl
             threading.Thread(target=_open, args=(link(guard.key), say), daemon=True).start()
         with suppress(asyncio.CancelledError):
             web_server(guard).run(sockets=[listening])
+        unblock_signals()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, which also ends if an interrupt was swallowed before its own handlers were installed."""
+
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or interrupted()
 
 
 def web_server(guard: Guard) -> uvicorn.Server:
     """Configure uvicorn explicitly, so that optional packages (uvloop, httptools) change nothing."""
     options: dict[str, Any] = {"loop": "asyncio", "http": TimedProtocol, "ws": "none", "lifespan": "off"}
     config = uvicorn.Config(guard, log_level="error", server_header=False, timeout_graceful_shutdown=1, **options)
-    return uvicorn.Server(config)
+    return _Server(config)
 
 
 def _open(link: str, say: Callable[[str], None]) -> None:

@@ -68,6 +68,11 @@ def unblock_signals() -> None:
         raise _received[-1]
 
 
+def interrupted() -> bool:
+    """Whether an interrupt was received that has not ended the command yet."""
+    return bool(_received)
+
+
 @contextlib.contextmanager
 def exit_at_once() -> Iterator[None]:
     """Use the default signal handlers inside the block, for libraries that wait in C++, where ours do not run.
