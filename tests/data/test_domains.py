@@ -10,7 +10,7 @@ from holdfast.data.domains import domain_of, domains_of, strata_of_domains, trai
 from holdfast.data.subsets import Subset
 from holdfast.errors import HoldfastError
 
-PACS = Path("/work/shared/data/pacs128")
+PACS = Path(__file__).parents[3] / "shared" / "data" / "pacs128"
 
 
 def tree(root, *paths, count=1):

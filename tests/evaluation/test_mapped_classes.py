@@ -22,7 +22,7 @@ from holdfast.metrics import compare
 
 PIXELS = {"size": 32, "mean": (0, 0, 0), "std": (1, 1, 1)}
 IMAGENETTE = (0, 217, 482, 491, 497, 566, 569, 571, 574, 701)
-REAL = Path("/work/shared/data/imagenette128/test")
+REAL = Path(__file__).parents[3] / "shared" / "data" / "imagenette128" / "test"
 
 
 class Thousand(nn.Module):

@@ -16,7 +16,7 @@ from holdfast.published import published
 from tests.data.test_cue_conflict import CLASSES, stimuli
 
 MEMBERS = published("imagenet_16")["classes"]
-PUBLISHED = Path("/work/shared/data/cue-conflict")
+PUBLISHED = Path(__file__).parents[4] / "shared" / "data" / "cue-conflict"
 PIXELS = EvalProtocol(size=224, mean=(0, 0, 0), std=(1, 1, 1))
 
 
