@@ -67,8 +67,8 @@ class Search:
             best = typical_half_width(goal, self.images)
             if best is not None and goal.width and best > goal.width:
                 yield (
-                    f"{self.images:,} images: for a typical model {goal.formula.label} is at best about ±{best:.1f}; if "
-                    f"±{goal.width:g} is out of reach, all passes are used (--of-these-images is about these only)"
+                    f"{self.images:,} images: for a typical model {goal.formula.label} is at best about ±{best:.1f}; "
+                    f"if ±{goal.width:g} is out of reach, all passes are used (--of-these-images is about these only)"
                 )
         if self.rounds.first > FIRST_IMAGES and self.images <= self.rounds.first:
             yield (
