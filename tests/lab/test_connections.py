@@ -89,7 +89,8 @@ def test_thin_uploads_are_bad_requests(lab, known, size):  # noqa: F811
 
 def test_without_arguments_the_lab_opens_and_ctrl_c_ends_it(tmp_path):
     """The link comes within 10 s on a machine that does nothing else; here its seconds of the processor are counted."""
-    code = "from holdfast.cli.main import entry_point; entry_point()"
+    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # background jobs ignore it
+    code = f"{listen}; from holdfast.cli.main import entry_point; entry_point()"
     command = [sys.executable, "-c", code, "lab", "--no-browser", "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     assert process.stderr is not None
