@@ -15,7 +15,6 @@ from urllib.parse import quote
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
 from holdfast.io.validation import file_name
-from holdfast.published.paper_scores import of_imagenet
 from holdfast.reporting.comparable import DataSet, Entry, data_sets, which_images
 from holdfast.reporting.formatting import NOT_MEASURED, clean_name, number
 from holdfast.reporting.page import model_page, render_page, titles
@@ -37,7 +36,6 @@ PAPERS = {  # part of an architecture's name and the paper that describes it, mo
     "resnet": "https://arxiv.org/abs/1512.03385",
     "vit_": "https://arxiv.org/abs/2010.11929",
 }
-DATA_OF_PAPERS = {"cifar": "CIFAR", "cityscapes": "Cityscapes", "coco": "COCO"}  # data spec, title of the tables
 PROTOCOLS = {
     "on-the-fly": "measured here, on the fly",
     "official": "measured here, on the stored images as distributed",
@@ -133,7 +131,7 @@ def rank_models(data: DataSet, title: str, number: int) -> Ranking:
         headline=frozenset(score.name for score in table.columns if is_headline(score, data.task)),
         places=places_of(rows, by.name if by is not None else ""),
         facts={row.entry: _facts(row.entry) for row in rows},
-        papers=[each for each in published_tables() if _same_data(each, data)],
+        papers=published_tables(data),
     )
 
 
@@ -157,14 +155,6 @@ def _facts(entry: Entry) -> list[ModelFact]:
         ModelFact(number(parameters / 1e6) if parameters else NOT_MEASURED, parameters),
         ModelFact(number(run.gmacs, digits=2) if run.gmacs else NOT_MEASURED, run.gmacs),
     ]
-
-
-def _same_data(table: PublishedTable, data: DataSet) -> bool:
-    """Whether a table of published scores is of the same data as the ranking."""
-    source = data.spec.partition(":")[0]
-    if of_imagenet(data.baseline.records):
-        return table.title.startswith("ImageNet")
-    return any(table.title.startswith(title) for prefix, title in DATA_OF_PAPERS.items() if source.startswith(prefix))
 
 
 def page_name(run: Run) -> str:

@@ -79,7 +79,7 @@ def table_rows(
             other = clean.view(view) if clean is not None and view in clean.views else None
             summary = summarise(records.view(view), baseline=baseline, clean=other, intervals=intervals)
             yield ExportRow(next(apart), summary)
-        if paper and of_imagenet(records):
+        if paper and of_imagenet(records.header):
             yield from (
                 ExportRow(str(printed), printed=printed) for printed in paper_says(architecture_of(records.header))
             )

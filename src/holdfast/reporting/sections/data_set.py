@@ -18,7 +18,7 @@ from holdfast.reporting.sections.forests import Compared, compared_by_kind
 from holdfast.reporting.sections.heat_maps import HeatMap, heat_maps
 from holdfast.reporting.sections.key_findings import Sentence, against, alone
 from holdfast.reporting.sections.pairwise import Matrix, matrices
-from holdfast.reporting.sections.published_tables import PaperTable, paper_table
+from holdfast.reporting.sections.published_tables import PublishedTable, paper_table
 from holdfast.reporting.sections.score_tables import Table, headline_table, kinds_table, more_table
 from holdfast.reporting.sections.what_next import Step, what_next
 from holdfast.tasks import task_named
@@ -98,7 +98,7 @@ class DataSetSection:
     heat_maps: Sequence[HeatMap]
     examples: Sequence[ShownExample]
     examples_note: str
-    papers: PaperTable | None
+    papers: PublishedTable | None
     on_the_fly: bool
 
 

@@ -2,60 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from holdfast.corruptions.c_bar_severities import C_BAR_KINDS, C_BAR_SUITES
-from holdfast.published import published
-from holdfast.published.paper_scores import COLUMNS, PaperScore, how, of_imagenet, paper_says, where
+from holdfast.published.paper_scores import IMAGENET, TABLES, PaperColumn, PaperScore, paper_says
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import NOT_MEASURED, number
 
-LABELS = {
-    "clean": "clean",
-    "corruption_accuracy": "FAN accuracy",
-    "retention": "FAN retention",
-    "mce": "mCE",
-    "mce_without_noise": "mCE w/o noise",
-    "c_accuracy": "mCA",
-    "c_bar_accuracy": "C-bar mCA",
-    "mfr": "mFR",
-    "imagenet_a": "ImageNet-A",
-    "imagenet_r": "ImageNet-R",
-    "fgsm": "FGSM",
-    "pgd5": "PGD-5",
-    "patch_fool": "Patch-Fool",
-    "occlusion_random": "random occlusion",
-    "occlusion_learned": "learned occlusion",
-}
-
-MORE_LABELS = {
-    "cifar10": "CIFAR-10",
-    "cifar10_c": "CIFAR-10-C",
-    "cifar100": "CIFAR-100",
-    "cifar100_c": "CIFAR-100-C",
-    "cityscapes": "Cityscapes",
-    "cityscapes_c": "Cityscapes-C",
-    "city_retention": "retention",
-    "coco": "COCO",
-    "coco_c": "COCO-C",
-    "coco_retention": "retention",
-    "c_error": "error on C",
-    "c_bar_error": "error on C-bar",
-    **{kind.name: kind.name.replace("_", " ") for kind in C_BAR_KINDS},
-}
-
 
 @dataclass(frozen=True)
-class PaperColumn:
-    """A published score: its name, label and definition."""
-
-    score: str
-    label: str
-    definition: str
-
-
-@dataclass(frozen=True)
-class PaperRow:
+class PublishedRow:
     """Published scores of an architecture or, with ``entry``, our measured ones."""
 
     model: str
@@ -65,141 +19,53 @@ class PaperRow:
 
 
 @dataclass(frozen=True)
-class PaperTable:
-    """Measured and published scores of the same architectures."""
+class PublishedTable:
+    """Published scores on one data set, with or without measured ones."""
 
+    title: str
     columns: Sequence[PaperColumn]
-    rows: Sequence[PaperRow]
+    rows: Sequence[PublishedRow]
 
 
-# segmentation and detection: the list in scores.json, and its columns with our scores of the same quantity
-DENSE = {
-    "cityscapes": (
-        "segmentation",
-        {"cityscapes": "clean", "cityscapes_c": "cityscapes_c", "city_retention": "cityscapes_c_retention"},
-    ),
-    "coco": ("detection", {"coco": "clean", "coco_c": "mpc_fan", "coco_retention": "rpc_fan"}),
-}
-CLASSES = {"segmentation": 19, "detection": 80}  # evaluated by Cityscapes (of 34 ids) and COCO (of 91 categories)
+def published_tables(data: DataSet) -> list[PublishedTable]:
+    """Build the papers' tables on the same data, in the papers' order."""
+    found = []
+    for table in TABLES:
+        if table.fits(data.baseline.records.header):
+            columns = [column for column in table.columns if any(column.name in row.printed for row in table.rows)]
+            names = [column.name for column in columns]
+            rows = [PublishedRow(row.name, row.where, _cells(row.printed, names)) for row in table.rows]
+            found.append(PublishedTable(table.title, columns, rows))
+    return found
 
 
-def paper_table(data: DataSet) -> PaperTable | None:
+def paper_table(data: DataSet) -> PublishedTable | None:
     """Build the table of measured and published scores of the same architectures; None without published ones.
 
     For Cityscapes and COCO all published rows are listed, since a segmenter's name is not its encoder's.
     """
-    if (dense := _dense_table(data)) is not None:
-        return dense
-    if not of_imagenet(data.baseline.records):
+    table = next((table for table in TABLES if table.fits(data.baseline.records.header)), None)
+    if table is IMAGENET:
+        printed = {entry: paper_says(entry.run.architecture or "") for entry in data.models}
+        says = [row for rows in printed.values() for row in rows]
+        columns = [column for column in table.columns if any(column.score in row.values for row in says)]
+        rows = [each for entry, found in printed.items() if found for each in _rows([entry], found, columns)]
+        return PublishedTable(table.title, columns, rows) if rows else None
+    if table is None or not all(column.score for column in table.columns):
         return None
-    printed = {entry: paper_says(entry.run.architecture or "") for entry in data.models}
-    scores = [
-        score for score in COLUMNS.values() if any(score in row.values for rows in printed.values() for row in rows)
-    ]
-    rows = [row for entry, found in printed.items() if found for row in _rows(entry, found, scores)]
-    return PaperTable([_column(score) for score in scores], rows) if rows else None
+    return PublishedTable(table.title, table.columns, _rows(data.models, table.rows, table.columns))
 
 
-def _dense_table(data: DataSet) -> PaperTable | None:
-    source = data.spec.partition(":")[0]
-    classes = data.baseline.records.header.get("classes")
-    task, columns = DENSE.get(source, ("", {}))
-    if task != data.task or classes != CLASSES[task]:
-        return None
-    definitions = published("scores")["columns"]
-    headings = [PaperColumn(score, MORE_LABELS[name], definitions[name]) for name, score in columns.items()]
-    ours = [
-        PaperRow(entry.name, "measured here", [_ours(entry, score) for score in columns.values()], entry)
-        for entry in data.models
-    ]
-    printed: list[Mapping[str, Any]] = published("scores")[task]
-    theirs = [PaperRow(name_of(row), where(row), [_format_score(row.get(name)) for name in columns]) for row in printed]
-    return PaperTable(headings, [*ours, *theirs])
+def _rows(
+    entries: Sequence[Entry], printed: Sequence[PaperScore], columns: Sequence[PaperColumn]
+) -> list[PublishedRow]:
+    """The measured rows, then the printed ones that have a score of the columns."""
+    names = [column.score for column in columns]
+    values = {entry: {name: entry.summary[name].value for name in names if name in entry.summary} for entry in entries}
+    ours = [PublishedRow(entry.name, "measured here", _cells(values[entry], names), entry) for entry in entries]
+    shown = [row for row in printed if any(name in row.values for name in names)]
+    return [*ours, *(PublishedRow(row.name, row.where, _cells(row.values, names)) for row in shown)]
 
 
-def name_of(row: Mapping[str, Any]) -> str:
-    """Model of a published row, with its detector and training."""
-    return ", ".join(filter(None, [str(row.get("name") or row["model"]), row.get("detector", ""), how(row)]))
-
-
-def _format_score(value: Any) -> str:
-    return number(float(value)) if value is not None else NOT_MEASURED
-
-
-def _column(score: str) -> PaperColumn:
-    name = next(column for column, measured in COLUMNS.items() if measured == score)
-    return PaperColumn(score, LABELS[name], published("scores")["columns"][name])
-
-
-def _rows(entry: Entry, printed: Sequence[PaperScore], scores: Sequence[str]) -> list[PaperRow]:
-    ours = PaperRow(entry.name, "measured here", [_ours(entry, score) for score in scores], entry)
-    shown = [row for row in printed if any(score in row.values for score in scores)]
-    return [ours, *(PaperRow(_name(row), row.where, [_theirs(row, score) for score in scores]) for row in shown)]
-
-
-def _ours(entry: Entry, score: str) -> str:
-    return number(entry.summary[score].value) if score in entry.summary else NOT_MEASURED
-
-
-def _theirs(row: PaperScore, score: str) -> str:
-    return number(row.values[score]) if score in row.values else NOT_MEASURED
-
-
-def _name(row: PaperScore) -> str:
-    return f"{row.model}, {row.how}" if row.how else row.model
-
-
-LOWER = ("mce", "mce_without_noise", "mfr", "c_error", "c_bar_error", *(kind.name for kind in C_BAR_KINDS))
-# title, the lists of scores.json, and their columns
-TABLES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
-    ("ImageNet and its variants", ("scores", "tora"), tuple(LABELS)),
-    ("CIFAR", ("cifar",), ("cifar10", "cifar10_c", "cifar100", "cifar100_c")),
-    *(
-        (title, (rows,), ("c_error", "c_bar_error", *C_BAR_SUITES[suite]))
-        for title, rows, suite in (
-            ("ImageNet-C-bar, errors", "imagenet_c_bar", "imagenet-c-bar"),
-            ("CIFAR-10-C-bar, errors", "cifar_c_bar", "cifar-c-bar"),
-        )
-    ),
-    ("Cityscapes, segmentation", ("segmentation",), ("cityscapes", "cityscapes_c", "city_retention")),
-    ("COCO, detection", ("detection",), ("coco", "coco_c", "coco_retention")),
-)
-
-
-@dataclass(frozen=True)
-class PublishedColumn:
-    """A published score: label, definition and direction."""
-
-    label: str
-    definition: str
-    better: str
-
-
-@dataclass(frozen=True)
-class PublishedTable:
-    """Published scores on one data set."""
-
-    title: str
-    columns: Sequence[PublishedColumn]
-    rows: Sequence[tuple[str, str, Sequence[str]]]  # model, source, numbers
-
-
-def published_tables() -> list[PublishedTable]:
-    """Build one table per data set, in the papers' order; no row is preferred."""
-    return [_table(title, lists, columns) for title, lists, columns in TABLES]
-
-
-def _table(title: str, lists: Sequence[str], columns: Sequence[str]) -> PublishedTable:
-    printed: list[Mapping[str, Any]] = [row for name in lists for row in published("scores")[name]]
-    there = [column for column in columns if any(column in row for row in printed)]
-    rows = [(name_of(row), where(row), [_number(row.get(column)) for column in there]) for row in printed]
-    return PublishedTable(title, [_published_column(name) for name in there], rows)
-
-
-def _published_column(name: str) -> PublishedColumn:
-    label = LABELS.get(name) or MORE_LABELS[name]
-    return PublishedColumn(label, published("scores")["columns"][name], "low" if name in LOWER else "high")
-
-
-def _number(value: Any) -> str:
-    return number(float(value)) if value is not None else NOT_MEASURED
+def _cells(values: Mapping[str, float], names: Sequence[str]) -> list[str]:
+    return [number(values[name]) if name in values else NOT_MEASURED for name in names]
