@@ -3,7 +3,8 @@
 FGSM (Goodfellow et al. 2015) is one step, PGD (Madry et al. 2018) several from a random start.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -87,6 +88,7 @@ def perturb(
     start: Tensor | None = None,
     mode: Mode = "eval",
     goal: Criterion = MISCLASSIFICATION,
+    goal_at: Callable[[int], Criterion] | None = None,
 ) -> Tensor:
     """Adversarial images, (B, C, H, W), detached, for a training step or for evaluation.
 
@@ -100,12 +102,13 @@ def perturb(
         start: the initial perturbation, instead of a random one.
         mode: ``eval`` attacks the model in evaluation mode, ``keep`` in the mode it is in.
         goal: the task's criterion (loss, and test for success); by default one class per image.
+        goal_at: the criterion of each step, counted from 1, where it changes from step to step.
     """
     check_images(images)
     names = rng.image_ids(ids, len(images))
     with attack_mode(model, mode=mode) as victim:
         images, labels = own_copies(images, labels)
-        loss_fn = _AttackLoss(attack, victim, goal)
+        loss_fn = _AttackLoss(attack, victim, goal, goal_at)
         best = _ascend(loss_fn, images, labels, _start(attack, images, start, seed, names, 0))
         if attack.restarts > 1:
             best = _restart(loss_fn, images, labels, best, seed=seed, names=names)
@@ -119,6 +122,11 @@ class _AttackLoss:
     attack: GradientAttack
     model: nn.Module
     goal: Criterion
+    goal_at: Callable[[int], Criterion] | None = None
+
+    def at_step(self, step: int) -> "_AttackLoss":
+        """The loss of one step, counted from 1."""
+        return self if self.goal_at is None else replace(self, goal=self.goal_at(step))
 
     def loss(self, output: Any, labels: Any) -> Tensor:
         name, known = self.attack.loss, self.goal.losses
@@ -189,8 +197,8 @@ def _ascend(loss_fn: _AttackLoss, images: Tensor, labels: Any, delta: Tensor) ->
     norm = NORMS[attack.norm]
     step_size = -attack.alpha if attack.targeted else attack.alpha
     adversarial = _project(attack, images, images + delta)
-    for _ in range(attack.steps):
-        direction = norm.step(_gradient(loss_fn, adversarial, labels))
+    for step in range(1, attack.steps + 1):
+        direction = norm.step(_gradient(loss_fn.at_step(step), adversarial, labels))
         adversarial = _project(attack, images, adversarial.add_(direction, alpha=step_size))
     return adversarial
 

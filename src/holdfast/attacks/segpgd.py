@@ -93,15 +93,11 @@ class SegPGD:
     random_start: bool = True
 
     def __post_init__(self) -> None:
-        self.single(1)
-        if self.steps < 1:
-            raise HoldfastError(f"steps must be at least 1, got {self.steps}")
+        self.as_pgd()  # checks the settings
 
-    def single(self, step: int) -> GradientAttack:
-        """The settings of one PGD step, counted from 1."""
-        # only step 1 starts at random; each later one continues from the perturbation of the step before
-        start = self.random_start and step == 1
-        return GradientAttack(self.eps, self.alpha, 1, self.norm, random_start=start)
+    def as_pgd(self) -> GradientAttack:
+        """PGD with the same settings."""
+        return GradientAttack(self.eps, self.alpha, self.steps, self.norm, random_start=self.random_start)
 
     def goal_at(self, step: int) -> PixelMisclassification:
         """The criterion of step t, with λ_t = (t − 1) / 2T for misclassified pixels."""
@@ -138,21 +134,7 @@ def perturb_pixels(
     mode: Mode = "eval",
 ) -> Tensor:
     """Adversarial images of SegPGD, (B, C, H, W), detached; arguments as in :func:`holdfast.attacks.perturb`."""
-    start: Tensor | None = None
-    for step in range(1, attack.steps + 1):
-        adversarial = perturb(
-            attack.single(step),
-            model,
-            images,
-            labels,
-            seed=seed,
-            ids=ids,
-            start=start,
-            mode=mode,
-            goal=attack.goal_at(step),
-        )
-        start = adversarial - images
-    return adversarial
+    return perturb(attack.as_pgd(), model, images, labels, seed=seed, ids=ids, mode=mode, goal_at=attack.goal_at)
 
 
 # ε = 1/255 is RVT's radius for classifiers; ε = 8/255 in 20 steps is the base setting of SegPGD's authors
