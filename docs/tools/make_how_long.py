@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+from holdfast.io.markdown import table
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-long.md"
 TABLE = ROOT / "perf" / "results" / "costs.json"
@@ -36,37 +38,37 @@ def page() -> str:
 def _costs(stored: dict) -> list[str]:
     cases, machine = stored["cases"], stored["environment"]
     load = max(case["load"] for case in cases.values())
-    lines = [
+    making = {
+        **{f"{name}, 224 px": cases[name] for name in ("corruptions", "perturbations")},
+        "corruptions, 32 px": cases["vit_nano, 32 px"],
+        **{f"{cases[name]['suite']}, {name.rpartition(', ')[2]}": cases[name] for name in _dense(cases)},
+    }
+    models = {
+        "ViT-nano, 32 px": cases["vit_nano, 32 px"],
+        **{f"{label}, 224 px": cases[name] for name, label in MODELS.items()},
+        **{name: cases[name] for name in _dense(cases)},
+    }
+    attacked = cases["deit_tiny_patch16_224"]
+    attacks = [(label, cases[name]["attacking"]) for name, label in ATTACKS.items()]
+    return [
         f"Processor time of one thread on one core ({machine['processor']}), while the load of the machine was up to",
         f"{load:.0f}. Making an image means decoding it once and corrupting it for all cells of the suite.",
         "",
-        "| suite | cells | making an image for all cells |",
-        "|---|---|---|",
-        *(_making(f"{name}, 224 px", cases[name]) for name in ("corruptions", "perturbations")),
-        _making("corruptions, 32 px", cases["vit_nano, 32 px"]),
-        *(_making(f"{cases[name]['suite']}, {name.rpartition(', ')[2]}", cases[name]) for name in _dense(cases)),
+        table(
+            ("suite", "cells", "making an image for all cells"),
+            [(name, str(case["cells"]), _time(case["making"])) for name, case in making.items()],
+        ),
         "",
-        "| model | one forward pass |",
-        "|---|---|",
-        f"| ViT-nano, 32 px | {_time(_look(cases['vit_nano, 32 px']))} |",
-        *(f"| {label}, 224 px | {_time(_look(cases[name]))} |" for name, label in MODELS.items()),
-        *(f"| {name} | {_time(_look(cases[name]))} |" for name in _dense(cases)),
+        table(("model", "one forward pass"), [(name, _time(_look(case))) for name, case in models.items()]),
         "",
-        "| attack on one image, DeiT-T | time | in forward passes |",
-        "|---|---|---|",
+        table(
+            ("attack on one image, DeiT-T", "time", "in forward passes"),
+            [(label, _time(took), f"{took / _look(attacked):.0f}") for label, took in attacks],
+        ),
     ]
-    look = _look(cases["deit_tiny_patch16_224"])
-    for name, label in ATTACKS.items():
-        took = cases[name]["attacking"]
-        lines.append(f"| {label} | {_time(took)} | {took / look:.0f} |")
-    return lines
 
 
 def _sets(cases: dict) -> list[str]:
-    lines = [
-        f"| what | {' | '.join(f'{count} worker' + ('s' if count > 1 else '') for count in WORKERS)} |",
-        f"|---{'|---' * len(WORKERS)}|",
-    ]
     making = cases["corruptions"]["making"]
     rows = {
         f"ImageNet-C on the fly, 50,000 images, {label}": 50_000 * (making + CELLS * _look(cases[name]))
@@ -75,17 +77,13 @@ def _sets(cases: dict) -> list[str]:
     for name in _dense(cases):
         label, images = DENSE[name]
         rows[f"{label}, {name.split(',')[0]}"] = images * (cases[name]["making"] + cases[name]["looking"])
-    for label, seconds in rows.items():
-        lines.append(f"| {label} | {' | '.join(_time(seconds / count) for count in WORKERS)} |")
-    return lines
+    workers = [f"{count} worker{'s' if count > 1 else ''}" for count in WORKERS]
+    body = [(label, *(_time(seconds / count) for count in WORKERS)) for label, seconds in rows.items()]
+    return [table(("what", *workers), body)]
 
 
 def _dense(cases: dict) -> list[str]:
     return [name for name in DENSE if name in cases]
-
-
-def _making(name: str, case: dict) -> str:
-    return f"| {name} | {case['cells']} | {_time(case['making'])} |"
 
 
 def _look(case: dict) -> float:
