@@ -20,6 +20,8 @@ TOY = Benchmark(
     "this test",
     mean=ScoreText("toy_c", "Toy-C", "mean {m.label} over two kinds"),
     kept=ScoreText("toy_c_retention", "Toy-C retention", "Toy-C by clean {m.name}"),
+    groups={"weather": ("fog",), "others": ("contrast",)},
+    grouped=ScoreText("toy_group/{group}", "{group} (Toy-C)", "mean {m.label} over {members}"),
     suite="two kinds that tell a lot",
     headline=True,
 )
@@ -41,12 +43,18 @@ def test_a_row_gives_a_suite_scores_their_partial_names_and_a_column_of_the_repo
     assert summary["toy_c"].value == pytest.approx(100 * (fog + contrast) / 2)
     assert summary["toy_c"].low < summary["toy_c"].value < summary["toy_c"].high
     assert summary["toy_c_retention"].value == pytest.approx(100 * (fog + contrast) / 2 / toy.cells["clean"].accuracy)
+    assert summary["toy_group/weather"].value == pytest.approx(100 * fog)
+    assert summary["toy_group/others"].label == "others (Toy-C)"
     fewer = toy.only(["clean", "fog/1", "fog/5"]).summary()
     assert fewer["toy_c_partial"].missing == ("contrast/3",)
     assert fewer["toy_c_partial"].label == "Toy-C (partial: 1 of 2 kinds)"
     assert fewer["toy_c_retention_partial"].value == pytest.approx(100 * fog / toy.cells["clean"].accuracy)
+    assert "toy_group/weather" not in fewer
     assert main(["report", str(tmp_path / "run"), "--format", "md", "--out", str(tmp_path / "table.md")]) == 0
     assert "Toy-C" in (tmp_path / "table.md").read_text(encoding="utf-8").splitlines()[2]
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html")]) == 0
+    headline = (tmp_path / "page.html").read_text(encoding="utf-8").partition('class="scores sortable"')[2]
+    assert 'data-score="toy_c"' in headline.partition("</table>")[0]
 
 
 def test_a_suite_of_another_task_is_refused(monkeypatch):

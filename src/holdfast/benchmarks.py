@@ -43,6 +43,7 @@ class Benchmark:
         divided: the mean of these CEs (mCE); ``{reference}`` in its definition is the name of the reference.
         added: the same of what corruption adds to the clean error (relative mCE).
         groups: groups of kinds in the papers' tables.
+        grouped: the mean of every group, if it is a score; ``{group}`` and ``{members}`` are its name and its kinds.
         suite: one line on its suite for ``holdfast list suites``; empty if other suites measure its cells.
         partial: whether its scores over some of its kinds are given, as ``…_partial``.
         rivals: names of benchmarks with other kinds: a partial score is given only for measured kinds of its own.
@@ -61,6 +62,7 @@ class Benchmark:
     divided: ScoreText | None = None
     added: ScoreText | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    grouped: ScoreText | None = None
     suite: str = ""
     partial: bool = True
     rivals: tuple[str, ...] = ()
@@ -121,7 +123,6 @@ _ROWS = (
             "relative mCE",
             "mean over the 15 kinds of what corruption adds to the clean error, by what it adds to {reference}'s",
         ),
-        groups=GROUPS,
     ),
     Benchmark(
         "imagenet-c-without-noise",
@@ -166,6 +167,9 @@ _ROWS = (
         kept=ScoreText("cityscapes_c_retention", "Cityscapes-C retention", "Cityscapes-C by clean mIoU"),
         rounded=True,
         groups=_FAN_GROUPS,
+        grouped=ScoreText(
+            "miou_group/{group}", "{group} (Cityscapes-C)", "mean mIoU over {members} by the papers' severities"
+        ),
         suite=SUITES["cityscapes-c"],
     ),
     Benchmark(

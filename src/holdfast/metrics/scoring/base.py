@@ -188,6 +188,7 @@ def corruption_scores(
         *_at_fewer_severities(benchmark),
         *_relative_to_reference(benchmark),
         *(score for row in others for score in benchmark_scores(row, benchmark)),
+        *(score for row in (first, *others) for score in group_scores(row, benchmark)),
         *_by_kind(benchmark),
     ]
 
@@ -241,6 +242,10 @@ class MeasuredCells:
         """All measured kinds: built-in ones in canonical order, then custom ones."""
         there = dict.fromkeys(cell.kind for cell in self.cells if cell.family == "corruption")
         return [*(kind for kind in PUBLISHED if kind in there), *(kind for kind in there if kind not in PUBLISHED)]
+
+    def by_kind(self, row: Benchmark, kinds: Sequence[str]) -> dict[str, list[str]]:
+        """Names of a benchmark's cells of some measured kinds."""
+        return {kind: [self.severities(kind)[severity] for severity in row.cells[kind]] for kind in kinds}
 
     @property
     def all_names(self) -> set[str]:
@@ -312,14 +317,9 @@ def benchmark_scores(row: Benchmark, measured: MeasuredCells, **words: str) -> l
     if not kinds or row.mean is None or (len(kinds) < len(row.cells) and not _may_be_partial(row, measured)):
         return []
     measure, clean = measured.measure, measured.clean
-    cells = {kind: [measured.severities(kind)[severity] for severity in row.cells[kind]] for kind in kinds}
+    cells = measured.by_kind(row, kinds)
     names = tuple(name for each in cells.values() for name in each)
-    rounded = row.rounded and len(kinds) == len(row.cells)
-
-    def mean(means: Means) -> Values:
-        percent = {name: 100 * np.asarray(measure.of(means, name)) for name in names}
-        used = {name: np.round(value, 2) if rounded else value for name, value in percent.items()}
-        return mean_of([mean_of([used[name] for name in each]) for each in cells.values()])
+    mean = _mean_over(measure, cells, rounded=row.rounded and len(kinds) == len(row.cells))
 
     def kept(means: Means) -> Values:
         return retention(np.asarray(mean(means)) / 100, measured.clean_value(means))
@@ -336,6 +336,33 @@ def benchmark_scores(row: Benchmark, measured: MeasuredCells, **words: str) -> l
     lacking = [corruption_cell(kind, each).name for kind in row.kinds if kind not in kinds for each in row.cells[kind]]
     missing = tuple(name for name in lacking if name not in measured.all_names)
     return [partial_if(each, missing=missing, count=len(kinds), wanted=len(row.cells)) for each in scores]
+
+
+def group_scores(row: Benchmark, measured: MeasuredCells, **words: str) -> list[ScoreDefinition]:
+    """Mean of every group of kinds of a published benchmark, if all its cells were measured."""
+    if row.grouped is None or not all(measured.has(kind, severities) for kind, severities in row.cells.items()):
+        return []
+    text, measure, scores = row.grouped, measured.measure, []
+    for group, kinds in row.groups.items():
+        cells = measured.by_kind(row, kinds)
+        known: dict[str, Any] = {"m": measure, "group": group, "members": ", ".join(kinds), **words}
+        name, label, definition = (part.format(**known) for part in (text.name, text.label, text.definition))
+        reads = measure.reads(*(each for names in cells.values() for each in names))
+        about = {"note": text.note, "table": name.partition("/")[0], "kind": group, "reads": reads}
+        compute = _mean_over(measure, cells, rounded=row.rounded)
+        scores.append(ScoreDefinition(name, label, "%", "high", definition, compute, **about))
+    return scores
+
+
+def _mean_over(measure: CellScore, cells: Mapping[str, Sequence[str]], *, rounded: bool) -> Compute:
+    """The mean over severities, then over kinds, in percent; ``cells`` are the names of each kind's cells."""
+
+    def compute(means: Means) -> Values:
+        percent = {name: 100 * np.asarray(measure.of(means, name)) for names in cells.values() for name in names}
+        used = {name: np.round(value, 2) if rounded else value for name, value in percent.items()}
+        return mean_of([mean_of([used[name] for name in names]) for names in cells.values()])
+
+    return compute
 
 
 def _may_be_partial(row: Benchmark, measured: MeasuredCells) -> bool:

@@ -26,6 +26,7 @@ from holdfast.metrics.scoring.base import (
     ScoreDefinition,
     benchmark_scores,
     column,
+    group_scores,
     kind_score,
 )
 from holdfast.metrics.scoring.interface import Scoring
@@ -61,6 +62,7 @@ def _of_overlap(cells: Sequence[CellSpec], over: str, there: Collection[Key]) ->
     return [
         *_clean_scores(benchmark, over, prefix, there),
         *(score for row in benchmarks_of("detection") for score in benchmark_scores(row, benchmark, **words)),
+        *(score for row in benchmarks_of("detection") for score in group_scores(row, benchmark, **words)),
         *(kind_score(benchmark, kind) for kind in benchmark.kinds()),
     ]
 

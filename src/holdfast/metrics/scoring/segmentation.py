@@ -14,11 +14,9 @@ from holdfast.metrics.corruption import Values, mean_of, plain
 from holdfast.metrics.iou import (
     BANDS,
     BOUNDARY_SHARE,
-    GROUPS,
     KINDS,
     cells_of,
     class_iou,
-    group_means,
     mean_accuracy,
     mean_iou,
     pixel_accuracy,
@@ -37,6 +35,7 @@ from holdfast.metrics.scoring.base import (
     clean_score,
     column,
     condition_scores,
+    group_scores,
     mean_score,
     single_scores,
 )
@@ -244,36 +243,8 @@ def corruption_formulas(cells: Sequence[CellSpec], measure: CellScore) -> list[S
     measured = MeasuredCells(tuple(cells), measure, None)
     return [
         *(score for row in benchmarks_of("segmentation") for score in benchmark_scores(row, measured)),
-        *_benchmark_groups(measured),
+        *(score for row in benchmarks_of("segmentation") for score in group_scores(row, measured)),
         *(_kind_score(measured, kind) for kind in KINDS if measured.severities(kind)),
-    ]
-
-
-def _benchmark_groups(measured: MeasuredCells) -> list[ScoreDefinition]:
-    """mIoU of the groups of Cityscapes-C: blur, noise, digital, weather."""
-    names = {kind: cells_of(kind, rule="paper") for kind in KINDS}
-    if not measured.all_names >= {cell for cells in names.values() for cell in cells}:
-        return []
-
-    def compute(group: str) -> Compute:
-        used = [cell for cells in names.values() for cell in cells]
-        return lambda means: group_means({cell: 100 * np.asarray(measured.measure.of(means, cell)) for cell in used})[
-            group
-        ]
-
-    return [
-        ScoreDefinition(
-            f"miou_group/{group}",
-            f"{group} (Cityscapes-C)",
-            "%",
-            "high",
-            f"mean mIoU over {', '.join(kinds)} by the papers' severities",
-            compute(group),
-            table="miou_group",
-            kind=group,
-            reads=measured.measure.reads(*(cell for each in KINDS for cell in names[each])),
-        )
-        for group, kinds in GROUPS.items()
     ]
 
 
