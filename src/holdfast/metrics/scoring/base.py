@@ -348,7 +348,7 @@ def group_scores(row: Benchmark, measured: MeasuredCells, **words: str) -> list[
         known: dict[str, Any] = {"m": measure, "group": group, "members": ", ".join(kinds), **words}
         name, label, definition = (part.format(**known) for part in (text.name, text.label, text.definition))
         reads = measure.reads(*(each for names in cells.values() for each in names))
-        about = {"note": text.note, "table": name.partition("/")[0], "kind": group, "reads": reads}
+        about: dict[str, Any] = {"note": text.note, "table": name.partition("/")[0], "kind": group, "reads": reads}
         compute = _mean_over(measure, cells, rounded=row.rounded)
         scores.append(ScoreDefinition(name, label, "%", "high", definition, compute, **about))
     return scores
