@@ -19,11 +19,17 @@ import numpy as np
 from scipy.stats import norm
 
 from environment import as_line, describe
+from holdfast.cells import CellSpec
 from holdfast.metrics.ap_jackknife import THRESHOLDS, Matches, precision_of_matches
 from holdfast.metrics.corruption import retention
 from holdfast.metrics.intervals import Interval, difference_interval, paired_difference, score_interval
 from holdfast.metrics.iou import mean_iou
 from holdfast.metrics.jackknife import Groups, image_groups, replicated_means
+from holdfast.metrics.replicates import replicate
+from holdfast.metrics.score_intervals import interval_of_score
+from holdfast.metrics.scoring.cue_conflict import CONFLICT, CUE, KIND, SHAPE, TEXTURE, cue_scores
+from holdfast.metrics.scoring.domains import IN, RIGHT_IN, domain_scores
+from holdfast.published import published
 
 RESULTS = Path(__file__).parent / "results"
 Draw = Callable[[np.random.Generator], Interval]
@@ -256,12 +262,92 @@ def _grid_difference(groups: Groups) -> Draw:
     return draw
 
 
+# ---------------------------------------------------------------------- shape bias, domains: shares of other shares
+
+
+def cue_cases() -> Iterator[tuple[str, int, float, Draw]]:
+    """Stimuli as published: eight textures for every content image, all left out together."""
+    truth = _bias(_answers(np.random.default_rng(3), MANY).mean(axis=0))
+    for images in (200, 1000):
+        yield "shape bias", images, truth, _cues(images // 8)
+
+
+def _answers(rng: np.random.Generator, contents: int) -> np.ndarray:
+    """0/1 answers with the shape and with the texture, (8 · contents, 2); a content image is hard for all textures."""
+    skill = np.repeat(rng.normal(size=contents), 8) * 0.7
+    shape = rng.random(8 * contents) < norm.cdf(-0.9 + skill)
+    texture = ~shape & (rng.random(8 * contents) < 0.5)
+    return np.stack([shape, texture], axis=1).astype(float)
+
+
+def _bias(means: np.ndarray) -> float:
+    return float(means[0] / (means[0] + means[1]))
+
+
+def _cues(contents: int) -> Draw:
+    names = list(published("imagenet_16")["classes"])
+    stimuli = [
+        f"{names[content % 16]}/{names[content % 16]}{1 + content // 16}-{names[texture]}1.png"
+        for content in range(contents)
+        for texture in range(8)
+    ]
+    groups = image_groups(stimuli)
+    keys = [(KIND, SHAPE), (KIND, TEXTURE), (KIND, CUE), (KIND, CONFLICT)]
+    formula = cue_scores([CellSpec(KIND, "set", KIND)], columns=keys)[0]
+
+    def draw(rng: np.random.Generator) -> Interval:
+        shape, texture = _answers(rng, contents).T
+        columns = dict(zip(keys, (shape, texture, shape + texture, np.ones(len(shape))), strict=True))
+        return _as_shares(interval_of_score(formula, replicate(columns, groups)))
+
+    return draw
+
+
+def domain_cases() -> Iterator[tuple[str, int, float, Draw]]:
+    """Four domains, the last with two images of five; the last two are equal, or 5 points apart."""
+    for apart in (0.0, 0.05):
+        of = np.array([0.9, 0.7, 0.5 + apart, 0.5])
+        truths = {"mean": of.mean(), "worst": of.min(), "gap": of[0] - of[1:].mean()}
+        for name in ("mean", "gap", "worst") if not apart else ("worst",):
+            for images in (100, 1000):
+                beside = (
+                    (f", {100 * apart:g} points below the next" if apart else ", two equal") if name == "worst" else ""
+                )
+                yield f"{name} of four domains{beside}", images, truths[name], _domains(of, name, images)
+
+
+def _domains(of: np.ndarray, score: str, images: int) -> Draw:
+    place = 3 - np.arange(images) % 5 % 4  # two images of five are of the last domain
+    ids = [f"{one}/{number:06d}" for number, one in enumerate(place)]
+    groups = image_groups(ids)
+    inside = {f"{IN}{name}": (place == name).astype(float) for name in range(4)}
+    keys = [("clean", kind + str(name)) for name in range(4) for kind in (IN, RIGHT_IN)]
+    cells, header = [CellSpec("clean", "clean", "clean")], {"train_domains": ["0"]}
+    formulas = domain_scores(cells, columns=keys, header=header, name="accuracy", label="accuracy")
+    wanted = {"mean": "mean_domain_accuracy", "worst": "worst_domain_accuracy", "gap": "domain_gap"}[score]
+    formula = next(one for one in formulas if one.name == wanted)
+
+    def draw(rng: np.random.Generator) -> Interval:
+        right = (rng.random(images) < of[place]).astype(float)
+        columns = {("clean", name): values for name, values in inside.items()}
+        columns |= {("clean", name.replace(IN, RIGHT_IN)): values * right for name, values in inside.items()}
+        return _as_shares(interval_of_score(formula, replicate(columns, groups)))
+
+    return draw
+
+
+def _as_shares(found: Interval) -> Interval:
+    return Interval(found.value / 100, found.low / 100, found.high / 100, found.level)
+
+
 PARTS: dict[str, Callable[[], Iterator[tuple[str, int, float, Draw]]]] = {
     "accuracy": accuracy_cases,
     "grid": grid_cases,
     "differences": difference_cases,
     "miou": miou_cases,
     "ap": ap_cases,
+    "cues": cue_cases,
+    "domains": domain_cases,
 }
 
 
