@@ -37,6 +37,12 @@ def test_severity_3_matches_the_reference_on_large_images(kind, size):
     check(kind, 3, photograph(*size, "flower.jpg"))
 
 
+@pytest.mark.parametrize("size", [(56, 56), (123, 457), (299, 299), (480, 640), (720, 960)], ids=str)
+def test_pixelate_repeats_the_same_pixels_at_every_size(size):
+    for severity in SEVERITIES:  # OpenCV before 5 repeated others
+        check("pixelate", severity, photograph(*size))
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["china.jpg", "flower.jpg"])
 @pytest.mark.parametrize("size", [*SMALL, (33, 47), (40, 200), *LARGE], ids=str)

@@ -41,11 +41,12 @@ def contrast(images: Images, _draws: Sequence[Draws], *, gain: float) -> Images:
 def pixelate(image: Image, _draws: Draws, *, scale: float) -> Image:
     """Downsample with a box filter to int(side·scale), then repeat pixels.
 
-    ImageNet-C enlarges with a box filter, which gives the same bytes.
+    ImageNet-C enlarges with a box filter, which gives the same bytes at 32 and 224 px; imagecorruptions repeats pixels
+    at every size. Pillow does both: which pixel OpenCV repeats depends on its version.
     """
     height, width = image.shape[:2]
     small = Pillow.fromarray(image).resize((int(width * scale), int(height * scale)), Pillow.Resampling.BOX)
-    return cv2.resize(np.asarray(small), (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
+    return np.asarray(small.resize((width, height), Pillow.Resampling.NEAREST))
 
 
 @each
