@@ -39,7 +39,7 @@ def test_every_public_name_is_in_the_docs(package):
     assert missing == [], f"public names of {module.__name__} that no page names"
 
 
-@pytest.mark.parametrize("script", ["make_recipe_values", "make_commands"])
+@pytest.mark.parametrize("script", ["make_recipe_values", "make_commands", "make_how_long"])
 def test_a_page_that_is_made_is_current(script):
     made = made_by(script)
     assert made.PAGE.read_text(encoding="utf-8") == made.page(), f"run python docs/tools/{script}.py"
