@@ -4,7 +4,15 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from holdfast.io.markdown import DASH, printable
-from holdfast.reporting.export.text_tables import Block, TextColumn, TextRow, TextValue, as_fixed
+from holdfast.reporting.export.text_tables import (
+    Block,
+    TextColumn,
+    TextRow,
+    TextValue,
+    as_fixed,
+    best_values,
+    is_best,
+)
 
 
 def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
@@ -12,12 +20,12 @@ def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
     parts = ["\n".join(f"% {printable(remark)}" for remark in remarks)]
     for block in blocks:
         titles = ["model", *(_latex_text(column.short or column.label) for column in block.columns)]
-        best = _best(block)
+        best = best_values(block)
         rows = [
             [
                 _latex_name(line),
                 *(
-                    _latex_value(v, c, bold=not line.paper and v is not None and b is not None and _same(v, b, c))
+                    _latex_value(v, c, bold=is_best(line, v, b, c))
                     for v, c, b in zip(line.values, block.columns, best, strict=True)
                 ),
             ]
@@ -46,24 +54,9 @@ def _caption(block: Block) -> str:
     parts = [title[:1].upper() + title[1:], f"in {', '.join(units)}" if units else ""]
     if any(value and value.sure for line in block.lines for value in line.values):
         parts.append("95 % intervals in brackets")
-    if any(best is not None for best in _best(block)):
+    if any(best is not None for best in best_values(block)):
         parts.append("best in bold")
     return _latex_text("; ".join(part for part in parts if part) + ".")
-
-
-def _best(block: Block) -> list[TextValue | None]:
-    """The best measured value of every column with several values."""
-    found: list[TextValue | None] = []
-    for index, column in enumerate(block.columns):
-        values = [value for line in block.lines if not line.paper and (value := line.values[index]) is not None]
-        sign = {"high": 1, "low": -1}.get(column.better)
-        found.append(max(values, key=lambda value: sign * value.value) if sign and len(values) > 1 else None)
-    return found
-
-
-def _same(one: TextValue, other: TextValue, column: TextColumn) -> bool:
-    """Whether two values are printed alike: ties are bold together."""
-    return as_fixed(one.value, column.unit) == as_fixed(other.value, column.unit)
 
 
 def _latex_value(value: TextValue | None, column: TextColumn, *, bold: bool) -> str:
@@ -73,7 +66,7 @@ def _latex_value(value: TextValue | None, column: TextColumn, *, bold: bool) -> 
     text = rf"\textbf{{{number}}}" if bold else number
     if not value.sure:
         return text
-    return rf"{text} {{\scriptsize {{[}}{as_fixed(value.low, column.unit)}, {as_fixed(value.high, column.unit)}{{]}}}}"
+    return rf"{text} {{\scriptsize ({as_fixed(value.low, column.unit)} to {as_fixed(value.high, column.unit)})}}"
 
 
 _LATEX = {
