@@ -12,7 +12,7 @@ from rich.markup import escape
 from holdfast.analysis.registry import ANALYSES, all_settings
 from holdfast.analysis.results import AnalysisResult, load_results
 from holdfast.analysis.settings import Settings
-from holdfast.cli.console import print_table
+from holdfast.cli.console import message_console, print_table
 from holdfast.cli.shared_options import (
     add_preprocessing,
     model_file_name,
@@ -67,10 +67,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Analyse every model, then draw its figures and the comparison of all models."""
-    from rich.console import Console
 
     formats = parse_formats(arguments.figures)
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = message_console(stderr=True)
     if arguments.redraw:
         alone = arguments.out if len(arguments.models) == 1 else None  # of several, --out is the comparison's
         found = _distinguish_results(

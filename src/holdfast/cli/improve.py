@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser
-from rich.console import Console
 
 from holdfast.cli import EXIT_OK
+from holdfast.cli.console import message_console
 from holdfast.cli.shared_options import add_cluster, cluster_of
 from holdfast.cli.train import add_recipe_values, merge_dictionary_options, recipe_values, shorten_help
 from holdfast.errors import HoldfastError
@@ -78,7 +78,7 @@ def run(arguments: Namespace) -> int:
         seeds=arguments.seeds,
         against=arguments.against,
     )
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = message_console(stderr=True)
 
     def tell(line: str) -> None:
         console.print(line, markup=False)

@@ -52,23 +52,26 @@ def model_file_name(model: str) -> str:
     return file_name(model_spec(model).rest).strip("-.") or "model"
 
 
+def check_model(model: str) -> None:
+    """Raise an error for text that is neither a spec nor a folder, and for a folder of records alone."""
+    from holdfast.models.factory import unknown_model, without_model
+
+    folder = run_folder(model)
+    if folder is None and not model_spec(model).kind:
+        raise unknown_model(model)
+    if folder is not None and (problem := without_model(folder)) is not None:
+        raise problem
+
+
 def own_data(model: str, *, command: str) -> str:
     """Return the validation data of a run's recipe; for digits the test split, which no recipe trains or selects on."""
     from holdfast.io.yaml import read_yaml
 
+    check_model(model)
     folder = run_folder(model)
-    if folder is None and not model_spec(model).kind:
-        from holdfast.models.factory import unknown_model  # imported late: for an error alone
-
-        raise unknown_model(model)
     if folder is None:
         raise HoldfastError(f"holdfast {command} needs --data, such as folder:DIR, for {model!r}, which is not a run")
     path = folder / "recipe.yaml"
-    if not path.exists():
-        from holdfast.models.factory import without_model
-
-        if (problem := without_model(folder)) is not None:
-            raise problem
     try:
         recipe: Any = read_yaml(path.read_text(encoding="utf-8"), name=repr(str(path)))
         data = str(recipe["data"].get("val") or recipe["data"]["train"])
@@ -120,11 +123,13 @@ def add_dry_run(parser: ArgumentParser) -> None:
 
 def dry_run(command: str, arguments: Namespace, forecasts: "Sequence[DryRunReport]") -> int:
     """Print the estimates and store their sum for comparison with the actual run."""
+    from holdfast.cli.console import message_console
     from holdfast.runtime.dry_run import in_sum, remember
 
+    console = message_console()
     for forecast in forecasts:
         for line in forecast.lines():
-            print(line)
+            console.print(line, markup=False)
     remember(command, vars(arguments), in_sum(forecasts))
     return EXIT_OK
 
