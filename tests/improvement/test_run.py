@@ -14,7 +14,10 @@ from holdfast.improvement.decide import read_decision
 from holdfast.improvement.improve import make_request, write_report
 from holdfast.improvement.plan import Plan, Rung, Step, read_plan
 from holdfast.improvement.run import Improvement, run_request
+from holdfast.improvement.select import Entry
+from holdfast.improvement.trainings import stopped_early
 from holdfast.models.checkpoints import read_weights
+from holdfast.models.factory import load_torch_model
 from holdfast.training.recipe_files import load_recipe
 
 TINY = {
@@ -93,17 +96,33 @@ def test_the_same_plan_decides_the_same_also_after_it_was_killed(start, finished
     assert read_plan(tmp_path / "out" / "plan.json") == plan
 
 
-def test_the_winner_is_a_run_and_its_commands_make_it_again(finished, tmp_path, monkeypatch):
+def test_a_start_that_is_kept_is_the_winner(start, finished):
     decision = read_decision(finished)
-    monkeypatch.chdir(tmp_path)
-    for command in decision.commands:
-        assert main(shlex.split(command, comments=True)[1:]) == 0
-    again = tmp_path / "again"
-    made = next(path for path in (again / "winner", again) if (path / "model.safetensors").exists())
-    one, other = (read_weights(folder / "model.safetensors") for folder in (made, finished / "winner"))
-    if "again@best" not in decision.commands[-1]:
-        assert all((one[key] == other[key]).all() for key in other)
+    assert decision.verdict == "start"
+    assert decision.model == str(finished / "winner")
+    assert decision.commands == ()
     assert load_recipe(finished / "winner" / "recipe.yaml")
+    one, other = (read_weights(folder / "model.safetensors") for folder in (finished / "winner", start))
+    assert all((one[key] == other[key]).all() for key in other)
+    (records,) = holdfast.load_records(finished / "winner")
+    assert len(records.cells["clean"].predictions) == decision.images
+
+
+@pytest.mark.parametrize(
+    ("name", "alpha", "members"),
+    [("plain", 1.0, ("plain",)), ("plain", 0.5, ("plain",)), ("uniform soup", 1.0, ("plain", "low-lr"))],
+)
+def test_the_commands_of_a_winner_make_its_weights_again(finished, tmp_path, monkeypatch, name, alpha, members):
+    improvement = Improvement(read_plan(finished / "plan.json"), finished, tell=lambda line: None, show=False)
+    improvement.trained = {each: finished / "runs" / "rung1" / each for each in ("plain", "low-lr")}
+    alone = alpha == 1 and len(members) == 1
+    folder = improvement.trained[name] if alone else finished / "mixed" / f"{name.replace(' ', '-')}-{alpha:g}"
+    monkeypatch.chdir(tmp_path)
+    for command in improvement._commands(Entry(name, alpha, members, None), "use", folder):
+        assert main(shlex.split(command, comments=True)[1:]) == 0
+    made = f"run:again{'@best' * stopped_early(folder)}" if alone else "run:again/winner"
+    one, other = (load_torch_model(each, what="").model.state_dict() for each in (made, f"run:{folder}"))
+    assert all((one[key] == other[key]).all() for key in other)
 
 
 def test_what_is_left_behind_tells_everything(finished):
