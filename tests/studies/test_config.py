@@ -60,7 +60,9 @@ def test_leave_one_domain_out_is_an_axis_of_a_sweep(tmp_path):
         "rows: {plain: {}, long: {train: {epochs: 2}}}\nsweep: {leave_out: [photo, sketch]}\n",
     )
     study = load_study(file)
-    assert list(study.rows) == [f"{row} without {domain}" for row in ("plain", "long") for domain in ("photo", "sketch")]
+    assert list(study.rows) == [
+        f"{row} without {domain}" for row in ("plain", "long") for domain in ("photo", "sketch")
+    ]
     recipe = study.recipe_of("long without sketch", 0)
     assert recipe.data.train == recipe.data.val == "domains:pacs,-cartoon,-sketch"
     assert recipe.train.epochs == 2

@@ -138,7 +138,7 @@ def trained_domains(source: Any, run: Path | None) -> tuple[str, ...]:
 
 
 def _parts(spec: DomainSpec, domains: Sequence[str], *, split: str) -> dict[str, tuple[str, str]]:
-    """Of every domain the folder of its class folders, and which share of it: train, val (a fifth), or empty for all."""
+    """The folder of every domain's class folders and the share of it: train, val (a fifth), or empty for all."""
     inside = {name: listed_folders(spec.root / name, what="domains") for name in domains}
     if not all(names and set(names) <= set(SPLITS) for names in inside.values()):
         wanted = spec.split or split
@@ -178,9 +178,7 @@ def _same_classes(tops: dict[str, str], *, root: Path) -> tuple[str, ...]:
     return classes
 
 
-def _images(
-    parts: Sequence[tuple[str, str]], classes: Sequence[str], *, root: Path
-) -> tuple[FileNames, np.ndarray]:
+def _images(parts: Sequence[tuple[str, str]], classes: Sequence[str], *, root: Path) -> tuple[FileNames, np.ndarray]:
     """Paths below the root and labels of all images."""
     labels, names, targets = {name: label for label, name in enumerate(classes)}, list[str](), list[int]()
     for top, share in parts:

@@ -3,8 +3,8 @@
 A study has a recipe, values common to all rows, and rows that override them; or a ``sweep`` of recipe values, whose
 grid defines the rows; with ``leave_out`` in it, a row is trained on all domains of the test data but one. Every row is
 trained once per seed and evaluated on the same test images. A row can start from another one: ``{name}`` in its values
-is the run folder of that row, or of one of the ``steps``, which are trained but not evaluated. With ``extends``, a study
-inherits everything it does not override, except claims; rows and steps only if it has neither rows nor a sweep.
+is the run folder of that row, or of one of the ``steps``, which are trained but not evaluated. With ``extends``, a
+study inherits everything it does not override, except claims; rows and steps only if it has neither rows nor a sweep.
 """
 
 import graphlib
