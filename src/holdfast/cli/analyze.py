@@ -70,7 +70,7 @@ def run(arguments: Namespace) -> None:
     from rich.console import Console
 
     formats = parse_formats(arguments.figures)
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = Console(emoji=False, stderr=True, soft_wrap=True, highlight=False)
     if arguments.redraw:
         alone = arguments.out if len(arguments.models) == 1 else None  # of several, --out is the comparison's
         found = _distinguish_results(

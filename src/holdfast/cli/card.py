@@ -20,6 +20,6 @@ def run(arguments: Namespace) -> None:
     from holdfast.reporting.model_card import write_card
 
     path, upload = write_card(arguments.run, arguments.out, name=arguments.name, license=arguments.license)
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(emoji=False, soft_wrap=True, highlight=False)
     console.print(f"written: {path}", markup=False)
     console.print(f"upload it with: {upload}", markup=False)

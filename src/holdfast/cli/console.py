@@ -21,7 +21,7 @@ def print_table(table: "Table") -> None:
     """Print a table."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(emoji=False, highlight=False)
     if console.is_terminal:
         console.print(table)
     else:
@@ -32,7 +32,7 @@ def piped_text(table: "Table") -> str:
     """A table as plain text with one line per row."""
     from rich.console import Console
 
-    console = Console(highlight=False, width=PIPED, no_color=True, force_terminal=False)
+    console = Console(emoji=False, highlight=False, width=PIPED, no_color=True, force_terminal=False)
     with console.capture() as captured:
         console.print(table)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())

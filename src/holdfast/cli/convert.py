@@ -24,6 +24,6 @@ def run(arguments: Namespace) -> None:
     ema = True if arguments.ema else False if arguments.no_ema else None
     model = convert_checkpoint(arguments.file, arguments.out, model=arguments.model, ema=ema)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    console = Console(soft_wrap=True)
+    console = Console(emoji=False, soft_wrap=True)
     console.print(f"{arguments.model}: {parameters:,} parameters, {model.num_classes} classes → {arguments.out}")
     console.print(f'load it with: timm.create_model("local-dir:{arguments.out}", pretrained=True)', highlight=False)

@@ -48,7 +48,7 @@ def run(arguments: Namespace) -> int:
         )
     demo = DEMOS[arguments.task]
     out = _writable_folder(arguments.out or Path(demo.folder + ("-quick" if arguments.quick else "")))
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(emoji=False, soft_wrap=True, highlight=False)
     # before torch is imported: on cores that others use too, threads that spin while they wait double the time
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:

@@ -138,7 +138,7 @@ def run(arguments: Namespace) -> int:
     from holdfast.evaluation.suites import assign
 
     first = os.environ.get("RANK", "0") == "0"
-    console = Console(quiet=not first, soft_wrap=True, highlight=False)
+    console = Console(emoji=False, quiet=not first, soft_wrap=True, highlight=False)
     models = _models(arguments)
     given: dict[str, Any] = {name: getattr(arguments, name) for name in ("seed", "device", "workers")}
     given["limit"] = arguments.limit or None

@@ -32,7 +32,7 @@ def run(arguments: Namespace) -> None:
         raise HoldfastError(f"--out must be a file in an existing folder, got {str(out)!r}")
     data = arguments.data or own_data(arguments.model, command="export")
     difference = export(arguments.model, out, data, to=arguments.to, protocol=protocol_of(arguments))
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(emoji=False, soft_wrap=True, highlight=False)
     size = out.stat().st_size / 1e6
     console.print(f"written: {out}, {size:.1f} MB; logits differ by at most {difference:.1g}", markup=False)
     if arguments.to == "onnx":

@@ -96,7 +96,7 @@ def run(arguments: Namespace) -> int:
     _check(arguments)
     rules = _rules(arguments)
     old = _baseline(arguments.against) if arguments.against is not None else []
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(emoji=False, soft_wrap=True, highlight=False)
     if arguments.until is not None:
         answers, new = _decide_in_rounds(arguments, old, rules, console)
     else:

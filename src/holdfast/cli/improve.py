@@ -103,7 +103,7 @@ def run(arguments: Namespace) -> int:
         seeds=arguments.seeds,
         against=arguments.against,
     )
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = Console(emoji=False, stderr=True, soft_wrap=True, highlight=False)
 
     def tell(line: str) -> None:
         console.print(line, markup=False)

@@ -61,7 +61,7 @@ def run(arguments: Namespace) -> None:
     check_installed()
     models, data = _requested_models(arguments)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: threads that spin would slow the page
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = Console(emoji=False, stderr=True, soft_wrap=True, highlight=False)
     from holdfast.lab.filmstrip import as_recorded
     from holdfast.lab.server import bound_socket, serve
     from holdfast.lab.session import Session

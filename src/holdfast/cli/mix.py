@@ -47,7 +47,7 @@ def run(arguments: Namespace) -> None:
     if arguments.dry_run:
         print("\n".join(describe_mix(*arguments.models, out=arguments.out, **options)))
         return
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = Console(emoji=False, stderr=True, soft_wrap=True, highlight=False)
     for result in mix(*arguments.models, out=arguments.out, validate=arguments.validate, **options):
         shares = " + ".join(f"{weight:.3g} · {spec}" for spec, weight in result.weights.items() if weight)
         scores = "".join(f", {name} {value:.2f} % in validation" for name, value in result.scores.items())

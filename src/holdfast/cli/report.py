@@ -46,4 +46,4 @@ def run(arguments: Namespace) -> None:
     if out is None:
         print(text)
     else:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"written: {out}", markup=False)
+        Console(emoji=False, stderr=True, soft_wrap=True, highlight=False).print(f"written: {out}", markup=False)

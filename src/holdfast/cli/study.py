@@ -57,7 +57,7 @@ def run(arguments: Namespace) -> int:
     if arguments.dry_run:
         from holdfast.studies.dry_run import dry_run_report
 
-        show = Console(stderr=True).print
+        show = Console(emoji=False, stderr=True).print
         found = dry_run_report(
             study, out=out, processes=arguments.processes, tell=lambda row: show(f"measuring {row} …")
         )

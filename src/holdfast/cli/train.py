@@ -80,7 +80,7 @@ def run(arguments: Namespace) -> int:
     from holdfast.training.loop import train
 
     recipe, out = _recipe_and_folder(arguments)
-    console = Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0", soft_wrap=True)
+    console = Console(emoji=False, stderr=True, quiet=os.environ.get("RANK", "0") != "0", soft_wrap=True)
     options: dict[str, Any] = {"out": out, "overrides": _overrides(arguments), "resume": arguments.resume}
     if arguments.dry_run:
         from holdfast.training.dry_run import dry_run_report

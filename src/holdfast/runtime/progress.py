@@ -31,7 +31,7 @@ class ProgressLine:
         self._silent = show is False
         # in a notebook the bar is a widget; without ipywidgets rich would print a warning and no bar
         widgets = None if find_spec("ipywidgets") is not None else False
-        self.console = Console(stderr=True, soft_wrap=True, highlight=False, force_jupyter=widgets)
+        self.console = Console(emoji=False, stderr=True, soft_wrap=True, highlight=False, force_jupyter=widgets)
         terminal = self.console.is_terminal or self.console.is_jupyter
         self.shown = show is not False
         self.lines = self.shown and not terminal
