@@ -1,4 +1,4 @@
-"""Which code is the user's: files beside each other, imported or not; not packages, the standard library or Holdfast."""
+"""Which code is the user's: files beside each other, imported or not, not packages, the standard library, Holdfast."""
 
 import json
 import subprocess

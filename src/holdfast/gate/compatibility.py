@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.gate.paired_scores import PairedScores, Rows, names_digest
 from holdfast.metrics.replicates import Columns
 from holdfast.metrics.scoring.base import Key
-from holdfast.records.class_map import answer_protocol
+from holdfast.records.class_map import answer_protocol, answer_protocol_words
 
 PIXEL_MAKERS = ("holdfast", "numpy", "scipy", "pillow", "opencv")  # torch and timm belong to the model
 _WORDS = {
@@ -121,9 +121,14 @@ def _identity(scores: PairedScores, *, attacked: bool) -> dict[str, Any]:
 
 def _refusal(new: PairedScores, old: PairedScores) -> str:
     found = find_differences(new, old)
+    if "answers" in found:
+        found.pop("data_fingerprint", None)  # it covers the labels, which are numbered by the answers
     words = list(dict.fromkeys(_WORDS[key] for key in found))
     details = "; ".join(
-        f"{key.replace('_', ' ')} {ours!r:.60}, not {theirs!r:.60}" for key, (ours, theirs) in found.items()
+        f"{key.replace('_', ' ')} {ours!r:.60}, not {theirs!r:.60}"
+        if key != "answers"
+        else f"{answer_protocol_words(new.header)}, not {answer_protocol_words(old.header)}"
+        for key, (ours, theirs) in found.items()
     )
     return (
         f"the new model must be evaluated with the data, protocol, seed and version of the baseline ({old.data!r}), "

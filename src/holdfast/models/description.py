@@ -118,16 +118,20 @@ class Parts(dict[str, str]):
             return f"method {self.text(value.__func__)} of {self.text(value.__self__)}"
         if isinstance(value, FunctionType):
             return self._function(value)
-        if isinstance(value, torch.jit.ScriptFunction):
-            return f"script {digest(value.code.encode())}"
-        wrapped = getattr(value, "__dict__", {}).get("__wrapped__")
-        if callable(wrapped) and not isinstance(value, type) and not is_own(type(value)):  # functools.lru_cache
-            return f"{type(value).__qualname__} of {self.text(wrapped)}"
         if isinstance(value, type):
             self._add_class(value)
         if isinstance(value, type | BuiltinFunctionType):
             return f"{value.__module__}.{value.__qualname__}" if not is_own(value) else value.__qualname__
-        return ""
+        return self._wrapper(value)
+
+    def _wrapper(self, value: Any) -> str:
+        """A function that a library has wrapped or compiled: of ``functools.lru_cache`` or ``torch.jit.script``."""
+        if isinstance(value, torch.jit.ScriptFunction):
+            return f"script {digest(value.code.encode())}"  # type: ignore[attr-defined]
+        wrapped = getattr(value, "__dict__", {}).get("__wrapped__")
+        if not callable(wrapped) or is_own(type(value)):
+            return ""
+        return f"{type(value).__qualname__} of {self.text(wrapped)}"
 
     def _function(self, function: FunctionType) -> str:
         if not is_own(function):

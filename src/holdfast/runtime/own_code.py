@@ -17,7 +17,7 @@ from typing import Any
 PACKAGES = ("site-packages", "dist-packages")
 NOT_OWN = tuple(
     os.path.realpath(place) + os.sep
-    for place in (*map(sysconfig.get_path, ("stdlib", "platstdlib")), Path(__file__).parents[1])
+    for place in (*map(sysconfig.get_path, ("stdlib", "platstdlib")), str(Path(__file__).parents[1]))
 )
 
 

@@ -31,7 +31,7 @@ class ProgressLine:
         self._silent = show is False
         # in a notebook the bar is a widget; without ipywidgets rich would print a warning and no bar
         widgets = None if find_spec("ipywidgets") is not None else False
-        self.console = Console(stderr=True, highlight=False, force_jupyter=widgets)
+        self.console = Console(emoji=False, stderr=True, highlight=False, force_jupyter=widgets)
         self.console.soft_wrap = not self.console.is_terminal  # on a terminal, lines end between words
         terminal = self.console.is_terminal or self.console.is_jupyter
         self.shown = show is not False
