@@ -36,10 +36,14 @@ def on_a_terminal(*words: str, code: int = 0) -> str:
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help_fits_80_columns(command, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main([*([command] if command else []), "--help"]) == 0
-    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+def test_help_fits_80_columns_without_broken_words(command, monkeypatch, capsys):
+    shown = {}
+    for columns in (80, 2000):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert main([*([command] if command else []), "--help"]) == 0
+        shown[columns] = capsys.readouterr().out
+    assert [line for line in shown[80].splitlines() if len(line) > 80] == []
+    assert {*shown[80].split()} - {*shown[2000].split()} == set()
 
 
 def test_names_keep_their_capitals(capsys):

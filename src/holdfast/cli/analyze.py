@@ -43,7 +43,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--checkpoint", help="of runs: best, last or a weight file (default: the exported weights)")
     parser.add_argument("--data", help="such as folder:DIR (default: the run's validation data)")
-    parser.add_argument("--only", default=",".join(ANALYSES), help=f"comma-separated analyses; {known}")
+    parser.add_argument("--only", default=",".join(ANALYSES), help=f"comma-separated analyses (default: all); {known}")
     parser.add_argument("--limit", type=int, default=256, help="number of images, stratified by class; 0 for all")
     for setting in all_settings().values():
         parser.add_argument(

@@ -1,6 +1,7 @@
 """Options that several commands share: preprocessing, --on ray, --dry-run, run folders; the formatter of help texts."""
 
 import sys
+import textwrap
 from argparse import SUPPRESS, Action, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,9 @@ class PlainHelp(DefaultHelpFormatter):
             return str(super()._get_help_string(action))
         plain = not action.option_strings or action.default in (None, False, "", SUPPRESS) or "default:" in text
         return text if plain else f"{text} (default: %(default)s)"
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)  # as in category-ids
 
 
 def run_folder(model: str) -> Path | None:
