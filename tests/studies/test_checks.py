@@ -40,7 +40,7 @@ def test_what_would_fail_after_the_first_training_is_refused_before_it(tmp_path,
 def test_suites_that_hold_corruptions_provide_the_columns_of_corruptions(tmp_path, monkeypatch, suite):
     monkeypatch.setitem(BENCHMARKS, "toy-c", TOY)
     assert check_study(claiming(tmp_path, "retention", f"clean, {suite}")) is None
-    with pytest.raises(HoldfastError, match="needs 'corruptions' or 'corruptions-135' or .* 'coco-c'"):
+    with pytest.raises(HoldfastError, match=r"needs 'corruptions' or 'corruptions-135' or .* 'coco-c'"):
         check_study(claiming(tmp_path, "retention", "clean"))
 
 
