@@ -8,7 +8,6 @@ from holdfast.corruptions import EXTRA, STANDARD, frame_count
 from holdfast.corruptions.sequences import TEST_SEQUENCES
 from holdfast.data import OFFICIAL, open_data, open_official
 from holdfast.data.official_sets import check_imagenet_order
-from holdfast.data.sequences import open_cifar_p
 from holdfast.errors import HoldfastError
 from holdfast.metrics import flip_probability
 from holdfast.published import published
@@ -16,10 +15,10 @@ from tests.data.test_official_set_readers import (
     WNIDS,
     write_200,
     write_cifar_c,
-    write_frames,
     write_image,
     write_imagenet_c,
 )
+from tests.data.test_sequences import write_frames
 
 
 def test_imagenet_c_says_which_cells_are_there_and_which_are_missing(tmp_path):
@@ -74,21 +73,6 @@ def test_cifar_p_is_scored_by_hand(tmp_path):
         assert flip_probability(predictions, kind=kind) == pytest.approx(flips / 30 / 2)
     assert source.id(1) == "cifar10/test/000001"
     assert source.targets.tolist() == [-1, -1]
-
-
-def test_cifar_p_reads_labels_where_they_are(tmp_path):
-    write_cifar_p(tmp_path, labels=np.array([3, 99]))
-    assert open_cifar_p(tmp_path, kind="rotate", dataset="cifar100").targets.tolist() == [3, 99]
-    with pytest.raises(HoldfastError, match="must hold 2 classes of cifar10"):
-        open_cifar_p(tmp_path, kind="rotate")
-
-
-def test_cifar_p_of_the_wrong_shape_is_refused(tmp_path):
-    np.save(tmp_path / "translate.npy", np.zeros((2, 31, 4, 4, 3), np.uint8))
-    with pytest.raises(HoldfastError, match=r"must be uint8 \(N, 16, H, W, 3\), got uint8 \(2, 31, 4, 4, 3\)"):
-        open_cifar_p(tmp_path, kind="translate")
-    with pytest.raises(HoldfastError, match="dataset must be cifar10 or cifar100, got 'svhn'"):
-        open_cifar_p(tmp_path, kind="translate", dataset="svhn")
 
 
 def test_imagenet_p_opens_a_kind_as_sequences(tmp_path):
