@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.corruptions import EXTRA, STANDARD, frame_count
+from holdfast.corruptions import EXTRA, STANDARD
 from holdfast.corruptions.sequences import TEST_SEQUENCES
 from holdfast.data import OFFICIAL, open_data, open_official
 from holdfast.data.official_sets import check_imagenet_order
@@ -18,7 +18,7 @@ from tests.data.test_official_set_readers import (
     write_image,
     write_imagenet_c,
 )
-from tests.data.test_sequences import write_frames
+from tests.data.test_sequences import write_cifar_p, write_frames
 
 
 def test_imagenet_c_says_which_cells_are_there_and_which_are_missing(tmp_path):
@@ -50,15 +50,6 @@ def test_cifar_c_has_the_cells_of_its_files(tmp_path):
     source = data.open("fog/2")
     assert np.asarray(source.image(3))[0, 0, 0] == 23
     assert len(open_official(f"cifar100-c:{tmp_path}").open("fog/1").classes) == 100
-
-
-def write_cifar_p(root, *, kind="rotate", sequences=2, labels=None):
-    """Sequence 0 never changes; sequence 1 turns bright at its 11th frame and dark again at its 21st."""
-    frames = np.zeros((sequences, frame_count(kind, preset="cifar"), 32, 32, 3), np.uint8)
-    frames[1, 10:20] = 200
-    np.save(root / f"{kind}.npy", frames)
-    if labels is not None:
-        np.save(root / "labels.npy", labels)
 
 
 def test_cifar_p_is_scored_by_hand(tmp_path):

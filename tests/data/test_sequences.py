@@ -10,7 +10,6 @@ from holdfast.data.sequences import open_cifar_p, open_imagenet_p
 from holdfast.errors import HoldfastError
 from holdfast.metrics import flip_probability
 from tests.data.test_official_set_readers import write_image
-from tests.data.test_official_sets import write_cifar_p
 
 
 def write_frames(folder, reds, *, size=16):
@@ -85,3 +84,12 @@ def test_cifar_p_of_the_wrong_shape_is_refused(tmp_path):
         open_cifar_p(tmp_path, kind="translate")
     with pytest.raises(HoldfastError, match="dataset must be cifar10 or cifar100, got 'svhn'"):
         open_cifar_p(tmp_path, kind="translate", dataset="svhn")
+
+
+def write_cifar_p(root, *, kind="rotate", sequences=2, labels=None):
+    """Sequence 0 never changes; sequence 1 turns bright at its 11th frame and dark again at its 21st."""
+    frames = np.zeros((sequences, frame_count(kind, preset="cifar"), 32, 32, 3), np.uint8)
+    frames[1, 10:20] = 200
+    np.save(root / f"{kind}.npy", frames)
+    if labels is not None:
+        np.save(root / "labels.npy", labels)

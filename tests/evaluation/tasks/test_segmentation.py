@@ -18,8 +18,9 @@ from holdfast.errors import HoldfastError
 from holdfast.metrics.comparison import compare
 from holdfast.metrics.iou import KINDS, cityscapes_c_mean, mean_iou, pixel_counts
 from holdfast.records.records import load_records
-from tests.data.test_camvid import CAMVID
-from tests.data.test_label_maps import save_image, save_labels, write_camvid, write_cityscapes
+from tests.data.test_camvid import CAMVID, write_camvid
+from tests.data.test_cityscapes import write_cityscapes
+from tests.data.test_label_maps import save_image, save_labels
 
 
 class Brightness(nn.Module):
