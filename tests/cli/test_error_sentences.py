@@ -23,6 +23,8 @@ def folders(tmp_path_factory):
     model = create_model("vit_nano", num_classes=10)
     holdfast.evaluate(model, "digits:test", "clean", limit=10, out=root / "measured", workers=0)
     (root / "plain" / "class").mkdir(parents=True)
+    (root / "pictures").mkdir()
+    (root / "pictures" / "broken.png").write_bytes(b"no image")
     headless = {key: value for key, value in model.state_dict().items() if not key.startswith("head.")}
     torch.save(headless, root / "backbone.pth")
     torch.save(model.state_dict(), root / "whole.pth")
@@ -44,6 +46,9 @@ CASES = {
     "a folder without its prefix": ("evaluate demo/a --data plain", "did you mean 'folder:plain'?"),
     "records alone": ("export measured", "holds records but no model: give the model itself, they are of vit_nano"),
     "records alone, with data": ("evaluate measured --data digits", "holds records but no model"),
+    "an unreadable image": ("predict pictures --model demo/a", "; --skip-bad leaves such images out"),
+    "the second of two runs": ("evaluate demo/a demo/nope --data digits:test", "'demo/nope' does not exist"),
+    "records for the second run": ("evaluate demo/a measured --data digits:test", "holds records but no model"),
     "a page for its run": ("report demo/report.html", "'demo/report.html' is a file; did you mean 'demo'?"),
     "no head": (
         "evaluate --model timm:vit_nano@backbone.pth --data digits:test",

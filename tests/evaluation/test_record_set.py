@@ -406,7 +406,7 @@ def test_files_whose_contents_were_changed_in_place_are_measured_again(images, t
     assert accuracy(after) != accuracy(before)
     assert after.header["data_fingerprint"] == before.header["data_fingerprint"]
     assert f"{before.folder.name} was measured on other contents of these files" in caplog.text
-    with pytest.raises(HoldfastError, match="got another data"):
+    with pytest.raises(HoldfastError, match="these differ: data"):
         match_record_sets([make_paired_scores(after)], [make_paired_scores(before)])
     assert len(parts_of_a_report(before, after)) == 2
 

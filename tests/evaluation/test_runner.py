@@ -364,7 +364,7 @@ def test_an_attack_that_fails_names_its_cell():
             "preset: expected one of .* did you mean 'imagenet'",
         ),
         (Brightest(), {"protocol": EvalProtocol(mean=(0, 0))}, "mean and std must be three values"),
-        ("run:nowhere", {}, "config.json and model.safetensors is missing in 'nowhere'"),
+        ("run:nowhere", {}, "config.json and model.safetensors are missing in 'nowhere'"),
         ("resnet", {}, "model must be a module, a run's folder or a spec, got 'resnet'"),
         ("timm:resnet_18", {}, "unknown model 'resnet_18'; did you mean 'resnet18'"),
         ("python:tests.evaluation.toys:not_a_model", {}, "must return a torch module, got str"),

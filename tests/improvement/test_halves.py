@@ -51,6 +51,19 @@ def test_every_part_of_a_joint_set_is_sliced():
 @pytest.mark.parametrize(
     ("train", "val", "test", "sentence"),
     [
+        ("digits", "digits", "digits:val[0:40]", "data.test must be other images than data.val, got 'digits/"),
+        ("digits", "digits", "digits:test+digits:train[3:9]", "data.test must be other images than data.train, got"),
+        ("digits", "digits:train[5::2]", "digits:test", "data.val must be other images than data.train, got 'digits/"),
+    ],
+)
+def test_sets_that_share_some_images_are_refused(train, val, test, sentence):
+    with pytest.raises(HoldfastError, match=sentence):
+        share_images(DataRecipe(train, val), test)
+
+
+@pytest.mark.parametrize(
+    ("train", "val", "test", "sentence"),
+    [
         ((60, 1), (90, 1), (40, 1), "at least two classes, got 1"),
         ((10, 2), (90, 2), (40, 2), "data.train must hold at least 20 images, got 10"),
         ((60, 2), (50, 2), (40, 2), "data.val must hold at least 60 images, 30 to stop early, 30 to choose; got 50"),

@@ -53,6 +53,23 @@ def test_a_sweep_makes_the_grid_of_its_values_for_every_row(tmp_path):
     assert (recipe.optimizer.lr, recipe.model.kwargs["num_heads"], recipe.train.epochs) == (0.2, 1, 2)
 
 
+def test_leave_one_domain_out_is_an_axis_of_a_sweep(tmp_path):
+    file = write(
+        tmp_path / "grid.yaml",
+        "recipe: digits/fan_nano\ntest: 'domains:pacs,-cartoon,split=test'\n"
+        "rows: {plain: {}, long: {train: {epochs: 2}}}\nsweep: {leave_out: [photo, sketch]}\n",
+    )
+    study = load_study(file)
+    assert list(study.rows) == [
+        f"{row} without {domain}" for row in ("plain", "long") for domain in ("photo", "sketch")
+    ]
+    recipe = study.recipe_of("long without sketch", 0)
+    assert recipe.data.train == recipe.data.val == "domains:pacs,-cartoon,-sketch"
+    assert recipe.train.epochs == 2
+    other = load_study(file, test="domains:elsewhere")
+    assert other.recipe_of("plain without photo", 0).data.train == "domains:elsewhere,-photo"
+
+
 def test_a_study_takes_from_another_what_it_does_not_say_itself():
     main, weights = load_study("cifar10/main"), load_study("cifar10/adl_weight")
     assert weights.recipe == main.recipe
@@ -171,6 +188,7 @@ BASE = "recipe: digits/fan_nano\ntest: digits:test\n"
         ("rows: {a: {}}\nsuites: clean", "must be a list of names, got 'clean'"),
         ("rows: {a: {}}\nsuites: [3]", "must be a list of names, got [3]"),
         ("sweep: {train.epochs: 3}", "must be a list of choices"),
+        ("sweep: {leave_out: [sketch]}", "must list domains of test data domains:DIR, got 'sketch' of 'digits:test'"),
         ("rows: &a {a: *a}", "more through aliases"),
         ("rows: {a: {}}\ncommon: 3", "must be recipe values, got 3"),
         ("rows: {a: !!python/object/apply:os.getcwd []}", "must be YAML"),

@@ -1,18 +1,24 @@
 """``holdfast improve``: the best robust fine-tuning for your data and a budget, chosen without the test images."""
 
+import json
 from argparse import SUPPRESS, Namespace
 from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser
-from rich.console import Console
 
 from holdfast.cli import EXIT_OK
+from holdfast.cli.console import message_console
 from holdfast.cli.shared_options import add_cluster, cluster_of
-from holdfast.cli.train import add_recipe_values, merge_dictionary_options, recipe_values, shorten_help
+from holdfast.cli.train import add_recipe_values, recipe_values, shorten_help
+from holdfast.cli.train import merge_dictionary_options as merge_as_train_does
 from holdfast.errors import HoldfastError
+from holdfast.io.yaml import read_yaml
+from holdfast.training.recipe_files import merge
 
 __all__ = ["add_arguments", "merge_dictionary_options", "run", "shorten_help"]
+
+VALUES = "--values-of-model"  # of all --model.KEY, which jsonargparse takes for parts of --model
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -43,12 +49,29 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_cluster(parser, task="the candidates of a rung at once,")
     for option in ("--class-map", "--classes"):  # known only to be refused
         parser.add_argument(option, help=SUPPRESS)
+    parser.add_argument(VALUES, help=SUPPRESS)
     parser.add_argument("--dry-run", action="store_true", help="show the plan; run and write nothing")
     parser.usage = (
         "holdfast improve [RECIPE] --model MODEL --data.train=SPEC\n"
         "                        --data.val=SPEC --budget TIME [OPTIONS]"
     )
     add_recipe_values(parser)
+
+
+def merge_dictionary_options(argv: list[str]) -> list[str]:
+    """Dotted options as for ``holdfast train``, and all ``--model.KEY`` as one."""
+    rest, values = list[str](), dict[str, Any]()
+    words = iter(merge_as_train_does(argv))
+    for word in words:
+        option, sign, value = word.partition("=")
+        if not option.startswith("--model."):
+            rest.append(word)
+            continue
+        nested = read_yaml(value if sign else next(words, ""), name=option)
+        for key in reversed(option.split(".")[1:]):
+            nested = {key: nested}
+        values = merge(values, nested)
+    return [*rest, f"{VALUES}={json.dumps(values)}"] if values else rest
 
 
 def run(arguments: Namespace) -> int:
@@ -66,6 +89,8 @@ def run(arguments: Namespace) -> int:
             "the winner with them, holdfast evaluate --model run:OUT/winner --class-map FILE"
         )
     values: dict[str, Any] = recipe_values(arguments)
+    if arguments.values_of_model is not None:
+        values = merge(values, {"model": json.loads(arguments.values_of_model)})
     test = values.get("data", {}).pop("test", None)
     request = make_request(
         arguments.start,
@@ -78,7 +103,7 @@ def run(arguments: Namespace) -> int:
         seeds=arguments.seeds,
         against=arguments.against,
     )
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = message_console(stderr=True)
 
     def tell(line: str) -> None:
         console.print(line, markup=False)
@@ -88,8 +113,9 @@ def run(arguments: Namespace) -> int:
         return EXIT_OK
     decision = run_request(request, out=arguments.out, tell=tell, show=None, cluster=cluster)
     page = write_report(decision, arguments.out)
+    told = message_console()
     for line in (*summary(decision), f"report: {page}"):
-        print(line)
+        told.print(line, markup=False)
     return EXIT_OK
 
 
@@ -102,11 +128,11 @@ def summary(decision: Any) -> list[str]:
     lines = [
         decision.sentence,
         f"{decision.candidates} candidates, {decision.tried} models to choose from; {decision.images} test images "
-        f"measured once{seeds}; {human_seconds(decision.spent)} of {human_seconds(decision.budget)}",
+        f"measured once{seeds}; {decision.spent / decision.budget:.0%} of {human_seconds(decision.budget)}",
         *(f"skipped, the budget was used up: {', '.join(decision.skipped)}" for _ in range(bool(decision.skipped))),
         *domain_lines(decision.domains, challenger=decision.challenger),
         *decision.remarks,
-        "again: " + "; ".join(decision.commands),
+        *(f"again: {'; '.join(decision.commands)}" for _ in range(bool(decision.commands))),
         f"in CI: {decision.gate}",
     ]
     return lines

@@ -174,7 +174,8 @@ def _class_names(folder: Path) -> tuple[str, ...] | None:
 def _of_folder(folder: Path, *, what: str) -> nn.Module:
     missing = [name for name in ("config.json", "model.safetensors") if not (folder / name).is_file()]
     if missing:
-        raise HoldfastError(f"model must be {what}, but {' and '.join(missing)} is missing in {str(folder)!r}")
+        names = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
+        raise HoldfastError(f"model must be {what}, but {names} missing in {str(folder)!r}")
     try:
         return load_folder(folder)
     except HoldfastError:

@@ -27,6 +27,9 @@ def check_study(study: Study) -> None:
     _check_claims(study, attacks=[str(suite) for suite in names if isinstance(suite, AttackSuite) or suite in ATTACKS])
     if not is_official(study.test):  # may download, which training would do anyway
         open_data(study.test, split="test", download=bool(study.common.get("data", {}).get("download")))
+    trained = (study.recipe_of(row, study.seeds[0]).data.train for row in study.rows)
+    for data in dict.fromkeys(spec for spec in trained if spec.startswith("domains:")):
+        open_data(data, split="train")  # a domain that does not exist, before the first run
     for data in study.shifts.values():
         open_evaluation_data(data)
     check_suites(names, open_evaluation_data(study.test, limit=study.limit))
