@@ -24,7 +24,6 @@ from holdfast.evaluation.preprocessing import preprocessing
 from holdfast.evaluation.progress import RunningScores
 from holdfast.evaluation.suites import kinds_of
 from holdfast.records.records import load_records, read_records
-from holdfast.runtime.device import Processes
 from holdfast.tasks import task_named
 from tests.evaluation.toys import Brightest, ByLevel, colours
 
@@ -216,12 +215,6 @@ def test_the_version_is_part_of_the_fingerprint(monkeypatch):
     other = evaluate(Brightest(), colours(3), "clean", **QUICK).header
     assert one["fingerprint"] != other["fingerprint"]
     assert other["versions"]["holdfast"] == "99.0"
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_processes_share_all_units_and_each_only_once(count):
-    shares = [number for rank in range(count) for number in Processes(rank, count).share(17)]
-    assert shares == list(range(17))
 
 
 def test_a_model_is_left_as_it_was():

@@ -22,6 +22,7 @@ from holdfast.models.checkpoints import architecture_arguments, fill_exactly, lo
 from holdfast.models.hub_offline import quick_hub
 from holdfast.models.model_folder import load_folder
 from holdfast.models.segmenter import segmenter
+from holdfast.models.torchvision_builders import build_torchvision
 from holdfast.registry import MODEL_FORMS, ModelSpec, load, model_spec
 from holdfast.runtime.device import unwrap_model
 
@@ -271,8 +272,6 @@ def _of_hugging_face(rest: str) -> LoadedModel:
 
 
 def _of_torchvision(rest: str) -> LoadedModel:
-    from holdfast.models.torchvision_builders import build_torchvision
-
     model, classes = build_torchvision(rest)
     return LoadedModel(model, f"torchvision:{rest}", classes=classes)
 
