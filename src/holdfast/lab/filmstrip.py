@@ -1,4 +1,4 @@
-"""Filmstrip of the lab: thumbnails by class, or of images whose predictions flip according to the records."""
+"""Filmstrip of the lab: thumbnails by class and domain, or of images whose predictions flip in the records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.domains import domain_of
 from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.lab.opened_model import OpenedModel
@@ -18,7 +19,7 @@ THUMBNAIL = 64
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """One image of the filmstrip: index, id, class, thumbnail, and the fraction of flipped predictions."""
+    """One image of the filmstrip: index, id, class and domain, thumbnail, and the fraction of flipped predictions."""
 
     number: int
     name: str
@@ -73,13 +74,20 @@ def _changed_predictions(clean: CellRecord, cell: CellRecord) -> np.ndarray:
 Flips = Sequence[tuple[str, float]]  # ids and fractions, see `hardest`
 
 
-def chosen_numbers(opened: OpenedModel, *, label: int | None, flips: Flips | None) -> list[tuple[int, str]]:
+def chosen_numbers(
+    opened: OpenedModel, *, label: int | None, flips: Flips | None, domain: int | None = None
+) -> list[tuple[int, str]]:
     """Indices of the images to show, with the text below each thumbnail."""
     numbers = {opened.source.id(number): number for number in range(len(opened.source))}
     if flips is not None:
         listed = [(numbers[name], f"{100 * share:.0f} %") for name, share in flips if name in numbers]
     else:
         listed = [(number, "") for number in numbers.values()]
+    if domain is not None:
+        if not 0 <= domain < len(opened.domains):
+            raise HoldfastError(f"domain must be one of the {len(opened.domains)} of these data, got {domain}")
+        name = opened.domains[domain]
+        listed = [(number, caption) for number, caption in listed if domain_of(opened.source.id(number)) == name]
     if label is None:
         return listed
     if not _labelled(opened) or not 0 <= label < len(opened.classes):
@@ -99,7 +107,9 @@ def _labelled(opened: OpenedModel) -> bool:
 
 def _thumbnail(opened: OpenedModel, number: int, caption: str) -> Thumbnail:
     target: Any = opened.source.targets[number] if _labelled(opened) else None
-    label = opened.classes[int(target)] if target is not None else ""
+    names = [opened.classes[int(target)] if target is not None else ""]
+    names += [domain_of(opened.source.id(number))] if opened.domains else []
+    label = ", ".join(filter(None, names))
     try:
         image = np.array(opened.source.image(number).convert("RGB"))
     except UnreadableImage:
