@@ -19,7 +19,7 @@ THUMBNAIL = 64
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """One image of the filmstrip: index, id, class and domain, thumbnail, and the fraction of flipped predictions."""
+    """One image of the filmstrip: index, id, class, thumbnail, and the fraction of flipped predictions."""
 
     number: int
     name: str
@@ -107,9 +107,7 @@ def _labelled(opened: OpenedModel) -> bool:
 
 def _thumbnail(opened: OpenedModel, number: int, caption: str) -> Thumbnail:
     target: Any = opened.source.targets[number] if _labelled(opened) else None
-    names = [opened.classes[int(target)] if target is not None else ""]
-    names += [domain_of(opened.source.id(number))] if opened.domains else []
-    label = ", ".join(filter(None, names))
+    label = opened.classes[int(target)] if target is not None else ""
     try:
         image = np.array(opened.source.image(number).convert("RGB"))
     except UnreadableImage:
