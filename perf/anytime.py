@@ -6,7 +6,8 @@
 few images (``--limit``) and if they see images of their own (``--until``); from that, the passes for equal half-widths.
 *large*: passes to ±0.5 points of mean corruption accuracy on 50,000 simulated images, which differ in how hard they are
 as in perf/interval_coverage.py. *variances*: the factor of the demo's digits from the true variances of its answers,
-as if intervals were exact. *coverage*: worlds of 5,000 images, drawn with replacement from the 1,000 of CIFAR, in which an evaluation stops at the first round whose half-width reaches the goal; how often the interval then holds the
+as if intervals were exact. *coverage*: worlds of 5,000 images, drawn with replacement from the 1,000 of CIFAR,
+in which an evaluation stops at the first round whose half-width reaches the goal; how often the interval then holds the
 score of the 1,000 images. Scores, replicates and intervals are the package's own, each cell with its own images, and
 rounds are those of the evaluation. Writes perf/results/anytime.json and .md, a table of typical sizes, and
 the picture of docs/how-many-images.md.
