@@ -7,7 +7,7 @@ from holdfast.data import open_data
 from holdfast.data.factory import sliced_spec
 from holdfast.errors import HoldfastError
 from holdfast.improvement.halves import share_images
-from holdfast.improvement.prepare import Request, model_values
+from holdfast.improvement.prepare import Request
 from holdfast.training.recipe import DataRecipe, Recipe
 
 
@@ -77,13 +77,6 @@ def test_sets_that_cannot_be_shared_out_are_refused(tmp_path, train, val, test, 
     specs = [None if each is None else npz(tmp_path, images=each[0], classes=each[1]) for each in (train, val, test)]
     with pytest.raises(HoldfastError, match=sentence):
         share_images(DataRecipe(specs[0], specs[1]), specs[2])
-
-
-def test_models_that_cannot_be_trained_are_refused():
-    with pytest.raises(HoldfastError, match="has no gradients"):
-        model_values("onnx:model.onnx")
-    assert model_values("timm:vit_tiny@a.pth") == {"name": "vit_tiny", "init": "a.pth"}
-    assert model_values("timm:vit_tiny") == {"name": None, "init": "timm:vit_tiny"}
 
 
 def test_requests_are_checked():

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser
-from rich.console import Console
 
 from holdfast.cli import EXIT_OK
+from holdfast.cli.console import message_console
 from holdfast.cli.shared_options import add_cluster, cluster_of
 from holdfast.cli.train import add_recipe_values, recipe_values, shorten_help
 from holdfast.cli.train import merge_dictionary_options as merge_as_train_does
@@ -111,7 +111,7 @@ def run(arguments: Namespace) -> int:
         seeds=arguments.seeds,
         against=arguments.against,
     )
-    console = Console(emoji=False, stderr=True, soft_wrap=True, highlight=False)
+    console = message_console(stderr=True)
 
     def tell(line: str) -> None:
         console.print(line, markup=False)
@@ -121,8 +121,9 @@ def run(arguments: Namespace) -> int:
         return EXIT_OK
     decision = run_request(request, out=arguments.out, tell=tell, show=None, cluster=cluster)
     page = write_report(decision, arguments.out)
+    told = message_console()
     for line in (*summary(decision), f"report: {page}"):
-        print(line)
+        told.print(line, markup=False)
     return EXIT_OK
 
 
