@@ -63,7 +63,7 @@ def junit(answers: Sequence[RuleVerdict]) -> str:
                 ElementTree.SubElement(case, "failure", message=printable(sentence(answer)), type=answer.verdict)
             else:
                 ElementTree.SubElement(case, "system-out").text = printable(sentence(answer))
-        used = [held[0].passes] if held[0].passes else []
+        used = [text for text in (held[0].answers, held[0].passes) if text]
         if lines := [*used, *unreadable(held[0]), *carried(held[0])]:
             ElementTree.SubElement(suite, "system-out").text = printable("; ".join(lines))
     ElementTree.indent(root)
@@ -121,7 +121,8 @@ def _columns(answer: RuleVerdict) -> tuple[str, ...]:
 
 def _heading(answer: RuleVerdict) -> str:
     used = f", {answer.passes} of the new model" if answer.passes else ""
-    return f"{answer.data}, {answer.images} images{used}"
+    answers = f", {answer.answers}" if answer.answers else ""
+    return f"{answer.data}, {answer.images} images{answers}{used}"
 
 
 def _passed(answer: RuleVerdict) -> str:

@@ -26,6 +26,7 @@ from holdfast.metrics.replicates import Replicates, replicate
 from holdfast.metrics.score_intervals import interval_of_difference, interval_of_score, is_same_model
 from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import some
+from holdfast.records.class_map import class_map_words
 
 BETTER, WORSE, NOT_RESOLVED = "better", "worse", "not resolved"
 MET, MISSED = "met", "missed"
@@ -53,6 +54,7 @@ class RuleVerdict:
         carry_over: whether the new model's gain on C carries over to C-bar, where both were measured on these data.
         cells: cells that the score is computed from.
         passes: of a gate that stops early, how many passes of the new model were used of how many; else empty.
+        answers: how the outputs of the new model became answers, in words; empty if they are the data's classes.
     """
 
     rule: Rule
@@ -71,6 +73,7 @@ class RuleVerdict:
     carry_over: CarryOver | None = None
     cells: tuple[str, ...] = ()
     passes: str = ""
+    answers: str = ""
 
 
 def decide(
@@ -163,7 +166,7 @@ def _rules_and_scores(pair: Pair, rules: Rules) -> list[tuple[Rule, ScoreDefinit
     if rules.rules:
         scores = [(rule, score_of_rule(rule, pair)) for rule in rules.rules]
         return [(rule, formula) for rule, formula in scores if formula is not None]
-    return [(default_rule(formula.name), formula) for formula in headline(pair)]
+    return [(default_rule(formula), formula) for formula in headline(pair)]
 
 
 def _decide_rule(
@@ -182,6 +185,7 @@ def _decide_rule(
         unreadable_before=pair.old.unreadable,
         cells=cells,
         passes="" if looks is None else passes_used(pair, looks),
+        answers=class_map_words(pair.new.header),
     )
     look = None if looks is None or rule.what == SHOWN else looks.at(cells, pair.counts, len(pair.new.unreadable))
     if not rule.compares:
