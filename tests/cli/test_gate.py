@@ -82,7 +82,7 @@ def test_stale_baselines_and_bad_input_end_with_2_and_one_sentence(runs, tmp_pat
     header.write_text(json.dumps({**values, "versions": {**values["versions"], "holdfast": "0.0.1"}}))
     good = str(runs / "good")
     for arguments, sentence in (
-        ([good, "--against", str(stale)], "another version"),
+        ([good, "--against", str(stale)], "these differ: version"),
         ([good, "--against", str(tmp_path / "nowhere")], "does not exist"),
         ([good, "--against", str(header)], "baseline must be"),
         ([good], "needs --against"),
@@ -110,7 +110,7 @@ def test_a_model_is_measured_as_the_baseline_was(runs, tmp_path, capsys):
     ]
     with pytest.raises(AssertionError, match=r"not as robust as the baseline\n(.|\n)*FAIL"):
         assert_no_worse(model, "digits:test", baseline=runs / "good", rules=["clean no worse"], workers=0, show=False)
-    with pytest.raises(HoldfastError, match="another data"):
+    with pytest.raises(HoldfastError, match="these differ: data"):
         assert_no_worse(model, "digits:train", baseline=path, workers=0, show=False)
 
 

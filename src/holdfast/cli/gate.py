@@ -10,7 +10,7 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli import EXIT_GATE_FAILED, EXIT_OK
-from holdfast.cli.console import table_width
+from holdfast.cli.console import message_console, table_width
 from holdfast.cli.shared_options import (
     add_classes,
     add_cluster,
@@ -96,7 +96,7 @@ def run(arguments: Namespace) -> int:
     _check(arguments)
     rules = _rules(arguments)
     old = _baseline(arguments.against) if arguments.against is not None else []
-    console = Console(emoji=False, soft_wrap=True, highlight=False)
+    console = message_console()
     if arguments.until is not None:
         answers, new = _decide_in_rounds(arguments, old, rules, console)
     else:

@@ -166,7 +166,7 @@ def _rules_and_scores(pair: Pair, rules: Rules) -> list[tuple[Rule, ScoreDefinit
     if rules.rules:
         scores = [(rule, score_of_rule(rule, pair)) for rule in rules.rules]
         return [(rule, formula) for rule, formula in scores if formula is not None]
-    return [(default_rule(formula.name), formula) for formula in headline(pair)]
+    return [(default_rule(formula), formula) for formula in headline(pair)]
 
 
 def _decide_rule(

@@ -111,7 +111,7 @@ def page_values(session: Session) -> dict[str, Any]:
         "data": first.data.spec,
         "classes": first.classes if first.task.scoring.one_class and not first.without_labels else (),
         "notes": [
-            f"{opened.name}: without labels, {opened.without_labels}"
+            f"{opened.name} is shown without labels: {opened.without_labels}"
             for opened in session.models
             if opened.without_labels
         ],
