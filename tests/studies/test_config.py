@@ -212,33 +212,6 @@ def test_studies_that_extend_each_other_or_are_not_text_get_one_sentence(tmp_pat
         load_study("c.yaml")
 
 
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
-        ("suites: [clean, corruption]", "unknown suite 'corruption'; did you mean 'corruptions'"),
-        ("analyses: [overfokus]", "unknown analysis 'overfokus'; did you mean 'overfocus'"),
-        ("test: npz:nowhere.npz", "npz:nowhere.npz cannot be opened"),
-        ("test: 'imagenet-c:nowhere'", "must be a folder"),
-        ("claims: [{says: x, row: a, against: a, column: cleen}]", "must name a column, got 'cleen'"),
-        ("claims: [{says: x, row: a, against: a, column: pgd5}]", "needs 'pgd5' among the suites or analyses"),
-        (
-            "claims: [{says: x, row: a, against: a, column: 'pgd:eps=1/255'}]",
-            "must name a column, got 'pgd:eps=1/255'; known columns are",
-        ),
-        ("claims: [{says: x, row: a, against: a, column: stability}]", "needs 'stability' among the suites"),
-    ],
-)
-def test_what_would_fail_after_the_first_training_is_refused_before_it(tmp_path, values, sentence, capsys):
-    from holdfast.cli.main import main
-
-    key = values.partition(":")[0]
-    base = "".join(line for line in BASE.splitlines(True) if not line.startswith(key))
-    file = write(tmp_path / "study.yaml", f"{base}rows: {{a: {{}}}}\n{values}\n")
-    assert main(["study", str(file), "--out", str(tmp_path / "out")]) == 2
-    assert sentence in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("name", study_names())
 def test_shipped_studies_do_not_change_with_the_recipe_that_they_name(name, tmp_path):
     from dataclasses import replace

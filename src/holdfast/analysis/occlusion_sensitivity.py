@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from holdfast.analysis.attention_stability import image_scores, layer_cosines
 from holdfast.analysis.base import Analysis, FigureSpec, Found, Numbers, Page, Results, StudyColumn, Tick
 from holdfast.analysis.layer_info import aside, describe_layers, label_of
 from holdfast.analysis.results import AnalysisResult
@@ -133,8 +134,6 @@ def _maybe_look(subject: "Probe", pixels: "Tensor") -> "tuple[Tensor, list[Atten
 
 
 def _scores(clean: "list[AttentionHandle]", corrupted: "list[AttentionHandle]", *, images: int) -> np.ndarray:
-    from holdfast.analysis.attention_stability import image_scores, layer_cosines
-
     if not clean:
         return np.full(images, np.nan, dtype=np.float32)
     return image_scores([layer.flattened for layer in layer_cosines(clean, corrupted)]).cpu().numpy()

@@ -4,9 +4,19 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 PIPED = 10_000  # columns of a pipe: no row wraps
+
+
+def message_console(*, stderr: bool = False, quiet: bool = False) -> "Console":
+    """Console for sentences: on a terminal, lines end between words; in a pipe, nothing wraps."""
+    from rich.console import Console
+
+    console = Console(emoji=False, stderr=stderr, quiet=quiet, highlight=False)
+    console.soft_wrap = not console.is_terminal
+    return console
 
 
 def table_width() -> int:

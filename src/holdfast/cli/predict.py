@@ -53,6 +53,7 @@ def run(arguments: Namespace) -> None:
     """Predict, then print or write the table."""
     if arguments.format not in FORMATS:
         raise HoldfastError(f"--format must be one of {', '.join(FORMATS)}, got {arguments.format!r}")
+    from holdfast.data.source import UnreadableImage
     from holdfast.inference.predict import predict
     from holdfast.io import atomic
 
@@ -61,7 +62,10 @@ def run(arguments: Namespace) -> None:
     names = _class_names(arguments.class_names) if arguments.class_names is not None else None
     options = {"top": arguments.top, "device": arguments.device, "protocol": protocol, "class_names": names}
     options |= {"skip_bad": arguments.skip_bad}
-    found = predict(with_checkpoint(arguments.model, arguments.checkpoint), arguments.images, **options, **drawings)
+    try:
+        found = predict(with_checkpoint(arguments.model, arguments.checkpoint), arguments.images, **options, **drawings)
+    except UnreadableImage as error:
+        raise HoldfastError(f"{error}; --skip-bad leaves such images out") from error
     if arguments.out is None and arguments.format == "table":
         print_table(_table(found))
     elif arguments.out is None:

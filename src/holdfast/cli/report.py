@@ -4,8 +4,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from jsonargparse import ArgumentParser
-from rich.console import Console
 
+from holdfast.cli.console import message_console
 from holdfast.errors import HoldfastError
 
 DEFAULT, SITE = Path("report.html"), Path("leaderboard")
@@ -46,4 +46,4 @@ def run(arguments: Namespace) -> None:
     if out is None:
         print(text)
     else:
-        Console(emoji=False, stderr=True, soft_wrap=True, highlight=False).print(f"written: {out}", markup=False)
+        message_console(stderr=True).print(f"written: {out}", markup=False)

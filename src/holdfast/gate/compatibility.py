@@ -74,10 +74,10 @@ class Pair:
 
 def match_record_sets(new: Sequence[PairedScores], old: Sequence[PairedScores]) -> list[Pair]:
     """Pair every record set of the baseline with the one of the new model that has the same data and protocol."""
-    return [_partner(each, new) for each in old]
+    return [_partner(each, new, several=len(old) > 1) for each in old]
 
 
-def _partner(old: PairedScores, new: Sequence[PairedScores]) -> Pair:
+def _partner(old: PairedScores, new: Sequence[PairedScores], *, several: bool) -> Pair:
     fitting = [each for each in new if not find_differences(each, old)]
     if len(fitting) > 1:
         raise HoldfastError(
@@ -86,7 +86,8 @@ def _partner(old: PairedScores, new: Sequence[PairedScores]) -> Pair:
         )
     if not fitting:
         nearest = min(new, key=lambda each: len(find_differences(each, old)))
-        raise HoldfastError(_refusal(nearest, old))
+        choice = "; of the baseline's record sets, RUN/records/NAME names one" if several else ""
+        raise HoldfastError(f"{_refusal(nearest, old)}{choice}")
     return pair_images(fitting[0], old)
 
 
@@ -131,7 +132,7 @@ def _refusal(new: PairedScores, old: PairedScores) -> str:
     )
     return (
         f"the new model must be evaluated with the data, protocol, seed and version of the baseline ({old.data!r}), "
-        f"got another {' and '.join(words)} ({details}); evaluate again, or save the baseline again"
+        f"but these differ: {' and '.join(words)} ({details}); evaluate again, or save the baseline again"
     )
 
 

@@ -13,7 +13,7 @@ from holdfast.runtime.signals import unblock_signals
 
 PATIENCE = 2.0  # seconds without a line where nobody asked for progress
 EVERY = 30.0  # seconds between two lines of piped output
-NAME, BAR, RATE, TIME = 14, 20, 9, 9  # characters
+NAME, BAR, RATE, TIME = 18, 16, 9, 9  # characters
 
 
 class _Rate(ProgressColumn):
@@ -31,7 +31,8 @@ class ProgressLine:
         self._silent = show is False
         # in a notebook the bar is a widget; without ipywidgets rich would print a warning and no bar
         widgets = None if find_spec("ipywidgets") is not None else False
-        self.console = Console(emoji=False, stderr=True, soft_wrap=True, highlight=False, force_jupyter=widgets)
+        self.console = Console(emoji=False, stderr=True, highlight=False, force_jupyter=widgets)
+        self.console.soft_wrap = not self.console.is_terminal  # on a terminal, lines end between words
         terminal = self.console.is_terminal or self.console.is_jupyter
         self.shown = show is not False
         self.lines = self.shown and not terminal
