@@ -35,13 +35,8 @@ from holdfast.studies.results import all_results
 HERE = Path(__file__).parents[1]
 PAGE, IMAGES, STUDIES = HERE / "results" / "cifar10.md", HERE / "images" / "results", HERE.parent / "studies"
 PAGES = tuple(
-<<<<<<< HEAD
-    HERE / "results" / name
-    for name in ("cifar10.md", "imagenette.md", "imagenette-tora.md", "detection.md", "camvid.md", "claims.md")
-=======
     HERE / "results" / f"{name}.md"
     for name in ("cifar10", "imagenette", "imagenette-tora", "detection", "camvid", "claims")
->>>>>>> 4ea44cc70aa3dc169c262799d3cbe1c823a30bc7
 )
 BLOCK = re.compile(r"<!-- (?P<study>[\w/]+): (?P<part>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 

@@ -84,16 +84,10 @@ def test_the_numbers_of_a_page_are_those_that_are_stored(maker, page):
     assert text == maker.with_numbers(text, maker.value_of), "run python docs/tools/make_numbers.py"
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize(
-    "name", ["improve.md", *(f"results/{name}.md" for name in ("improve", "camvid", "imagenette", "imagenette-tora"))]
-)
-=======
 IN_PROSE = ["improve", "results/improve", "results/camvid", "results/imagenette", "results/imagenette-tora"]
 
 
 @pytest.mark.parametrize("name", IN_PROSE)
->>>>>>> 4ea44cc70aa3dc169c262799d3cbe1c823a30bc7
 def test_intervals_in_prose_are_marked(name):
     """Those of an answer that has been revised since are said to be so, and are of no table."""
     answer = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8").partition("\n## Set-up")[0]

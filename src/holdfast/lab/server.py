@@ -113,13 +113,9 @@ def page_values(session: Session) -> dict[str, Any]:
         "classes": first.classes if first.task.scoring.one_class and not first.without_labels else (),
         "domains": first.domains,
         "notes": [
-<<<<<<< HEAD
             f"{opened.name}: {note}"
-=======
-            f"{opened.name} is shown without labels: {opened.without_labels}"
->>>>>>> 4ea44cc70aa3dc169c262799d3cbe1c823a30bc7
             for opened in session.models
-            for note in (opened.without_labels and f"without labels, {opened.without_labels}", opened.answers)
+            for note in (opened.without_labels and f"shown without labels, {opened.without_labels}", opened.answers)
             if note
         ],
         "flips": flips,
