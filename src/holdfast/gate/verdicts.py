@@ -198,7 +198,7 @@ def _decide_rule(
         return answer(old, new, interval, SHOWN, True)
     if look is not None and not (same and interval.low == interval.high):  # a model is equal to itself
         interval = difference_at_look(formula, models, look)
-    gain = interval if formula.better == "high" else Interval(-interval.value, -interval.high, -interval.low, 0.95)
+    gain = interval if formula.better != "low" else Interval(-interval.value, -interval.high, -interval.low, 0.95)
     margin = _margin(rule, formula, rules)
     what = "images" if look is None or look.complete else "passes"
     verdict, reason = _verdict(gain, rule, margin, images=len(pair.ids), enough=rules.images, what=what)
