@@ -205,6 +205,7 @@ def test_numbers_under_different_protocols_are_never_compared(folder, tmp_path):
         table = format_records(found, format, width=400)
         assert all(words in table.replace(r"$\cdot$", "·") for words in said), format
         assert "textbf" not in table  # nothing is best among answers that are not compared
+    assert r"\caption{Scores; in \%, nats; 10 of the model's 1000 classes, " in format_records(found[0], "latex")
     lines = list(csv.DictReader(format_records(found, "csv").splitlines()))
     assert len({line["classes"] for line in lines}) == len(protocols)
     notes = [entry["footnote"] for entry in json.loads(format_records(found, "robustbench"))]

@@ -57,7 +57,7 @@ def test_a_much_worse_model_is_refused_after_few_passes(full, tmp_path):
             **QUICK,
         )
     text = str(failed.value)
-    used = int(text.split("decided with ")[1].split(" of", maxsplit=1)[0].replace(",", ""))
+    used = int(text.split("images, ")[1].split(" of", maxsplit=1)[0].replace(",", ""))
     assert used < IMAGES * CELLS / 5
     (records,) = load_records(tmp_path)
     assert records.passes.done == used

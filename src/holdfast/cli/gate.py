@@ -25,7 +25,6 @@ from holdfast.errors import HoldfastError
 COUNT = 12  # pictures of failures
 
 if TYPE_CHECKING:
-    from holdfast.evaluation.setup import EvaluationRequest
     from holdfast.gate import PairedScores, Rules, RuleVerdict
 
 
@@ -163,7 +162,7 @@ def _decide_in_rounds(
 ) -> "tuple[list[RuleVerdict], list[PairedScores]]":
     """Measure the new model, and a run whose measurement stopped early, until every rule is decided."""
     from holdfast.gate.decide_in_rounds import decide_in_rounds
-    from holdfast.gate.evaluate_candidate import requests_like_baseline
+    from holdfast.gate.evaluate_candidate import requests_like_baseline, requests_of_old
     from holdfast.gate.forecast import forecast
 
     for line in forecast(old, rules):
@@ -175,9 +174,7 @@ def _decide_in_rounds(
     elif not run_folder(model):
         out = arguments.out or Path("runs") / model_file_name(model)
     new = requests_like_baseline(old, model, out=arguments.out or out, protocol=protocol_of(arguments), **given)
-    before: list[EvaluationRequest | None] = [None] * len(old)
-    if (arguments.against / "config.json").is_file():  # a run, whose model can be measured further
-        before = [*requests_like_baseline(old, f"run:{arguments.against}", **given)]
+    before = requests_of_old(old, arguments.against, **given)
     return decide_in_rounds(new, old, rules, old_requests=before, budget=arguments.budget, show=True)
 
 

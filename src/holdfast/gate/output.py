@@ -120,7 +120,7 @@ def _columns(answer: RuleVerdict) -> tuple[str, ...]:
 
 
 def _heading(answer: RuleVerdict) -> str:
-    used = f", decided with {answer.passes} of the new model" if answer.passes else ""
+    used = f", {answer.passes} of the new model" if answer.passes else ""
     answers = f", {answer.answers}" if answer.answers else ""
     return f"{answer.data}, {answer.images} images{answers}{used}"
 
