@@ -113,10 +113,12 @@ def page_values(session: Session) -> dict[str, Any]:
         "classes": first.classes if first.task.scoring.one_class and not first.without_labels else (),
         "domains": first.domains,
         "notes": [
-            f"{opened.name}: {note}"
-            for opened in session.models
-            for note in (opened.without_labels and f"shown without labels, {opened.without_labels}", opened.answers)
-            if note
+            *(
+                f"{opened.name} is shown without labels: {opened.without_labels}"
+                for opened in session.models
+                if opened.without_labels
+            ),
+            *(f"{opened.name}: {opened.answers}" for opened in session.models if opened.answers),
         ],
         "flips": flips,
         "groups": kind_groups(first.kinds),
