@@ -85,7 +85,7 @@ def run(arguments: Namespace) -> int:
     """Plan, run, and print the decision."""
     from holdfast.improvement.improve import make_request, plan_only, write_report
     from holdfast.improvement.plan import described
-    from holdfast.improvement.run import run_request
+    from holdfast.improvement.run import TABLE, run_request
 
     cluster = cluster_of(arguments)
     if cluster is not None and cluster.gather:
@@ -122,7 +122,7 @@ def run(arguments: Namespace) -> int:
     decision = run_request(request, out=arguments.out, tell=tell, show=None, cluster=cluster)
     page = write_report(decision, arguments.out)
     told = message_console()
-    for line in (*summary(decision), f"report: {page}"):
+    for line in (*summary(decision), f"all candidates: {arguments.out / TABLE}", f"report: {page}"):
         told.print(line, markup=False)
     return EXIT_OK
 
