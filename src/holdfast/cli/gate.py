@@ -77,7 +77,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--save", type=Path, metavar="FILE", help="write a small baseline file for later gates, unless this gate fails"
     )
     parser.add_argument(
-        "--classes-differ", action="store_true", help="measure --model although the data's classes have other names"
+        "--classes-differ",
+        action="store_true",
+        help="evaluate --model even if the class names of model and data differ",
     )
     add_preprocessing(parser, preparation=False)  # which is the baseline's
     add_classes(parser, default="the baseline's")
