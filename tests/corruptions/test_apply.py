@@ -41,6 +41,7 @@ def test_all_severities_work_on_extreme_shapes(kind, shape):
     image = photograph(*shape)
     results = [corrupt(image, kind, severity=severity, rng=1) for severity in SEVERITIES]
     assert {result.shape for result in results} == {(*shape, 3)}
+    assert all(result.flags.writeable for result in results)
     assert any((result != image).any() for result in results)
 
 

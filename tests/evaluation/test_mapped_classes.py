@@ -205,6 +205,7 @@ def test_numbers_under_different_protocols_are_never_compared(folder, tmp_path):
         table = format_records(found, format, width=400)
         assert all(words in table.replace(r"$\cdot$", "·") for words in said), format
         assert "textbf" not in table  # nothing is best among answers that are not compared
+    assert r"\caption{Scores; in \%, nats; 10 of the model's 1000 classes, " in format_records(found[0], "latex")
     lines = list(csv.DictReader(format_records(found, "csv").splitlines()))
     assert len({line["classes"] for line in lines}) == len(protocols)
     notes = [entry["footnote"] for entry in json.loads(format_records(found, "robustbench"))]
@@ -249,6 +250,8 @@ def test_the_command_line_takes_a_file_says_the_map_and_the_gate_repeats_it(fold
     header = json.loads(next((tmp_path / "runs/a/records").glob("*/evaluation.json")).read_text())
     assert header["class_map"]["aggregation"] == "mean"
     assert len(header["class_map"]["members"]["n01440764"]) == 2
+    assert main(["runs"]) == 0
+    assert ", mean of 20 outputs, restricted" in capsys.readouterr().out
     gate = ["gate", "--model=python:thousand_model:thousand", *preprocessing, "--against=runs/a", "--workers=0"]
     capsys.readouterr()
     assert main(gate) == 0

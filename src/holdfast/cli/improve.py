@@ -18,8 +18,6 @@ from holdfast.training.recipe_files import merge
 
 __all__ = ["add_arguments", "merge_dictionary_options", "run", "shorten_help"]
 
-VALUES = "--values-of-model"  # of all --model.KEY, which jsonargparse takes for parts of --model
-
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast improve``: its own, and one per value of a recipe."""
@@ -49,7 +47,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_cluster(parser, task="the candidates of a rung at once,")
     for option in ("--class-map", "--classes"):  # known only to be refused
         parser.add_argument(option, help=SUPPRESS)
-    parser.add_argument(VALUES, help=SUPPRESS)
     parser.add_argument("--dry-run", action="store_true", help="show the plan; run and write nothing")
     parser.usage = (
         "holdfast improve [RECIPE] --model MODEL --data.train=SPEC\n"
@@ -59,26 +56,36 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def merge_dictionary_options(argv: list[str]) -> list[str]:
-    """Dotted options as for ``holdfast train``, and all ``--model.KEY`` as one."""
-    rest, values = list[str](), dict[str, Any]()
-    words = iter(merge_as_train_does(argv))
+    """Dotted options as for ``holdfast train``; ``--model`` and all ``--model.KEY`` become one value of ``--model``.
+
+    jsonargparse takes every ``--model.KEY`` for the whole of ``--model``.
+    """
+    merged = merge_as_train_does(argv)
+    if not any(word.startswith("--model.") for word in merged):
+        return merged
+    found, start, values = list[str](), None, dict[str, Any]()
+    words = iter(merged)
     for word in words:
         option, sign, value = word.partition("=")
-        if not option.startswith("--model."):
-            rest.append(word)
+        if option != "--model" and not option.startswith("--model."):
+            found.append(word)
             continue
-        nested = read_yaml(value if sign else next(words, ""), name=option)
+        text = value if sign else next(words, "")
+        if option == "--model":
+            start = text
+            continue
+        nested = read_yaml(text, name=option)
         for key in reversed(option.split(".")[1:]):
             nested = {key: nested}
         values = merge(values, nested)
-    return [*rest, f"{VALUES}={json.dumps(values)}"] if values else rest
+    return [*found, f"--model={json.dumps([start, values])}"]
 
 
 def run(arguments: Namespace) -> int:
     """Plan, run, and print the decision."""
     from holdfast.improvement.improve import make_request, plan_only, write_report
     from holdfast.improvement.plan import described
-    from holdfast.improvement.run import run_request
+    from holdfast.improvement.run import TABLE, run_request
 
     cluster = cluster_of(arguments)
     if cluster is not None and cluster.gather:
@@ -89,8 +96,9 @@ def run(arguments: Namespace) -> int:
             "the winner with them, holdfast evaluate --model run:OUT/winner --class-map FILE"
         )
     values: dict[str, Any] = recipe_values(arguments)
-    if arguments.values_of_model is not None:
-        values = merge(values, {"model": json.loads(arguments.values_of_model)})
+    if arguments.start is not None and arguments.start.startswith("["):  # with all --model.KEY
+        arguments.start, of_model = json.loads(arguments.start)
+        values = merge(values, {"model": of_model})
     test = values.get("data", {}).pop("test", None)
     request = make_request(
         arguments.start,
@@ -114,7 +122,7 @@ def run(arguments: Namespace) -> int:
     decision = run_request(request, out=arguments.out, tell=tell, show=None, cluster=cluster)
     page = write_report(decision, arguments.out)
     told = message_console()
-    for line in (*summary(decision), f"report: {page}"):
+    for line in (*summary(decision), f"all candidates: {arguments.out / TABLE}", f"report: {page}"):
         told.print(line, markup=False)
     return EXIT_OK
 

@@ -175,7 +175,8 @@ def _named(name: str, known: Mapping[str, ScoreDefinition], header: Mapping[str,
             return candidate
         if (key := key_of(candidate, labels)) is not None:
             return key
-    why = why_not(name, known, header) if name.lower() in DIVIDED else nearest(name, [*known])
+    near = nearest(name, [*known]) or f"; there are {', '.join(known)}"
+    why = why_not(name, known, header) if name.lower() in DIVIDED else near
     raise HoldfastError(f"until must name scores of these suites and data, got {name!r}{why}")
 
 

@@ -96,6 +96,13 @@ def requests_like_baseline(
     return [replace(request, compute=replace(request.compute, cluster=cluster)) for request in requests]
 
 
+def requests_of_old(old: Sequence[PairedScores], against: Any, **options: Any) -> "list[EvaluationRequest | None]":
+    """How to measure the baseline's missing cells: only a run's folder has the model; options as above."""
+    if not isinstance(against, Path | str) or not (Path(against) / "config.json").is_file():
+        return [None] * len(old)
+    return [*requests_like_baseline(old, f"run:{against}", **options)]
+
+
 def _check_answers(request: "EvaluationRequest", baseline: PairedScores) -> None:
     """Raise an error for a class map whose answers cannot be compared with the baseline's, before it is measured."""
     from holdfast.evaluation.setup import prepare_evaluation

@@ -7,6 +7,7 @@ from typing import Any
 import timm
 
 from holdfast.errors import HoldfastError, nearest
+from holdfast.methods import ADAPTERS, TERMS
 from holdfast.training.initialize import named_model
 from holdfast.training.method_options import STEPS, method_values
 from holdfast.training.recipe import Recipe
@@ -59,8 +60,6 @@ class Candidate:
 
 def chosen_candidates(names: Sequence[str], *, against: str) -> tuple[str, ...]:
     """The names of the candidates, plain training first; by default those for what the model must hold against."""
-    from holdfast.methods import ADAPTERS, TERMS
-
     chosen = tuple(dict.fromkeys([PLAIN, *(names or DEFAULTS[against])]))
     known = [PLAIN, LOW_LR, TAP, *(name for name in (*TERMS, *STEPS) if name != "linear-probe"), *ADAPTERS]
     for name in chosen:
@@ -75,8 +74,6 @@ def chosen_candidates(names: Sequence[str], *, against: str) -> tuple[str, ...]:
 
 def candidate(name: str, base: Recipe) -> list[Candidate]:
     """The ways to train a candidate, the preferred one first; another is taken where the model does not allow it."""
-    from holdfast.methods import ADAPTERS
-
     parts = [part for part in name.split("+") if part not in (PLAIN, LOW_LR, TAP)]
     values: dict[str, Any] = method_values(",".join(parts), {}) if parts else {}
     if LOW_LR in name.split("+"):

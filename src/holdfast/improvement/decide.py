@@ -149,7 +149,8 @@ def speed_of(run: Path, plain: Path) -> str:
     """How a run's network compares with that of plain training in multiply-adds for an image."""
     models: list[Any] = [load_torch_model(f"run:{each}", what="holdfast improve").model for each in (run, plain)]
     costs = [count_model(model.cpu().eval()).gmacs for model in models]
-    return f"{100 * (costs[0] / costs[1] - 1):+.1f} % multiply-adds for an image".replace("-", "−")
+    more = f"{100 * (costs[0] / costs[1] - 1):+.1f}".replace("-", "−")
+    return f"{more} % multiply-adds for an image"
 
 
 def with_span(interval: Interval, unit: str = "") -> str:

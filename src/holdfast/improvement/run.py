@@ -363,7 +363,7 @@ class Improvement:
         """The speed of an entry in words; only TAP and adapters change the network."""
         if not any(self.plan.candidates[name].get("model") for name in entry.members):
             return "the same speed"
-        return speed_of(run, plain) if self.task != "detection" else "a slower network"
+        return speed_of(run, plain) if task_named(self.task).evaluation.tensor_outputs else "a slower network"
 
     def _seed_of(self, name: str, seed: int) -> Path | None:
         return self.trained[name] if seed == 0 else self._train(self.rung_of[name], name, seed)

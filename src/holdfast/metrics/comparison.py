@@ -70,9 +70,14 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """``better`` or ``worse`` for the first model if the interval excludes 0; else ``unclear``."""
+        """``better`` or ``worse`` for the first model if the interval excludes 0; else ``unclear``.
+
+        ``higher`` or ``lower`` for scores of which neither is better, such as shape bias.
+        """
         if not self.interval.excludes_zero:
             return "unclear"
+        if not self.better:
+            return "higher" if self.interval.value > 0 else "lower"
         return "better" if (self.interval.value > 0) == (self.better == "high") else "worse"
 
     def __str__(self) -> str:

@@ -37,7 +37,7 @@ class Score:
         unit: ``%``, ``% of AlexNet``, ``nats``, ``ranks``.
         label: label in tables.
         definition: the definition in one sentence.
-        better: ``high`` or ``low``.
+        better: ``high`` or ``low``; empty if neither is better.
         note: note that accompanies the number.
         missing: missing cells of a partial score; empty if it is complete.
         family: family of its cells, if they share one.

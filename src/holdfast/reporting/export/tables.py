@@ -240,7 +240,8 @@ def _row_name(records: Records, view: str, sets: Sequence[Records]) -> str:
     model = str(records.header.get("model", "model"))
     several = len({str(other.header.get("data")) for other in sets}) > 1
     data = str(records.header.get("data", "")) if several else ""
-    parts = [model, view, data, answers_in_short(records.header)]
+    apart = len({class_map_words(other.header) for other in sets}) > 1
+    parts = [model, view, data, answers_in_short(records.header) if apart else ""]
     return " · ".join(part for part in parts if part)
 
 
@@ -268,7 +269,8 @@ def _markdown(rows: Sequence[ExportRow], width: int) -> str:
 
 
 def _latex(rows: Sequence[ExportRow], width: int) -> str:
-    return latex.latex(blocks(rows), remarks(rows))
+    answers = {class_map_words(row.summary.header) for row in rows if row.summary is not None}
+    return latex.latex(blocks(rows), remarks(rows), note=answers.pop() if len(answers) == 1 else "")
 
 
 def _csv(rows: Sequence[ExportRow], width: int) -> str:
