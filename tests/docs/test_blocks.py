@@ -7,7 +7,6 @@ import runpy
 import shlex
 import shutil
 import sys
-import tempfile
 import time
 import tomllib
 from glob import glob
@@ -62,22 +61,22 @@ def place(built, tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def registries(place):
+def registries(place, tmp_path_factory):
     """After a page as they were before it."""
     homes = [name.split(":") for name in REGISTRIES]
     tables = [getattr(importlib.import_module(module), table) for module, table in homes]
     before = [dict(table) for table in tables]
-    _forget_modules_of_pages()
+    _forget_modules_below(tmp_path_factory.getbasetemp())
     yield
-    _forget_modules_of_pages()
+    _forget_modules_below(tmp_path_factory.getbasetemp())
     for table, held in zip(tables, before, strict=True):
         table.clear()
         table.update(held)
 
 
-def _forget_modules_of_pages() -> None:
+def _forget_modules_below(folder: Path) -> None:
     """Pages may have modules of the same name, such as my_models.py; those of other tests count, too."""
-    root = Path(tempfile.gettempdir()).resolve()
+    root = folder.resolve()
     for name, module in list(sys.modules.items()):
         if root in Path(getattr(module, "__file__", None) or "/").resolve().parents:
             del sys.modules[name]
@@ -217,7 +216,7 @@ def run_yaml(block: Block, names: dict) -> None:
     if "rules" in values:
         Path("rules.yaml").write_text(text)
         return run_holdfast(["gate", "runs/b", "--against", "runs/a", "--rules", "rules.yaml"], block)
-    if "rows" in values:
+    if "rows" in values or "sweep" in values:
         Path("study.yaml").write_text(text if "recipe" in values else f"# As before\nextends: cifar10/main\n{text}")
         assert load_study("study.yaml").rows
         return None

@@ -205,19 +205,21 @@ def test_a_plug_in_that_is_not_there_is_told_in_one_sentence(monkeypatch, capsys
     assert "--plugin 'no_such_module' cannot be imported" in capsys.readouterr().err
 
 
-MY_FOG = """
+LIGHT = """
 import numpy as np
-from holdfast.corruptions import register
 
 LIGHT = {light}
 
 def brighter(images):
     return np.clip(images.astype(int) + LIGHT, 0, 255).astype(np.uint8)
+"""
+MY_FOG = """
+from holdfast.corruptions import register
 
 def my_fog(images, draws):
     return brighter(images)
 
-register(my_fog, severities=[{{}}] * 5, random=False)
+register(my_fog, severities=[{}] * 5, random=False)
 """
 
 
@@ -228,12 +230,14 @@ def holdfast_command(*words, cwd):
 
 
 def test_two_plug_ins_of_one_name_never_mix(pictures, tmp_path):
-    """The same command after an edit far from the function: another folder, and nothing that can be compared."""
+    """The same command after an edit in a file that the plug-in imports: other records, and nothing to compare."""
+    (tmp_path / "my_fog.py").write_text("from my_light import brighter\n" + MY_FOG)
     for light in (0, 100):
-        (tmp_path / "my_fog.py").write_text(MY_FOG.format(light=light))
+        (tmp_path / "my_light.py").write_text(LIGHT.format(light=light))
         options = [f"--data=folder:{pictures}", "--suite=clean,own-corruptions", f"--out={tmp_path / 'run'}"]
         done = holdfast_command("evaluate", MODEL, *options, "--plugin=my_fog.py", "--workers=1", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
+    assert "was measured with other plug-ins, or other code of them: measuring again" in done.stderr
     one, other = load_records(tmp_path / "run")
     assert list(one.header["plugins"]) == ["my_fog"]
     assert one.header["plugins"] != other.header["plugins"]
@@ -253,7 +257,7 @@ def test_a_plug_in_with_a_name_that_is_taken_is_refused(tmp_path, capsys):
 def test_a_folder_of_one_corruption_does_not_go_on_with_another_of_its_name(pictures, tmp_path):
     out = tmp_path / "foggy"
     for light, expected in ((0, 0), (100, 2)):
-        (tmp_path / "my_fog.py").write_text(MY_FOG.format(light=light))
+        (tmp_path / "my_fog.py").write_text(LIGHT.format(light=light) + MY_FOG)
         done = holdfast_command(
             "corrupt", pictures, out, "--kinds=my_fog", "--severity=1", "--plugin=my_fog.py", cwd=tmp_path
         )

@@ -51,6 +51,14 @@ FINGERPRINTED = (
     "data_content",  # only of data in files
     "class_map",  # only if the model has other outputs than the data's classes
 )
+_START_OVER = "it stays readable, and this evaluation starts over"
+_CHANGED = {  # what to say if one of the keys changed, the first that did
+    "model_fingerprint": "with other weights, settings or code of this model: measuring again",
+    "data_content": "on other contents of these files: measuring again",
+    "plugins": "with other plug-ins, or other code of them: measuring again",
+    "preprocessing": f"with other preprocessing: {_START_OVER}",
+    "versions": f"with other versions of Holdfast or its libraries: {_START_OVER}",
+}
 LATER = ("batch_size", "data_content")  # keys that earlier versions did not record
 OF_BEFORE = ("model_fingerprint", *LATER)  # keys that earlier versions computed differently, or did not record
 UNITS = "*.[0-9]*.safetensors"
@@ -112,43 +120,20 @@ def _set_aside(folder: Path) -> Path:
 def _warn_of_earlier_records(folder: Path, header: dict[str, Any]) -> None:
     """Warn if records of the same model and data exist that cannot be resumed, and say why."""
     same = ("model", "data", "seed", "limit", "preset")
-    earlier, other, images, prepared = [], [], [], []
+    names: dict[str, list[str]] = {}
     for path, before in _beside(folder.parent):
-        if not all(before.get(key) == header[key] for key in same):
-            continue
-        if "probe" not in before:
-            earlier.append(path.name)
-        elif before.get("model_fingerprint") != header["model_fingerprint"]:
-            other.append(path.name)
-        elif before.get("data_content") != header.get("data_content"):
-            images.append(path.name)
-        elif before.get("preprocessing") != header["preprocessing"]:
-            prepared.append(path.name)
-    if earlier:
-        logger.warning(
-            "%s was measured by an earlier version of Holdfast: it stays readable, and this evaluation starts "
-            "over in %s",
-            ", ".join(earlier),
-            folder.name,
-        )
-    if other:
-        logger.warning(
-            "%s was measured with other weights, settings or code of this model: measuring again in %s",
-            ", ".join(other),
-            folder.name,
-        )
-    if images:
-        logger.warning(
-            "%s was measured on other contents of these files: measuring again in %s",
-            ", ".join(images),
-            folder.name,
-        )
-    if prepared:
-        logger.warning(
-            "%s was measured with other preprocessing: it stays readable, and this evaluation starts over in %s",
-            ", ".join(prepared),
-            folder.name,
-        )
+        if all(before.get(key) == header[key] for key in same):
+            names.setdefault(_why_not_resumed(before, header), []).append(path.name)
+    for why, each in names.items():
+        logger.warning("%s was measured %s in %s", ", ".join(each), why, folder.name)
+
+
+def _why_not_resumed(before: dict[str, Any], header: dict[str, Any]) -> str:
+    if "probe" not in before:
+        return f"by an earlier version of Holdfast: {_START_OVER}"
+    changed = [key for key in FINGERPRINTED if before.get(key) != header.get(key)]
+    known = [words for key, words in _CHANGED.items() if key in changed]
+    return known[0] if known else f"with another {' and '.join(changed).replace('_', ' ') or 'header'}: {_START_OVER}"
 
 
 def _beside(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

@@ -9,7 +9,7 @@ from holdfast.corruptions.sequences import EXTRA_SEQUENCES
 from holdfast.corruptions.severities import EXTRA
 from holdfast.errors import HoldfastError
 from holdfast.gate.paired_scores import PairedScores, make_paired_scores
-from holdfast.records.class_map import answer_protocol
+from holdfast.records.class_map import answer_protocol, answer_protocol_words
 from holdfast.reporting.export.tables import clean_elsewhere
 
 # fields of a protocol; others are the model's
@@ -96,16 +96,22 @@ def requests_like_baseline(
     return [replace(request, compute=replace(request.compute, cluster=cluster)) for request in requests]
 
 
+def requests_of_old(old: Sequence[PairedScores], against: Any, **options: Any) -> "list[EvaluationRequest | None]":
+    """How to measure the baseline's missing cells: only a run's folder has the model; options as above."""
+    if not isinstance(against, Path | str) or not (Path(against) / "config.json").is_file():
+        return [None] * len(old)
+    return [*requests_like_baseline(old, f"run:{against}", **options)]
+
+
 def _check_answers(request: "EvaluationRequest", baseline: PairedScores) -> None:
     """Raise an error for a class map whose answers cannot be compared with the baseline's, before it is measured."""
     from holdfast.evaluation.setup import prepare_evaluation
 
     with prepare_evaluation(request) as prepared:  # a map is known only with the model's outputs
-        ours, theirs = answer_protocol(prepared.header), answer_protocol(baseline.header)
-        if ours != theirs:
+        if answer_protocol(prepared.header) != answer_protocol(baseline.header):
+            ours, theirs = answer_protocol_words(prepared.header), answer_protocol_words(baseline.header)
             raise HoldfastError(
-                f"the new model's answers must be the baseline's ({baseline.data!r}), got "
-                f"{ours or 'one output for each class'}, not {theirs or 'one output for each class'}; "
+                f"the new model's answers must be the baseline's ({baseline.data!r}), got {ours}, not {theirs}; "
                 "omit --class-map and --classes, or save the baseline again"
             )
 

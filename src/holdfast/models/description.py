@@ -12,10 +12,10 @@ import hashlib
 import inspect
 import os
 import sys
-import sysconfig
 import textwrap
+from argparse import Namespace
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -25,13 +25,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import holdfast
+from holdfast.runtime.own_code import imported_modules, is_own, own_files
 
-PACKAGES = ("site-packages", "dist-packages")
-OWN_FOLDERS = tuple(
-    os.path.realpath(place) + os.sep
-    for place in (*map(sysconfig.get_path, ("stdlib", "platstdlib")), os.path.dirname(holdfast.__file__))
-)
 OF_EVERY_MODULE = {
     *vars(nn.Module()),
     "training",
@@ -50,6 +45,7 @@ class Parts(dict[str, str]):
         self._kept: dict[int, Any] = {}  # keeps described objects alive, so that no other object gets the same id
         self._open: set[int] = set()
         self._numbers: dict[int, int] = {}  # order in which objects were described
+        self._files: set[str] = set()  # modules that were looked up
         self.packages: set[str] = set()
         self.own_code = False
 
@@ -126,7 +122,16 @@ class Parts(dict[str, str]):
             self._add_class(value)
         if isinstance(value, type | BuiltinFunctionType):
             return f"{value.__module__}.{value.__qualname__}" if not is_own(value) else value.__qualname__
-        return ""
+        return self._wrapper(value)
+
+    def _wrapper(self, value: Any) -> str:
+        """A function that a library has wrapped or compiled: of ``functools.lru_cache`` or ``torch.jit.script``."""
+        if isinstance(value, torch.jit.ScriptFunction):
+            return f"script {digest(value.code.encode())}"  # type: ignore[attr-defined]
+        wrapped = getattr(value, "__dict__", {}).get("__wrapped__")
+        if not callable(wrapped) or is_own(type(value)):
+            return ""
+        return f"{type(value).__qualname__} of {self.text(wrapped)}"
 
     def _function(self, function: FunctionType) -> str:
         if not is_own(function):
@@ -139,17 +144,18 @@ class Parts(dict[str, str]):
     def _object(self, value: Any) -> str:
         kind = type(value)
         if isinstance(value, ModuleType):
+            self._add_files([value.__name__])
             return f"module {value.__name__}"
         if isinstance(value, nn.Module):  # not registered, as in a plain list
             return "network" if id(value) in self._kept else self._network(value)
         if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
             return str(value)
         self._add_class(kind)
-        if is_own(kind) or is_dataclass(kind) or isinstance(value, SimpleNamespace):
+        if is_own(kind) or is_dataclass(kind) or isinstance(value, SimpleNamespace | Namespace):
             if id(value) in self._numbers:  # described once, even if several share it
                 return f"{kind.__qualname__} no. {self._numbers[id(value)]}"
             self._kept[id(value)], self._numbers[id(value)] = value, len(self._numbers)
-            held = {key: each for key, each in getattr(value, "__dict__", {}).items() if key not in OF_EVERY_MODULE}
+            held = {key: each for key, each in _attributes(value).items() if key not in OF_EVERY_MODULE}
             return f"{kind.__qualname__} {self.text(held)}"
         return f"{kind.__module__}.{kind.__qualname__}"
 
@@ -187,8 +193,7 @@ class Parts(dict[str, str]):
         space = getattr(thing, "__globals__", None) or vars(sys.modules.get(thing.__module__, ModuleType("")))
         for name in sorted(names & space.keys()):
             self._add_global(f"{thing.__qualname__} names {name}", space[name], names)
-        for module in filter(None, map(sys.modules.get, sorted(imports))):
-            self._add_file(module)
+        self._add_files(imports)
         for name, member in list(vars(thing).items()) if isinstance(thing, type) else ():
             self._add_member(thing, name, member)
 
@@ -198,9 +203,13 @@ class Parts(dict[str, str]):
         elif not is_own(value):
             self[name] = value.__name__
         else:
-            self._add_file(value)
+            self._add_files([value.__name__])
             for attribute in sorted(names & vars(value).keys()):
-                self[f"{name}.{attribute}"] = self.text(vars(value)[attribute])
+                held = vars(value)[attribute]
+                if isinstance(held, ModuleType) and held.__name__.startswith(f"{value.__name__}."):
+                    self._add_global(f"{name}.{attribute}", held, names)  # a package's module, as in a.b.function()
+                else:
+                    self[f"{name}.{attribute}"] = self.text(held)
 
     def _add_member(self, owner: type, name: str, member: Any) -> None:
         """Add a class member: a method from elsewhere, or the current value."""
@@ -211,52 +220,24 @@ class Parts(dict[str, str]):
         elif not name.startswith("__") and name != "_abc_impl" and not isinstance(plain, property):
             self[f"{owner.__qualname__}.{name}"] = self.text(plain)
 
-    def _add_file(self, module: ModuleType) -> None:
-        """Add a whole module of the user's code, and those that it imports."""
-        if id(module) in self._kept or not is_own(module):
-            return
-        self._kept[id(module)] = module
-        self.own_code = True
-        try:
-            text = Path(module.__file__ or "").read_text(encoding="utf-8")
-            tree = ast.parse(text)
-        except (OSError, ValueError, SyntaxError):
-            return
-        self[f"file {module.__name__} {digest(ast.dump(tree).encode())}"] = ""
-        for each in sorted(_imported(tree, package=module.__package__ or "")):
-            if (other := sys.modules.get(each)) is not None:
-                self._add_file(other)
-
-
-def is_own(thing: Any) -> bool:
-    """Whether code comes from outside the installed packages, the standard library and Holdfast."""
-    if isinstance(thing, ModuleType):
-        return _is_own_module(thing)
-    plain = thing if isinstance(thing, type | FunctionType | BuiltinFunctionType) else getattr(thing, "func", thing)
-    plain = getattr(plain, "__func__", plain)
-    name = getattr(plain, "__module__", None) or getattr(type(plain), "__module__", None)
-    if name is None or (isinstance(plain, FunctionType) and name not in sys.modules):
-        return isinstance(plain, FunctionType)  # generated at run time, as by torch.fx
-    module = sys.modules.get(name)
-    return module is not None and _is_own_module(module)
-
-
-def _is_own_module(module: ModuleType) -> bool:
-    file = getattr(module, "__file__", None)
-    if file is None:
-        return module.__name__ == "__main__"  # an interactive console
-    return _is_own_file(file)
-
-
-@functools.cache
-def _is_own_file(file: str) -> bool:
-    place = os.path.realpath(file)
-    return not place.startswith(OWN_FOLDERS) and not any(name in PACKAGES for name in Path(place).parts)
+    def _add_files(self, names: Iterable[str]) -> None:
+        """Add whole modules of the user's code, and those that they import."""
+        for name, content in own_files(names, seen=self._files).items():
+            self.own_code = True
+            self[f"file {name} {content}"] = ""
 
 
 def _caches(value: Any) -> bool:
     """Whether an attribute of a package's module is a cache of tensors by device or size, not a setting."""
     return isinstance(value, Mapping) and any(isinstance(each, Tensor) for each in value.values())
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """The attributes of an object, in slots or not."""
+    slots = [vars(kind).get("__slots__", ()) for kind in type(value).__mro__]
+    names = [name for each in slots for name in ((each,) if isinstance(each, str) else each)]
+    held = {name: getattr(value, name) for name in names if not name.startswith("__") and hasattr(value, name)}
+    return {**held, **getattr(value, "__dict__", {})}
 
 
 def _is_filled(cell: Any) -> bool:
@@ -306,7 +287,7 @@ def _source(thing: Any) -> tuple[str, set[str], set[str]]:
     except (OSError, TypeError, SyntaxError, IndexError):  # typed into a console
         return compiled, names, set()
     package = getattr(sys.modules.get(thing.__module__), "__package__", None) or ""
-    return ast.dump(tree) + compiled, names | set(_names(tree)), _imported(tree, package=package)
+    return ast.dump(tree) + compiled, names | set(_names(tree)), imported_modules(tree, package=package)
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
@@ -315,19 +296,6 @@ def _names(tree: ast.AST) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.Attribute):
             yield node.attr
-
-
-def _imported(tree: ast.AST, *, package: str) -> set[str]:
-    """The names of the modules that code imports; for ``from a import b`` both a and a.b."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {each.name for each in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            found |= {base, *(f"{base}.{each.name}" for each in node.names)}
-    return found
 
 
 def _codes(kind: type) -> Iterator[CodeType]:

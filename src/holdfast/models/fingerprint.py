@@ -1,13 +1,13 @@
 """Fingerprints of models: hashes of weights, settings and code that identify a model in records and across runs."""
 
 import hashlib
-import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
 from holdfast.models.description import Parts, tensor_bytes, tensor_text
+from holdfast.runtime.own_code import package_version
 
 VERSIONED = ("torch", "timm", "holdfast", "builtins")  # every record names them, see records.fingerprints.versions
 
@@ -35,7 +35,7 @@ def model_fingerprint(model: nn.Module, views: Sequence[str], *, exercise: Calla
     after = _parts(model)
     lasting = {key: text for key, text in after.items() if before.get(key) == text}
     parameters = {key: tensor_text(value) for key, value in model.named_parameters(remove_duplicate=False)}
-    packages = {name: _version(name) for name in after.packages if name not in VERSIONED}
+    packages = {name: package_version(name) for name in after.packages if name not in VERSIONED}
     described = [sorted(each.items()) for each in (lasting, parameters, packages)]
     return hashlib.blake2b(
         repr([described, list(views)]).encode("utf-8", "surrogateescape"), digest_size=16
@@ -68,13 +68,6 @@ def _parts(model: nn.Module) -> Parts:
 
 def _is_bytes(value: Any) -> bool:
     return isinstance(value, Tensor) and not value.is_quantized
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""  # of the standard library, or installed under another name
 
 
 def _is_first_setting(name: str, value: object) -> bool:

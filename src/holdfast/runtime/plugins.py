@@ -5,13 +5,14 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.io.validation import comma_list
+from holdfast.runtime.own_code import own_files
 
 # loaded plug-ins by name with a digest of their file, which headers record, because plug-ins may change any result
 PLUGINS: dict[str, str] = {}
@@ -23,7 +24,7 @@ PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
 def remember_plugin(name: str, path: Path) -> None:
     """Record a loaded plug-in for the headers of later results."""
     PLUGIN_FILES[name] = path.absolute()
-    PLUGINS[name] = hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
+    PLUGINS[name] = _digest([path.read_bytes(), *(text.encode() for text in _imported_files(name))])
 
 
 def load_plugin_file(name: str, path: Path) -> None:
@@ -40,11 +41,21 @@ def plugins_header() -> dict[str, dict[str, str]]:
 
 
 def code_fingerprint(thing: Any) -> str:
-    """Digest of a function or an object's class, with everything that it uses from its own module."""
+    """Digest of a function or an object's class, with all that it uses from its module and the files imported there."""
     start = thing if inspect.isfunction(thing) or isinstance(thing, type) else getattr(thing, "func", type(thing))
+    texts = sorted({*_reachable_sources(start, set()), *_imported_files(start.__module__)})
+    return _digest(text.encode("utf-8", "surrogateescape") for text in texts)
+
+
+def _imported_files(name: str) -> list[str]:
+    """The user's own files that a module imports, with digests; not the module itself, nor installed packages."""
+    return sorted(f"{other} {digest}" for other, digest in own_files([name], seen=set()).items() if other != name)
+
+
+def _digest(contents: Iterable[bytes]) -> str:
     digest = hashlib.blake2b(digest_size=8)
-    for text in sorted(set(_reachable_sources(start, set()))):
-        digest.update(text.encode("utf-8", "surrogateescape"))
+    for content in contents:
+        digest.update(content)
     return digest.hexdigest()
 
 

@@ -15,8 +15,11 @@ from holdfast.reporting.export.text_tables import (
 )
 
 
-def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
-    """Write one ``table`` per block with booktabs: small intervals, the best of several models in bold."""
+def latex(blocks: Sequence[Block], remarks: Sequence[str], *, note: str = "") -> str:
+    """Write one ``table`` per block with booktabs: small intervals, the best of several models in bold.
+
+    Remarks are comments above the tables; a note goes into every caption.
+    """
     parts = ["\n".join(f"% {printable(remark)}" for remark in remarks)]
     for block in blocks:
         titles = ["model", *(_latex_text(column.short or column.label) for column in block.columns)]
@@ -37,7 +40,7 @@ def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
                 [
                     r"\begin{table}",
                     r"\centering",
-                    rf"\caption{{{_caption(block)}}}",
+                    rf"\caption{{{_caption(block, note)}}}",
                     rf"\begin{{tabular}}{{l{'r' * len(block.columns)}}}",
                     *body,
                     r"\end{tabular}",
@@ -48,13 +51,13 @@ def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _caption(block: Block) -> str:
+def _caption(block: Block, note: str) -> str:
     title = printable(block.title)
     units = dict.fromkeys(column.unit for column in block.columns if column.unit and not column.short)
-    parts = [title[:1].upper() + title[1:], f"in {', '.join(units)}" if units else ""]
+    parts = [title[:1].upper() + title[1:], f"in {', '.join(units)}" if units else "", note]
     if any(value and value.sure for line in block.lines for value in line.values):
         parts.append("95 % intervals in brackets")
-    if any(best is not None for best in best_values(block)):
+    if any(best_values(block)):
         parts.append("best in bold")
     return _latex_text("; ".join(part for part in parts if part) + ".")
 

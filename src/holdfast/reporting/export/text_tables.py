@@ -1,10 +1,12 @@
 """Text tables for the terminal and Markdown."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from holdfast.io.markdown import DASH, escape, printable, table
+
+SCORES = "scores"  # title of the first table
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,12 @@ class TextValue:
 
 @dataclass(frozen=True)
 class TextRow:
-    """A row of values; ``paper`` marks published scores."""
+    """A row of values; ``paper`` marks published scores, and ``measured_on`` is the same for rows to be compared."""
 
     name: str
     values: tuple[TextValue | None, ...]
     paper: bool = False
+    measured_on: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ def terminal(blocks: Sequence[Block], remarks: Sequence[str], *, width: int) -> 
     parts = []
     for block in blocks:
         if not any(column.short for column in block.columns):
-            parts.append(_list(block, width) if len(block.lines) == 1 else _wide(block, width))
+            title = "" if block.title == SCORES else f"{printable(block.title)}\n"
+            parts.append(title + (_list(block, width) if len(block.lines) == 1 else _wide(block, width)))
         else:
             parts.append(_narrow(block, width))
     parts.append("\n".join(_wrap_text(printable(remark), width) for remark in remarks))
@@ -86,21 +90,26 @@ def markdown(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def best_values(block: Block) -> list[TextValue | None]:
-    """The best measured value of every column with several values."""
-    found: list[TextValue | None] = []
+def best_values(block: Block) -> list[dict[str, TextValue]]:
+    """The best of several measured values of every column, among the rows of the same data and protocol."""
+    found: list[dict[str, TextValue]] = []
     for index, column in enumerate(block.columns):
-        values = [value for line in block.lines if not line.paper and (value := line.values[index]) is not None]
-        sign = {"high": 1, "low": -1}.get(column.better)
-        found.append(max(values, key=lambda value: sign * value.value) if sign and len(values) > 1 else None)
+        sign = {"high": 1, "low": -1}.get(column.better, 0)
+        groups: dict[str, list[TextValue]] = {}
+        for line in block.lines:
+            if sign and not line.paper and (value := line.values[index]) is not None:
+                groups.setdefault(line.measured_on, []).append(value)
+        best = {key: max(values, key=lambda v: sign * v.value) for key, values in groups.items() if len(values) > 1}
+        found.append(best)
     return found
 
 
-def is_best(line: TextRow, value: TextValue | None, best: TextValue | None, column: TextColumn) -> bool:
+def is_best(line: TextRow, value: TextValue | None, best: dict[str, TextValue], column: TextColumn) -> bool:
     """Whether a measured value is printed like the best one: ties are bold together."""
-    if line.paper or value is None or best is None:
+    top = best.get(line.measured_on)
+    if line.paper or value is None or top is None:
         return False
-    return as_fixed(value.value, column.unit) == as_fixed(best.value, column.unit)
+    return as_fixed(value.value, column.unit) == as_fixed(top.value, column.unit)
 
 
 def shorten_text(text: str, width: int) -> str:
@@ -175,9 +184,7 @@ def _narrow(block: Block, width: int) -> str:
 
 
 def _part(block: Block, columns: slice) -> Block:
-    lines = tuple(
-        TextRow(line.name, line.values[columns], line.paper) for line in block.lines if any(line.values[columns])
-    )
+    lines = tuple(replace(line, values=line.values[columns]) for line in block.lines if any(line.values[columns]))
     return Block(block.title, block.columns[columns], lines)
 
 

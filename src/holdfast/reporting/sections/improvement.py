@@ -65,7 +65,7 @@ def _card(text: str) -> ImproveCard | None:
             "and on corruptions or attacks that are not reported here.",
             f"{found['images']} images of {found['data']} were measured once; {seeds}.",
             *domain_lines(found.get("domains", {}), challenger=str(found.get("challenger"))),
-            *map(str, found["remarks"]),
+            *(f"{remark[:1].upper()}{remark[1:]}." for remark in map(str, found["remarks"])),
         ]
         title = TITLES[found["verdict"]].format(name=found["name"])
         commands = [*map(str, found["commands"]), str(found["gate"])]
