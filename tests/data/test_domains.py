@@ -106,6 +106,11 @@ def test_training_domains_are_those_of_the_spec_or_of_the_runs_recipe(split, tmp
     assert trained_domains(open_data(split, split="test"), run) == ("a", "c")
     assert trained_domains(open_data(f"{split},train=b|c", split="test"), run) == ("b", "c")
     assert trained_domains(open_data(split, split="test"), None) == ()
+    (run / "recipe.yaml").write_text(f"data:\n  train: '{split},a+{split},c[0:2]'\n")
+    assert trained_domains(open_data(split, split="test"), run) == ("a", "c")
+    other = tree(tmp_path_factory.mktemp("other"), "b/x", "b/y", "d/x", "d/y")
+    (run / "recipe.yaml").write_text(f"data:\n  train: '{other}'\n")
+    assert trained_domains(open_data(split, split="test"), run) == ("b",)
     (run / "recipe.yaml").write_text("data: {train: digits}")
     assert trained_domains(open_data(split, split="test"), run) == ()
 

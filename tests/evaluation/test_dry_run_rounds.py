@@ -1,5 +1,7 @@
 """The dry run of an evaluation that stops early: how many passes usual scores need."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,15 @@ def test_a_goal_of_five_cells_adds_images_to_these_only():
     few = forecast_passes(search(Until(4.0), common=False, used=5))
     assert few < forecast_passes(search(Until(4.0))) + 8 * 150
     assert few > 8 * 150
+
+
+def test_a_goal_out_of_reach_is_named_for_errors_in_percent_of_a_baseline_too():
+    one, two = search(Until(1.0), images=1000), search(Until({"mce": 1.0}), images=1000)
+    formula = ScoreDefinition("mce", "mCE", "% of AlexNet", "low", "", lambda means: 0.0)
+    errors = replace(two, goals=(Goal(formula, 1.0, two.goals[0].cells),))
+    assert "mean is at best about ±1.9; if ±1 is out of reach" in " ".join(one.notes())
+    assert "mCE is at best about ±2.6; if ±1 is out of reach" in " ".join(errors.notes())
+    assert not list(replace(errors, goals=(Goal(formula, 3.0, two.goals[0].cells),)).notes())
 
 
 def test_a_budget_is_the_most(tmp_path):

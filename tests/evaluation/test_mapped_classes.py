@@ -250,6 +250,8 @@ def test_the_command_line_takes_a_file_says_the_map_and_the_gate_repeats_it(fold
     header = json.loads(next((tmp_path / "runs/a/records").glob("*/evaluation.json")).read_text())
     assert header["class_map"]["aggregation"] == "mean"
     assert len(header["class_map"]["members"]["n01440764"]) == 2
+    assert main(["runs"]) == 0
+    assert ", mean of 20 outputs, restricted" in capsys.readouterr().out
     gate = ["gate", "--model=python:thousand_model:thousand", *preprocessing, "--against=runs/a", "--workers=0"]
     capsys.readouterr()
     assert main(gate) == 0

@@ -23,6 +23,7 @@ from holdfast.io.folder_index import FileNames, index_folder
 from holdfast.io.images import check_exif
 from holdfast.io.yaml import read_yaml
 
+PREFIX = "domains:"
 SPLITS = ("train", "val", "test")
 HELD_OUT = 0.2  # share of a domain without a folder val that is its val split
 SHOWN = 3
@@ -131,10 +132,19 @@ def trained_domains(source: Any, run: Path | None) -> tuple[str, ...]:
     if names and not found and run is not None:
         with suppress(HoldfastError, OSError, ValueError, KeyError, TypeError, AttributeError):
             recipe = read_yaml((run / "recipe.yaml").read_text(encoding="utf-8"), name="recipe.yaml")
-            kind, _, rest = str(recipe["data"]["train"]).partition(":")
-            spec = DomainSpec.parse(rest.partition("[")[0]) if kind == "domains" else None
-            found = tuple(name for name in spec.chosen or names if name not in spec.left_out) if spec else ()
+            first, *others = str(recipe["data"]["train"]).split(f"+{PREFIX}")
+            parts = [first.removeprefix(PREFIX), *others] if first.startswith(PREFIX) else []
+            specs = [DomainSpec.parse(part.partition("[")[0]) for part in parts]
+            found = tuple(name for spec in specs for name in _taken(spec, names))
     return tuple(name for name in names if name in found)
+
+
+def _taken(spec: DomainSpec, names: Sequence[str]) -> list[str]:
+    """Domains of a recipe's training data; of data that are gone they may be any that the spec does not leave out."""
+    there: Sequence[str] = spec.chosen or names
+    if not spec.chosen and spec.root.is_dir():
+        there = listed_folders(spec.root, what="domains")
+    return [name for name in there if name not in spec.left_out]
 
 
 def _parts(spec: DomainSpec, domains: Sequence[str], *, split: str) -> dict[str, tuple[str, str]]:
