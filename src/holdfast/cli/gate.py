@@ -208,11 +208,19 @@ def _save(scores: "list[PairedScores]", path: Path, console: Console) -> None:
     from holdfast.gate import save_baseline
 
     size = save_baseline(scores, path)
-    sets = ", ".join(f"{each.data} ({each.count} images × {len(each.cells)} cells)" for each in scores)
+    sets = ", ".join(f"{each.data} ({each.count} images × {len(each.cells)} cells{_passes(each)})" for each in scores)
     console.print(f"baseline of {sets}: {path}, {size / 1000:.0f} kB", markup=False)
     for each in scores:
         for line in _incomplete_scores(each):
             console.print(f"{each.data}: {line}", markup=False)
+
+
+def _passes(baseline: "PairedScores") -> str:
+    """Passes of a baseline that holds some images in some cells; a pass is one image in one cell."""
+    if not baseline.rows:
+        return ""
+    whole = (baseline.count + len(baseline.missing)) * len(baseline.cells)
+    return f", {sum(map(len, baseline.rows.values())):,} of {whole:,} passes"
 
 
 def _incomplete_scores(baseline: "PairedScores") -> list[str]:
