@@ -80,7 +80,8 @@ def test_a_piped_list_has_a_line_per_name(what, capsys):
     assert all(row == row.rstrip() for row in [head, *rows])
 
 
-def test_a_piped_list_can_be_searched(capsys):
+def test_a_piped_list_can_be_searched(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as CI does
     assert main(["list", "suites"]) == 0
     (row,) = [row for row in capsys.readouterr().out.splitlines() if row.split()[0] == "corruptions"]
     assert row.endswith("of label maps the 16 of Cityscapes-C)")

@@ -59,11 +59,13 @@ def test_a_gate_until_decided_says_beforehand_what_stays_open_and_how_many_passe
     assert "--until must be decided, got '0.5'" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_gate_in_python_measures_both_runs_further(runs, tmp_path):
+def test_a_gate_in_python_measures_both_runs_further(runs, tmp_path, capsys):
     for name in ("good", "poor"):
         shutil.copytree(runs / name, tmp_path / name, ignore=shutil.ignore_patterns("records"))
     first = {"limit": 30, "until": Until(budget=150), "workers": 0, "show": False}
     good, poor = (evaluate(f"run:{tmp_path / name}", "digits:test", "quick", **first) for name in ("good", "poor"))
+    assert main(["gate", str(tmp_path / "good"), "--save", str(tmp_path / "baseline.json")]) == 0
+    assert "(30 images × 16 cells, 150 of 480 passes)" in " ".join(capsys.readouterr().out.split())
     mean = "mean_corruption_accuracy_partial"
     margin = abs(good.summary()[mean].value - poor.summary()[mean].value)  # which no few images can decide
     rules = [f"{mean} no worse by more than {margin:.2f}"]

@@ -20,6 +20,7 @@ import holdfast
 from holdfast.data import open_data
 from holdfast.published import published
 from tests.deploy.detection_graphs import constant_graph
+from tests.docs.blocks import ROOT, blocks_of
 from tests.models import test_adaptation as own_adapter
 from tests.tasks.detectors import coco_folder
 
@@ -42,6 +43,7 @@ STAND_INS = {
     "holdfast train photos ": "holdfast train photos --model.name=vit_nano --init weights/vit_nano.safetensors ",
     "timm:deit_small_patch16_224.fb_in1k": "weights/vit_nano.safetensors --model.name=vit_nano",
     "timm:deit_small_patch16_224": "python:small_models:vit",
+    "--model timm:vit_small_patch16_224 ": "--model timm:vit_nano@weights/vit_nano.safetensors ",
     "timm:resnet50": "python:small_models:resnet",
     "timm:regnety_160.deit_in1k": "timm:vit_nano@weights/vit_nano.safetensors",
     "/data/imagenet/val": "imagenet",
@@ -80,6 +82,10 @@ SMALLER = {
         "--data.workers=0 --train.device=cpu --schedule.warmup_epochs=0"
     ),
     "evaluate": "--limit 2 --workers 0",
+    "improve": (
+        "--dry-run --methods low-lr --data.train=digits --data.val=digits --data.workers=0 --train.batch_size=8 "
+        "--train.device=cpu --out runs/improve"
+    ),
     "analyze": "--limit 2 --masks 2 --mask-images 2 --pictures 1 --clusters 2 --batch-size 2",
     "study": (
         "--rows baseline --seeds 0 --limit 4 --processes 1 --train.epochs=1 --train.batch_size=2 --data.workers=0 "
@@ -155,6 +161,10 @@ def build(folder: Path) -> None:
         f"import timm\n\n\ndef vit():\n    return timm.create_model({SMALL_VIT})\n\n\n"
         "def resnet():\n    return timm.create_model('resnet10t')\n"
     )
+    (plugin,) = (
+        block.text for block in blocks_of(ROOT / "docs" / "bring-your-own.md") if block.text.startswith("# stripes.py")
+    )
+    (folder / "stripes.py").write_text(plugin)
 
 
 def _pictures(folder: Path) -> None:

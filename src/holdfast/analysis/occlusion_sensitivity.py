@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 SHOWN = 4  # images with a histogram of their own
 MASKS = Setting("masks", 100, "random occlusion masks per image", int, at_least(1))
-IMAGES = Setting("occlusion_images", 64, "images that are occluded so often", int, at_least(1), option="--mask-images")
+IMAGES = Setting(
+    "occlusion_images", 64, "number of images to occlude with these masks", int, at_least(1), option="--mask-images"
+)
 PATCH_SIZE = Setting(
     "patch_size", None, "side of an occluded patch (default: the model's token, else what fits the image)", int
 )

@@ -15,7 +15,7 @@ def message_console(*, stderr: bool = False, quiet: bool = False) -> "Console":
     from rich.console import Console
 
     console = Console(emoji=False, stderr=stderr, quiet=quiet, highlight=False)
-    console.soft_wrap = not console.is_terminal
+    console.soft_wrap = not (sys.stderr if stderr else sys.stdout).isatty()
     return console
 
 
@@ -23,17 +23,15 @@ def table_width() -> int:
     """Width of standard output in characters; in a pipe so many that nothing wraps."""
     from rich.console import Console
 
-    console = Console()
-    return console.width if console.is_terminal else PIPED
+    return Console().width if sys.stdout.isatty() else PIPED
 
 
 def print_table(table: "Table") -> None:
     """Print a table."""
     from rich.console import Console
 
-    console = Console(emoji=False, highlight=False)
-    if console.is_terminal:
-        console.print(table)
+    if sys.stdout.isatty():  # rich also takes a pipe for a terminal, if FORCE_COLOR is set
+        Console(emoji=False, highlight=False).print(table)
     else:
         sys.stdout.write(piped_text(table))
 

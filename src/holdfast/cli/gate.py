@@ -77,7 +77,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--save", type=Path, metavar="FILE", help="write a small baseline file for later gates, unless this gate fails"
     )
     parser.add_argument(
-        "--classes-differ", action="store_true", help="measure --model although the data's classes have other names"
+        "--classes-differ",
+        action="store_true",
+        help="evaluate --model even if the class names of model and data differ",
     )
     add_preprocessing(parser, preparation=False)  # which is the baseline's
     add_classes(parser, default="the baseline's")
@@ -206,11 +208,19 @@ def _save(scores: "list[PairedScores]", path: Path, console: Console) -> None:
     from holdfast.gate import save_baseline
 
     size = save_baseline(scores, path)
-    sets = ", ".join(f"{each.data} ({each.count} images × {len(each.cells)} cells)" for each in scores)
+    sets = ", ".join(f"{each.data} ({each.count} images × {len(each.cells)} cells{_passes(each)})" for each in scores)
     console.print(f"baseline of {sets}: {path}, {size / 1000:.0f} kB", markup=False)
     for each in scores:
         for line in _incomplete_scores(each):
             console.print(f"{each.data}: {line}", markup=False)
+
+
+def _passes(baseline: "PairedScores") -> str:
+    """Passes of a baseline that holds some images in some cells; a pass is one image in one cell."""
+    if not baseline.rows:
+        return ""
+    whole = (baseline.count + len(baseline.missing)) * len(baseline.cells)
+    return f", {sum(map(len, baseline.rows.values())):,} of {whole:,} passes"
 
 
 def _incomplete_scores(baseline: "PairedScores") -> list[str]:

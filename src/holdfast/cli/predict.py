@@ -44,7 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--class-names", type=Path, metavar="FILE", help="class names, one per line, for a model without its own"
     )
-    parser.add_argument("--skip-bad", action="store_true", help="leave out unreadable images, with a warning")
+    parser.add_argument("--skip-bad", action="store_true", help="skip unreadable images, with a warning")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     add_preprocessing(parser)
 

@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--names", help="comma-separated names of the runs (default: their folders' names)")
     parser.add_argument("--title", default="", help="title of the page")
     parser.add_argument("--data", default="", help="only these data sets, separated by commas (digits, imagenet-c, …)")
-    parser.add_argument("--figures", type=Path, help="a folder for the page's figures, a file each")
+    parser.add_argument("--figures", type=Path, help="folder to which each figure of the page is written as a file")
     parser.add_argument("--figure-format", default="pdf", help="of --figures: some of svg, pdf, png, csv (the numbers)")
     parser.add_argument("--suite", default="", help="only these suites, separated by commas")
 

@@ -53,7 +53,7 @@ class RuleVerdict:
         unreadable_before: images that the baseline's evaluation could not read, likewise.
         carry_over: whether the new model's gain on C carries over to C-bar, where both were measured on these data.
         cells: cells that the score is computed from.
-        passes: of a gate that stops early, how many passes of the new model were used of how many; else empty.
+        passes: of cells without some images, how many passes of the new model were used of how many; else empty.
         answers: how the outputs of the new model became answers, in words; empty if they are the data's classes.
     """
 
@@ -184,7 +184,7 @@ def _decide_rule(
         unreadable=pair.new.unreadable,
         unreadable_before=pair.old.unreadable,
         cells=cells,
-        passes="" if looks is None else passes_used(pair, looks),
+        passes=passes_used(pair, looks),
         answers=class_map_words(pair.new.header),
     )
     look = None if looks is None or rule.what == SHOWN else looks.at(cells, pair.counts, len(pair.new.unreadable))
@@ -200,7 +200,8 @@ def _decide_rule(
         interval = difference_at_look(formula, models, look)
     gain = interval if formula.better != "low" else Interval(-interval.value, -interval.high, -interval.low, 0.95)
     margin = _margin(rule, formula, rules)
-    what = "images" if look is None or look.complete else "passes"
+    complete = look.complete if look is not None else not pair.rows
+    what = "images" if complete else "passes"
     verdict, reason = _verdict(gain, rule, margin, images=len(pair.ids), enough=rules.images, what=what)
     if look is not None and isnan(look.bound):
         verdict, reason = NOT_RESOLVED, "too few images in its cells to look at it"
@@ -221,10 +222,13 @@ def _bound_verdict(rule: Rule, formula: ScoreDefinition, model: Replicates, look
     return bounds, MISSED if (bounds.high < rule.number if up else bounds.low > rule.number) else NOT_RESOLVED
 
 
-def passes_used(pair: Pair, looks: Looks) -> str:
-    """How many passes of the new model were used, of how many; a pass is one image in one cell."""
-    done = sum(len(pair.new.rows[cell]) if pair.new.rows else pair.new.count for cell in pair.cells)
-    return f"{done:,} of {looks.images * len(pair.cells):,} passes"
+def passes_used(pair: Pair, looks: Looks | None) -> str:
+    """How many passes of the new model were used, of how many; empty if all are. A pass is one image in one cell."""
+    if looks is not None:
+        done = sum(len(pair.new.rows[cell]) if pair.new.rows else pair.new.count for cell in pair.cells)
+        return f"{done:,} of {looks.images * len(pair.cells):,} passes"
+    images = pair.new.count + len(pair.new.missing)
+    return f"{sum(pair.counts.values()):,} of {images * len(pair.cells):,} passes" if pair.rows else ""
 
 
 def _margin(rule: Rule, formula: ScoreDefinition, rules: Rules) -> float:
