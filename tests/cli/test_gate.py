@@ -114,6 +114,25 @@ def test_a_model_is_measured_as_the_baseline_was(runs, tmp_path, capsys):
         assert_no_worse(model, "digits:train", baseline=path, workers=0, show=False)
 
 
+def test_what_cannot_be_compared_is_refused_before_anything_is_measured(runs, tmp_path, capsys):
+    shutil.copytree(runs / "good", tmp_path / "two")
+    evaluate(f"run:{tmp_path / 'two'}", "digits:train", "clean", limit=60, workers=0, show=False)
+    for run_folder, path in ((runs / "good", "one.json"), (tmp_path / "two", "two.json")):
+        assert main(["gate", str(run_folder), "--save", str(tmp_path / path)]) == 0
+    model = ["--model", f"local-dir:{runs / 'poor'}", "--out", str(tmp_path / "new"), "--workers=0"]
+    for rule, options, sentence in (
+        ("clean no worse", ["--against=one.json", "--data", "digits:train"], "got another data"),
+        ("clean no worse", ["--against=two.json", "--data", "digits:test", "digits:test"], "got another data"),
+        ("claen no worse", ["--against=one.json"], "must name a score, a cell or a kind"),
+        ("nll no worse", ["--against=one.json"], "a baseline file does not store it"),
+    ):
+        (tmp_path / "rules.json").write_text(json.dumps([rule]))
+        files = [f"--rules={tmp_path / 'rules.json'}", options[0].replace("=", f"={tmp_path}/"), *options[1:]]
+        assert main(["gate", *model, *files]) == 2, rule
+        assert sentence in " ".join(capsys.readouterr().err.split())
+        assert not list(tmp_path.glob("new/**/*.safetensors"))
+
+
 def test_a_baseline_that_lacks_cells_says_which(runs, tmp_path, capsys):
     shutil.copytree(runs / "poor", tmp_path / "part")
     evaluate(f"run:{tmp_path / 'part'}", "digits:test", "clean,corruptions", limit=20, workers=0, show=False)

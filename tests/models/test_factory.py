@@ -96,7 +96,7 @@ def test_absurd_sizes_are_refused_before_anything_is_built(run, values, sentence
 def test_weights_that_would_be_interpolated_are_refused(run, values, changed):
     """timm fits them to another image or patch size, which is another model."""
     change_config(run, "model_args", **values)
-    with pytest.raises(HoldfastError, match=f"as they are, but {changed} would be interpolated"):
+    with pytest.raises(HoldfastError, match=f"unchanged, but {changed} would be interpolated"):
         load_model(run)
 
 

@@ -250,7 +250,7 @@ def _check_not_resampled(state: Mapping[str, Tensor], sizes: Mapping[str, int], 
     changed = [key for key in changed if key.rpartition(".")[-1] not in DERIVED]
     if changed:
         raise HoldfastError(
-            f"{file} must hold the weights of the run's model as they are, but {_first(changed)} would be interpolated; "
+            f"{file} must hold the weights of the run's model unchanged, but {_first(changed)} would be interpolated; "
             "give its image and patch size in config.json, and another size with --size"
         )
 
