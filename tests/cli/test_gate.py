@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from holdfast import evaluate
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
+from holdfast.gate import Rules, paired_scores_of
+from holdfast.gate.rules import parse_rule
+from holdfast.gate.scores import check_rules
 from holdfast.testing import assert_no_worse
 from tests.training.helpers import run
 
@@ -124,13 +128,21 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_measured(runs, tm
         ("clean no worse", ["--against=one.json", "--data", "digits:train"], "got another data"),
         ("clean no worse", ["--against=two.json", "--data", "digits:test", "digits:test"], "got another data"),
         ("claen no worse", ["--against=one.json"], "must name a score, a cell or a kind"),
-        ("nll no worse", ["--against=one.json"], "a baseline file does not store it"),
     ):
         (tmp_path / "rules.json").write_text(json.dumps([rule]))
         files = [f"--rules={tmp_path / 'rules.json'}", options[0].replace("=", f"={tmp_path}/"), *options[1:]]
         assert main(["gate", *model, *files]) == 2, rule
         assert sentence in " ".join(capsys.readouterr().err.split())
         assert not list(tmp_path.glob("new/**/*.safetensors"))
+
+
+def test_a_score_that_a_baseline_file_does_not_store_is_refused_beforehand(runs):
+    (side,) = paired_scores_of(runs / "good")
+    check_rules([side], Rules((parse_rule("nll no worse"),)))
+    stored = {key: values for key, values in side.columns.items() if key[1] != "nll"}
+    left_out = tuple(key for key in side.columns if key[1] == "nll")
+    with pytest.raises(HoldfastError, match="a baseline file does not store it"):
+        check_rules([replace(side, columns=stored, left_out=left_out)], Rules((parse_rule("nll no worse"),)))
 
 
 def test_a_baseline_that_lacks_cells_says_which(runs, tmp_path, capsys):
