@@ -1,11 +1,12 @@
 """What ``holdfast evaluate --until`` saves, and whether its intervals hold, on per-image answers that are stored.
 
-    python perf/anytime.py [--only curves,large,coverage] [--worlds 2000]
+    python perf/anytime.py [--only curves,variances,large,coverage] [--worlds 2000]
 
 *curves*: mean half-width of the 95 % interval against forward passes (an image in a cell), if all cells see the same
 few images (``--limit``) and if they see images of their own (``--until``); from that, the passes for equal half-widths.
 *large*: passes to ±0.5 points of mean corruption accuracy on 50,000 simulated images, which differ in how hard they are
-as in perf/interval_coverage.py. *coverage*: worlds of 5,000 images, drawn with replacement from the 1,000 of CIFAR,
+as in perf/interval_coverage.py. *variances*: the factor of the demo's digits from the true variances of its answers,
+as if intervals were exact. *coverage*: worlds of 5,000 images, drawn with replacement from the 1,000 of CIFAR,
 in which an evaluation stops at the first round whose half-width reaches the goal; how often the interval then holds the
 score of the 1,000 images. Scores, replicates and intervals are the package's own, each cell with its own images, and
 rounds are those of the evaluation. Writes perf/results/anytime.json and .md, a table of typical sizes, and
@@ -158,6 +159,32 @@ def curves(*, repeats: int = 10) -> list[dict[str, Any]]:
     return rows
 
 
+def variances() -> dict[str, dict[str, float]]:
+    """The factor of the demo's digits by variances alone, and how much wider than by them its intervals are."""
+    answers = stored_answers(*SETS["demo digits"][0])[1][1:]
+    cells, images = answers.shape
+    whole, common = _variances([answers])
+    held = json.loads((RESULTS / "anytime.json").read_text())["parts"]["curves"]
+    found = {}
+    for name, depth in (("one cell per image", images // cells), ("first round", next(depths(images)))):
+        passes = cells * depth
+        variance = whole / passes if passes <= images else common / images + (whole - common) / passes
+        (row,) = (row for row in held if row["data"] == "demo digits" and row["depth"] == depth)
+        found[name] = {
+            "times": round(common / variance * cells / passes, 2),
+            "half_width": round(196 * np.sqrt(variance), 3),
+            "percent wider": round(100 * (row["half_width"] / (196 * np.sqrt(variance)) - 1), 1),
+        }
+    print(found, flush=True)
+    return found
+
+
+def _variances(answers: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Variance of an answer within a cell, and of an image's mean over the cells."""
+    whole = float(np.mean([each.var(axis=1).mean() for each in answers]))
+    return whole, float(np.mean([each.mean(axis=0).var() for each in answers]))
+
+
 # ---------------------------------------------------------------------- 50,000 images
 
 
@@ -256,7 +283,7 @@ def coverage(*, worlds: int) -> list[dict[str, Any]]:
     return rows
 
 
-PARTS = {"curves": curves, "large": large, "coverage": coverage}
+PARTS = {"curves": curves, "variances": variances, "large": large, "coverage": coverage}
 
 
 def main() -> None:
@@ -318,9 +345,7 @@ def _span(values: list[float], digits: int) -> str:
 
 def typical_sizes() -> str:
     """Corrupted passes for some half-widths on sets of some sizes, if answers vary as CIFAR's do: a table."""
-    found = [stored_answers(*run)[1][1:] for run in SETS["CIFAR-10"]]
-    whole = float(np.mean([answers.var(axis=1).mean() for answers in found]))  # variance of an answer within a cell
-    common = float(np.mean([answers.mean(axis=0).var() for answers in found]))  # and of an image's mean over the cells
+    whole, common = _variances([stored_answers(*run)[1][1:] for run in SETS["CIFAR-10"]])
     goals = (2.0, 1.0, 0.5)
     lines = [
         f"| images × 75 cells | {' | '.join(f'± {goal:g}' for goal in goals)} | at best |",

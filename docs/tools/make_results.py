@@ -35,7 +35,8 @@ from holdfast.studies.results import all_results
 HERE = Path(__file__).parents[1]
 PAGE, IMAGES, STUDIES = HERE / "results" / "cifar10.md", HERE / "images" / "results", HERE.parent / "studies"
 PAGES = tuple(
-    HERE / "results" / name for name in ("cifar10.md", "imagenette.md", "detection.md", "camvid.md", "claims.md")
+    HERE / "results" / f"{name}.md"
+    for name in ("cifar10", "imagenette", "imagenette-tora", "detection", "camvid", "claims")
 )
 BLOCK = re.compile(r"<!-- (?P<study>[\w/]+): (?P<part>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
@@ -89,7 +90,7 @@ def claims_of(paper: str) -> str:
                 if claim in judged:
                     told = _found(verdict_of(claim, results), alike=answer_alike(claim, results))
                 rows.append([claim.says, place, *told])
-    return table(["claim", "asked by", "seen [95 %]", "verdict", "to decide it"], rows, numbers=(2,))
+    return table(["claim", "study", "measured [95 %]", "verdict", "what would decide it"], rows, numbers=(2,))
 
 
 def paper_of(claim: Claim) -> str:
@@ -114,15 +115,15 @@ def _found(found: Verdict | None, *, alike: bool = False) -> list[str]:
     value, low, high = found.interval.value, found.interval.low, found.interval.high
     times = math.inf if value == 0 else ((high - low) / 2 / value) ** 2
     if alike:
-        needed = "a gentler test: both rows answer alike"
+        needed = "a milder attack: both rows have the same predictions"
     elif found.seeds < DECIDING_SEEDS:
         needed = "more seeds"
     elif found.verdict != "not resolved":
         needed = "decided at this size"
     elif times <= MANY:
-        needed = f"{max(2, math.ceil(times))} × the seeds and images, if the effect is what was seen"
+        needed = f"{max(2, math.ceil(times))} × the seeds and images, if the true effect is the measured one"
     else:
-        needed = f"a larger effect: beyond {max(abs(low), abs(high)):.2g} nothing is left to find here"
+        needed = f"more than {MANY} ×; effects beyond {max(abs(low), abs(high)):.2g} are ruled out"
     return [found.text, found.summary, needed]
 
 

@@ -49,7 +49,8 @@ def assert_no_worse(
     is_file = isinstance(baseline, Path | str) and Path(baseline).is_file()
     old = read_baseline(Path(str(baseline))) if is_file else paired_scores_of(baseline)
     requested = requested_rules(rules, unresolved=unresolved, margin=margin, allow_unreadable=allow_unreadable)
-    answers = evaluate_and_decide(old, model, requested, until=until, budget=budget, data=places, **options)
+    options |= {"against": baseline, "until": until, "budget": budget, "data": places}
+    answers = evaluate_and_decide(old, model, requested, **options)
     if not all_passed(answers):
         raise AssertionError(f"the model is not as robust as the baseline\n{terminal(answers)}")
     return answers

@@ -10,11 +10,9 @@ from torch import nn
 
 import holdfast
 from holdfast.analysis.analyze import analyze
-from holdfast.analysis.query_maps import place_of, query_map, small_map
 from holdfast.analysis.registry import ANALYSES
-from holdfast.analysis.results import AnalysisResult, load_result, load_results, save_result
+from holdfast.analysis.results import load_results
 from holdfast.analysis.settings import Settings
-from holdfast.analysis.tap_dilation import mean_dilation
 from holdfast.attacks import Occlusion, from_pixels
 from holdfast.attention import watch
 from holdfast.corruptions import corrupt, keyed
@@ -217,15 +215,6 @@ def test_a_damaged_result_is_computed_again(fan, digits, tmp_path):
     assert [result.kind for result in load_results(tmp_path)] == ["diversity"]
 
 
-@pytest.mark.parametrize(
-    "damage", [{"settings": "../.."}, {"layers": [3]}, {"layers": {}}, {"cost": 0}, {"versions": []}]
-)
-def test_a_header_of_another_shape_is_a_damaged_result(damage, tmp_path):
-    path = save_result(tmp_path, AnalysisResult("overfocus", damage, {"top_share": np.zeros((1, 1, 1))}))
-    with pytest.raises(HoldfastError, match="cannot be read as a result of holdfast analyze"):
-        load_result(path)
-
-
 def test_the_model_is_left_as_it_was(fan, digits):
     fan.train()
     fan.head.bias.requires_grad_(False)
@@ -268,34 +257,6 @@ def test_our_models_and_timms_are_analysed(name, kwargs, size, kind, layers):
     assert np.isfinite(results["stability"].arrays["flattened"][0, 0]).sum(axis=-1).tolist() == heads
 
 
-def test_a_swin_querys_window_lies_where_the_image_has_it():
-    """In a shifted block, too: a query's attention changes with the tokens of its lit window, and with no others."""
-    model = timm.create_model("swin_tiny_patch4_window7_224", img_size=56, depths=(2,), num_heads=(3,), num_classes=2)
-    block = model.eval().layers[0].blocks[1]
-    assert block.shift_size == (3, 3)
-    x = torch.randn(1, 14, 14, 96)
-
-    def looked_at(tokens):
-        with torch.no_grad(), watch(model) as inside:
-            block(tokens)
-        (handle,) = inside.attention
-        place = place_of(handle, (0.5, 0.5))
-        assert (place.row, place.column) == (7, 7)
-        return query_map(handle, place)[0]
-
-    first = looked_at(x)
-    assert first.sum() == pytest.approx(1, abs=1e-5)
-    lit = first > 0
-    assert lit.sum() == 49
-    rows, columns = torch.nonzero(lit, as_tuple=True)
-    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (3, 9, 3, 9)
-    outside, inside = x.clone(), x.clone()
-    outside[0, ~lit] += torch.randn(96)
-    inside[0, 3, 3] += 5 * torch.randn(96)
-    assert torch.equal(looked_at(outside), first)
-    assert (looked_at(inside) - first)[3, 3].abs() > 1e-5
-
-
 def test_tora_gates_are_shares_of_the_robustness_adapter(digits):
     model = holdfast.tora(timm.create_model("vit_nano", num_classes=10)).eval()
     results = analyze(model, digits, "gates,stability,patches", settings=QUICK)
@@ -304,23 +265,6 @@ def test_tora_gates_are_shares_of_the_robustness_adapter(digits):
     assert gates.shape == (2, 8, 8)
     assert ((gates >= 0) & (gates <= 1)).all()
     assert results.results["stability"].arrays["flattened"].shape[2] == 8
-
-
-def test_long_maps_are_averaged_down_to_a_picture():
-    from tests.analysis.handles import random_handle
-
-    handle = random_handle(batch=1, heads=2, tokens=12)
-    small = small_map(handle, most=4)
-    expected = handle.maps().mean(1).reshape(1, 4, 3, 4, 3).mean(dim=(2, 4))
-    assert torch.allclose(small, expected, atol=1e-6)
-    assert small_map(handle, most=4, average=False).shape == (1, 2, 4, 4)
-
-
-def test_mean_dilation_is_the_expected_branch():
-    weights = torch.zeros(1, 4, 2, 2)
-    weights[0, 0, 0, 0] = weights[0, 3, 0, 1] = 1
-    weights[0, 1, 1] = weights[0, 2, 1] = 0.5
-    assert mean_dilation(weights)[0].tolist() == [[0, 3], [1.5, 1.5]]
 
 
 # ---------------------------------------------------------------------------------------------- bad input
@@ -366,23 +310,6 @@ def test_a_misspelt_module_is_refused_before_any_analysis_begins(fan, digits, ca
     with pytest.raises(HoldfastError, match=r"modules must name parts of the model, got 'blokcs\.0'"):
         analyze(fan, digits, "stability,noise-decay", settings=Settings(modules=("blokcs.0",)), limit=4, show=True)
     assert "analysing" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
-        ({"masks": 0}, "masks must be at least 1"),
-        ({"cells": ()}, "cells must name at least one"),
-        ({"noise_std": 0}, "noise_std must be positive"),
-        ({"epsilon": 1.0}, "epsilon must lie between 0 and 1"),
-        ({"ratio": 1.5}, r"ratio must lie in \[0, 1\]"),
-        ({"clusters": 9}, "clusters must lie between 2 and 8"),
-        ({"query": (0.5, 2.0)}, "query must be two shares"),
-    ],
-)
-def test_settings_refuse_what_has_no_meaning(values, sentence):
-    with pytest.raises(HoldfastError, match=sentence):
-        Settings(**values)
 
 
 def test_an_empty_data_set_is_refused(fan, digits):

@@ -1,16 +1,12 @@
 """An analysis is one object in one dictionary: command line, files, report and studies find it there."""
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 import holdfast
 from holdfast.analysis.base import Analysis, FigureSpec, StudyColumn
 from holdfast.analysis.registry import ANALYSES
-from holdfast.analysis.results import AnalysisResult, load_results, save_result
+from holdfast.analysis.results import load_results
 from holdfast.analysis.settings import Setting, Settings, at_least
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
@@ -97,44 +93,3 @@ def test_settings_are_those_of_the_analyses(brightness):
     assert settings.changed(masks=3).brightness_factor == 2
     with pytest.raises(HoldfastError, match="unknown setting 'brightnes_factor'; did you mean 'brightness_factor'"):
         Settings(brightnes_factor=2)
-
-
-def test_stored_results_are_read_told_and_drawn_without_torch(tmp_path):
-    arrays = {"similarity": np.full((3, 2), 0.5, np.float32)}
-    save_result(
-        tmp_path / "analysis" / "x", AnalysisResult("diversity", {"label": "a", "data": "d", "settings": {}}, arrays)
-    )
-    script = f"""
-import sys
-from holdfast.analysis.figure_groups import figure_pages
-from holdfast.analysis.results import load_results
-from holdfast.analysis.registry import headlines
-results = load_results({str(tmp_path)!r})
-print(headlines(results))
-assert not {{"torch", "timm", "matplotlib"}} & set(sys.modules), "before drawing"
-print([name for name, draw in figure_pages(results) if draw()])
-assert not {{"torch", "timm"}} & set(sys.modules), "after drawing"
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["{'cosine between heads': 0.5}", "['diversity-layers']"]
-
-
-def test_results_of_before_are_still_read(tmp_path):
-    """Files without a definition, and with settings that were fewer then."""
-    arrays = {
-        "change": np.ones((2, 3), np.float32),
-        "eigenvalues": np.ones((2, 3), np.int32),
-        "tokens": np.full(3, 4, np.int32),
-    }
-    header = {"label": "old", "data": "digits", "data_fingerprint": "f", "modules": ["a", "b", "c"], "noise_std": 1.0}
-    header |= {"epsilon": 0.01, "settings": {"noise_std": 1.0, "epsilon": 0.01, "modules": []}}
-    save_result(tmp_path, AnalysisResult("noise-decay", header, arrays))
-    (result,) = load_results(tmp_path)
-    assert ANALYSES["noise-decay"].headline(result)["noise left, last block"] == 1
-    assert "added to normalised images" in _texts(ANALYSES["noise-decay"].shown.draw([result]))
-    assert json.loads(json.dumps(dict(result.header))) == header
-
-
-def _texts(figure):
-    return " ".join(axis.get_title() for axis in figure.axes)

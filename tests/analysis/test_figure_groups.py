@@ -128,22 +128,6 @@ def test_retention_is_corrupted_by_clean_accuracy_and_only_where_answers_count()
     assert [attention_stability.has_counts(each) for each in (result, stranger)] == [True, False]
 
 
-def test_groups_keep_their_colours_under_corruption():
-    reference = np.array([[0, 0, 1], [2, 2, 1]])
-    renamed = np.array([[2, 2, 0], [1, 1, 0]])
-    assert token_grouping.same_names(renamed, reference).tolist() == reference.tolist()
-    assert token_grouping.same_names(reference, reference).tolist() == reference.tolist()
-
-
-def test_confidence_drops_are_signed():
-    assert [corruption_model.signed_number(value) for value in (-0.574, 0.02, -0.001, 0)] == [
-        "−0.57",
-        "+0.02",
-        "0.00",
-        "0.00",
-    ]
-
-
 def test_patches_of_different_images_are_not_shown_together(runs):
     first, second = of(runs["fan"], "patches"), of(runs["vit"], "patches")
     assert isinstance(corruption_model.patches_figure([first, second]), Figure)

@@ -6,9 +6,7 @@ import timm
 import torch
 
 from holdfast import analyze
-from holdfast.analysis.probe import parse_cell
 from holdfast.analysis.settings import Settings
-from holdfast.errors import HoldfastError
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +26,3 @@ def test_more_patches_move_attention_further(found):
 def test_a_cell_has_the_first_mask_of_the_analysis_of_many_masks(found):
     of_cell = found["stability"].arrays["flattened"][0].mean(axis=(1, 2))
     np.testing.assert_allclose(of_cell, found["occlusion"].arrays["scores"][:, 0], rtol=1e-5)
-
-
-@pytest.mark.parametrize("cell", ["occlusion/0", "occlusion/101", "occlusion", "occlusion/a"])
-def test_a_percentage_that_is_none_is_one_sentence(cell):
-    with pytest.raises(HoldfastError, match="occlusion must have a percentage of patches from 1 to 100"):
-        parse_cell(cell)

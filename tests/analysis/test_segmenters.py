@@ -1,12 +1,11 @@
 """Looking inside a segmenter's encoder: what is possible at any size, and what is refused."""
 
-import numpy as np
 import pytest
 import torch
 
 import holdfast
 from holdfast.analysis.settings import Settings
-from holdfast.analysis.token_grouping import MOST_TOKENS, group_tokens, groups_figure, sample_grid
+from holdfast.analysis.token_grouping import MOST_TOKENS, groups_figure, sample_grid
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from tests.tasks.detectors import plain_mask_rcnn
@@ -43,12 +42,6 @@ def test_of_a_large_grid_every_second_row_and_column_is_grouped_and_the_figure_s
     assert result.header["every"] == [2] * len(result.header["modules"])
     assert result.arrays["groups/clean/0"].shape == (1, 2, 4)
     assert any("every 2nd row and column" in text.get_text() for text in groups_figure(result).texts)
-
-
-def test_sampled_tokens_are_grouped_as_they_are_alone():
-    tokens = torch.randn(4 * 8, 6, generator=torch.Generator().manual_seed(0))
-    _, places = sample_grid((4, 8))
-    np.testing.assert_array_equal(group_tokens(tokens[places.ravel()], clusters=2), group_tokens(tokens, clusters=2))
 
 
 def test_detectors_and_wrong_sizes_are_one_sentence(capsys):

@@ -5,11 +5,9 @@ import pytest
 import timm
 import torch
 
-from holdfast.analysis import attention_maps, attention_stability, overfocus
+from holdfast.analysis import attention_stability, overfocus
 from holdfast.analysis.analyze import analyze
 from holdfast.analysis.figure_groups import figure_pages, group_alike
-from holdfast.analysis.occlusion_sensitivity import default_patch
-from holdfast.analysis.query_maps import place_of, query_map
 from holdfast.analysis.registry import ANALYSES
 from holdfast.analysis.results import AnalysisResult, save_result
 from holdfast.analysis.settings import Settings
@@ -18,8 +16,6 @@ from holdfast.attention import watch
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import EvalProtocol
-from holdfast.reporting.runs import Run
-from holdfast.reporting.sections.analysis import analysis_pictures
 from tests.analysis.test_analyze import photographs
 from tests.analysis.test_figure_groups import texts
 
@@ -124,17 +120,6 @@ def result(kind, label, *, settings=None, data="f", **arrays):
 def overfocus_of(label, top, data="f"):
     arrays = {name: np.ones((2, 3, 4)) for name in ("effective_tokens", "top_share", "column_concentration")}
     return result("overfocus", label, settings={"top": top}, data=data, **arrays)
-
-
-def test_a_report_never_draws_other_settings_under_one_label():
-    runs = [Run(f"m{top}-{n}", n, results=(overfocus_of("x", top),)) for n, top in enumerate((5, 5, 9))]
-    pictures, problems = analysis_pictures(runs)
-    assert problems == []
-    assert [picture.caption.partition("Settings: ")[2] for picture in pictures] == ["top 5.", "top 9."]
-    assert "share of the top 9 tokens" in str(pictures[1].svg)
-    assert "share of the top 9 tokens" not in str(pictures[0].svg)
-    assert "m5-1" in str(pictures[0].svg)
-    assert "m5-1" not in str(pictures[1].svg)
 
 
 @pytest.mark.parametrize(
@@ -282,28 +267,6 @@ def test_the_default_occlusion_patch_is_the_models_token(name, side):
     assert f"patches of {side} px" in texts(ANALYSES["occlusion"].shown.draw([found.results["occlusion"]]))
 
 
-def test_without_tokens_the_patch_is_what_fits_the_image():
-    class Stranger:
-        token_size = None
-
-        class steps:
-            fixed_size = (224, 224)
-
-    assert default_patch(Stranger()) == 16
-    Stranger.steps.fixed_size = (32, 32)
-    assert default_patch(Stranger()) == 4
-
-
-def test_the_cosine_below_a_picture_is_that_pictures():
-    found = maps_of("a", "f", 100)
-    found.arrays["query/corrupted/0"][0] = [[1, 0], [0, 0]]
-    found.arrays["mean/corrupted/0"][0] = np.eye(4)
-    assert f"cosine {1 / 2:.3f}" in texts(attention_maps.query_overlays([found]))  # ⟨1111, 1000⟩ / (2 · 1)
-    figure = attention_maps.mean_maps([found])
-    assert f"cosine {4 / (4 * 2):.3f}" in texts(figure)
-    assert "clipped" in texts(figure)
-
-
 def test_bands_and_whiskers_are_explained():
     figure = overfocus.layers_figure([overfocus_of("a", 5)])
     assert "band: quartiles" in figure.get_supxlabel()
@@ -332,20 +295,3 @@ def test_new_families_have_every_analysis_and_every_figure(name):
     assert ((flattened > 0) & (flattened < 1.00001))[~np.isnan(flattened)].all()
     pages = {page: draw() for page, draw in figure_pages(list(found.results.values()))}
     assert {"query-1", "maps-1", "groups-1", "noise-decay"} <= set(pages)
-
-
-def test_a_pooled_query_of_hiera_looks_at_its_mask_unit():
-    model = timm.create_model("hiera_tiny_224", img_size=64, embed_dim=16, stages=(1, 1, 1, 1), num_classes=2).eval()
-    with torch.no_grad(), watch(model) as inside:
-        model(torch.randn(1, 3, 64, 64))
-    handle = inside.attention[1]  # 8 × 8 queries over 16 × 16 tokens, in four mask units
-    place = place_of(handle, (0.5, 0.5))
-    assert (place.row, place.column, place.grid) == (4, 4, (8, 8))
-    looked_at = query_map(handle, place)[0]
-    assert looked_at.sum() == pytest.approx(1, abs=1e-5)
-    rows, columns = torch.nonzero(looked_at, as_tuple=True)
-    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (8, 15, 8, 15)
-    whole = inside.attention[3]  # 2 × 2 queries over 4 × 4 tokens of the whole image
-    place = place_of(whole, (0.99, 0.0))
-    assert (whole.kind, place.row, place.column, place.grid) == ("token", 1, 0, (2, 2))
-    assert query_map(whole, place)[0].flatten() == pytest.approx(whole.maps()[0, :, 2].mean(0), abs=1e-6)

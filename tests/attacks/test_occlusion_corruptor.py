@@ -4,8 +4,7 @@ import pytest
 import timm
 import torch
 
-from holdfast.attacks import CorruptorOcclusion, GeneratedOcclusion, LearnedOcclusion, fit_corruptor, from_pixels
-from holdfast.attacks.occlusion_learned import CrossFitted, halves_of
+from holdfast.attacks import CorruptorOcclusion, LearnedOcclusion, fit_corruptor, from_pixels
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.models.corruption_model import Corruptor, save_corruptor
@@ -71,24 +70,6 @@ def test_without_a_file_or_with_a_wrong_one_it_is_one_sentence(tmp_path):
         CorruptorOcclusion()(model(), torch.rand(1, 3, 32, 32), torch.zeros(1, dtype=torch.long))
     with pytest.raises(HoldfastError, match="must be a file written by save_corruptor"):
         CorruptorOcclusion(str(tmp_path / "missing"))
-
-
-def test_generated_occlusion_is_by_alignment_and_each_half_is_covered_by_the_model_of_the_other():
-    assert GeneratedOcclusion().objective == "alignment"
-    names = [f"image{number}" for number in range(12)]
-    halves = halves_of(names)
-    both = CrossFitted([corruptor(worst=3), corruptor(worst=60)], halves)
-    images = torch.rand(12, 3, 32, 32) + 0.5
-    keep = both.keep(images, 1 / 64, names=names).flatten(1)
-    for name, kept in zip(names, keep, strict=True):
-        fitted_to_other_half = 1 - halves[name]
-        assert int((kept == 0).nonzero()) == (3, 60)[fitted_to_other_half]
-
-
-def test_halves_are_of_equal_size_and_do_not_depend_on_the_order_of_the_images():
-    names = [f"image{number}" for number in range(9)]
-    assert halves_of(names) == halves_of(names[::-1])
-    assert sorted(halves_of(names).values()) == [0] * 5 + [1] * 4
 
 
 def test_the_suite_fits_two_models_to_two_halves_of_the_images(tmp_path):

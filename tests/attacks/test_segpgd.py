@@ -15,7 +15,6 @@ from holdfast.attacks import (
     perturb,
     perturb_pixels,
 )
-from holdfast.attacks.criteria import MISCLASSIFICATION
 from holdfast.attacks.segpgd import pixel_attack_loss
 from holdfast.errors import HoldfastError
 
@@ -126,18 +125,6 @@ def test_starts_belong_to_images_not_to_batches():
 def test_bad_settings_get_one_sentence(settings, sentence):
     with pytest.raises(HoldfastError, match=sentence):
         SegPGD(**{"eps": 0.1, "alpha": 0.1, "steps": 1, **settings})
-
-
-def test_a_classifier_and_labels_that_do_not_fit_get_one_sentence():
-    attack, (images, labels) = SegPGD(0.1, 0.1, 1), scene()
-    with pytest.raises(HoldfastError, match=r"logits \(images, classes, height, width\), got \(2, 5\)"):
-        attack(nn.Sequential(nn.Flatten(), nn.Linear(300, 5)), images, labels)
-    with pytest.raises(HoldfastError, match="needs a class per pixel"):
-        attack(Pixelwise(), images, labels, goal=MISCLASSIFICATION)
-    with pytest.raises(HoldfastError, match="labels must be maps"):
-        attack(Pixelwise(), images, labels[:, :5])
-    with pytest.raises(HoldfastError, match="labels must lie in 0…2"):
-        attack(Pixelwise(), images, labels.masked_fill(labels == 0, 7))
 
 
 def test_success_is_the_map_of_labelled_pixels_that_are_wrong():

@@ -7,12 +7,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from holdfast import evaluate
+from holdfast import Until, evaluate, gate
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.gate import Rules, paired_scores_of
 from holdfast.gate.rules import parse_rule
 from holdfast.gate.scores import check_rules
+from holdfast.records.records import load_records
 from holdfast.testing import assert_no_worse
 from tests.training.helpers import run
 
@@ -62,6 +63,23 @@ def test_a_gate_until_decided_says_beforehand_what_stays_open_and_how_many_passe
     assert "--until must be decided, got '0.5'" in " ".join(capsys.readouterr().err.split())
 
 
+def test_a_gate_in_python_measures_both_runs_further(runs, tmp_path, capsys):
+    for name in ("good", "poor"):
+        shutil.copytree(runs / name, tmp_path / name, ignore=shutil.ignore_patterns("records"))
+    first = {"limit": 30, "until": Until(budget=150), "workers": 0, "show": False}
+    good, poor = (evaluate(f"run:{tmp_path / name}", "digits:test", "quick", **first) for name in ("good", "poor"))
+    assert main(["gate", str(tmp_path / "good"), "--save", str(tmp_path / "baseline.json")]) == 0
+    assert "(30 images × 16 cells, 150 of 480 passes)" in " ".join(capsys.readouterr().out.split())
+    mean = "mean_corruption_accuracy_partial"
+    margin = abs(good.summary()[mean].value - poor.summary()[mean].value)  # which no few images can decide
+    rules = [f"{mean} no worse by more than {margin:.2f}"]
+    found = gate(tmp_path / "poor", tmp_path / "good", rules=rules, until="decided", workers=0, show=False)
+    passes = [load_records(tmp_path / name)[0].passes for name in ("good", "poor")]
+    assert passes[0] == passes[1]
+    assert found.verdicts[0].passes == (str(passes[0]) if passes[0] is not None else "480 of 480 passes")
+    assert passes[0] is None or passes[0].done > 150
+
+
 def test_a_saved_baseline_stands_for_its_run(runs, tmp_path, capsys):
     path = tmp_path / "baseline.json"
     assert main(["gate", str(runs / "good"), "--save", str(path)]) == 0
@@ -86,7 +104,7 @@ def test_stale_baselines_and_bad_input_end_with_2_and_one_sentence(runs, tmp_pat
     header.write_text(json.dumps({**values, "versions": {**values["versions"], "holdfast": "0.0.1"}}))
     good = str(runs / "good")
     for arguments, sentence in (
-        ([good, "--against", str(stale)], "another version"),
+        ([good, "--against", str(stale)], "these differ: version"),
         ([good, "--against", str(tmp_path / "nowhere")], "does not exist"),
         ([good, "--against", str(header)], "baseline must be"),
         ([good], "needs --against"),
@@ -114,7 +132,7 @@ def test_a_model_is_measured_as_the_baseline_was(runs, tmp_path, capsys):
     ]
     with pytest.raises(AssertionError, match=r"not as robust as the baseline\n(.|\n)*FAIL"):
         assert_no_worse(model, "digits:test", baseline=runs / "good", rules=["clean no worse"], workers=0, show=False)
-    with pytest.raises(HoldfastError, match="another data"):
+    with pytest.raises(HoldfastError, match="these differ: data"):
         assert_no_worse(model, "digits:train", baseline=path, workers=0, show=False)
 
 
@@ -125,8 +143,8 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_measured(runs, tm
         assert main(["gate", str(run_folder), "--save", str(tmp_path / path)]) == 0
     model = ["--model", f"local-dir:{runs / 'poor'}", "--out", str(tmp_path / "new"), "--workers=0"]
     for rule, options, sentence in (
-        ("clean no worse", ["--against=one.json", "--data", "digits:train"], "got another data"),
-        ("clean no worse", ["--against=two.json", "--data", "digits:test", "digits:test"], "got another data"),
+        ("clean no worse", ["--against=one.json", "--data", "digits:train"], "these differ: data"),
+        ("clean no worse", ["--against=two.json", "--data", "digits:test", "digits:test"], "these differ: data"),
         ("claen no worse", ["--against=one.json"], "must name a score, a cell or a kind"),
     ):
         (tmp_path / "rules.json").write_text(json.dumps([rule]))

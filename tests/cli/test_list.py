@@ -25,3 +25,9 @@ def test_a_papers_recipe_has_its_batch_flops_memory_and_hours(capsys):
 
 def test_a_small_recipe_says_its_own_cost(capsys):
     assert header("digits/fan_nano")["cost"] in row(capsys, "digits/fan_nano")
+
+
+@pytest.mark.parametrize(("kind", "name"), [("analyses", "stability"), ("benchmarks", "imagenet-c")])
+def test_analyses_and_benchmarks_are_listed(capsys, kind, name):
+    assert main(["list", kind, name]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[0] == name

@@ -127,6 +127,17 @@ def test_files_without_outlines_have_boxes_only(tmp_path):
         (content(annotations=[annotation(segmentation=[["a"] * 6])]), "must have three points or more"),
         (content(annotations=[annotation(area="x")]), "area of annotation 1 .* a number of pixels, 0 or more, got 'x'"),
         (content(annotations=[annotation(area=float("inf"))]), "area of annotation 1 .* 0 or more, got inf"),
+        (content(annotations=[annotation(image_id=[7])]), "an image in the file, got image .7.$"),
+        (content(annotations=[annotation(category_id={})]), "a category in the file, got {}$"),
+        *(
+            (
+                content(images=[{"id": 7, "file_name": "a.png", "height": 10, "width": width}]),
+                "width of image 'a.png' in",
+            )
+            for width in ("x", 0, float("inf"), None)
+        ),
+        (content(images=[{"id": [7], "file_name": "a.png", "height": 10, "width": 12}]), "ids of images .* got .7.$"),
+        (content(categories=[{"id": "x"}]), "ids of categories in instances.json must be whole numbers, got 'x'"),
         *(
             (content(annotations=[annotation(segmentation={"size": [10, 12], "counts": counts})]), "counts of the mask")
             for counts in ("garbage", "~~~~", "é", [40, 60], [-1, 121], None, "PPPPPPPPPPPPPPPPPPPP")
@@ -146,7 +157,7 @@ def test_what_cannot_be_right_is_refused_in_one_sentence(tmp_path, rows, sentenc
         open_coco(f"{tmp_path},{tmp_path / 'instances.json'}", split="val")
 
 
-def testcounted_lengths_are_those_of_the_library():
+def test_counted_lengths_are_those_of_the_library():
     rng = np.random.default_rng(0)
     masks = (rng.random((20, 37, 53)) < rng.random((20, 1, 1))).astype(np.uint8)
     for mask, rle in zip(masks, run_lengths(masks), strict=True):

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.corruptions import EXTRA, STANDARD, frame_count
+from holdfast.corruptions import EXTRA, STANDARD
 from holdfast.corruptions.sequences import TEST_SEQUENCES
 from holdfast.data import OFFICIAL, open_data, open_official
 from holdfast.data.official_sets import check_imagenet_order
-from holdfast.data.sequences import open_cifar_p
 from holdfast.errors import HoldfastError
 from holdfast.metrics import flip_probability
 from holdfast.published import published
@@ -16,10 +15,10 @@ from tests.data.test_official_set_readers import (
     WNIDS,
     write_200,
     write_cifar_c,
-    write_frames,
     write_image,
     write_imagenet_c,
 )
+from tests.data.test_sequences import write_cifar_p, write_frames
 
 
 def test_imagenet_c_says_which_cells_are_there_and_which_are_missing(tmp_path):
@@ -53,15 +52,6 @@ def test_cifar_c_has_the_cells_of_its_files(tmp_path):
     assert len(open_official(f"cifar100-c:{tmp_path}").open("fog/1").classes) == 100
 
 
-def write_cifar_p(root, *, kind="rotate", sequences=2, labels=None):
-    """Sequence 0 never changes; sequence 1 turns bright at its 11th frame and dark again at its 21st."""
-    frames = np.zeros((sequences, frame_count(kind, preset="cifar"), 32, 32, 3), np.uint8)
-    frames[1, 10:20] = 200
-    np.save(root / f"{kind}.npy", frames)
-    if labels is not None:
-        np.save(root / "labels.npy", labels)
-
-
 def test_cifar_p_is_scored_by_hand(tmp_path):
     for kind in ("rotate", "gaussian_noise"):
         write_cifar_p(tmp_path, kind=kind)
@@ -74,21 +64,6 @@ def test_cifar_p_is_scored_by_hand(tmp_path):
         assert flip_probability(predictions, kind=kind) == pytest.approx(flips / 30 / 2)
     assert source.id(1) == "cifar10/test/000001"
     assert source.targets.tolist() == [-1, -1]
-
-
-def test_cifar_p_reads_labels_where_they_are(tmp_path):
-    write_cifar_p(tmp_path, labels=np.array([3, 99]))
-    assert open_cifar_p(tmp_path, kind="rotate", dataset="cifar100").targets.tolist() == [3, 99]
-    with pytest.raises(HoldfastError, match="must hold 2 classes of cifar10"):
-        open_cifar_p(tmp_path, kind="rotate")
-
-
-def test_cifar_p_of_the_wrong_shape_is_refused(tmp_path):
-    np.save(tmp_path / "translate.npy", np.zeros((2, 31, 4, 4, 3), np.uint8))
-    with pytest.raises(HoldfastError, match=r"must be uint8 \(N, 16, H, W, 3\), got uint8 \(2, 31, 4, 4, 3\)"):
-        open_cifar_p(tmp_path, kind="translate")
-    with pytest.raises(HoldfastError, match="dataset must be cifar10 or cifar100, got 'svhn'"):
-        open_cifar_p(tmp_path, kind="translate", dataset="svhn")
 
 
 def test_imagenet_p_opens_a_kind_as_sequences(tmp_path):

@@ -216,7 +216,7 @@ def run_yaml(block: Block, names: dict) -> None:
     if "rules" in values:
         Path("rules.yaml").write_text(text)
         return run_holdfast(["gate", "runs/b", "--against", "runs/a", "--rules", "rules.yaml"], block)
-    if "rows" in values:
+    if "rows" in values or "sweep" in values:
         Path("study.yaml").write_text(text if "recipe" in values else f"# As before\nextends: cifar10/main\n{text}")
         assert load_study("study.yaml").rows
         return None

@@ -1,6 +1,7 @@
 """What README and docs promise is there."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_links_to_files_lead_somewhere(page):
 
 
 def test_every_page_of_the_docs_is_in_the_navigation():
-    navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text().replace("!ENV ", ""))["nav"]
     named = set(re.findall(r"[\w/-]+\.md", str(navigation)))
     assert named == {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
 
@@ -65,3 +66,31 @@ def test_the_home_page_has_the_goals_of_the_readme():
 def test_every_install_line_works_from_a_clone():
     lines = [line for page in PAGES for line in re.findall(r"pip install .*", page.read_text())]
     assert [line for line in lines if "holdfast-vision" in line] == []
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.relative_to(ROOT).as_posix()
+)
+def test_a_page_has_at_most_2500_words_of_prose(page):
+    """Tables, code and comments do not count."""
+    text = re.sub(r"```.*?```|<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    prose = [line for line in text.splitlines() if not line.lstrip().startswith(("|", "!["))]
+    assert len(" ".join(prose).split()) <= 2500
+
+
+def test_the_navigation_has_six_groups():
+    navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text().replace("!ENV ", ""))["nav"]
+    assert [next(iter(group)) for group in navigation] == [
+        "Start",
+        "Guides",
+        "Methods",
+        "Results",
+        "Extend",
+        "Reference",
+    ]
+
+
+def test_the_table_of_extras_is_complete():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
+    assert rows == sorted(extras)

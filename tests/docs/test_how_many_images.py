@@ -49,3 +49,13 @@ def test_gates_that_stop_early_err_in_at_most_five_percent() -> None:
 def test_large_drops_are_decided_soon() -> None:
     drops = [row for row in GATES if row["rule"] == "mCA no worse" and row["drop"] == 5]
     assert all(row["worse"] == 100 and row["passes"] <= 0.6 for row in drops)
+
+
+def test_goals_of_small_drops_and_equal_models_are_met_and_missed_as_the_page_says() -> None:
+    found = {(row["models"], row["drop"], row["margin"], row["rules"]): row for row in GATES if "mCA" in row["rule"]}
+    little, seed = "trained a little differently", "trained with another seed"
+    for drop, margin, goal in ((2, 0.5, 3), (0, 1, 8)):
+        assert all(found[little, drop, margin, rules]["passes"] <= goal for rules in (1, 2))
+        assert found[seed, drop, margin, 1]["median"] <= goal < found[seed, drop, margin, 1]["passes"]
+    assert found[seed, 2, 0.5, 2]["median"] <= 3 < found[seed, 2, 0.5, 2]["passes"]
+    assert found[seed, 0, 1, 2]["median"] > 8

@@ -84,11 +84,14 @@ def test_the_numbers_of_a_page_are_those_that_are_stored(maker, page):
     assert text == maker.with_numbers(text, maker.value_of), "run python docs/tools/make_numbers.py"
 
 
-@pytest.mark.parametrize("name", ["improve.md", "results/improve.md", "results/camvid.md", "results/imagenette.md"])
+IN_PROSE = ["improve", "results/improve", "results/camvid", "results/imagenette", "results/imagenette-tora"]
+
+
+@pytest.mark.parametrize("name", IN_PROSE)
 def test_intervals_in_prose_are_marked(name):
     """Those of an answer that has been revised since are said to be so, and are of no table."""
-    answer = (ROOT / "docs" / name).read_text(encoding="utf-8").partition("\n## Set-up")[0]
+    answer = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8").partition("\n## Set-up")[0]
     prose = [line for line in answer.splitlines() if not line.startswith("|")]
     quoted = re.findall(r"[+-][\d.]+ \[[+-][\d.]+, [+-][\d.]+\](?!<!-- = )", "\n".join(prose))
-    revised = {"results/camvid.md": 1, "results/imagenette.md": 2}
+    revised = {"results/camvid": 1, "results/imagenette": 2}
     assert len(quoted) == revised.get(name, 0), quoted

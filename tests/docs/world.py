@@ -42,6 +42,7 @@ STAND_INS = {
     "holdfast train photos ": "holdfast train photos --model.name=vit_nano --init weights/vit_nano.safetensors ",
     "timm:deit_small_patch16_224.fb_in1k": "weights/vit_nano.safetensors --model.name=vit_nano",
     "timm:deit_small_patch16_224": "python:small_models:vit",
+    "--model timm:vit_small_patch16_224 ": "--model timm:vit_nano@weights/vit_nano.safetensors ",
     "timm:resnet50": "python:small_models:resnet",
     "timm:regnety_160.deit_in1k": "timm:vit_nano@weights/vit_nano.safetensors",
     "/data/imagenet/val": "imagenet",
@@ -80,6 +81,10 @@ SMALLER = {
         "--data.workers=0 --train.device=cpu --schedule.warmup_epochs=0"
     ),
     "evaluate": "--limit 2 --workers 0",
+    "improve": (
+        "--dry-run --methods low-lr --data.train=digits --data.val=digits --data.workers=0 --train.batch_size=8 "
+        "--train.device=cpu --out runs/improve"
+    ),
     "analyze": "--limit 2 --masks 2 --mask-images 2 --pictures 1 --clusters 2 --batch-size 2",
     "study": (
         "--rows baseline --seeds 0 --limit 4 --processes 1 --train.epochs=1 --train.batch_size=2 --data.workers=0 "

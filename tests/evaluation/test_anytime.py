@@ -1,6 +1,7 @@
 """Evaluations that stop early: the goal is reached, and going on gives the records of a full evaluation."""
 
 import re
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from PIL import Image
 
 from holdfast import ComputeConfig, Until, compare, evaluate
 from holdfast.cli.main import main
+from holdfast.data.source import ArraySource
 from holdfast.errors import HoldfastError
 from holdfast.records.records import load_records, read_records
 from tests.evaluation.toys import Brightest, colours
@@ -101,6 +103,24 @@ def test_budget_counts_passes_and_is_kept(tmp_path):
     assert 736 <= some.passes.done <= 1000
     again = evaluate(Brightest(), colours(120), SUITES, out=tmp_path, until=Until(budget=1000), **QUICK)
     assert again.passes == some.passes
+
+
+def test_a_budget_below_the_first_round_is_one_sentence(tmp_path):
+    with pytest.raises(HoldfastError, match="budget must be at least 480 passes, 8 images in every cell, got 479"):
+        evaluate(Brightest(), colours(120), SUITES, out=tmp_path / "out", until=Until(budget=479), **QUICK)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_time_that_ends_in_the_first_round_is_said_and_going_on_completes_it(set_of_colours, tmp_path, capsys):
+    words = ("--suite", "clean,corruptions", "--budget", "0.001s")
+    assert main(command(set_of_colours, tmp_path / "out", *words)) == 0
+    told = capsys.readouterr()
+    assert "stopped before every cell had 8 images: run the same command again to go on" in told.err
+    assert len(re.findall(r"[\d,]+ of 4,560 passes", told.out)) == 1
+    assert main(command(set_of_colours, tmp_path / "out", *words[:2], "--budget", "660")) == 0
+    again = capsys.readouterr()
+    assert "stopped before" not in again.err
+    assert "660 of 4,560 passes" in again.out
 
 
 def test_read_back_from_the_folder(stopped):
@@ -244,6 +264,27 @@ def test_unreadable_images_are_left_out_of_every_cell_and_end_the_same(tmp_path)
     direct = evaluate(Brightest(), *words, out=tmp_path / "direct", **QUICK)
     assert set(whole.excluded) == {"red/3.jpg", "green/4.jpg"}
     assert files_of(whole.folder) == files_of(direct.folder)
+
+
+class CountsReads(ArraySource):
+    """Counts how often an image is read."""
+
+    reads: ClassVar[list[int]] = []
+
+    def image(self, index):
+        self.reads.append(index)
+        return super().image(index)
+
+
+def test_an_image_is_read_once_for_its_cell_and_clean_although_the_model_prepares_clean_ones_its_own_way(tmp_path):
+    model, source = Brightest(), CountsReads(**vars(colours(400)))
+    model.pretrained_cfg = {"input_size": (3, 32, 32), "crop_pct": 0.8, "interpolation": "bicubic"}
+    some = evaluate(model, source, SUITES, out=tmp_path, until=Until(budget=720), **QUICK)
+    assert some.passes.done == 720  # 360 images, each in a corrupted cell and clean
+    assert 360 <= len(source.reads) < 450  # some are looked at before the start
+    clean = evaluate(model, colours(400), "clean", **QUICK).cells["clean"]
+    known = dict(zip(clean.ids, clean.predictions, strict=True))
+    assert [known[each] for each in some.cells["clean"].ids] == some.cells["clean"].predictions.tolist()
 
 
 def test_damaged_rounds_are_set_aside_and_measured_again(tmp_path, caplog):

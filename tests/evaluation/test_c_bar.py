@@ -9,8 +9,6 @@ from holdfast.cli.main import main
 from holdfast.corruptions import C_BAR_SUITES, SEVERITIES, corrupt, keyed, parameters
 from holdfast.data import open_official
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.data import open_evaluation_data
-from holdfast.evaluation.suites import check_suites
 from tests.data.test_official_set_readers import WNIDS, write_image
 from tests.evaluation.toys import Brightest, brightest_channel, colours
 
@@ -99,8 +97,3 @@ def test_what_holdfast_corrupt_writes_is_measured_like_the_images_on_the_fly(tmp
     draws = keyed(0, f"{WNIDS[1]}/0.png", "sparkles", 4)
     expected = corrupt(image, "sparkles", severity=4, preset="imagenet", rng=draws)
     assert (np.asarray(there.open("sparkles/4").image(1)) == expected).all()
-
-
-def test_label_maps_are_refused():
-    with pytest.raises(HoldfastError, match="suite 'imagenet-c-bar' needs images with a class"):
-        check_suites(["imagenet-c-bar"], open_evaluation_data("scenes"))

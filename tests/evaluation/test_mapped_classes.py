@@ -1,5 +1,6 @@
 """Answers under a class map, against brute force: wnid folders, restriction, aggregation, and what may be compared."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from holdfast.evaluation.mapped_classes import MappedClasses
 from holdfast.gate import read_baseline
 from holdfast.lab.opened_model import open_model
 from holdfast.metrics import compare
+from holdfast.reporting.export.tables import export as format_records
 
 PIXELS = {"size": 32, "mean": (0, 0, 0), "std": (1, 1, 1)}
 IMAGENETTE = (0, 217, 482, 491, 497, 566, 569, 571, 574, 701)
@@ -140,6 +142,23 @@ def test_the_examples_of_the_facts(tmp_path):
         assert int(MappedClasses(nn.Identity(), open_class_map(given, Outputs(7))).mapped(second).argmax()) == answer
 
 
+@pytest.mark.parametrize("aggregation", ["mean", "sum", "max"])
+@pytest.mark.parametrize("restricted", [True, False])
+def test_probabilities_of_a_map_are_those_of_brute_force(aggregation, restricted):
+    rng = np.random.default_rng(4)
+    members = {
+        name: part.tolist() for name, part in zip("abc", np.split(rng.permutation(40)[:20], [1, 8]), strict=True)
+    }
+    given = {"aggregation": aggregation, "classes": members}
+    found = open_class_map(given, Outputs(40), restricted=restricted)
+    logits = 5 * rng.standard_normal((50, 40))
+    mapped = MappedClasses(nn.Identity(), found)(torch.from_numpy(logits))
+    how = {"mean": np.mean, "sum": np.sum, "max": np.max}[aggregation]
+    values = np.stack([how(softmax(logits)[:, list(group)], axis=1) for group in found.groups], axis=1)
+    np.testing.assert_allclose(mapped.softmax(dim=1), values / values.sum(axis=1, keepdims=True), rtol=0, atol=1e-9)
+    assert len(found.groups) == (3 if restricted else 23)
+
+
 def test_attacks_see_the_mapped_answers_and_views_are_mapped_too(folder):
     class Twice(Thousand):
         def views(self, images):
@@ -181,6 +200,16 @@ def test_numbers_under_different_protocols_are_never_compared(folder, tmp_path):
                 compare(first, second)
     page = holdfast.report(found, format="html")
     assert page.count("answers restricted to them") >= 3
+    said = ("· restricted", "· all 1000 outputs", "· mean of 20 outputs, restricted", "· max of 20 outputs, restricted")
+    for format in ("terminal", "md", "latex"):
+        table = format_records(found, format, width=400)
+        assert all(words in table.replace(r"$\cdot$", "·") for words in said), format
+        assert "textbf" not in table  # nothing is best among answers that are not compared
+    assert r"\caption{Scores; in \%, nats; 10 of the model's 1000 classes, " in format_records(found[0], "latex")
+    lines = list(csv.DictReader(format_records(found, "csv").splitlines()))
+    assert len({line["classes"] for line in lines}) == len(protocols)
+    notes = [entry["footnote"] for entry in json.loads(format_records(found, "robustbench"))]
+    assert len(set(notes)) == len(protocols)
     assert "all outputs are answers" in page
     assert "--classes all" in page
 
@@ -197,9 +226,14 @@ def test_the_lab_asks_the_mapped_model_and_shows_names(folder):
     assert opened.judge.probe[""].shape == (1, 10)
 
 
-def test_a_wrong_choice_or_map_is_refused_before_anything_is_measured(folder):
+def test_a_wrong_choice_or_map_is_refused_before_anything_is_measured(folder, tmp_path):
     with pytest.raises(HoldfastError, match="classes must be restricted or all, got 'some'"):
         EvalProtocol(classes="some")
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (32, 32)).save(tmp_path / name / "a.png")
+    with pytest.raises(HoldfastError, match=r"the 2 classes of .*, got 1000; map its outputs .* with --class-map FILE"):
+        measured(f"folder:{tmp_path}")
     with pytest.raises(HoldfastError, match="lacks 'n02102040', 'n02979186', 'n03000684' and 6 more"):
         measured(f"folder:{folder}", class_map={"n01440764": 0})
 
@@ -216,14 +250,20 @@ def test_the_command_line_takes_a_file_says_the_map_and_the_gate_repeats_it(fold
     header = json.loads(next((tmp_path / "runs/a/records").glob("*/evaluation.json")).read_text())
     assert header["class_map"]["aggregation"] == "mean"
     assert len(header["class_map"]["members"]["n01440764"]) == 2
+    assert main(["runs"]) == 0
+    assert ", mean of 20 outputs, restricted" in capsys.readouterr().out
     gate = ["gate", "--model=python:thousand_model:thousand", *preprocessing, "--against=runs/a", "--workers=0"]
+    capsys.readouterr()
     assert main(gate) == 0
+    assert "10 classes from 20 of the model's 1000 outputs" in " ".join(capsys.readouterr().out.split())
     assert main([*gate, "--class-map=pairs.csv"]) == 0
     (tmp_path / "firsts.csv").write_text("\n".join(rows[::2]) + "\n")
     for other in (["--class-map=firsts.csv"], ["--classes=all"]):
         capsys.readouterr()
         assert main([*gate, *other, "--out=runs/other"]) == 2
-        assert "the new model's answers must be the baseline's" in " ".join(capsys.readouterr().err.split())
+        told = " ".join(capsys.readouterr().err.split())
+        assert "the new model's answers must be the baseline's" in told
+        assert "10 classes from 20 of the model's 1000 outputs (pairs.csv), the mean" in told
         assert not list((tmp_path / "runs/other").glob("**/*.*"))  # before anything is measured
 
 

@@ -11,7 +11,6 @@ from torch import nn
 
 from holdfast import ComputeConfig, evaluate
 from holdfast.errors import HoldfastError
-from holdfast.models.output_probe import HALF, depends_on_batch
 from tests.evaluation.toys import Brightest, colours
 
 
@@ -79,11 +78,6 @@ def test_an_attack_on_an_int8_model_is_refused_in_a_sentence(int8):
         measured(int8, suites="clean,fgsm")
 
 
-def test_a_float_models_records_do_not_name_the_batch_size():
-    assert not depends_on_batch(Brightest())
-    assert "batch_size" not in measured(Brightest(), data=colours(4)).header
-
-
 class NeverOne(Brightest):
     """Answers otherwise when it is shown a single image, as kernels round otherwise."""
 
@@ -109,11 +103,3 @@ class OnlyOne(Brightest):
 def test_a_model_of_single_images_gets_them_one_by_one():
     records = measured(OnlyOne(), data=colours(5), batch_size=1)
     assert_equal(records, measured(Brightest(), data=colours(5)))
-
-
-def test_half_precision_models_are_compared_more_generously():
-    from holdfast.models.output_probe import tolerance_of
-
-    assert tolerance_of(nn.Linear(2, 2).half(), amp="no") == HALF
-    assert tolerance_of(nn.Linear(2, 2), amp="bfloat16") == HALF
-    assert tolerance_of(nn.Linear(2, 2), amp="no") < HALF

@@ -64,6 +64,17 @@ def test_a_beginning_of_the_order_is_the_subset_of_limit_and_another_seed_anothe
     assert sorted(other) == list(range(90))
 
 
+def test_nested_strata_spread_few_images_over_the_wide_ones_first():
+    domains = np.repeat([0, 1, 2], [600, 600, 300])
+    classes = np.arange(1500) % 100  # 300 strata of a domain and a class, of which 100 are half as large
+    rows = stratified_order(
+        [f"image {row}" for row in range(1500)], np.stack([domains, 100 * domains + classes], axis=1)
+    )
+    assert np.bincount(domains[rows[:50]]).tolist() == [20, 20, 10]
+    for domain in range(3):
+        assert np.bincount(classes[[row for row in rows[:500] if domains[row] == domain]]).max() <= 2
+
+
 def test_rounds_grow_by_a_tenth_and_end_with_all_images():
     assert list(depths(50_000))[:6] == [8, 10, 12, 14, 16, 18]
     found = list(depths(50_000))

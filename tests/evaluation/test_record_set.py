@@ -21,7 +21,7 @@ from holdfast.evaluation.record_set import FINGERPRINTED
 from holdfast.gate.compatibility import find_differences, match_record_sets
 from holdfast.gate.paired_scores import make_paired_scores
 from holdfast.models.fingerprint import first_fingerprint
-from holdfast.models.output_probe import HALF, SINGLE, probe_images, same_answers
+from holdfast.models.output_probe import probe_images
 from holdfast.records.header import read_header, write_header
 from holdfast.records.records import load_records
 from holdfast.records.shard_files import read_unit, write_unit
@@ -220,16 +220,6 @@ def test_records_whose_answers_are_lost_are_measured_again(tmp_path, caplog):
     assert "measuring again" in caplog.text
 
 
-@pytest.mark.parametrize("damage", [{}, {"random": 3}, {"views": {"": 1}}, {"views": {"": {"answers": ["x"] * 8}}}])
-def test_a_damaged_probe_is_no_agreement(tmp_path, damage):
-    records = evaluate(Brightest(), colours(3), "clean", out=tmp_path, **QUICK)
-    now = records.header["probe"]
-    assert same_answers(now, now, tolerance=SINGLE)
-    assert not same_answers({**now, **damage} if damage else {}, now, tolerance=SINGLE)
-    write_header(records.folder, {**records.header, "probe": damage})
-    assert evaluate(Brightest(), colours(3), "clean", out=tmp_path, **QUICK).header == records.header
-
-
 class Noisy(Brightest):
     def forward(self, images):
         return super().forward(images) + torch.randn(len(images), 3)
@@ -416,7 +406,7 @@ def test_files_whose_contents_were_changed_in_place_are_measured_again(images, t
     assert accuracy(after) != accuracy(before)
     assert after.header["data_fingerprint"] == before.header["data_fingerprint"]
     assert f"{before.folder.name} was measured on other contents of these files" in caplog.text
-    with pytest.raises(HoldfastError, match="got another data"):
+    with pytest.raises(HoldfastError, match="these differ: data"):
         match_record_sets([make_paired_scores(after)], [make_paired_scores(before)])
     assert len(parts_of_a_report(before, after)) == 2
 
@@ -448,29 +438,6 @@ def test_data_of_before_are_known_by_names_and_sizes(images, tmp_path, caplog):
 def answer(*values, best=0, ahead=1.0):
     line = " ".join(map(str, (best, ahead, max(map(abs, values)), *values)))
     return {"device": "cpu", "random": False, "views": {"": {"kind": "tensor", "answers": [line]}}}
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "tolerance", "same"),
-    [
-        (answer(10.0, 2.0), answer(10.0009, 2.0), SINGLE, True),
-        (answer(10.0, 2.0), answer(10.002, 2.0), SINGLE, False),
-        (answer(10.0, 2.0), answer(10.4, 2.0), HALF, True),
-        (answer(10.0, 2.0), answer(10.6, 2.0), HALF, False),
-        (answer(10.0, 2.0), answer(10.0, 2.0, best=1), SINGLE, False),
-        (answer(10.0, 10.0, ahead=0.0001), answer(10.0, 10.0, best=1, ahead=0.0001), SINGLE, True),
-        (answer(float("nan"), 2.0), answer(float("nan"), 2.0), SINGLE, True),
-        (answer(float("nan"), 2.0), answer(1.0, 2.0), SINGLE, False),
-        (answer(1.0, 2.0), answer(1.0, 2.0, 3.0), SINGLE, False),
-    ],
-)
-def test_answers_agree_within_the_tolerance_and_in_the_best_class_unless_tied(one, other, tolerance, same):
-    assert same_answers(one, other, tolerance=tolerance) is same
-
-
-def test_a_gpu_may_round_otherwise_than_a_cpu():
-    there = {**answer(10.002, 2.0), "device": "cuda"}
-    assert same_answers(there, answer(10.0, 2.0), tolerance=SINGLE)
 
 
 def test_probe_images_are_the_same_everywhere_and_differ_from_each_other():

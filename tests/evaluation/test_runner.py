@@ -24,7 +24,6 @@ from holdfast.evaluation.preprocessing import preprocessing
 from holdfast.evaluation.progress import RunningScores
 from holdfast.evaluation.suites import kinds_of
 from holdfast.records.records import load_records, read_records
-from holdfast.runtime.device import Processes
 from holdfast.tasks import task_named
 from tests.evaluation.toys import Brightest, ByLevel, colours
 
@@ -218,12 +217,6 @@ def test_the_version_is_part_of_the_fingerprint(monkeypatch):
     assert other["versions"]["holdfast"] == "99.0"
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_processes_share_all_units_and_each_only_once(count):
-    shares = [number for rank in range(count) for number in Processes(rank, count).share(17)]
-    assert shares == list(range(17))
-
-
 def test_a_model_is_left_as_it_was():
     model = nn.Sequential(nn.Dropout(), Brightest())
     model.train()
@@ -371,7 +364,7 @@ def test_an_attack_that_fails_names_its_cell():
             "preset: expected one of .* did you mean 'imagenet'",
         ),
         (Brightest(), {"protocol": EvalProtocol(mean=(0, 0))}, "mean and std must be three values"),
-        ("run:nowhere", {}, "config.json and model.safetensors is missing in 'nowhere'"),
+        ("run:nowhere", {}, "config.json and model.safetensors are missing in 'nowhere'"),
         ("resnet", {}, "model must be a module, a run's folder or a spec, got 'resnet'"),
         ("timm:resnet_18", {}, "unknown model 'resnet_18'; did you mean 'resnet18'"),
         ("python:tests.evaluation.toys:not_a_model", {}, "must return a torch module, got str"),

@@ -14,6 +14,7 @@ from holdfast import EvalProtocol
 from holdfast.cli.main import main
 from holdfast.corruptions.corrupt_folder import FolderSettings, KindAtSeverity, corrupt_folder
 from holdfast.data import check_known_classes, open_data, open_official
+from holdfast.data.source import ArraySource
 from holdfast.errors import HoldfastError
 from holdfast.reporting.page import report
 from tests.training.helpers import run
@@ -66,10 +67,14 @@ def test_a_run_is_measured_on_other_classes_only_when_asked(tmp_path, capsys):
 
 
 def test_numbers_name_no_class():
-    digits = open_data("digits:test")
-    check_known_classes(("zero", *"abcdefghi"), digits, data="digits")
-    check_known_classes(None, digits, data="digits")
-    check_known_classes(("a", "b"), digits, data="digits")  # the number of classes is somebody else's check
+    digits, names = open_data("digits:test"), ("zero", *"abcdefghi")
+    named = ArraySource(
+        "named", np.zeros((10, 4, 4, 3), np.uint8), np.arange(10), ("none", *"abcdefghi"), np.arange(10)
+    )
+    with pytest.raises(HoldfastError, match="number 0 is 'zero' for the model and 'none' in the data"):
+        check_known_classes(names, named, data="named")
+    for known in (names, None, ("a", "b")):  # the number of classes is somebody else's check
+        assert check_known_classes(known, digits, data="digits") is None
 
 
 def test_what_holdfast_corrupt_has_made_is_never_called_official(tmp_path):

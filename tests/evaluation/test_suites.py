@@ -6,14 +6,11 @@ from PIL import Image
 from torch import nn
 
 from holdfast import ComputeConfig, EvalProtocol, evaluate
-from holdfast.attacks.patch_selection import fitting_patch
 from holdfast.corruptions import EXTRA, SEVERITIES, STANDARD, corrupt, keyed
 from holdfast.corruptions.sequences import TEST_SEQUENCES, frame_count, perturb
 from holdfast.data.source import ArraySource
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.data import open_evaluation_data
 from holdfast.evaluation.loader import fitting_shard
-from holdfast.evaluation.plan import limit_rows
 from holdfast.evaluation.suites import SUITES, assign, expand_standard
 from holdfast.models.corruption_model import load_corruptor
 from holdfast.models.fingerprint import weights_fingerprint
@@ -153,16 +150,6 @@ def test_large_images_make_small_shards():
     assert fitting_shard((20_000, 20_000)) == 1
     records = evaluate(Brightest(), colours(3), "clean", protocol=EvalProtocol(size=2048), **QUICK)
     assert records.header["shard_size"] == 128 * 2**20 // (3 * 2048 * 2048)
-
-
-def test_the_patch_of_an_occlusion_fits_the_image():
-    assert {side: fitting_patch((side, side)) for side in (32, 64, 224, 384, 299)} == {
-        32: 4,
-        64: 8,
-        224: 16,
-        384: 16,
-        299: 23,
-    }
 
 
 def test_patch_fool_and_autoattack_run_as_suites():
@@ -382,19 +369,6 @@ def test_stored_jpeg_changes_corrupted_images_only():
     assert plainly.header["fingerprint"] != stored.header["fingerprint"]
 
 
-def test_a_limit_keeps_the_share_of_every_class_and_is_nested():
-    ids = [f"image {number}" for number in range(200)]
-    targets = np.array([0] * 100 + [1] * 60 + [2] * 40)
-    fifty, twenty = limit_rows(ids, targets, 50), limit_rows(ids, targets, 20)
-    assert np.bincount(targets[fifty]).tolist() == [25, 15, 10]
-    assert np.bincount(targets[twenty]).tolist() == [10, 6, 4]
-    assert set(twenty) < set(fifty)
-    mixed = np.random.default_rng(0).permutation(200)
-    again = limit_rows([ids[i] for i in mixed], targets[mixed], 20)
-    assert sorted(mixed[again].tolist()) == sorted(twenty.tolist())
-    assert len(limit_rows(ids, targets, 1000)) == 200
-
-
 def test_a_limit_is_recorded():
     records = evaluate(Brightest(), colours(30), "clean", limit=6, **QUICK)
     assert np.bincount(records.cells["clean"].targets).tolist() == [2, 2, 2]
@@ -433,20 +407,6 @@ def test_every_data_set_serves_its_suites(tmp_path):
         assign(["cifar-c"], ["digits", stored])
     with pytest.raises(HoldfastError, match="is used by none of the suites clean"):
         assign(["clean"], ["digits", stored])
-
-
-def test_folders_of_imagenet_must_have_its_order(tmp_path):
-    names = [f"n{number:08d}" for number in range(1000)]
-    for table in ("imagenet_a_indices", "imagenet_r_indices"):
-        for wnid, index in zip(published(table)["wnids"], published(table)["indices"], strict=True):
-            names[index] = wnid
-    wrong = [name if name != names[6] else "n99999999" for name in names]
-    for number, name in enumerate(wrong):
-        (tmp_path / name).mkdir()
-        if number == 0:
-            Image.new("RGB", (8, 8)).save(tmp_path / name / "a.png")
-    with pytest.raises(HoldfastError, match="must have ImageNet's 1000 class folders, but number"):
-        open_evaluation_data(f"folder:{tmp_path}")
 
 
 class TinySegmenter(nn.Module):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast import ComputeConfig, Until, evaluate
+from holdfast import ComputeConfig, Until, compare, evaluate, gate
 from holdfast.errors import HoldfastError
 from holdfast.gate import read_baseline, save_baseline
 from holdfast.gate.decide_in_rounds import decide_in_rounds
@@ -57,7 +57,7 @@ def test_a_much_worse_model_is_refused_after_few_passes(full, tmp_path):
             **QUICK,
         )
     text = str(failed.value)
-    used = int(text.split("decided with ")[1].split(" of", maxsplit=1)[0].replace(",", ""))
+    used = int(text.split("images, ")[1].split(" of", maxsplit=1)[0].replace(",", ""))
     assert used < IMAGES * CELLS / 5
     (records,) = load_records(tmp_path)
     assert records.passes.done == used
@@ -99,6 +99,20 @@ def test_baselines_of_a_part_of_the_grid(full, tmp_path):
     )
     assert answer.verdict == "not resolved"
     assert passes_of([answer]) <= part.passes.done
+
+
+def test_a_gate_with_a_single_look_tests_the_pairs_that_both_have_and_says_so(full, tmp_path):
+    some = evaluate(Guesser(0.1), colours(IMAGES), SUITES, out=tmp_path, until=Until(budget=1500), **QUICK)
+    found = gate(some, full, rules=[f"{MEAN} no worse by more than 1"])
+    (answer,) = found.verdicts
+    assert answer.passes == str(some.passes)
+    difference = compare(some, full).differences[MEAN].interval
+    assert (answer.interval.low, answer.interval.high) == (difference.low, difference.high)
+    assert repr(found).startswith(f"colours, {answer.images} images, {some.passes} of the new model")
+    for text in (repr(found), found.markdown(), found.junit()):
+        assert text.count(str(some.passes)) == 1
+    assert "95 % interval" in repr(found)
+    assert gate(full, full).verdicts[0].passes == ""
 
 
 def test_the_old_model_is_measured_further_where_it_stopped_early(full, tmp_path):

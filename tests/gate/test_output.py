@@ -56,7 +56,8 @@ def test_the_number_that_is_allowed_is_a_number(wrong):
 
 
 def test_aligned_columns_stay_aligned():
-    from holdfast.gate.output import _align_columns, _wrap
-
-    rows = _align_columns([["rule", "now"], ["a longer rule", "1"]])
-    assert [_wrap(row, None) for row in rows] == [["rule           now"], ["a longer rule    1"]]
+    lines = terminal(decide(paired_scores_of(benchmark()), paired_scores_of(benchmark()), Rules())).splitlines()
+    header = next(number for number, line in enumerate(lines) if line.startswith("rule "))
+    rows, ends = lines[header + 1 : -1], lines[header].index("now") + len("now")
+    assert len({row.index("  ") for row in rows}) > 1  # rules of different lengths
+    assert all(row[ends - 1].isdigit() and row[ends] == " " for row in rows)

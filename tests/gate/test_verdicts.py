@@ -168,7 +168,7 @@ def test_without_rules_every_headline_score_is_asked():
     ],
 )
 def test_a_baseline_of_other_data_protocol_seed_or_version_is_refused(other, word):
-    with pytest.raises(HoldfastError, match=f"another {word} "):
+    with pytest.raises(HoldfastError, match=f"but these differ: {word} "):
         verdicts(benchmark(**other), benchmark())
 
 

@@ -4,7 +4,7 @@ import html
 
 import pytest
 
-from holdfast.improvement.costs import TrainingCost
+from holdfast.improvement.costs import MeasuringCost, TrainingCost
 from holdfast.improvement.decide import read_decision
 from holdfast.improvement.halves import share_images
 from holdfast.improvement.improve import make_request, write_report
@@ -45,6 +45,7 @@ def test_a_task_of_label_maps_or_boxes_is_decided(task, tmp_path):
         candidates=names,
         costs=dict.fromkeys(names, TrainingCost(0.1, 1.0, 2)),
         overhead=0.1,
+        choice=MeasuringCost(0.1, 0.01),
         left_out={},
         rungs=(Rung(2, 3.0),),
         stop=shares.stop,

@@ -7,7 +7,7 @@ from holdfast.data import open_data
 from holdfast.data.factory import sliced_spec
 from holdfast.errors import HoldfastError
 from holdfast.improvement.halves import share_images
-from holdfast.improvement.prepare import Request, model_values
+from holdfast.improvement.prepare import Request
 from holdfast.training.recipe import DataRecipe, Recipe
 
 
@@ -51,6 +51,19 @@ def test_every_part_of_a_joint_set_is_sliced():
 @pytest.mark.parametrize(
     ("train", "val", "test", "sentence"),
     [
+        ("digits", "digits", "digits:val[0:40]", "data.test must be other images than data.val, got 'digits/"),
+        ("digits", "digits", "digits:test+digits:train[3:9]", "data.test must be other images than data.train, got"),
+        ("digits", "digits:train[5::2]", "digits:test", "data.val must be other images than data.train, got 'digits/"),
+    ],
+)
+def test_sets_that_share_some_images_are_refused(train, val, test, sentence):
+    with pytest.raises(HoldfastError, match=sentence):
+        share_images(DataRecipe(train, val), test)
+
+
+@pytest.mark.parametrize(
+    ("train", "val", "test", "sentence"),
+    [
         ((60, 1), (90, 1), (40, 1), "at least two classes, got 1"),
         ((10, 2), (90, 2), (40, 2), "data.train must hold at least 20 images, got 10"),
         ((60, 2), (50, 2), (40, 2), "data.val must hold at least 60 images, 30 to stop early, 30 to choose; got 50"),
@@ -64,13 +77,6 @@ def test_sets_that_cannot_be_shared_out_are_refused(tmp_path, train, val, test, 
     specs = [None if each is None else npz(tmp_path, images=each[0], classes=each[1]) for each in (train, val, test)]
     with pytest.raises(HoldfastError, match=sentence):
         share_images(DataRecipe(specs[0], specs[1]), specs[2])
-
-
-def test_models_that_cannot_be_trained_are_refused():
-    with pytest.raises(HoldfastError, match="has no gradients"):
-        model_values("onnx:model.onnx")
-    assert model_values("timm:vit_tiny@a.pth") == {"name": "vit_tiny", "init": "a.pth"}
-    assert model_values("timm:vit_tiny") == {"name": None, "init": "timm:vit_tiny"}
 
 
 def test_requests_are_checked():

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.improvement.clock import Clock, parse_budget
 from holdfast.improvement.costs import MeasuringCost, TrainingCost
 from holdfast.improvement.plan import Room, divide, length_of
 
@@ -73,25 +72,3 @@ def test_everyone_gets_the_same_time_so_cheaper_steps_mean_more_epochs():
     assert length_of(COSTS["augmix"], 33.0, overhead=2.0) == {"epochs": 1}
     assert length_of(COSTS["augmix"], 18.0, overhead=2.0) == {"steps": 20, "whole": 0.5}
     assert length_of(COSTS["plain"], 103.0, overhead=2.0, slower=2.0) == {"epochs": 4}
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("1d", 86400)])
-def test_budgets_are_times(text, seconds):
-    assert parse_budget(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "10", "m", "-5m", "0s", "2 weeks", "nanh", "infh"])
-def test_other_budgets_are_refused(text):
-    with pytest.raises(HoldfastError, match="--budget must be a wall time such as 10m"):
-        parse_budget(text)
-
-
-def test_a_clock_goes_on_where_it_was_stopped(tmp_path):
-    for _ in range(2):
-        clock = Clock(tmp_path / "clock.json")
-        with pytest.raises(KeyboardInterrupt), clock.counting("train"):
-            raise KeyboardInterrupt
-        clock.spent["train"] += 1
-        with clock.counting("train"):
-            pass
-    assert 2 <= Clock(tmp_path / "clock.json").elapsed < 3

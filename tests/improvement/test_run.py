@@ -9,12 +9,15 @@ import pytest
 
 import holdfast
 from holdfast.cli.main import main
-from holdfast.improvement.costs import TrainingCost
+from holdfast.improvement.costs import MeasuringCost, TrainingCost
 from holdfast.improvement.decide import read_decision
 from holdfast.improvement.improve import make_request, write_report
 from holdfast.improvement.plan import Plan, Rung, Step, read_plan
-from holdfast.improvement.run import run_request
+from holdfast.improvement.run import Improvement, run_request
+from holdfast.improvement.select import Entry
+from holdfast.improvement.trainings import stopped_early
 from holdfast.models.checkpoints import read_weights
+from holdfast.models.factory import load_torch_model
 from holdfast.training.recipe_files import load_recipe
 
 TINY = {
@@ -35,7 +38,7 @@ def planned(start) -> tuple:
     """A request, and a plan for it whose lengths are given, so that nothing depends on the machine."""
     overrides = {"data": TINY["data"], "train": TINY["train"]}
     request = make_request(
-        f"run:{start}", budget="1h", data={}, test="digits:test", recipe="digits/vit_nano", overrides=overrides
+        f"run:{start}", budget="1h", data={}, test="digits:test", recipe="digits/vit_nano", overrides=overrides, seeds=2
     )
     names = {"plain": {}, "low-lr": {"optimizer": {"lr": 1e-4}}, "sam": {"optimizer": {"sam": {}}}}
     plan = Plan(
@@ -45,6 +48,7 @@ def planned(start) -> tuple:
         candidates=names,
         costs=dict.fromkeys(names, TrainingCost(0.1, 1.0, 2)),
         overhead=0.1,
+        choice=MeasuringCost(0.1, 0.01),
         left_out={},
         rungs=(Rung(3, 3.0), Rung(2, 4.0)),
         stop="digits[0::2]",
@@ -52,7 +56,7 @@ def planned(start) -> tuple:
         testing=Step("digits:test", ("quick",), 30),
         alphas=(0.5, 1.0),
         soups=True,
-        seeds=1,
+        seeds=2,
         lengths={rung: {name: {"epochs": 1 + int(rung)} for name in names} for rung in "01"},
     )
     return request, plan
@@ -92,23 +96,41 @@ def test_the_same_plan_decides_the_same_also_after_it_was_killed(start, finished
     assert read_plan(tmp_path / "out" / "plan.json") == plan
 
 
-def test_the_winner_is_a_run_and_its_commands_make_it_again(finished, tmp_path, monkeypatch):
+def test_a_start_that_is_kept_is_the_winner(start, finished):
     decision = read_decision(finished)
-    monkeypatch.chdir(tmp_path)
-    for command in decision.commands:
-        assert main(shlex.split(command, comments=True)[1:]) == 0
-    again = tmp_path / "again"
-    made = next(path for path in (again / "winner", again) if (path / "model.safetensors").exists())
-    one, other = (read_weights(folder / "model.safetensors") for folder in (made, finished / "winner"))
-    if "again@best" not in decision.commands[-1]:
-        assert all((one[key] == other[key]).all() for key in other)
+    assert decision.verdict == "start"
+    assert decision.model == str(finished / "winner")
+    assert decision.commands == ()
     assert load_recipe(finished / "winner" / "recipe.yaml")
+    one, other = (read_weights(folder / "model.safetensors") for folder in (finished / "winner", start))
+    assert all((one[key] == other[key]).all() for key in other)
+    (records,) = holdfast.load_records(finished / "winner")
+    assert len(records.cells["clean"].predictions) == decision.images
+
+
+@pytest.mark.parametrize(
+    ("name", "alpha", "members"),
+    [("plain", 1.0, ("plain",)), ("plain", 0.5, ("plain",)), ("uniform soup", 1.0, ("plain", "low-lr"))],
+)
+def test_the_commands_of_a_winner_make_its_weights_again(finished, tmp_path, monkeypatch, name, alpha, members):
+    improvement = Improvement(read_plan(finished / "plan.json"), finished, tell=lambda line: None, show=False)
+    improvement.trained = {each: finished / "runs" / "rung1" / each for each in ("plain", "low-lr")}
+    alone = alpha == 1 and len(members) == 1
+    folder = improvement.trained[name] if alone else finished / "mixed" / f"{name.replace(' ', '-')}-{alpha:g}"
+    monkeypatch.chdir(tmp_path)
+    for command in improvement._commands(Entry(name, alpha, members, None), "use", folder):
+        assert main(shlex.split(command, comments=True)[1:]) == 0
+    made = f"run:again{'@best' * stopped_early(folder)}" if alone else "run:again/winner"
+    one, other = (load_torch_model(each, what="").model.state_dict() for each in (made, f"run:{folder}"))
+    assert all((one[key] == other[key]).all() for key in other)
 
 
 def test_what_is_left_behind_tells_everything(finished):
     decision = read_decision(finished)
     assert decision.images == 30
     assert decision.candidates == 3
+    assert decision.seeds == 2
+    assert all(len(holdfast.load_records(folder)) == 1 for folder in decision.folders.values())  # that of its own seed
     assert set(decision.scores) == {"plain", "challenger", "start"}
     table = (finished / "candidates.csv").read_text().splitlines()
     assert len([line for line in table if line.startswith("rung 0")]) == 3
@@ -146,6 +168,82 @@ def test_class_maps_are_refused(words, tmp_path, capsys):
     assert main(["improve", "digits/vit_nano", "--budget", "1h", "--out", str(tmp_path / "out"), *words]) == 2
     assert "--class-map and --classes do not apply to improve" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_slower_machine_chooses_and_reports_on_fewer_images(start, tmp_path):
+    """Trainings took twice their forecast: what is left of the budget is shared out among what is left to do."""
+    _, plan = planned(start)
+    forecast = sum(0.2 + 1.0 for _ in plan.candidates)
+    plan = replace(
+        plan,
+        request={**plan.request, "budget": 10.0},
+        rungs=(Rung(3, 3.0),),
+        alphas=(1.0,),
+        soups=False,
+        choice=MeasuringCost(0.0, 0.01),
+        choosing=replace(plan.choosing, images=100),
+        testing=replace(plan.testing, images=100),
+        lengths={"0": plan.lengths["0"]},
+    )
+    (tmp_path / "clock.json").write_text(json.dumps({f"train rung0/{name}": 2.4 for name in plan.candidates}))
+    improvement = Improvement(plan, tmp_path, tell=lambda line: None, show=False)
+    assert improvement.clock.elapsed == pytest.approx(2 * forecast)
+    improvement._fit_choosing()
+    # 3 choices of 2 s each, and 5 reports of 16/11 of that: 20.5 s do not fit the 2.8 s that are left
+    assert read_plan(tmp_path / "plan.json").choosing.images == 30
+    improvement.clock.spent["choose rung0-plain"] = 0.2
+    improvement._fit_testing()
+    kept = read_plan(tmp_path / "plan.json")
+    assert kept.testing.images == 53  # 2.6 s are left, and all images would take 5 · 16/11 · 100/30 · 0.2 s = 4.8 s
+    assert kept.remarks[0] == "chosen by 30 validation images instead of 100: the machine was slower than forecast"
+
+
+def test_values_of_the_model_stand_beside_the_start(tmp_path, capsys):
+    words = ["improve", "finetune", "--budget", "1h", "--out", str(tmp_path / "out"), "--model", "run:nothing"]
+    assert main([*words, "--data.train=digits", "--data.val=digits", "--model.head=new", "--model.kwargs.depth=1"]) == 2
+    assert "init run:nothing must be a finished run" in capsys.readouterr().err
+    assert main([*words, "--model.heat=new"]) == 2
+    assert "unknown recipe key 'model.heat'; did you mean 'head'?" in capsys.readouterr().err
+
+
+def test_a_candidate_that_only_overfits_what_chooses_does_not_win(tmp_path):
+    """It is planted: trained on the very images that choose, until it knows them by heart."""
+    seen = "digits:val[1::2][0:30]"
+    overrides = {
+        **TINY,
+        "data": {"workers": 0, "train_subset": 30},
+        "optimizer": {"lr": 3e-3},
+        "augment": {"crop": "none"},
+    }
+    request = make_request(
+        None, budget="1h", data={}, test="digits:test", recipe="digits/vit_nano", overrides=overrides
+    )
+    names = {"plain": {}, "planted": {"data": {"train": seen, "val": seen}}}
+    plan = Plan(
+        request=request.plain(),
+        start="",
+        probe=False,
+        candidates=names,
+        costs=dict.fromkeys(names, TrainingCost(0.1, 1.0, 2)),
+        overhead=0.1,
+        choice=MeasuringCost(0.1, 0.01),
+        left_out={},
+        rungs=(Rung(2, 3.0),),
+        stop="digits[0::2]",
+        choosing=Step(seen, ("clean", "selection"), 30),
+        testing=Step("digits:test", ("quick",), 60),
+        alphas=(1.0,),
+        soups=False,
+        seeds=1,
+        lengths={"0": {name: {"steps": 120, "whole": 60.0} for name in names}},
+    )
+    plan.write(tmp_path / "out")
+    decision = run_request(request, out=tmp_path / "out")
+    table = (tmp_path / "out" / "candidates.csv").read_text().splitlines()
+    assert next(line for line in table if line.endswith("yes")).startswith("final,planted,"), table
+    assert decision.challenger == "planted"
+    assert decision.verdict == "plain"
+    assert load_recipe(tmp_path / "out" / "winner" / "recipe.yaml").data.train == "digits"
 
 
 @pytest.mark.full

@@ -67,10 +67,16 @@ def test_a_gain_that_is_there_is_found_and_told_with_its_intervals():
     assert verdict == USE
     names = ("over_plain", "over_start", "plain_over_start")
     said = sentence_of(
-        verdict, model="runs/x", challenger="augmix", bad="corruption", **dict(zip(names, gains, strict=True))
+        verdict,
+        model="runs/x",
+        challenger="augmix",
+        bad="corruption",
+        speed="the same speed",
+        **dict(zip(names, gains, strict=True)),
     )
     assert said.startswith("Use runs/x (augmix): +")
     assert "over the start" in said
+    assert "), the same speed; plain training" in said
     assert "plain training of equal cost" in said
 
 
@@ -90,7 +96,7 @@ def test_a_winner_over_a_harmful_plain_training_alone_does_not_replace_the_start
     gains["plain_over_start"] = Gain.of([plain], [start])
     verdict = verdict_of(chosen_is_plain=False, **gains)
     assert verdict == KEEP_START
-    said = sentence_of(verdict, model="runs/x", challenger="low-lr", bad="corruption", **gains)
+    said = sentence_of(verdict, model="runs/x", challenger="low-lr", bad="corruption", speed="", **gains)
     assert said.startswith("Keep the start: nothing is resolved to be better under corruption.")
 
 

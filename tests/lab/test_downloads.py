@@ -20,7 +20,6 @@ from holdfast.lab.filmstrip import PAGE, as_recorded, fitting_records, hardest
 from holdfast.lab.session import Session, ViewState, parse_view_state
 from holdfast.models import create_model
 from tests.lab.conftest import HOSTILE, Hostile
-from tests.reporting.helpers import make_run
 
 
 @pytest.fixture(scope="module")
@@ -81,21 +80,6 @@ def test_hostile_names_stay_text_in_what_is_kept():
 def test_the_picture_is_a_picture(session):
     picture = Image.open(io.BytesIO(session.download(ViewState(3, "fog/5"), "picture.png")))
     assert picture.width > 800
-
-
-def test_flips_come_from_the_records_hardest_first(tmp_path):
-    records = holdfast.records.load_records(make_run(tmp_path / "run", hold=0.3, trained=False))[0]
-    clean = records.cells["clean"]
-    for severity in (1, 5):
-        listed = hardest(records, severity)
-        shares = [share for _, share in listed]
-        assert shares == sorted(shares, reverse=True)
-        cells = [cell for cell in records.cells.values() if 0 < cell.spec.severity <= severity]
-        expected = {
-            name: np.mean([cell.predictions[row] != clean.predictions[row] for cell in cells])
-            for row, name in enumerate(clean.ids.tolist())
-        }
-        assert dict(listed) == pytest.approx({name: share for name, share in expected.items() if share > 0})
 
 
 def test_a_run_with_records_lists_the_answers_that_flip(run, session):

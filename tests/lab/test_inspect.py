@@ -19,7 +19,7 @@ from holdfast.evaluation.config import ComputeConfig, EvalProtocol
 from holdfast.lab import inspect_image, open_model, probabilities, right
 from holdfast.lab.inspect import focus_of
 from holdfast.lab.server import kind_groups
-from holdfast.lab.view_data import answers, verdict
+from holdfast.lab.view_data import answers
 from holdfast.models import create_model
 from holdfast.models.corruption_model import Corruptor
 from tests.evaluation.toys import colours
@@ -164,24 +164,6 @@ def test_tora_has_three_predictions_and_a_gate_map(data):
     assert seen.gates[0].shape == seen.gates[1].shape
     assert ((seen.gates[0] >= 0) & (seen.gates[0] <= 1)).all()
     assert seen.stability is not None
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "state", "words"),
-    [
-        (("7", 1), ("7", 1), "good", "right"),
-        (("7", 1), ("8", 0), "bad", "flips"),
-        (("8", 0), ("7", 1), "good", "flips to correct"),
-        (("8", 0), ("9", 0), "bad", "wrong"),
-        (("8", None), ("8", None), "even", "holds"),
-        (("8", None), ("9", None), "bad", "flips"),
-    ],
-)
-def test_the_verdict_says_what_became_of_the_answer(before, after, state, words):
-    one, two = ({"right": right, "top": [{"name": name, "chance": 0.5}]} for name, right in (before, after))
-    found = verdict(one, two, changed=True)
-    assert (found["state"], found["words"]) == (state, words)
-    assert found["before"] == {"name": before[0], "value": "50.0 %"}
 
 
 def test_segmenters_answer_as_in_the_records():

@@ -105,6 +105,7 @@ def test_a_quick_stroke_takes_every_patch_on_its_way(page, lab):
     move_to_patch(page, box, 2, 7)
     page.mouse.up()
     wait_for(page, "hide/8x8:17.18")
+    assert page.locator("[data-model='0'] [data-part='after'] rect.hidden").count() == 2
 
 
 def test_a_token_is_hovered_clicked_and_kept_in_the_link(page, lab):

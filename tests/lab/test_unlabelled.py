@@ -41,6 +41,31 @@ def test_images_without_usable_labels_are_shown_without_verdicts(folders, folder
     assert b"<html" in session.download(ViewState(1, "fog/3"), "card.html")
 
 
+def test_images_are_chosen_by_domain_and_the_class_map_is_named(tmp_path):
+    source = open_data("digits:test", split="test")
+    for index in range(8):
+        folder = tmp_path / "data" / ("art" if index < 3 else "photo") / ("odd" if index % 2 else "even")
+        folder.mkdir(parents=True, exist_ok=True)
+        source.image(index).save(folder / f"{index}.png")
+    maps = {"even": [0, 2, 4, 6, 8], "odd": [1, 3, 5, 7, 9]}
+    model, spec = create_model("vit_nano", num_classes=10), f"domains:{tmp_path / 'data'}"
+    session = Session([open_model(model, spec, protocol=EvalProtocol(class_map=maps))])
+    values = page_values(session)
+    assert (values["domains"], values["classes"]) == (("art", "photo"), ("even", "odd"))
+    assert "2 classes from 10 of the model's 10 outputs (given), the mean of their probabilities" in values["notes"][0]
+    found = session.strip(label=None, domain=0, severity=0, page=0)["html"]
+    assert (found.count("data-image"), found.count("art/"), found.count("photo/")) == (3, 6, 0)
+    odd = session.strip(label=1, domain=1, severity=0, page=0)["html"]
+    assert odd.count("data-image") == 3  # 3, 5 and 7
+    with pytest.raises(HoldfastError, match="domain must be one of the 2 of these data, got 2"):
+        session.strip(label=None, domain=2, severity=0, page=0)
+
+
+def test_predictions_of_imagenets_classes_have_names(folders):
+    opened = open_model(create_model("vit_nano", num_classes=1000), f"folder:{folders / 'flat'}")
+    assert opened.classes[:2] == ("tench", "goldfish")
+
+
 def test_both_models_of_a_flat_folder_have_their_own_classes(folders):
     spec = f"folder:{folders / 'flat'}"
     first = open_model(f"run:{SHIPPED}", spec)

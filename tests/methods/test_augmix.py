@@ -93,12 +93,6 @@ def test_geometry_is_that_of_pillow(operation, signs, picture):
     assert apart <= 1
 
 
-def test_no_operation_is_of_the_kind_of_a_corruption():
-    names = {operation.__name__ for operation in operations.OPERATIONS}
-    assert len(names) == 9
-    assert not names & {"color", "colour", "contrast", "brightness", "sharpness", "blur", "noise"}
-
-
 def test_views_are_mixtures_that_stay_in_range_and_follow_from_the_seed():
     images = torch.rand(4, 3, 16, 16)
     objective = RobustObjective([AugMix()], mean=(0, 0, 0), std=(1, 1, 1))

@@ -11,12 +11,11 @@ from torch.nn import functional as F
 
 import holdfast
 from holdfast.attacks import GradientAttack
-from holdfast.attacks.patch_selection import attention_received_by_patches
 from holdfast.methods.adl import AttentionDiversification
 from holdfast.methods.adversarial import AdversarialTraining
 from holdfast.methods.afat import AfatSettings, FeatureAlignment, alignment, corruptor_for
-from holdfast.methods.noise2net import Noise2Net, noise2net
-from holdfast.methods.patch_augment import PatchAugmentation, patch_augment, resized_pixel_crops
+from holdfast.methods.noise2net import Noise2Net
+from holdfast.methods.patch_augment import PatchAugmentation
 from holdfast.methods.robust_training import RobustObjective, robust_objective
 
 MEAN = STD = (0.5, 0.5, 0.5)
@@ -159,29 +158,6 @@ def test_attention_occludes_the_patches_that_receive_the_most_of_it():
     assert not player.modules
 
 
-def test_attention_looks_at_the_model_without_leaving_a_trace_also_in_half_precision():
-    model = timm.create_model("fan_nano").train()
-    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    images, targets = batch()
-    attention_received_by_patches(model, images)
-    assert all(torch.equal(buffer, before[name]) for name, buffer in model.named_buffers())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = build(afat(model, selection="attention"))(model, images, targets).total
-    loss.backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
-
-
-def test_attention_over_windows_or_no_model_at_all_cannot_choose():
-    swin = timm.create_model("swin_tiny_patch4_window7_224", depths=(1, 1, 1, 1))
-    with pytest.raises(
-        holdfast.HoldfastError, match=r"blocks that attend to all patches of one grid .* SwinTransformer"
-    ):
-        attention_received_by_patches(swin, torch.zeros(1, 3, 224, 224))
-    images, _ = batch()
-    with pytest.raises(holdfast.HoldfastError, match="selection 'attention' of AFAT needs a model"):
-        afat(timm.create_model("vit_nano"), selection="attention").corrupt(images)
-
-
 COMBINATIONS = {
     "cross-entropy alone": lambda model: [],
     "ADL": lambda model: [AttentionDiversification(variant="paper")],
@@ -221,94 +197,6 @@ def test_every_combination_moves_the_model_on_every_backbone(combination, name):
         assert all(torch.isfinite(torch.as_tensor(value)) for value in figures.values())
         losses.append(loss.total.item())
     assert losses[1] != losses[0]
-
-
-def test_released_patch_augmentation_leaves_the_gradients_of_plain_cross_entropy():
-    model = timm.create_model("fan_nano").train()
-    images, targets = batch()
-    gradients = {}
-    for name, terms in {"plain": [], "no-op": [PatchAugmentation(patch_size=4, discard_gradient=True)]}.items():
-        model.zero_grad()
-        build(*terms)(model, images, targets).total.backward()
-        gradients[name] = torch.cat([p.grad.flatten() for p in model.parameters()])
-    torch.testing.assert_close(gradients["plain"], gradients["no-op"])
-
-
-def test_the_released_augmented_pass_moves_batch_norm_first_and_with_afat_in_both_halves():
-    images, targets = batch()
-    model = timm.create_model("fan_nano").train()
-    other, player = copy.deepcopy(model), afat(model)
-    reference = FeatureAlignment(copy.deepcopy(player.corruptor), player.settings, mean=MEAN, std=STD)
-    torch.manual_seed(5)
-    build(PatchAugmentation(patch_size=4, discard_gradient=True), player)(model, images, targets)
-    torch.manual_seed(5)
-    augmented = patch_augment(images, patch_size=4, low=-1.0, high=1.0)
-    for seen in (augmented, images):
-        other(torch.cat([reference.corrupt(seen), seen]))
-    for name, buffer in model.named_buffers():
-        torch.testing.assert_close(buffer, other.get_buffer(name))
-    assert {int(b) for name, b in model.named_buffers() if name.endswith("num_batches_tracked")} == {2}
-
-
-def changed_patches(augmented: torch.Tensor, images: torch.Tensor, size: int) -> torch.Tensor:
-    return (augmented != images).any(dim=1).unfold(1, size, size).unfold(2, size, size).flatten(3).any(-1)
-
-
-@pytest.mark.parametrize(("crops", "share"), [("per-patch", 1 - 0.7**3), ("released", 1 - 0.7**2)])
-def test_patch_augmentation_changes_whole_patches_only_and_stays_in_range(crops, share):
-    """Patches of 8: the released crop has 7 or 8 pixels, and 7 (a change) where less than 88 % of the area is kept."""
-    images = torch.rand(4, 3, 32, 48)
-    options = {"patch_size": 8, "crops": crops, "low": 0.0, "high": 1.0}
-    augmented = [patch_augment(images, probability=0.3, **options) for _ in range(40)]
-    shares = torch.tensor([changed_patches(a, images, 8).float().mean() for a in augmented])
-    uncropped = shares if crops == "per-patch" else shares[shares < 0.55]
-    assert uncropped.mean() == pytest.approx(share, abs=0.05)
-    assert min(a.min() for a in augmented) >= 0
-    assert max(a.max() for a in augmented) <= 1
-    torch.testing.assert_close(patch_augment(images, probability=0.0, **options), images, atol=0, rtol=0)
-
-
-def test_the_released_crop_tosses_one_coin_for_the_batch_and_takes_15_or_16_pixels():
-    """Of 0.85–1 of 256 pixels, a side rounds to 15 below 15.5² / 256: 59 % of the crops, of which there are four."""
-    patches = torch.rand(600, 3, 16, 16)
-    crops = resized_pixel_crops(patches)
-    changed = (crops != patches).flatten(1).any(dim=1)
-    assert changed.float().mean() == pytest.approx((15.5**2 / 256 - 0.85) / 0.15, abs=0.06)
-    corners = [(y, x) for y in (0, 1) for x in (0, 1)]
-    candidates = torch.stack(
-        [
-            F.interpolate(patches[..., y : y + 15, x : x + 15], 16, mode="bilinear", align_corners=True)
-            for y, x in corners
-        ]
-    )
-    distances = (candidates - crops).abs().flatten(2).amax(dim=2)[:, changed]
-    assert distances.amin(dim=0).max() < 1e-5
-    assert distances.argmin(dim=0).bincount(minlength=4).min() > 0.15 * changed.sum()
-
-    images = torch.rand(4, 3, 64, 64)
-    shares = []
-    for _ in range(300):
-        augmented = patch_augment(images, probability=0.1, low=0.0, high=1.0)
-        shares.append(changed_patches(augmented, images, 16).float().mean().item())
-    cropped = [share for share in shares if share > 0.45]
-    assert 0.05 < len(cropped) / 300 < 0.16  # a tenth of the calls
-    assert sum(cropped) / len(cropped) == pytest.approx(1 - 0.41 * 0.9**2, abs=0.04)
-    uncropped = [share for share in shares if share <= 0.45]
-    assert sum(uncropped) / len(uncropped) == pytest.approx(0.19, abs=0.02)
-
-
-def test_noise2net_distorts_its_share_of_the_batch_differently_every_time():
-    images = torch.rand(6, 3, 32, 48)
-    once, again = (noise2net(images, share=0.5, low=0.0, high=1.0) for _ in range(2))
-    torch.testing.assert_close(once[3:], images[3:], atol=0, rtol=0)
-    assert ((once[:3] - images[:3]).abs().mean(dim=(1, 2, 3)) > 0.01).all()
-    assert (once[:3] - again[:3]).abs().mean() > 0.01
-    assert once.min() >= 0
-    assert once.max() <= 1
-    torch.manual_seed(3)
-    first = noise2net(images, low=0.0, high=1.0)
-    torch.manual_seed(3)
-    torch.testing.assert_close(noise2net(images, low=0.0, high=1.0), first, atol=0, rtol=0)
 
 
 def test_both_players_are_alive():

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 import holdfast
 from holdfast.attacks import GradientAttack, PixelModel, perturb
 from holdfast.errors import HoldfastError
-from holdfast.methods.tora import TradeOff, _Viewed, tora_objective
+from holdfast.methods.tora import OneView, TradeOff, tora_objective
 from holdfast.models.adaptation import PHASES, begin_phase
 from holdfast.training.build import build_optimizer
 from holdfast.training.recipe import OptimizerRecipe
@@ -39,7 +39,7 @@ def test_the_loss_is_the_weighted_sum_over_adversarial_and_clean_images(weight, 
 
     torch.manual_seed(7)
     seed = int(torch.randint(2**31, ()))
-    pixels = PixelModel(_Viewed(model, view), mean=HALF, std=HALF)
+    pixels = PixelModel(OneView(model, view), mean=HALF, std=HALF)
     adversarial = perturb(ATTACK, pixels, (images + 1) / 2, targets, seed=seed) * 2 - 1
     robust = F.cross_entropy(model.views(adversarial)[view], targets)
     clean = F.cross_entropy(model.views(images)[view], targets)
@@ -53,7 +53,7 @@ def test_the_attack_looks_at_the_prediction_that_is_trained():
     model, (images, targets) = adapted(), batch()
     losses = {}
     for attacked in ("acc", "rob"):
-        pixels = PixelModel(_Viewed(model, attacked), mean=HALF, std=HALF)
+        pixels = PixelModel(OneView(model, attacked), mean=HALF, std=HALF)
         strong = GradientAttack(eps=8 / 255, alpha=2 / 255, steps=8)
         adversarial = perturb(strong, pixels, (images + 1) / 2, targets) * 2 - 1
         with torch.no_grad():
@@ -158,7 +158,7 @@ def test_with_own_heads_each_loss_reads_its_head_and_the_attack_looks_at_the_rob
     loss = objective(model, images, targets)
     torch.manual_seed(7)
     seed = int(torch.randint(2**31, ()))
-    pixels = PixelModel(_Viewed(model, "rob"), mean=HALF, std=HALF)
+    pixels = PixelModel(OneView(model, "rob"), mean=HALF, std=HALF)
     adversarial = perturb(ATTACK, pixels, (images + 1) / 2, targets, seed=seed) * 2 - 1
     robust = F.cross_entropy(model.views(adversarial)["rob"], targets)
     clean = F.cross_entropy(model.views(images)["acc"], targets)

@@ -12,7 +12,6 @@ import holdfast
 from holdfast.errors import HoldfastError
 from holdfast.methods import AttentionDiversification
 from holdfast.methods.segmentation_loss import pixel_cross_entropy
-from holdfast.models.sliding_window import window_starts
 from tests import golden_weights
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "segmentation.json").read_text())
@@ -185,21 +184,6 @@ def test_padding_adds_nothing_where_nothing_is_missing_and_follows_the_mean_colo
     odd = torch.randn(1, 3, 61, 77)
     torch.testing.assert_close(model(odd), model(F.pad(odd, (0, 3, 0, 3)))[..., :61, :77], atol=0, rtol=0)
     assert not torch.allclose(model(odd), floor(odd))
-
-
-@pytest.mark.parametrize(
-    ("side", "window", "stride", "starts"),
-    [
-        (2048, 1024, 768, [0, 768, 1024]),
-        (1820, 1024, 768, [0, 768, 796]),
-        (1024, 1024, 768, [0]),
-        (1025, 1024, 768, [0, 1]),
-        (1792, 1024, 768, [0, 768]),
-        (500, 1024, 768, [0]),
-    ],
-)
-def test_windows_start_where_the_released_code_starts_them(side, window, stride, starts):
-    assert window_starts(side, window, stride) == starts
 
 
 @torch.no_grad()

@@ -23,6 +23,8 @@ STEPS = {step.get("name", step.get("uses")): step for step in ACTION["runs"]["st
 GH = f"""#!{sys.executable}
 import os, sys
 open(os.environ["CALLS"], "a").write(" ".join(sys.argv[1:]) + chr(10))
+if "--paginate" in sys.argv:
+    print(os.environ.get("EARLIER", ""))
 sys.exit(1 if "git/ref/heads" in " ".join(sys.argv) else 0)
 """
 HOLDFAST = f"""#!{sys.executable}
@@ -104,7 +106,8 @@ def test_the_comment_has_verdict_table_and_pictures(tools, tmp_path):
     calls = (tmp_path / "calls").read_text().splitlines()
     assert calls[1] == "api repos/me/mine/git/refs -f ref=refs/heads/pictures -f sha=abc"
     assert re.match(r"api --method PUT repos/me/mine/contents/gate/3-abc-7-1.png --input ", calls[2])
-    assert calls[3].startswith("pr comment 3 --repo me/mine --body-file")
+    assert calls[3].startswith("api --paginate repos/me/mine/issues/3/comments --jq ")
+    assert calls[4].startswith("pr comment 3 --repo me/mine --body-file")
     assert set(json.loads((tmp_path / "upload.json").read_text())) == {"message", "branch", "content"}
 
 
@@ -113,7 +116,17 @@ def test_without_a_branch_the_comment_points_to_the_artifact(tools, tmp_path):
     done = step("Comment", tools, tmp_path, BRANCH="", **COMMENT)
     assert done.returncode == 0, done.stderr
     assert "![" not in (tmp_path / "comment.md").read_text()
-    assert len((tmp_path / "calls").read_text().splitlines()) == 1
+    assert len((tmp_path / "calls").read_text().splitlines()) == 2
+
+
+def test_the_action_edits_its_own_comment_and_no_other(tools, tmp_path):
+    (tmp_path / "gate.md").write_text("## Robustness gate\n")
+    done = step("Comment", tools, tmp_path, BRANCH="", EARLIER="17\n42", **COMMENT)
+    assert done.returncode == 0, done.stderr
+    search, edit = (tmp_path / "calls").read_text().splitlines()
+    mark = re.search(r'contains\("(.+)"\)', search)[1]
+    assert (tmp_path / "comment.md").read_text().rstrip().endswith(mark)
+    assert edit == f"api --method PATCH repos/me/mine/issues/comments/42 -F body=@{tmp_path}/comment.md"
 
 
 @pytest.mark.full

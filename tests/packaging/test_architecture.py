@@ -1,5 +1,6 @@
 """Rules of the architecture that no import contract can say."""
 
+import ast
 import re
 
 from tests.packaging.test_mirror import ROOT
@@ -34,3 +35,69 @@ def test_packages_reach_upwards_by_a_name_in_few_places_only():
         if (found := len(re.findall(r"\bload\(\"holdfast", path.read_text(encoding="utf-8"))))
     }
     assert places == {"records/records.py": 2, "models/factory.py": 2}
+
+
+def test_imports_within_functions_keep_torch_out():
+    """Commands import what they run when they run; elsewhere such an import leads to torch, or is one of these few."""
+    found = {
+        f"{name} → {target}"
+        for name, tree in TREES.items()
+        if not name.startswith("holdfast.cli.")
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for target in imported(function)
+        if not {"torch", "torchvision"} & (reached(target) - reached(name))
+    }
+    assert found == {
+        # registries whose rows import what looks them up
+        "holdfast.analysis.results → holdfast.analysis.registry",
+        "holdfast.analysis.settings → holdfast.analysis.registry",
+        "holdfast.reporting.page → holdfast.reporting.leaderboard",
+        "holdfast.studies.runner → holdfast.studies.runner_ray",
+        # the text of a function that runs in other processes
+        "holdfast.runtime.ray → holdfast._version",
+        "holdfast.runtime.ray → holdfast.runtime.ray",
+        # with an import of torch in the same function
+        "holdfast.gate.decide_in_rounds → holdfast.evaluation.until",
+        "holdfast.gate.evaluate_candidate → holdfast.evaluation.config",
+        "holdfast.studies.runner → holdfast.training.loop",
+    }
+
+
+def module_trees():
+    paths = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path for path in SOURCE.rglob("*.py")}
+    return {name.removesuffix(".__init__"): ast.parse(path.read_text("utf-8")) for name, path in paths.items()}
+
+
+TREES = module_trees()
+
+
+def imported(tree):
+    """Our own modules that the statements below import."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {node.module for node in nodes if (node.module or "").startswith("holdfast")}
+
+
+def loaded(name):
+    """What a module imports when it is imported, its packages included."""
+    todo, found = [*getattr(TREES.get(name), "body", [])], {name[:at] for at in range(len(name)) if name[at] == "."}
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            found |= {each.name.partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)} & TREES.keys()
+            found.add(node.module.partition(".")[0])
+        elif isinstance(node, ast.If | ast.Try | ast.With) and "TYPE_CHECKING" not in ast.unparse(node):
+            todo += ast.iter_child_nodes(node)
+    return found
+
+
+def reached(name, known={}):  # noqa: B006 (a cache)
+    if name not in known:
+        seen, todo = set(), {name}
+        while todo:
+            seen |= todo
+            todo = {each for one in todo for each in loaded(one)} - seen
+        known[name] = seen
+    return known[name]

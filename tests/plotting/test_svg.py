@@ -12,7 +12,6 @@ from holdfast.plotting.svg import draw_svg, page_colour
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import ChartLine, Point, Track
 from holdfast.reporting.figures.forest import ForestModel, ForestRow, forest
-from holdfast.reporting.formatting import clean_name, distinct_names, number, signed
 
 HOSTILE = '</text></svg><script>alert("x")</script> & $\\frac{1}{0}$ \x07 id="a" url(#b)'
 BETWEEN = Interval(1.0, 0.5, 1.5, 0.95)
@@ -108,20 +107,3 @@ def test_points_lie_where_they_are_drawn():
     ][:1]
     numbers = [float(word) for word in path.get("d").split() if word not in "ML"]
     assert np.allclose(np.ravel(dots), numbers, atol=0.06)
-
-
-def test_long_curves_say_some_of_their_values_only():
-    lines = [ChartLine(str(n), n, list(range(1000)), list(range(1000))) for n in range(4)]
-    svg = draw_svg(lambda: charts.curves(lines, x="x", y="y"), name="x", description="")
-    assert 1000 < svg.count('class="value"') <= 1500
-
-
-def test_names_become_one_printable_line():
-    assert clean_name("a\n b\t\x00c\ud800") == "a b \N{REPLACEMENT CHARACTER}c\N{REPLACEMENT CHARACTER}"
-    assert len(clean_name("x" * 500)) == 80
-    assert distinct_names(["a", "a", "a (2)", "b"]) == ["a", "a (2)", "a (2) (2)", "b"]
-
-
-def test_numbers_are_written_as_people_read_them():
-    assert [number(value) for value in (1.25, -0.04, -3.0, float("nan"))] == ["1.2", "0.0", "−3.0", "–"]
-    assert [signed(value) for value in (1.0, 0.04, -2.0)] == ["+1.0", "0.0", "−2.0"]

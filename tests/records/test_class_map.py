@@ -2,7 +2,13 @@
 
 import pytest
 
-from holdfast.records.class_map import answer_protocol, answers_in_short, class_map_options, class_map_words
+from holdfast.records.class_map import (
+    answer_protocol,
+    answer_protocol_words,
+    answers_in_short,
+    class_map_options,
+    class_map_words,
+)
 
 ONE = {"name": "wnid", "classes": "restricted", "aggregation": "none", "mapped": 10, "outputs": 1000, "digest": "a"}
 MANY = {**ONE, "name": "imagenet-16", "aggregation": "mean", "mapped": 207, "digest": "b"}
@@ -29,6 +35,13 @@ def test_protocols_that_differ_have_other_words():
     maps.append({**MANY, "classes": "all"})
     assert len({answer_protocol({"class_map": each}) for each in maps}) == len(maps)
     assert answer_protocol({"class_map": ONE}) == answer_protocol({}) == class_map_words({}) == ""
+
+
+def test_errors_tell_protocols_apart_in_words():
+    assert answer_protocol_words({"class_map": ONE}) == answer_protocol_words({}) == "one output for each class"
+    found = answer_protocol_words({"class_map": {**MANY, "digest": "0123456789"}, "classes": 16})
+    assert found.startswith("16 classes from 207 of the model's 1000 outputs (imagenet-16)")
+    assert found.endswith("(map 01234567)")
 
 
 def test_the_command_repeats_what_is_not_usual():

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cells import CellSpec, spec_of
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.records.records import load_records
@@ -20,9 +19,3 @@ def test_records_of_format_1_are_refused():
 def test_a_report_of_them_ends_with_that_sentence(capsys):
     assert main(["report", str(FOLDER), "--format", "csv"]) == 2
     assert "which Holdfast no longer reads: evaluate again" in capsys.readouterr().err
-
-
-def test_the_header_of_a_cell_says_its_family():
-    assert spec_of({"cell": "night", "family": "condition", "kind": "night"}) == CellSpec("night", "condition", "night")
-    with pytest.raises(HoldfastError, match="cell 'fog' must name its family"):
-        spec_of({"cell": "fog"})

@@ -75,11 +75,11 @@ def make_records(folder: Path, *, hold: float, cells: Sequence[str], views: Sequ
 
 def _unit(cell: str, targets: np.ndarray, *, hold: float, views: Sequence[str], seed: int) -> Unit:
     kind, _, severity = cell.partition("/")
-    rng = np.random.default_rng([seed, int(100 * hold)])
+    rng = np.random.default_rng([seed, abs(int(100 * hold))])
     arrays = {}
     for shift, view in enumerate(views):
         rate = 0.97 if cell == "clean" else 0.97 - (0.97 - hold) * int(severity or 3) / 5
-        right = rng.random(len(targets)) < max(0.05, rate - 0.06 * shift * (cell == "clean"))
+        right = rng.random(len(targets)) < max(0.05 if hold >= 0 else 0, rate - 0.06 * shift * (cell == "clean"))
         predictions = np.where(right, targets, (targets + 1) % 10)
         values = (predictions, rng.uniform(0.3, 1, len(targets)), rng.uniform(0, 2, len(targets)), right)
         for (name, kind_of), value in zip(SCORING.fields.items(), values, strict=True):

@@ -8,9 +8,7 @@ from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.published import published
 from holdfast.records.records import load_records
-from holdfast.reporting.leaderboard import places_of
 from holdfast.reporting.page import report, script
-from holdfast.reporting.sections.score_tables import ScoreCell, ScoreRow
 from tests.reporting.helpers import make_records, make_run
 from tests.reporting.test_page import HOSTILE, Page
 
@@ -63,14 +61,6 @@ def test_papers_of_the_same_data_have_tables_of_their_own_and_look_different(sit
     assert len(rows) == len(tables["cifar"]) + len(tables["cifar_c_bar"])
     assert "not measured here" in printed
     assert ".printed tbody td" in text  # in italics, on no card
-
-
-def test_ranks_are_part_of_the_table_and_ties_share_one():
-    def row(name, *texts):
-        return ScoreRow(name, [ScoreCell("clean", text) for text in texts])
-
-    rows = [row("a", "90.1"), row("b", "88.0"), row("c", "88.0"), row("d", "80.0"), row("e", "–")]
-    assert places_of(rows, "clean") == {"a": "1", "b": "2", "c": "2", "d": "4", "e": "–"}
 
 
 def test_models_have_architecture_cost_and_the_paper(tmp_path):

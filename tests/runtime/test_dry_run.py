@@ -88,15 +88,6 @@ def test_an_evaluation_is_forecast_without_being_done_and_compared_when_it_is(tm
     assert "76 of them finished" in capsys.readouterr().out
 
 
-def test_an_attack_that_takes_too_long_for_a_dry_run_gives_a_lower_bound(monkeypatch):
-    monkeypatch.setattr(evaluation_forecast, "ATTACKING", 0.0)
-    found = evaluation_forecast.dry_run_report(
-        EvaluationRequest(ByLevel(10, 20), "digits:test", "clean,pgd5", limit=8, workers=0)
-    )
-    assert found.at_least
-    assert "at least" in "\n".join(found.lines())
-
-
 def test_a_training_is_forecast_without_a_folder_and_its_log_says_how_far_off_it_was(tmp_path, capsys):
     words = ["train", "digits/fan_nano", *SMALL, "--model.kwargs.depth=1", "--out", str(tmp_path / "run")]
     assert main([*words, "--dry-run"]) == 0

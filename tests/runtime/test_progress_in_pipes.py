@@ -18,6 +18,7 @@ def outside(request, monkeypatch):
     if request.param == "notebook":
         monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
         monkeypatch.setattr(progress, "find_spec", lambda name: None)  # a notebook without ipywidgets
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as kernels and CI do
     monkeypatch.setattr(progress, "PATIENCE", 0.2)
 
 

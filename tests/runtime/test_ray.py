@@ -8,7 +8,6 @@ from PIL import Image
 
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.runner_ray import parts
 from holdfast.runtime.ray import Cluster, check_reachable, parse_on
 
 
@@ -80,14 +79,3 @@ def test_a_cluster_that_nobody_answers_for_is_told_at_once():
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(HoldfastError, match=rf"'{address}' cannot be joined \(no response"):
             check_reachable(Cluster(address=address))
-
-
-@pytest.mark.parametrize(("shards", "cells", "slots"), [(1, 76, 2), (3, 5, 8), (50, 76, 4), (1, 1, 100)])
-def test_tasks_hold_every_unit_once_and_shards_stay_together_where_there_are_many(shards, cells, slots):
-    keys = [(shard, cell) for shard in range(shards) for cell in range(cells)]
-    tasks = list(parts(keys, slots=slots))
-    assert [key for task in tasks for key in task] == keys
-    assert all(len({shard for shard, _ in task}) == 1 for task in tasks)
-    assert len(tasks) >= min(len(keys), slots)
-    if shards >= 4 * slots:
-        assert len(tasks) == shards

@@ -14,11 +14,8 @@ from holdfast.studies.columns import COLUMNS, available, scores
 from holdfast.studies.config import Claim, load_study
 from holdfast.studies.differences import difference
 from holdfast.studies.figures import (
-    differences_figure,
-    traced_names,
     trade_off_columns,
     trade_off_figure,
-    training_figure,
 )
 from holdfast.studies.report import (
     claims_table,
@@ -141,12 +138,6 @@ def test_the_page_and_its_plots_are_written_and_repeatable(tmp_path):
         assert (tmp_path / "out" / name).stat().st_size > 100
 
 
-def test_the_plot_of_differences_says_how_many_seeds_a_row_shares_with_the_first():
-    runs = {"plain": [result("plain", seed) for seed in (0, 1)], "A": [result("A", 1)], "B": [result("B", 2)]}
-    labels = [label.get_text() for label in differences_figure(runs).axes[0].get_yticklabels()]
-    assert labels == ["A (one seed)", "B (no shared seed)"]
-
-
 def test_the_plot_of_the_trade_off_puts_clean_accuracy_against_every_way_to_go_bad(tmp_path):
     runs = {"plain": [result("plain", seed) for seed in (0, 1)], "A": [result("A", 1)], "B": [result("B", 0)]}
     columns = available(runs)
@@ -162,13 +153,6 @@ def test_the_plot_of_the_trade_off_puts_clean_accuracy_against_every_way_to_go_b
     assert (tmp_path / "trade_off.png").stat().st_size > 100
     assert trade_off_columns({row: runs[row] for row in ("plain", "A")}) == []  # one row is a difference, not a trade
     assert trade_off_columns({"plain": runs["A"], "A": runs["A"], "B": runs["B"]}) == []
-
-
-def test_a_line_of_the_training_plot_is_the_mean_over_the_seeds():
-    runs = [replace(result(seed=seed), traces={"adl": np.array([[1, seed], [2, 4.0]])}) for seed in (0, 1)]
-    (axis,) = [axis for axis in training_figure({"ADL": runs}).axes if axis.get_visible()]
-    assert axis.lines[0].get_xydata().tolist() == [[1, 0.5], [2, 4]]
-    assert traced_names({"ADL": runs}) == ["adl"]
 
 
 def test_rows_without_a_common_seed_are_shown_and_not_compared(tmp_path):

@@ -71,6 +71,20 @@ def test_keeping_a_head_of_another_number_of_classes_gets_one_sentence(timm_file
         start_model(ModelRecipe(init="timm:vit_tiny_patch16_224", head="keep"), classes=10, size=None)
 
 
+@pytest.mark.parametrize("init", ["timm", "file"])
+def test_tap_is_added_to_weights_that_were_trained_without_it(timm_file, init):
+    overlay = {"pretrained_cfg_overlay": {"file": str(timm_file)}} if init == "timm" else {}
+    values = {
+        "name": "tap_vit_tiny_patch16_224",
+        "init": str(timm_file) if init == "file" else "timm:vit_tiny_patch16_224",
+    }
+    tapped = ModelRecipe(**values, kwargs={**TINY_VIT, **overlay, "tap": "tap-identity"})
+    state = start_model(tapped, classes=1000, size=64).state_dict()
+    weights = load_file(timm_file)
+    assert all(torch.equal(state[key], weights[key]) for key in weights)
+    assert {key.split(".")[2] for key in state.keys() - weights.keys()} == {"dilation_predictor"}
+
+
 def test_a_run_starts_from_another_run(tmp_path):
     run(tmp_path / "first", train={"epochs": 1})
     run(tmp_path / "second", train={"epochs": 1}, model={"name": None, "init": f"run:{tmp_path / 'first'}"})

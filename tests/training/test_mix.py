@@ -11,7 +11,6 @@ from timm.models._hub import save_for_hf
 
 import holdfast
 from holdfast.cli.main import main
-from holdfast.cli.mix import alphas
 from holdfast.errors import HoldfastError
 from holdfast.models.factory import load_model
 from holdfast.training.loop import train
@@ -70,11 +69,6 @@ def test_several_alphas_are_several_runs_and_the_ends_are_the_parents(runs, tmp_
 def test_a_checkpoint_of_a_run_is_a_parent_too(runs, tmp_path):
     (mixed,) = holdfast.mix(runs / "start", f"run:{runs / 'tuned1'}@best", alpha=1, out=tmp_path / "best")
     assert_same_weights(mixed.folder / "model.safetensors", runs / "tuned1/checkpoints/best/model.safetensors")
-
-
-def test_alphas_name_both_ends():
-    assert alphas("0:1:0.1") == [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1]
-    assert alphas("0.75") == [0.75]
 
 
 def test_soups_are_uniform_or_greedy_on_validation_images(runs, tmp_path):

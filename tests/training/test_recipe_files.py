@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.models.flops import measure_cost
-from holdfast.training.cost import cost_lines, forward_passes, recipe_cost
+from holdfast.training.cost import cost_lines
 from holdfast.training.global_batch import share_batch
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
@@ -134,15 +133,6 @@ def test_the_cost_on_top_is_what_is_counted(names):
         text = find_recipe(name).read_text()
         gpus = int(re.search(r"torchrun --nproc-per-node (\d+) -m holdfast train", text)[1])
         assert "\n".join(cost_lines(name, load_recipe(name), gpus=gpus)) in text
-
-
-def test_the_counted_flops_are_those_of_the_models_and_their_passes():
-    cost = recipe_cost(load_recipe("imagenet/rspc_rvt_tiny_plus"), "imagenet")
-    gmacs = measure_cost("rvt_tiny_plus").gmacs
-    passes = 3 * 2 + 2  # clean and occluded, forward and backward; and both augmented, forward alone
-    assert cost.flops == pytest.approx(gmacs * 2e9 * passes * 310 * 1_281_167, rel=0.01)
-    assert forward_passes(load_recipe("imagenet/rvt_tiny_plus")) == 4
-    assert forward_passes(load_recipe("imagenet/fan_tiny_vit")) == 3
 
 
 def test_a_recipe_is_the_same_after_writing_and_reading():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from holdfast.analysis.attention_stability import layer_cosines
 from holdfast.analysis.base import Analysis, FigureSpec, Found, Page, Results, Tick
 from holdfast.analysis.layer_info import describe_layers, layer_name
 from holdfast.analysis.results import AnalysisResult
@@ -64,7 +65,6 @@ def run(subject: "Probe", settings: Settings, tick: Tick) -> Found:
     """
     import torch
 
-    from holdfast.analysis.attention_stability import layer_cosines
     from holdfast.analysis.probe import as_bytes
 
     parts: Parts = {}

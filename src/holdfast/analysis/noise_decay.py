@@ -176,7 +176,7 @@ def pages(results: Results) -> Iterator[Page]:
 
 ANALYSIS = Analysis(
     "noise-decay",
-    "what blocks leave of noise, and their significant eigenvalues",
+    "noise that remains after each block, and significant eigenvalues",
     run,
     settings=(NOISE, NOISE_STD, EPSILON, MODULES),
     headline=headline,

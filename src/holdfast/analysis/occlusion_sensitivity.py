@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from holdfast.analysis.attention_stability import image_scores, layer_cosines
 from holdfast.analysis.base import Analysis, FigureSpec, Found, Numbers, Page, Results, StudyColumn, Tick
 from holdfast.analysis.layer_info import aside, describe_layers, label_of
 from holdfast.analysis.results import AnalysisResult
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 SHOWN = 4  # images with a histogram of their own
 MASKS = Setting("masks", 100, "random occlusion masks per image", int, at_least(1))
-IMAGES = Setting("occlusion_images", 64, "images that are occluded so often", int, at_least(1), option="--mask-images")
+IMAGES = Setting(
+    "occlusion_images", 64, "number of images to occlude with these masks", int, at_least(1), option="--mask-images"
+)
 PATCH_SIZE = Setting(
     "patch_size", None, "side of an occluded patch (default: the model's token, else what fits the image)", int
 )
@@ -133,8 +136,6 @@ def _maybe_look(subject: "Probe", pixels: "Tensor") -> "tuple[Tensor, list[Atten
 
 
 def _scores(clean: "list[AttentionHandle]", corrupted: "list[AttentionHandle]", *, images: int) -> np.ndarray:
-    from holdfast.analysis.attention_stability import image_scores, layer_cosines
-
     if not clean:
         return np.full(images, np.nan, dtype=np.float32)
     return image_scores([layer.flattened for layer in layer_cosines(clean, corrupted)]).cpu().numpy()

@@ -144,7 +144,7 @@ def pages(results: Results) -> Iterator[Page]:
 
 ANALYSIS = Analysis(
     "overfocus",
-    "how few tokens receive the attention",
+    "how many tokens receive most of the attention",
     run,
     settings=(TOP,),
     headline=headline,

@@ -135,4 +135,4 @@ CELLS = Setting(
 )
 RATIO = Setting("ratio", 0.1, "share of the patches that a mask occludes", float, share)
 MODULES = Setting("modules", (), "comma list of modules for noise decay and grouping", read=comma_list)
-PICTURES = Setting("pictures", 4, "images that pictures show", int, at_least(1))
+PICTURES = Setting("pictures", 4, "number of images in the pictures", int, at_least(1))

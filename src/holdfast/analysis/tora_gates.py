@@ -71,7 +71,7 @@ def pages(results: Results) -> Iterator[Page]:
 
 ANALYSIS = Analysis(
     "gates",
-    "which adapter the class token's gate takes from every place (TORA)",
+    "weight of each adapter in the class token's gate, by position (TORA)",
     run,
     settings=(PICTURES,),
     ticks=lambda images, settings: min(images, settings.pictures),

@@ -12,7 +12,7 @@ from rich.markup import escape
 from holdfast.analysis.registry import ANALYSES, all_settings
 from holdfast.analysis.results import AnalysisResult, load_results
 from holdfast.analysis.settings import Settings
-from holdfast.cli.console import print_table
+from holdfast.cli.console import message_console, print_table
 from holdfast.cli.shared_options import (
     add_preprocessing,
     model_file_name,
@@ -43,7 +43,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--checkpoint", help="of runs: best, last or a weight file (default: the exported weights)")
     parser.add_argument("--data", help="such as folder:DIR (default: the run's validation data)")
-    parser.add_argument("--only", default=",".join(ANALYSES), help=f"comma-separated analyses; {known}")
+    parser.add_argument("--only", default=",".join(ANALYSES), help=f"comma-separated analyses (default: all); {known}")
     parser.add_argument("--limit", type=int, default=256, help="number of images, stratified by class; 0 for all")
     for setting in all_settings().values():
         parser.add_argument(
@@ -67,10 +67,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Analyse every model, then draw its figures and the comparison of all models."""
-    from rich.console import Console
 
     formats = parse_formats(arguments.figures)
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = message_console(stderr=True)
     if arguments.redraw:
         alone = arguments.out if len(arguments.models) == 1 else None  # of several, --out is the comparison's
         found = _distinguish_results(

@@ -4,7 +4,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from jsonargparse import ArgumentParser
-from rich.console import Console
+
+from holdfast.cli.console import message_console
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -20,6 +21,6 @@ def run(arguments: Namespace) -> None:
     from holdfast.reporting.model_card import write_card
 
     path, upload = write_card(arguments.run, arguments.out, name=arguments.name, license=arguments.license)
-    console = Console(soft_wrap=True, highlight=False)
+    console = message_console()
     console.print(f"written: {path}", markup=False)
-    console.print(f"upload it with: {upload}", markup=False)
+    console.print(f"upload it with: {upload}", markup=False, soft_wrap=True)  # to be copied in one piece

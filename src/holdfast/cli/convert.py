@@ -4,7 +4,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from jsonargparse import ArgumentParser
-from rich.console import Console
+
+from holdfast.cli.console import message_console
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -24,6 +25,6 @@ def run(arguments: Namespace) -> None:
     ema = True if arguments.ema else False if arguments.no_ema else None
     model = convert_checkpoint(arguments.file, arguments.out, model=arguments.model, ema=ema)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    console = Console(soft_wrap=True)
+    console = message_console()
     console.print(f"{arguments.model}: {parameters:,} parameters, {model.num_classes} classes → {arguments.out}")
-    console.print(f'load it with: timm.create_model("local-dir:{arguments.out}", pretrained=True)', highlight=False)
+    console.print(f'load it with: timm.create_model("local-dir:{arguments.out}", pretrained=True)', soft_wrap=True)

@@ -12,7 +12,7 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli import EXIT_SIGNAL, stopped_by
-from holdfast.cli.console import print_table
+from holdfast.cli.console import message_console, print_table
 from holdfast.cli.demo_settings import DEMOS, Demo, Effort
 from holdfast.errors import HoldfastError, nearest
 
@@ -48,7 +48,7 @@ def run(arguments: Namespace) -> int:
         )
     demo = DEMOS[arguments.task]
     out = _writable_folder(arguments.out or Path(demo.folder + ("-quick" if arguments.quick else "")))
-    console = Console(soft_wrap=True, highlight=False)
+    console = message_console()
     # before torch is imported: on cores that others use too, threads that spin while they wait double the time
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
@@ -93,7 +93,7 @@ def train_one(
     if RunFolder(folder).finished:
         console.print("  already trained")
         return 0
-    console.print(f"  training: {recipe}, {effort.epochs} epochs")
+    console.print(f"  training: {recipe}, {effort.epochs} epoch{'' if effort.epochs == 1 else 's'}")
     return train(complete, out=folder, resume=True, show=True).stopped_by
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from holdfast.cli.console import table_width
+from holdfast.cli.console import message_console, table_width
 from holdfast.cli.shared_options import (
     add_classes,
     add_cluster,
     add_dry_run,
     add_preprocessing,
+    check_model,
     cluster_of,
     dry_run,
     model_file_name,
@@ -138,7 +139,7 @@ def run(arguments: Namespace) -> int:
     from holdfast.evaluation.suites import assign
 
     first = os.environ.get("RANK", "0") == "0"
-    console = Console(quiet=not first, soft_wrap=True, highlight=False)
+    console = message_console(quiet=not first)
     models = _models(arguments)
     given: dict[str, Any] = {name: getattr(arguments, name) for name in ("seed", "device", "workers")}
     given["limit"] = arguments.limit or None
@@ -220,7 +221,10 @@ def _models(arguments: Namespace) -> list[str]:
         raise HoldfastError(f"holdfast evaluate needs either runs' folders or --model, got {given}")
     if len(arguments.runs) > 1 and arguments.out is not None:
         raise HoldfastError("--out is the folder of one model's records, got several runs: omit it")
-    return [with_checkpoint(model, arguments.checkpoint) for model in arguments.runs or [arguments.model]]
+    models = arguments.runs or [arguments.model]
+    for model in models:  # all of them before the first is measured
+        check_model(model)
+    return [with_checkpoint(model, arguments.checkpoint) for model in models]
 
 
 def _own_data(model: str, console: Console) -> str:

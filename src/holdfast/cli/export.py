@@ -4,8 +4,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from jsonargparse import ArgumentParser
-from rich.console import Console
 
+from holdfast.cli.console import message_console
 from holdfast.cli.shared_options import add_preprocessing, own_data, protocol_of, run_folder
 from holdfast.errors import HoldfastError
 
@@ -32,8 +32,9 @@ def run(arguments: Namespace) -> None:
         raise HoldfastError(f"--out must be a file in an existing folder, got {str(out)!r}")
     data = arguments.data or own_data(arguments.model, command="export")
     difference = export(arguments.model, out, data, to=arguments.to, protocol=protocol_of(arguments))
-    console = Console(soft_wrap=True, highlight=False)
+    console = message_console()
     size = out.stat().st_size / 1e6
     console.print(f"written: {out}, {size:.1f} MB; logits differ by at most {difference:.1g}", markup=False)
     if arguments.to == "onnx":
-        console.print(f"evaluate it with: holdfast evaluate --model onnx:{out} --data {data}", markup=False)
+        command = f"holdfast evaluate --model onnx:{out} --data {data}"
+        console.print(f"evaluate it with:\n  {command}", markup=False, soft_wrap=True)  # to be copied in one piece

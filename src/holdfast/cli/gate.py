@@ -10,7 +10,7 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli import EXIT_GATE_FAILED, EXIT_OK
-from holdfast.cli.console import table_width
+from holdfast.cli.console import message_console, table_width
 from holdfast.cli.shared_options import (
     add_classes,
     add_cluster,
@@ -25,7 +25,6 @@ from holdfast.errors import HoldfastError
 COUNT = 12  # pictures of failures
 
 if TYPE_CHECKING:
-    from holdfast.evaluation.setup import EvaluationRequest
     from holdfast.gate import PairedScores, Rules, RuleVerdict
 
 
@@ -78,7 +77,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--save", type=Path, metavar="FILE", help="write a small baseline file for later gates, unless this gate fails"
     )
     parser.add_argument(
-        "--classes-differ", action="store_true", help="measure --model although the data's classes have other names"
+        "--classes-differ",
+        action="store_true",
+        help="evaluate --model even if the class names of model and data differ",
     )
     add_preprocessing(parser, preparation=False)  # which is the baseline's
     add_classes(parser, default="the baseline's")
@@ -97,7 +98,7 @@ def run(arguments: Namespace) -> int:
     _check(arguments)
     rules = _rules(arguments)
     old = _baseline(arguments.against) if arguments.against is not None else []
-    console = Console(soft_wrap=True, highlight=False)
+    console = message_console()
     if arguments.model is not None or arguments.until is not None:
         check_rules(old, rules)
     if arguments.until is not None:
@@ -166,7 +167,7 @@ def _decide_in_rounds(
 ) -> "tuple[list[RuleVerdict], list[PairedScores]]":
     """Measure the new model, and a run whose measurement stopped early, until every rule is decided."""
     from holdfast.gate.decide_in_rounds import decide_in_rounds
-    from holdfast.gate.evaluate_candidate import requests_like_baseline
+    from holdfast.gate.evaluate_candidate import requests_like_baseline, requests_of_old
     from holdfast.gate.forecast import forecast
 
     for line in forecast(old, rules):
@@ -178,9 +179,7 @@ def _decide_in_rounds(
     elif not run_folder(model):
         out = arguments.out or Path("runs") / model_file_name(model)
     new = requests_like_baseline(old, model, out=arguments.out or out, protocol=protocol_of(arguments), **given)
-    before: list[EvaluationRequest | None] = [None] * len(old)
-    if (arguments.against / "config.json").is_file():  # a run, whose model can be measured further
-        before = [*requests_like_baseline(old, f"run:{arguments.against}", **given)]
+    before = requests_of_old(old, arguments.against, **given)
     return decide_in_rounds(new, old, rules, old_requests=before, budget=arguments.budget, show=True)
 
 
@@ -212,11 +211,19 @@ def _save(scores: "list[PairedScores]", path: Path, console: Console) -> None:
     from holdfast.gate import save_baseline
 
     size = save_baseline(scores, path)
-    sets = ", ".join(f"{each.data} ({each.count} images × {len(each.cells)} cells)" for each in scores)
+    sets = ", ".join(f"{each.data} ({each.count} images × {len(each.cells)} cells{_passes(each)})" for each in scores)
     console.print(f"baseline of {sets}: {path}, {size / 1000:.0f} kB", markup=False)
     for each in scores:
         for line in _incomplete_scores(each):
             console.print(f"{each.data}: {line}", markup=False)
+
+
+def _passes(baseline: "PairedScores") -> str:
+    """Passes of a baseline that holds some images in some cells; a pass is one image in one cell."""
+    if not baseline.rows:
+        return ""
+    whole = (baseline.count + len(baseline.missing)) * len(baseline.cells)
+    return f", {sum(map(len, baseline.rows.values())):,} of {whole:,} passes"
 
 
 def _incomplete_scores(baseline: "PairedScores") -> list[str]:

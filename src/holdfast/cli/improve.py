@@ -1,16 +1,20 @@
 """``holdfast improve``: the best robust fine-tuning for your data and a budget, chosen without the test images."""
 
+import json
 from argparse import SUPPRESS, Namespace
 from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser
-from rich.console import Console
 
 from holdfast.cli import EXIT_OK
+from holdfast.cli.console import message_console
 from holdfast.cli.shared_options import add_cluster, cluster_of
-from holdfast.cli.train import add_recipe_values, merge_dictionary_options, recipe_values, shorten_help
+from holdfast.cli.train import add_recipe_values, recipe_values, shorten_help
+from holdfast.cli.train import merge_dictionary_options as merge_as_train_does
 from holdfast.errors import HoldfastError
+from holdfast.io.yaml import read_yaml
+from holdfast.training.recipe_files import merge
 
 __all__ = ["add_arguments", "merge_dictionary_options", "run", "shorten_help"]
 
@@ -51,11 +55,37 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_recipe_values(parser)
 
 
+def merge_dictionary_options(argv: list[str]) -> list[str]:
+    """Dotted options as for ``holdfast train``; ``--model`` and all ``--model.KEY`` become one value of ``--model``.
+
+    jsonargparse takes every ``--model.KEY`` for the whole of ``--model``.
+    """
+    merged = merge_as_train_does(argv)
+    if not any(word.startswith("--model.") for word in merged):
+        return merged
+    found, start, values = list[str](), None, dict[str, Any]()
+    words = iter(merged)
+    for word in words:
+        option, sign, value = word.partition("=")
+        if option != "--model" and not option.startswith("--model."):
+            found.append(word)
+            continue
+        text = value if sign else next(words, "")
+        if option == "--model":
+            start = text
+            continue
+        nested = read_yaml(text, name=option)
+        for key in reversed(option.split(".")[1:]):
+            nested = {key: nested}
+        values = merge(values, nested)
+    return [*found, f"--model={json.dumps([start, values])}"]
+
+
 def run(arguments: Namespace) -> int:
     """Plan, run, and print the decision."""
     from holdfast.improvement.improve import make_request, plan_only, write_report
     from holdfast.improvement.plan import described
-    from holdfast.improvement.run import run_request
+    from holdfast.improvement.run import TABLE, run_request
 
     cluster = cluster_of(arguments)
     if cluster is not None and cluster.gather:
@@ -66,6 +96,9 @@ def run(arguments: Namespace) -> int:
             "the winner with them, holdfast evaluate --model run:OUT/winner --class-map FILE"
         )
     values: dict[str, Any] = recipe_values(arguments)
+    if arguments.start is not None and arguments.start.startswith("["):  # with all --model.KEY
+        arguments.start, of_model = json.loads(arguments.start)
+        values = merge(values, {"model": of_model})
     test = values.get("data", {}).pop("test", None)
     request = make_request(
         arguments.start,
@@ -78,7 +111,7 @@ def run(arguments: Namespace) -> int:
         seeds=arguments.seeds,
         against=arguments.against,
     )
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = message_console(stderr=True)
 
     def tell(line: str) -> None:
         console.print(line, markup=False)
@@ -88,8 +121,9 @@ def run(arguments: Namespace) -> int:
         return EXIT_OK
     decision = run_request(request, out=arguments.out, tell=tell, show=None, cluster=cluster)
     page = write_report(decision, arguments.out)
-    for line in (*summary(decision), f"report: {page}"):
-        print(line)
+    told = message_console()
+    for line in (*summary(decision), f"all candidates: {arguments.out / TABLE}", f"report: {page}"):
+        told.print(line, markup=False)
     return EXIT_OK
 
 
@@ -102,11 +136,11 @@ def summary(decision: Any) -> list[str]:
     lines = [
         decision.sentence,
         f"{decision.candidates} candidates, {decision.tried} models to choose from; {decision.images} test images "
-        f"measured once{seeds}; {human_seconds(decision.spent)} of {human_seconds(decision.budget)}",
+        f"measured once{seeds}; {decision.spent / decision.budget:.0%} of the {human_seconds(decision.budget)} used",
         *(f"skipped, the budget was used up: {', '.join(decision.skipped)}" for _ in range(bool(decision.skipped))),
         *domain_lines(decision.domains, challenger=decision.challenger),
         *decision.remarks,
-        "again: " + "; ".join(decision.commands),
+        *(f"again: {'; '.join(decision.commands)}" for _ in range(bool(decision.commands))),
         f"in CI: {decision.gate}",
     ]
     return lines

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
+from holdfast.cli.console import message_console
 from holdfast.cli.shared_options import (
     add_classes,
     add_preprocessing,
@@ -61,7 +62,7 @@ def run(arguments: Namespace) -> None:
     check_installed()
     models, data = _requested_models(arguments)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: threads that spin would slow the page
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = message_console(stderr=True)
     from holdfast.lab.filmstrip import as_recorded
     from holdfast.lab.server import bound_socket, serve
     from holdfast.lab.session import Session

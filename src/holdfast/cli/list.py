@@ -189,6 +189,8 @@ def _table(*columns: str, rows: list[list[str]]) -> Table:
 
 
 LISTERS: dict[str, Callable[[Namespace], list[Table]]] = {
+    "analyses": analyses_table,
+    "benchmarks": benchmarks_table,
     "corruptions": corruptions_table,
     "data": data_table,
     "methods": methods_table,

@@ -121,7 +121,11 @@ def _print_error(sentence: str) -> int:
     text = " ".join(sentence.split())
     if len(text) > LONGEST_ERROR:  # a value of any length may be quoted in it
         text = f"{text[: LONGEST_ERROR // 2]} … {text[-LONGEST_ERROR // 2 :]}"
-    print(f"holdfast: error: {text}", file=sys.stderr)
+    line = f"holdfast: error: {text}"
+    if sys.stderr.isatty():  # which would break words at its edge
+        width = shutil.get_terminal_size().columns
+        line = textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+    print(line, file=sys.stderr)
     return EXIT_BAD_INPUT
 
 

@@ -4,8 +4,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from jsonargparse import ArgumentParser
-from rich.console import Console
 
+from holdfast.cli.console import message_console
 from holdfast.errors import HoldfastError
 
 
@@ -47,7 +47,7 @@ def run(arguments: Namespace) -> None:
     if arguments.dry_run:
         print("\n".join(describe_mix(*arguments.models, out=arguments.out, **options)))
         return
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = message_console(stderr=True)
     for result in mix(*arguments.models, out=arguments.out, validate=arguments.validate, **options):
         shares = " + ".join(f"{weight:.3g} · {spec}" for spec, weight in result.weights.items() if weight)
         scores = "".join(f", {name} {value:.2f} % in validation" for name, value in result.scores.items())

@@ -44,7 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--class-names", type=Path, metavar="FILE", help="class names, one per line, for a model without its own"
     )
-    parser.add_argument("--skip-bad", action="store_true", help="leave out unreadable images, with a warning")
+    parser.add_argument("--skip-bad", action="store_true", help="skip unreadable images, with a warning")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     add_preprocessing(parser)
 
@@ -53,6 +53,7 @@ def run(arguments: Namespace) -> None:
     """Predict, then print or write the table."""
     if arguments.format not in FORMATS:
         raise HoldfastError(f"--format must be one of {', '.join(FORMATS)}, got {arguments.format!r}")
+    from holdfast.data.source import UnreadableImage
     from holdfast.inference.predict import predict
     from holdfast.io import atomic
 
@@ -61,7 +62,10 @@ def run(arguments: Namespace) -> None:
     names = _class_names(arguments.class_names) if arguments.class_names is not None else None
     options = {"top": arguments.top, "device": arguments.device, "protocol": protocol, "class_names": names}
     options |= {"skip_bad": arguments.skip_bad}
-    found = predict(with_checkpoint(arguments.model, arguments.checkpoint), arguments.images, **options, **drawings)
+    try:
+        found = predict(with_checkpoint(arguments.model, arguments.checkpoint), arguments.images, **options, **drawings)
+    except UnreadableImage as error:
+        raise HoldfastError(f"{error}; --skip-bad leaves such images out") from error
     if arguments.out is None and arguments.format == "table":
         print_table(_table(found))
     elif arguments.out is None:

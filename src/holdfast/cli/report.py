@@ -4,8 +4,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from jsonargparse import ArgumentParser
-from rich.console import Console
 
+from holdfast.cli.console import message_console
 from holdfast.errors import HoldfastError
 
 DEFAULT, SITE = Path("report.html"), Path("leaderboard")
@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--names", help="comma-separated names of the runs (default: their folders' names)")
     parser.add_argument("--title", default="", help="title of the page")
     parser.add_argument("--data", default="", help="only these data sets, separated by commas (digits, imagenet-c, …)")
-    parser.add_argument("--figures", type=Path, help="a folder for the page's figures, a file each")
+    parser.add_argument("--figures", type=Path, help="folder to which each figure of the page is written as a file")
     parser.add_argument("--figure-format", default="pdf", help="of --figures: some of svg, pdf, png, csv (the numbers)")
     parser.add_argument("--suite", default="", help="only these suites, separated by commas")
 
@@ -46,4 +46,4 @@ def run(arguments: Namespace) -> None:
     if out is None:
         print(text)
     else:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"written: {out}", markup=False)
+        message_console(stderr=True).print(f"written: {out}", markup=False)

@@ -79,13 +79,15 @@ def _evaluated_columns(folder: Path) -> tuple[str, str, str, str]:
 
 
 def _clean_score(folder: Path, header: dict[str, Any]) -> str:
+    from holdfast.records.class_map import answers_in_short
     from holdfast.records.header import CLASSIFICATION
     from holdfast.records.records import read_records
 
     if header.get("task", CLASSIFICATION) != CLASSIFICATION:  # other tasks have scores of sets of images
         return "–"
     cell = read_records(folder, cells=["clean"]).cells.get("clean")
-    return "–" if cell is None else f"clean {100 * cell.accuracy:.2f}"
+    answers = f", {words}" if (words := answers_in_short(header)) else ""
+    return "–" if cell is None else f"clean {100 * cell.accuracy:.2f}{answers}"
 
 
 def _records_column(folder: Path) -> str:

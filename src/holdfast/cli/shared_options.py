@@ -1,6 +1,7 @@
 """Options that several commands share: preprocessing, --on ray, --dry-run, run folders; the formatter of help texts."""
 
 import sys
+import textwrap
 from argparse import SUPPRESS, Action, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,9 @@ class PlainHelp(DefaultHelpFormatter):
         plain = not action.option_strings or action.default in (None, False, "", SUPPRESS) or "default:" in text
         return text if plain else f"{text} (default: %(default)s)"
 
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)  # as in category-ids
+
 
 def run_folder(model: str) -> Path | None:
     """Return the folder of ``run:DIR`` or a plain ``DIR``; None for any other model."""
@@ -52,23 +56,26 @@ def model_file_name(model: str) -> str:
     return file_name(model_spec(model).rest).strip("-.") or "model"
 
 
+def check_model(model: str) -> None:
+    """Raise an error for text that is neither a spec nor a folder, and for a folder of records alone."""
+    from holdfast.models.factory import unknown_model, without_model
+
+    folder = run_folder(model)
+    if folder is None and not model_spec(model).kind:
+        raise unknown_model(model)
+    if folder is not None and (problem := without_model(folder)) is not None:
+        raise problem
+
+
 def own_data(model: str, *, command: str) -> str:
     """Return the validation data of a run's recipe; for digits the test split, which no recipe trains or selects on."""
     from holdfast.io.yaml import read_yaml
 
+    check_model(model)
     folder = run_folder(model)
-    if folder is None and not model_spec(model).kind:
-        from holdfast.models.factory import unknown_model  # imported late: for an error alone
-
-        raise unknown_model(model)
     if folder is None:
         raise HoldfastError(f"holdfast {command} needs --data, such as folder:DIR, for {model!r}, which is not a run")
     path = folder / "recipe.yaml"
-    if not path.exists():
-        from holdfast.models.factory import without_model
-
-        if (problem := without_model(folder)) is not None:
-            raise problem
     try:
         recipe: Any = read_yaml(path.read_text(encoding="utf-8"), name=repr(str(path)))
         data = str(recipe["data"].get("val") or recipe["data"]["train"])
@@ -120,11 +127,13 @@ def add_dry_run(parser: ArgumentParser) -> None:
 
 def dry_run(command: str, arguments: Namespace, forecasts: "Sequence[DryRunReport]") -> int:
     """Print the estimates and store their sum for comparison with the actual run."""
+    from holdfast.cli.console import message_console
     from holdfast.runtime.dry_run import in_sum, remember
 
+    console = message_console()
     for forecast in forecasts:
         for line in forecast.lines():
-            print(line)
+            console.print(line, markup=False)
     remember(command, vars(arguments), in_sum(forecasts))
     return EXIT_OK
 

@@ -5,10 +5,9 @@ from argparse import Namespace
 from pathlib import Path
 
 from jsonargparse import ArgumentParser
-from rich.console import Console
 
 from holdfast.cli import EXIT_SIGNAL, stopped_by
-from holdfast.cli.console import print_table, table_width
+from holdfast.cli.console import message_console, print_table, table_width
 from holdfast.cli.shared_options import add_cluster, add_dry_run, cluster_of, dry_run, print_dry_run_comparison
 from holdfast.cli.train import add_recipe_values, recipe_values, shorten_help
 from holdfast.errors import HoldfastError
@@ -57,7 +56,7 @@ def run(arguments: Namespace) -> int:
     if arguments.dry_run:
         from holdfast.studies.dry_run import dry_run_report
 
-        show = Console(stderr=True).print
+        show = message_console(stderr=True).print
         found = dry_run_report(
             study, out=out, processes=arguments.processes, tell=lambda row: show(f"measuring {row} …")
         )

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import docstring_parser
 from jsonargparse import ArgumentParser
-from rich.console import Console
 
 from holdfast.cli import EXIT_SIGNAL
+from holdfast.cli.console import message_console
 from holdfast.cli.shared_options import add_dry_run, dry_run, print_dry_run_comparison
 from holdfast.errors import HoldfastError
 from holdfast.io.yaml import read_yaml
@@ -80,7 +80,7 @@ def run(arguments: Namespace) -> int:
     from holdfast.training.loop import train
 
     recipe, out = _recipe_and_folder(arguments)
-    console = Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0", soft_wrap=True)
+    console = message_console(stderr=True, quiet=os.environ.get("RANK", "0") != "0")
     options: dict[str, Any] = {"out": out, "overrides": _overrides(arguments), "resume": arguments.resume}
     if arguments.dry_run:
         from holdfast.training.dry_run import dry_run_report

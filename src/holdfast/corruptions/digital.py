@@ -46,7 +46,7 @@ def pixelate(image: Image, _draws: Draws, *, scale: float) -> Image:
     """
     height, width = image.shape[:2]
     small = Pillow.fromarray(image).resize((int(width * scale), int(height * scale)), Pillow.Resampling.BOX)
-    return np.asarray(small.resize((width, height), Pillow.Resampling.NEAREST))
+    return np.array(small.resize((width, height), Pillow.Resampling.NEAREST))  # np.asarray would be read-only
 
 
 @each

@@ -6,6 +6,7 @@ and grey images are kept: all of them count in the evaluation.
 
 import json
 from collections import defaultdict
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class CocoSource:
         self.classes = tuple(str(category.get("name", category["id"])) for category in categories)
         self._label_of = {number: label for label, number in enumerate(self.category_ids)}
         self._images = sorted(content["images"], key=lambda image: image["id"])
-        self._check_unique()
+        self._check_images()
         self._found = self._group_by_image(content["annotations"])
 
     def __len__(self) -> int:
@@ -89,7 +90,7 @@ class CocoSource:
             raise HoldfastError(f"{self._file} must annotate at least one object, got none")
         return found
 
-    def _check_unique(self) -> None:
+    def _check_images(self) -> None:
         for what, values in (
             ("categories", self.category_ids),
             ("images", [image["id"] for image in self._images]),
@@ -99,9 +100,15 @@ class CocoSource:
                 raise HoldfastError(f"{what} of {self._file} must be unique, got duplicates")
             if not values:
                 raise HoldfastError(f"{self._file} must have {what}, got none")
-        for name in (str(image["file_name"]) for image in self._images):
+        for image in self._images:
+            name = str(image["file_name"])
             if Path(name).is_absolute() or ".." in Path(name).parts:
                 raise HoldfastError(f"file_name of {self._file} must be a path below the image folder, got {name!r}")
+            for side in ("height", "width"):
+                if not _is_whole(image[side]) or image[side] < 1:
+                    raise HoldfastError(
+                        f"{side} of image {name!r} in {self._file} must be a number of pixels, got {image[side]!r}"
+                    )
 
     def _mask(self, row: dict[str, Any], size: tuple[int, int]) -> Rle:
         outline = row["segmentation"]
@@ -140,6 +147,10 @@ def _read_annotations(path: Path) -> dict[str, Any]:
         for row in rows:
             if needed - row.keys():
                 raise HoldfastError(f"{key} of {path.name} must have {', '.join(sorted(needed))}, got {sorted(row)}")
+        ids = [row["id"] for row in rows if "id" in needed]
+        named = key == "images" and all(isinstance(id, str) for id in ids)  # not in COCO itself
+        if wrong := [] if named else [id for id in ids if not _is_whole(id)]:
+            raise HoldfastError(f"ids of {key} in {path.name} must be whole numbers, got {wrong[0]!r}")
     return content
 
 
@@ -148,9 +159,9 @@ def _check(row: dict[str, Any], *, sizes: dict[int, tuple[int, int]], categories
     missing = {"image_id", "category_id", "bbox"} - row.keys()
     if missing:
         raise HoldfastError(f"{_name(row, file)} must have {', '.join(sorted(missing))}")
-    if row["image_id"] not in sizes:
+    if not isinstance(row["image_id"], Hashable) or row["image_id"] not in sizes:
         raise HoldfastError(f"{_name(row, file)} must refer to an image in the file, got image {row['image_id']!r}")
-    if row["category_id"] not in categories:
+    if not isinstance(row["category_id"], Hashable) or row["category_id"] not in categories:
         raise HoldfastError(f"{_name(row, file)} must refer to a category in the file, got {row['category_id']!r}")
     box = row["bbox"]
     numbers = isinstance(box, list) and len(box) == 4 and all(isinstance(v, int | float) for v in box)
@@ -178,6 +189,10 @@ def _check_outline(row: dict[str, Any], *, size: tuple[int, int], file: str) -> 
             )
     elif not isinstance(outline, list) or not outline or not all(map(_is_polygon, outline)):
         raise HoldfastError(f"polygons of {_name(row, file)} must have three points or more, as x, y, x, y …")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer()
 
 
 def _is_polygon(part: Any) -> bool:

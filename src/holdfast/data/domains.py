@@ -2,7 +2,8 @@
 
 A domain is one way in which images of the same classes come: photographs and sketches, one hospital and another. Data
 without splits get one: a fifth of each domain, chosen by a digest of the image ids, is ``val`` and the rest ``train``
-(the in- and out-splits of DomainBed, Gulrajani and Lopez-Paz 2021); ``test`` is then all images.
+(the in- and out-splits of DomainBed, Gulrajani and Lopez-Paz 2021); ``test`` is then all images. A domain with a folder
+``train`` but none for ``val`` holds out a fifth of it in the same way, unless the spec says ``split=train``.
 """
 
 import hashlib
@@ -22,8 +23,9 @@ from holdfast.io.folder_index import FileNames, index_folder
 from holdfast.io.images import check_exif
 from holdfast.io.yaml import read_yaml
 
+PREFIX = "domains:"
 SPLITS = ("train", "val", "test")
-HELD_OUT = 0.2  # share of a domain without splits that is its val split
+HELD_OUT = 0.2  # share of a domain without a folder val that is its val split
 SHOWN = 3
 
 
@@ -87,12 +89,9 @@ class DomainSource(FolderSource):
         self.domains = spec.domains(known)
         if not self.domains:
             raise HoldfastError(f"domains:{spec.root} must hold one folder per domain, got none to take")
-        tops, in_parts = _class_folders(spec, self.domains, split=split)
-        self.classes = _same_classes(tops, root=spec.root)
-        self._paths, self.targets = _images(tops, self.classes, root=spec.root)
-        if not in_parts and (part := spec.split or split) != "test":
-            kept = [row for row, name in enumerate(self._paths) if _is_held_out(name) == (part == "val")]
-            self._paths, self.targets = FileNames.of([self._paths[row] for row in kept]), self.targets[kept]
+        parts = _parts(spec, self.domains, split=split)
+        self.classes = _same_classes({name: top for name, (top, _) in parts.items()}, root=spec.root)
+        self._paths, self.targets = _images(list(parts.values()), self.classes, root=spec.root)
         self.gifs: list[str] = []
         self._turned = shared_bytes(len(self.targets))
 
@@ -113,12 +112,15 @@ def domains_of(source: Any) -> tuple[str, ...]:
 
 
 def strata_of_domains(source: Any, strata: np.ndarray) -> np.ndarray:
-    """Strata of a source's images by domain and their own stratum, so that subsets have both in proportion."""
+    """Strata of a source's images: its domains, and in each their own strata, so that subsets have both in proportion.
+
+    One column without domains, two with them, the domain first; see :func:`holdfast.evaluation.order.stratified_order`.
+    """
     names = domains_of(source)
     if not names:
         return strata
     places = np.array([names.index(domain_of(source.id(row))) for row in range(len(source))])
-    return places * (int(strata.max(initial=0)) + 1) + strata
+    return np.stack([places, places * (int(strata.max(initial=0)) + 1) + strata], axis=1)
 
 
 def trained_domains(source: Any, run: Path | None) -> tuple[str, ...]:
@@ -130,29 +132,43 @@ def trained_domains(source: Any, run: Path | None) -> tuple[str, ...]:
     if names and not found and run is not None:
         with suppress(HoldfastError, OSError, ValueError, KeyError, TypeError, AttributeError):
             recipe = read_yaml((run / "recipe.yaml").read_text(encoding="utf-8"), name="recipe.yaml")
-            kind, _, rest = str(recipe["data"]["train"]).partition(":")
-            spec = DomainSpec.parse(rest.partition("[")[0]) if kind == "domains" else None
-            found = tuple(name for name in spec.chosen or names if name not in spec.left_out) if spec else ()
+            first, *others = str(recipe["data"]["train"]).split(f"+{PREFIX}")
+            parts = [first.removeprefix(PREFIX), *others] if first.startswith(PREFIX) else []
+            specs = [DomainSpec.parse(part.partition("[")[0]) for part in parts]
+            found = tuple(name for spec in specs for name in _taken(spec, names))
     return tuple(name for name in names if name in found)
 
 
-def _class_folders(spec: DomainSpec, domains: Sequence[str], *, split: str) -> tuple[dict[str, str], bool]:
-    """Path of the class folders of every domain below the root, and whether the domains have splits."""
+def _taken(spec: DomainSpec, names: Sequence[str]) -> list[str]:
+    """Domains of a recipe's training data; of data that are gone they may be any that the spec does not leave out."""
+    there: Sequence[str] = spec.chosen or names
+    if not spec.chosen and spec.root.is_dir():
+        there = listed_folders(spec.root, what="domains")
+    return [name for name in there if name not in spec.left_out]
+
+
+def _parts(spec: DomainSpec, domains: Sequence[str], *, split: str) -> dict[str, tuple[str, str]]:
+    """The folder of every domain's class folders and the share of it: train, val (a fifth), or empty for all."""
     inside = {name: listed_folders(spec.root / name, what="domains") for name in domains}
     if not all(names and set(names) <= set(SPLITS) for names in inside.values()):
-        return {name: name for name in domains}, False
-    found = {}
-    for name, there in inside.items():
-        # a test set may be called val, as where a benchmark withholds its test labels
-        usual = [spec.split] if spec.split else [split, *(["val"] if split == "test" else [])]
-        part = next((each for each in usual if each in there), None)
-        if part is None:
-            raise HoldfastError(
-                f"domains:{spec.root} must have the split {usual[0]} of every domain, but {name!r} has "
-                f"{', '.join(sorted(there))}: name other domains, or split=…"
-            )
-        found[name] = f"{name}/{part}"
-    return found, True
+        wanted = spec.split or split
+        return {name: (name, "" if wanted == "test" else wanted) for name in domains}
+    return {name: _part(spec, name, there, split=split) for name, there in inside.items()}
+
+
+def _part(spec: DomainSpec, domain: str, there: Sequence[str], *, split: str) -> tuple[str, str]:
+    """The same of one domain with split folders."""
+    wanted = spec.split or split
+    if wanted == "test" and not spec.split and "test" not in there:
+        wanted = "val"  # as where a benchmark withholds its test labels
+    if "train" in there and "val" not in there and (wanted == "val" or (wanted == "train" and not spec.split)):
+        return f"{domain}/train", wanted
+    if wanted not in there:
+        raise HoldfastError(
+            f"domains:{spec.root} must have the split {spec.split or split} of every domain, but {domain!r} has "
+            f"{', '.join(sorted(there))}: name other domains, or split=…"
+        )
+    return f"{domain}/{wanted}", ""
 
 
 def _same_classes(tops: dict[str, str], *, root: Path) -> tuple[str, ...]:
@@ -172,14 +188,15 @@ def _same_classes(tops: dict[str, str], *, root: Path) -> tuple[str, ...]:
     return classes
 
 
-def _images(tops: dict[str, str], classes: Sequence[str], *, root: Path) -> tuple[FileNames, np.ndarray]:
+def _images(parts: Sequence[tuple[str, str]], classes: Sequence[str], *, root: Path) -> tuple[FileNames, np.ndarray]:
     """Paths below the root and labels of all images."""
     labels, names, targets = {name: label for label, name in enumerate(classes)}, list[str](), list[int]()
-    for top in tops.values():
+    for top, share in parts:
         for name in index_folder(root / top, EXTENSIONS, links=True).names:
             label = labels.get(name.split("/", 1)[0]) if "/" in name else None
-            if label is not None:
-                names.append(f"{top}/{name}")
+            id = f"{top}/{name}"
+            if label is not None and (not share or _is_held_out(id) == (share == "val")):
+                names.append(id)
                 targets.append(label)
     return FileNames.of(names), np.array(targets, dtype=np.int64)
 

@@ -19,6 +19,7 @@ from holdfast.deploy.onnx_files import (
     operators,
     read_onnx,
 )
+from holdfast.deploy.onnx_recognition import dense_model
 from holdfast.errors import HoldfastError, first_line
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.models.outputs import logits_of
@@ -115,8 +116,6 @@ def load_onnx(path: Path) -> tuple[nn.Module, OnnxDescription]:
         raise HoldfastError(f"onnxruntime cannot open {path} ({first_line(error)})") from error
     digest = file_digest(path, proto)
     if description == OnnxDescription():  # not one of ours: it may be a detector or a segmenter
-        from holdfast.deploy.onnx_recognition import dense_model
-
         dense = dense_model(session, name=path.name, digest=digest)
         if dense is not None:
             return dense, replace(description, classes=class_names(proto))

@@ -84,7 +84,13 @@ def make_search(prepared: PreparedEvaluation, until: Until) -> Search:
     plan = prepared.work.plan
     formulas = foreseen_formulas(plan.task, [cell.spec for cell in plan.cells], prepared.header)
     goals = resolve_goals(until, formulas, task=plan.task, header=prepared.header)
-    return search_in(prepared, {goal.name: goal.cells for goal in goals}, until, goals=goals)
+    search = search_in(prepared, {goal.name: goal.cells for goal in goals}, until, goals=goals)
+    if until.passes is not None and until.passes < (least := search.rounds.first_passes):
+        raise HoldfastError(
+            f"budget must be at least {least:,} passes, {search.rounds.depths[0]} images in every cell, "
+            f"got {until.passes:,}"
+        )
+    return search
 
 
 def search_in(
@@ -175,7 +181,7 @@ class AnytimeRun:
 
     def run(self) -> list[Estimate]:
         """Measure rounds until every goal is reached, all passes are done or the budget is used."""
-        self.progress.expect(self._first_passes())
+        self.progress.expect(self.search.rounds.first_passes)
         estimates: list[Estimate] = []
         if begun := self._begun_goals():  # a round that was interrupted is completed before anything is judged
             with closing(self.rounds(begun)) as rounds:
@@ -190,6 +196,9 @@ class AnytimeRun:
                         break
         if self.over:
             estimates = self.judge()
+            if not self._first_round_done():
+                few = self.search.rounds.depths[0]
+                self.progress.warn(f"stopped before every cell had {few} images: run the same command again to go on")
         if self.prepared.processes.first:
             self.measured.compact()  # the same files, however often it was interrupted
         self.prepared.processes.meet()
@@ -230,12 +239,6 @@ class AnytimeRun:
         found = judge(records, self.search.goals, of_these_images=self.search.until.of_these_images)
         self._show(found)
         return found
-
-    def _first_passes(self) -> int:
-        """Passes of the first round, before which nothing is known."""
-        rounds = self.search.rounds
-        depth = rounds.depths[0]
-        return depth * len(rounds.cells) + (len(rounds.rows(rounds.clean, depth)) if rounds.clean is not None else 0)
 
     def _first_round_done(self) -> bool:
         return self.search.rounds.reached(self.cells, self.done) > 0

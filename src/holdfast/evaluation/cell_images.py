@@ -4,7 +4,7 @@ Each class gets a cache (plan, preprocessing and seed, with the preprocessed ima
 and yields samples: rows of the record set, their images at the model's size, and the rows that could not be read.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -65,12 +65,14 @@ class WorkerCache:
         plan: images and cells of the evaluation.
         steps: preprocessing.
         seed: seed of the corruptions.
+        clean_too: rows that are also needed clean, which are prepared for that when they are decoded.
         prepared: preprocessed images that several cells start from, by source, form and row.
     """
 
     plan: "Plan"
     steps: Preprocessing
     seed: int
+    clean_too: Container[int] = ()
     prepared: dict[tuple[int, str], dict[int, Samples]] = field(default_factory=dict)
 
     def pictures(self, cell: "Cell", rows: Sequence[int], *, form: str, prepare: Callable[[Any], Pixels]) -> Samples:
@@ -78,8 +80,18 @@ class WorkerCache:
         held = self.prepared.setdefault((id(cell.source), form), {})
         for row in rows:
             if row not in held:
-                held[row] = self.read_samples(cell, [row], lambda place: prepare(cell.source.image(place)))
+                held[row] = self._read(cell, row, prepare, clean_too=form != "clean" and row in self.clean_too)
         return join_samples([held[row] for row in rows])
+
+    def _read(self, cell: "Cell", row: int, prepare: Callable[[Any], Pixels], *, clean_too: bool) -> Samples:
+        def pixels(place: int) -> Pixels:
+            picture = cell.source.image(place)
+            if clean_too:
+                clean = self.prepared.setdefault((id(cell.source), "clean"), {})
+                clean[row] = self.read_samples(cell, [row], lambda _: self.steps.clean(picture))
+            return prepare(picture)
+
+        return self.read_samples(cell, [row], pixels)
 
     def read_samples(self, cell: "Cell", rows: Sequence[int], image: Callable[[int], Pixels]) -> Samples:
         """Read the image and target of every row from the cell's source."""

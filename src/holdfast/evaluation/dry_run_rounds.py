@@ -10,7 +10,7 @@ from holdfast.evaluation.anytime import Search, make_search
 from holdfast.evaluation.round_runner import run_parts
 from holdfast.evaluation.rounds import Part, Pick
 from holdfast.evaluation.setup import PreparedEvaluation
-from holdfast.evaluation.until import DEVIATION, DEVIATION_OF_MEANS, Goal, Until
+from holdfast.evaluation.until import DEVIATION, DEVIATION_OF_MEANS, OF_BASELINE, Goal, Until
 from holdfast.records.round_files import Measured
 from holdfast.runtime.device import core_count
 from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, human_seconds
@@ -18,7 +18,6 @@ from holdfast.runtime.progress import clock
 
 TRYING = 6.0  # seconds
 ANSWER = 0.47  # standard deviation of an answer of any image in any cell, 0.47² = p(1 − p) at two thirds correct
-OF_BASELINE = 1.4  # points of an error in percent of AlexNet's for a point of the error
 
 
 @dataclass
@@ -75,16 +74,14 @@ def _answers_needed(goal: Goal, cells: int, images: int, *, of_these: bool) -> f
     if not goal.width:
         return total
     width = goal.width / (1 if goal.formula.unit == "%" else OF_BASELINE) / 196
-    if cells == 1:
-        needed = DEVIATION**2 / width**2
-    else:
-        between = DEVIATION_OF_MEANS**2
-        needed = ANSWER**2 / width**2
-        if needed > images:  # further answers are of the same images
-            rest = width**2 - between / images
-            needed = (ANSWER**2 - between) / rest if rest > 0 else total
-    if of_these:
-        needed = needed / (1 + needed / total)
+    whole, between = (DEVIATION**2, 0.0) if cells == 1 else (ANSWER**2, DEVIATION_OF_MEANS**2)
+    ends = 1 / total if of_these else 0.0  # of these images, n answers have the variance times 1 − n / total
+    needed = whole / (width**2 + whole * ends)
+    if needed > images:  # further answers are of the same images: the variance is between / images + rest / n
+        rest, common = whole - between, between / images
+        excess = width**2 + rest * ends - common
+        root = math.sqrt(excess**2 + 4 * common * ends * rest)
+        needed = 2 * rest / (excess + root) if excess + root > 0 else total
     return min(total, needed)
 
 

@@ -29,7 +29,7 @@ class MappedClasses(nn.Module):
         widest = max(map(len, groups))
         table = [[*group, *[class_map.outputs.count] * (widest - len(group))] for group in groups]
         self.register_buffer("table", torch.tensor(table), persistent=False)  # classes × widest, padded
-        self.register_buffer("sizes", torch.tensor([len(group) for group in groups]).float(), persistent=False)
+        self.register_buffer("sizes", torch.tensor([len(group) for group in groups]), persistent=False)
         if callable(getattr(unwrap_model(model), "views", None)):
             self.views = self._views
         self.training = model.training
@@ -46,9 +46,10 @@ class MappedClasses(nn.Module):
         """Logits of the classes from those of the outputs."""
         if self.table.shape[1] == 1:
             return logits[:, self.table[:, 0]]
-        padded = torch.cat([logits.float(), torch.full_like(logits[:, :1].float(), -torch.inf)], dim=1)
+        exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        padded = torch.cat([exact, torch.full_like(exact[:, :1], -torch.inf)], dim=1)
         members = padded[:, self.table]  # B C widest
         if self.aggregation == MAX:
             return members.amax(dim=2)
         total = members.logsumexp(dim=2)
-        return total - self.sizes.log() if self.aggregation == MEAN else total
+        return total - self.sizes.to(total).log() if self.aggregation == MEAN else total

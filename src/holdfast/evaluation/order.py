@@ -67,11 +67,21 @@ def depths(images: int, *, first: int = FIRST_IMAGES) -> Iterator[int]:
 
 
 def stratified_order(ids: Sequence[str], strata: np.ndarray, *, seed: int = 0) -> Rows:
-    """Rows in an order, by a digest of the ids, of which every stretch is stratified."""
+    """Rows in an order, by a digest of the ids, of which every stretch is stratified.
+
+    Strata in several columns are nested, the widest first: few images are spread over domains, then over classes.
+    """
     order = np.argsort(
         np.array([rng.number(name, seed) if seed else rng.number(name) for name in ids], dtype=np.uint64), kind="stable"
     )
-    quantiles = np.empty(len(ids))
+    for level in reversed(np.atleast_2d(strata.T)):
+        order = _interleave(order, level)
+    return order
+
+
+def _interleave(order: Rows, strata: np.ndarray) -> Rows:
+    """Spread the strata evenly over an order and keep the order within each."""
+    quantiles = np.empty(len(order))
     # (rank + ½) / n is the quantile of an image within its stratum: sorting all images by it interleaves the strata in
     # proportion to their sizes, so that any prefix is stratified
     for stratum in np.unique(strata):

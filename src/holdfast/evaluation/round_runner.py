@@ -78,7 +78,8 @@ class PartChunks(IterableDataset[Chunk | Failure]):
         for part in self.parts:
             for pick in _pieces(part.picks, size):
                 if turn % workers == number:
-                    cache = WorkerCache(self.plan, self.steps, self.seed)
+                    clean_too = () if self.steps.same_for_clean else frozenset(pick.clean)
+                    cache = WorkerCache(self.plan, self.steps, self.seed, clean_too)
                     yield from make_chunks(part.number, pick.cell, pick.rows, cache)
                     if pick.clean:
                         assert self.clean is not None

@@ -71,6 +71,12 @@ class Rounds:
         """Images per cell after each round."""
         return list(depths(len(self.order.images), first=self.first))
 
+    @property
+    def first_passes(self) -> int:
+        """Passes of the first round, before which nothing is known."""
+        clean = 0 if self.clean is None else len(self.rows(self.clean, self.depths[0]))
+        return self.depths[0] * len(self.cells) + clean
+
     def rows(self, cell: int, images: int) -> Rows:
         """The first images of a cell; of the clean cell those of so many images per corrupted cell."""
         if cell in self._place:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.cells import CellSpec
+from holdfast.cells import CLEAN, CellSpec
 from holdfast.errors import HoldfastError, nearest
 from holdfast.metrics.replicates import replicate_cells, used_images
 from holdfast.metrics.score_lookup import DIVIDED, key_of, why_not
@@ -24,7 +24,7 @@ DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d
 # standard deviations of an image's score, for the forecast before anything is measured: in one cell at 80 %, and of its
 # mean over cells, which is 0.29 to 0.41 in the stored answers of our studies on CIFAR-10 and Imagenette
 DEVIATION, DEVIATION_OF_MEANS = 0.4, 0.3
-BESIDE = ("clean", "retention", "rpc", "rpc_fan", "cityscapes_c_retention")  # headline scores that are no mean
+OF_BASELINE = 1.4  # points of an error in percent of AlexNet's for a point of the error
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,10 @@ def estimates_of(records: Records, until: Until) -> list[Estimate]:
 
 def _headline(known: Mapping[str, ScoreDefinition], task: Task) -> str:
     """The task's score over corruptions, else the clean score, else the first one."""
-    means = [name for name in task.scoring.headline if name not in BESIDE]
-    wanted = [*means, *(f"{name}_partial" for name in means), "clean", *known]
-    found = next((name for name in wanted if name in known), None)
+    clean = {name for name, formula in known.items() if CLEAN.name in {cell for cell, _ in formula.reads}}
+    shown = task.scoring.headline
+    corrupted = [name for name in (*shown, *(f"{name}_partial" for name in shown)) if name not in clean]
+    found = next((name for name in (*corrupted, "clean", *known) if name in known), None)
     if found is None:
         raise HoldfastError("until needs a score, but these suites have none")
     return found
@@ -175,7 +176,8 @@ def _named(name: str, known: Mapping[str, ScoreDefinition], header: Mapping[str,
             return candidate
         if (key := key_of(candidate, labels)) is not None:
             return key
-    why = why_not(name, known, header) if name.lower() in DIVIDED else nearest(name, [*known])
+    near = nearest(name, [*known]) or f"; there are {', '.join(known)}"
+    why = why_not(name, known, header) if name.lower() in DIVIDED else near
     raise HoldfastError(f"until must name scores of these suites and data, got {name!r}{why}")
 
 
@@ -227,9 +229,10 @@ def _budget(given: int | str) -> tuple[int | None, float | None]:
 
 def typical_half_width(goal: Goal, images: int) -> float | None:
     """About the half-width that all passes of so many images reach; None for scores that are not in percent."""
-    if goal.formula.unit != "%" or goal.formula.scale == "ratio" or not images:
+    if not goal.formula.unit.startswith("%") or goal.formula.scale == "ratio" or not images:
         return None
-    return 196 * (DEVIATION_OF_MEANS if len(goal.cells) > 1 else DEVIATION) / math.sqrt(images)
+    points = 196 * (DEVIATION_OF_MEANS if len(goal.cells) > 1 else DEVIATION) / math.sqrt(images)
+    return points if goal.formula.unit == "%" else OF_BASELINE * points
 
 
 def images_needed(estimate: Estimate, images: int) -> float:

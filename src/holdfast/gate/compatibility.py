@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.gate.paired_scores import PairedScores, Rows, names_digest
 from holdfast.metrics.replicates import Columns
 from holdfast.metrics.scoring.base import Key
-from holdfast.records.class_map import answer_protocol
+from holdfast.records.class_map import answer_protocol, answer_protocol_words
 
 PIXEL_MAKERS = ("holdfast", "numpy", "scipy", "pillow", "opencv")  # torch and timm belong to the model
 _WORDS = {
@@ -74,10 +74,10 @@ class Pair:
 
 def match_record_sets(new: Sequence[PairedScores], old: Sequence[PairedScores]) -> list[Pair]:
     """Pair every record set of the baseline with the one of the new model that has the same data and protocol."""
-    return [_partner(each, new) for each in old]
+    return [_partner(each, new, several=len(old) > 1) for each in old]
 
 
-def _partner(old: PairedScores, new: Sequence[PairedScores]) -> Pair:
+def _partner(old: PairedScores, new: Sequence[PairedScores], *, several: bool) -> Pair:
     fitting = [each for each in new if not find_differences(each, old)]
     if len(fitting) > 1:
         raise HoldfastError(
@@ -86,7 +86,8 @@ def _partner(old: PairedScores, new: Sequence[PairedScores]) -> Pair:
         )
     if not fitting:
         nearest = min(new, key=lambda each: len(find_differences(each, old)))
-        raise HoldfastError(_refusal(nearest, old))
+        choice = "; of the baseline's record sets, RUN/records/NAME names one" if several else ""
+        raise HoldfastError(f"{_refusal(nearest, old)}{choice}")
     return pair_images(fitting[0], old)
 
 
@@ -127,13 +128,18 @@ def _identity(scores: PairedScores, *, attacked: bool) -> dict[str, Any]:
 
 def _refusal(new: PairedScores, old: PairedScores) -> str:
     found = find_differences(new, old)
+    if "answers" in found:
+        found.pop("data_fingerprint", None)  # it covers the labels, which are numbered by the answers
     words = list(dict.fromkeys(_WORDS[key] for key in found))
     details = "; ".join(
-        f"{key.replace('_', ' ')} {ours!r:.60}, not {theirs!r:.60}" for key, (ours, theirs) in found.items()
+        f"{key.replace('_', ' ')} {ours!r:.60}, not {theirs!r:.60}"
+        if key != "answers"
+        else f"{answer_protocol_words(new.header)}, not {answer_protocol_words(old.header)}"
+        for key, (ours, theirs) in found.items()
     )
     return (
         f"the new model must be evaluated with the data, protocol, seed and version of the baseline ({old.data!r}), "
-        f"got another {' and '.join(words)} ({details}); evaluate again, or save the baseline again"
+        f"but these differ: {' and '.join(words)} ({details}); evaluate again, or save the baseline again"
     )
 
 

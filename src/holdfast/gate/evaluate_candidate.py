@@ -12,7 +12,7 @@ from holdfast.corruptions.severities import EXTRA
 from holdfast.errors import HoldfastError
 from holdfast.gate.compatibility import check_comparable
 from holdfast.gate.paired_scores import PairedScores, make_paired_scores
-from holdfast.records.class_map import answer_protocol
+from holdfast.records.class_map import answer_protocol, answer_protocol_words
 from holdfast.reporting.export.tables import clean_elsewhere
 
 # fields of a protocol; others are the model's
@@ -100,13 +100,19 @@ def requests_like_baseline(
     ]
 
 
+def requests_of_old(old: Sequence[PairedScores], against: Any, **options: Any) -> "list[EvaluationRequest | None]":
+    """How to measure the baseline's missing cells: only a run's folder has the model; options as above."""
+    if not isinstance(against, Path | str) or not (Path(against) / "config.json").is_file():
+        return [None] * len(old)
+    return [*requests_like_baseline(old, f"run:{against}", **options)]
+
+
 def _check_header(baseline: PairedScores, header: Mapping[str, Any]) -> None:
     """Raise an error for an evaluation that cannot be compared with the baseline, before anything is measured."""
-    ours, theirs = answer_protocol(header), answer_protocol(baseline.header)
-    if ours != theirs:  # a class map is known only with the model's outputs
+    if answer_protocol(header) != answer_protocol(baseline.header):  # a class map is known only with the outputs
+        ours, theirs = answer_protocol_words(header), answer_protocol_words(baseline.header)
         raise HoldfastError(
-            f"the new model's answers must be the baseline's ({baseline.data!r}), got "
-            f"{ours or 'one output for each class'}, not {theirs or 'one output for each class'}; "
+            f"the new model's answers must be the baseline's ({baseline.data!r}), got {ours}, not {theirs}; "
             "omit --class-map and --classes, or save the baseline again"
         )
     check_comparable(json.loads(json.dumps(header)), baseline)

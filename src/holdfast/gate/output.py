@@ -21,7 +21,7 @@ def terminal(answers: Sequence[RuleVerdict], *, width: int | None = None) -> str
     """
     lines = []
     for held in _by_data(answers).values():
-        aligned = _align_columns([_columns(held[0]), *map(_row, held)])
+        aligned = _align_columns([_columns(held), *map(_row, held)])
         reasons = [f"  {printable(f'{answer.rule.text}: {answer.reason}')}" for answer in held if answer.reason]
         if width is not None and max(map(len, aligned)) > width:
             aligned, reasons = [f"{_passed(answer):<6}{printable(sentence(answer))}" for answer in held], []
@@ -42,7 +42,7 @@ def markdown(answers: Sequence[RuleVerdict]) -> str:
     lines = ["## Robustness gate", "", f"**{outcome(answers)}**", ""]
     for held in _by_data(answers).values():
         lines += [escape(_heading(held[0])), ""]
-        lines += [table(_columns(held[0]), [[escape(cell) for cell in _row(answer)] for answer in held]), ""]
+        lines += [table(_columns(held), [[escape(cell) for cell in _row(answer)] for answer in held]), ""]
         lines += [f"- {escape(answer.rule.text)}: {answer.reason}" for answer in held if answer.reason]
         lines += [f"- {escape(line)}" for line in (*unreadable(held[0]), *carried(held[0]))]
     return "\n".join(lines).rstrip() + "\n"
@@ -63,7 +63,7 @@ def junit(answers: Sequence[RuleVerdict]) -> str:
                 ElementTree.SubElement(case, "failure", message=printable(sentence(answer)), type=answer.verdict)
             else:
                 ElementTree.SubElement(case, "system-out").text = printable(sentence(answer))
-        used = [held[0].passes] if held[0].passes else []
+        used = [text for text in (held[0].answers, held[0].passes) if text]
         if lines := [*used, *unreadable(held[0]), *carried(held[0])]:
             ElementTree.SubElement(suite, "system-out").text = printable("; ".join(lines))
     ElementTree.indent(root)
@@ -114,14 +114,16 @@ def _row(answer: RuleVerdict) -> list[str]:
     ]
 
 
-def _columns(answer: RuleVerdict) -> tuple[str, ...]:
+def _columns(answers: Sequence[RuleVerdict]) -> tuple[str, ...]:
     """Headings; the interval of a gate that stops early is wider, because it is looked at after every round."""
-    return tuple("interval" if answer.passes and "interval" in name else name for name in _COLUMNS)
+    wider = any(answer.interval.level != 0.95 for answer in answers)
+    return tuple("interval" if wider and "interval" in name else name for name in _COLUMNS)
 
 
 def _heading(answer: RuleVerdict) -> str:
-    used = f", decided with {answer.passes} of the new model" if answer.passes else ""
-    return f"{answer.data}, {answer.images} images{used}"
+    used = f", {answer.passes} of the new model" if answer.passes else ""
+    answers = f", {answer.answers}" if answer.answers else ""
+    return f"{answer.data}, {answer.images} images{answers}{used}"
 
 
 def _passed(answer: RuleVerdict) -> str:

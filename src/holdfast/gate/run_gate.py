@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import HoldfastError
 from holdfast.gate.baseline import read_baseline
 from holdfast.gate.decide_in_rounds import decide_in_rounds
-from holdfast.gate.evaluate_candidate import evaluate_like_baseline, requests_like_baseline
+from holdfast.gate.evaluate_candidate import evaluate_like_baseline, requests_like_baseline, requests_of_old
 from holdfast.gate.output import junit, markdown, terminal
 from holdfast.gate.paired_scores import PairedScores, paired_scores_of
 from holdfast.gate.rules import Rules, parse_rule, read_rules
@@ -83,7 +83,8 @@ def gate(
     if isinstance(candidate, Records) or (until is None and _has_records(candidate)):
         return GateResult(tuple(decide(paired_scores_of(candidate), old, requested)))  # type: ignore[arg-type]
     places: Any = data if data is None or isinstance(data, list | tuple) else [data]
-    answers = evaluate_and_decide(old, candidate, requested, until=until, budget=budget, data=places, **options)
+    options |= {"against": against, "until": until, "budget": budget, "data": places}
+    answers = evaluate_and_decide(old, candidate, requested, **options)
     return GateResult(tuple(answers))
 
 
@@ -92,6 +93,7 @@ def evaluate_and_decide(
     model: "nn.Module | str | Path",
     rules: Rules,
     *,
+    against: Any,
     until: str | None,
     budget: int | str | None,
     show: bool | None = None,
@@ -106,7 +108,9 @@ def evaluate_and_decide(
             raise HoldfastError("budget needs until='decided', got None")
         return decide(evaluate_like_baseline(old, model, show=show, **options), old, rules)
     requests = requests_like_baseline(old, model, **options)
-    return decide_in_rounds(requests, old, rules, budget=budget, show=show)[0]
+    elsewhere = {name: value for name, value in options.items() if name in ("data", "workers", "device", "cluster")}
+    before = requests_of_old(old, against, **elsewhere)
+    return decide_in_rounds(requests, old, rules, old_requests=before, budget=budget, show=show)[0]
 
 
 def requested_rules(rules: Path | str | Sequence[str], **thresholds: Any) -> Rules:

@@ -12,7 +12,6 @@ from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import some
 
 PARTIAL = "_partial"
-RATIOS = ("retention", "rpc", "rpc_fan")  # endings of the names of scores relative to the clean score
 
 
 @dataclass(frozen=True)
@@ -157,14 +156,14 @@ def tested_rules(old: PairedScores, rules: Rules) -> list[tuple[Rule, ScoreDefin
         named = [(rule, scores.find(rule.name)) for rule in rules.rules]
         return [(rule, formula) for rule, formula in named if formula is not None]
     known = [formula for name, formula in scores.formulas.items() if _is_headline(name, formula, old)]
-    return [(rule, formula) for formula in known if (rule := default_rule(formula.name)).what != SHOWN]
+    return [(rule, formula) for formula in known if (rule := default_rule(formula)).what != SHOWN]
 
 
-def default_rule(name: str) -> Rule:
+def default_rule(formula: ScoreDefinition) -> Rule:
     """Default rule of a headline score; ratios are only shown, because they fall if the clean score rises."""
-    if name.removesuffix("_partial").endswith(RATIOS):
-        return Rule(name, name, SHOWN)
-    return Rule(f"{name} no worse", name, NO_WORSE)
+    if formula.scale == "ratio":
+        return Rule(formula.name, formula.name, SHOWN)
+    return Rule(f"{formula.name} no worse", formula.name, NO_WORSE)
 
 
 def _is_headline(name: str, formula: ScoreDefinition, side: PairedScores) -> bool:

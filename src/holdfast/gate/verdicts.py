@@ -26,6 +26,7 @@ from holdfast.metrics.replicates import Replicates, replicate
 from holdfast.metrics.score_intervals import interval_of_difference, interval_of_score, is_same_model
 from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import some
+from holdfast.records.class_map import class_map_words
 
 BETTER, WORSE, NOT_RESOLVED = "better", "worse", "not resolved"
 MET, MISSED = "met", "missed"
@@ -52,7 +53,8 @@ class RuleVerdict:
         unreadable_before: images that the baseline's evaluation could not read, likewise.
         carry_over: whether the new model's gain on C carries over to C-bar, where both were measured on these data.
         cells: cells that the score is computed from.
-        passes: of a gate that stops early, how many passes of the new model were used of how many; else empty.
+        passes: of cells without some images, how many passes of the new model were used of how many; else empty.
+        answers: how the outputs of the new model became answers, in words; empty if they are the data's classes.
     """
 
     rule: Rule
@@ -71,6 +73,7 @@ class RuleVerdict:
     carry_over: CarryOver | None = None
     cells: tuple[str, ...] = ()
     passes: str = ""
+    answers: str = ""
 
 
 def decide(
@@ -163,7 +166,7 @@ def _rules_and_scores(pair: Pair, rules: Rules) -> list[tuple[Rule, ScoreDefinit
     if rules.rules:
         scores = [(rule, score_of_rule(rule, pair)) for rule in rules.rules]
         return [(rule, formula) for rule, formula in scores if formula is not None]
-    return [(default_rule(formula.name), formula) for formula in headline(pair)]
+    return [(default_rule(formula), formula) for formula in headline(pair)]
 
 
 def _decide_rule(
@@ -181,7 +184,8 @@ def _decide_rule(
         unreadable=pair.new.unreadable,
         unreadable_before=pair.old.unreadable,
         cells=cells,
-        passes="" if looks is None else passes_used(pair, looks),
+        passes=passes_used(pair, looks),
+        answers=class_map_words(pair.new.header),
     )
     look = None if looks is None or rule.what == SHOWN else looks.at(cells, pair.counts, len(pair.new.unreadable))
     if not rule.compares:
@@ -194,9 +198,11 @@ def _decide_rule(
         return answer(old, new, interval, SHOWN, True)
     if look is not None and not (same and interval.low == interval.high):  # a model is equal to itself
         interval = difference_at_look(formula, models, look)
-    gain = interval if formula.better == "high" else Interval(-interval.value, -interval.high, -interval.low, 0.95)
+    gain = interval if formula.better != "low" else Interval(-interval.value, -interval.high, -interval.low, 0.95)
     margin = _margin(rule, formula, rules)
-    verdict, reason = _verdict(gain, rule, margin, images=len(pair.ids), enough=rules.images)
+    complete = look.complete if look is not None else not pair.rows
+    what = "images" if complete else "passes"
+    verdict, reason = _verdict(gain, rule, margin, images=len(pair.ids), enough=rules.images, what=what)
     if look is not None and isnan(look.bound):
         verdict, reason = NOT_RESOLVED, "too few images in its cells to look at it"
     return answer(old, new, interval, verdict, _passes(verdict, gain, rule, margin, rules), reason)
@@ -216,10 +222,13 @@ def _bound_verdict(rule: Rule, formula: ScoreDefinition, model: Replicates, look
     return bounds, MISSED if (bounds.high < rule.number if up else bounds.low > rule.number) else NOT_RESOLVED
 
 
-def passes_used(pair: Pair, looks: Looks) -> str:
-    """How many passes of the new model were used, of how many; a pass is one image in one cell."""
-    done = sum(len(pair.new.rows[cell]) if pair.new.rows else pair.new.count for cell in pair.cells)
-    return f"{done:,} of {looks.images * len(pair.cells):,} passes"
+def passes_used(pair: Pair, looks: Looks | None) -> str:
+    """How many passes of the new model were used, of how many; empty if all are. A pass is one image in one cell."""
+    if looks is not None:
+        done = sum(len(pair.new.rows[cell]) if pair.new.rows else pair.new.count for cell in pair.cells)
+        return f"{done:,} of {looks.images * len(pair.cells):,} passes"
+    images = pair.new.count + len(pair.new.missing)
+    return f"{sum(pair.counts.values()):,} of {images * len(pair.cells):,} passes" if pair.rows else ""
 
 
 def _margin(rule: Rule, formula: ScoreDefinition, rules: Rules) -> float:
@@ -228,7 +237,7 @@ def _margin(rule: Rule, formula: ScoreDefinition, rules: Rules) -> float:
     return rules.margin if rule.what == NO_WORSE and formula.unit.startswith("%") else 0.0
 
 
-def _verdict(gain: Interval, rule: Rule, margin: float, *, images: int, enough: int) -> tuple[str, str]:
+def _verdict(gain: Interval, rule: Rule, margin: float, *, images: int, enough: int, what: str) -> tuple[str, str]:
     if isnan(gain.value):
         return NOT_RESOLVED, "the score of one of the models is undefined"
     if images < enough:
@@ -238,7 +247,7 @@ def _verdict(gain: Interval, rule: Rule, margin: float, *, images: int, enough: 
         verdict = verdict_of(_without_interval(gain), margin=margin, asked=rule.what)
         return verdict, "this score has no interval: decided by its value alone"
     verdict = verdict_of(gain, margin=margin, asked=rule.what)
-    return verdict, _how_to_resolve(gain, rule, margin) if verdict == NOT_RESOLVED else ""
+    return verdict, _how_to_resolve(gain, rule, margin, what) if verdict == NOT_RESOLVED else ""
 
 
 def verdict_of(gain: Interval, *, margin: float, asked: str = NO_WORSE) -> str:
@@ -252,12 +261,12 @@ def verdict_of(gain: Interval, *, margin: float, asked: str = NO_WORSE) -> str:
     return NO_WORSE if gain.low >= -margin else WORSE if gain.high < -margin else NOT_RESOLVED
 
 
-def _how_to_resolve(gain: Interval, rule: Rule, margin: float) -> str:
+def _how_to_resolve(gain: Interval, rule: Rule, margin: float, what: str) -> str:
     """How to resolve it, in words: an interval shrinks with the root of their number."""
     wanted = margin if rule.what == BETTER else 0 - margin  # not −0
     distance, half = abs(gain.value - wanted), (gain.high - gain.low) / 2
     times = (half / distance) ** 2 if distance else float("inf")
-    more = f"about {np.ceil(10 * times) / 10:g} times as many images" if times < 1000 else "far more images"
+    more = f"about {np.ceil(10 * times) / 10:g} times as many {what}" if times < 1000 else f"far more {what}"
     return f"the interval includes {wanted:+g}; {more} or a wider margin would resolve it"
 
 

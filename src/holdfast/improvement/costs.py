@@ -106,7 +106,7 @@ def levelled(costs: Mapping[str, TrainingCost]) -> dict[str, TrainingCost]:
 def trial(recipe: Recipe, out: Path, forecast: TrainingCost) -> float:
     """Train a few steps into ``out``; returns the seconds that a run takes besides its steps and validation."""
     few = replace(recipe, train=replace(recipe.train, epochs=1, steps=TRIAL_STEPS))
-    few = replace(few, schedule=replace(few.schedule, warmup_epochs=0))
+    few = replace(few, schedule=replace(few.schedule, warmup_epochs=0, warmup_steps=1))
     begin = time.perf_counter()
     train(few, out=out, show=False)
     validation = 0.3 * forecast.epoch / max(forecast.steps, 1)  # hardly anything beside an epoch

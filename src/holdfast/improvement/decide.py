@@ -10,6 +10,8 @@ from holdfast.errors import HoldfastError
 from holdfast.improvement.scores import Measured, gain
 from holdfast.io import atomic
 from holdfast.metrics.intervals import Interval
+from holdfast.models.factory import load_torch_model
+from holdfast.models.flops import count_model
 
 DECISION = "decision.json"
 USE, PLAIN_TRAINING, KEEP_START = "use", "plain", "start"
@@ -114,6 +116,7 @@ def sentence_of(
     *,
     model: str,
     challenger: str,
+    speed: str,
     over_plain: Gain,
     over_start: Gain | None,
     plain_over_start: Gain | None,
@@ -127,7 +130,7 @@ def sentence_of(
         ending = f"; plain training of equal cost gains {own}, the winner has {with_span(over_plain.bad)} over it"
         return (
             f"Use {model} ({challenger}): {with_span(first.bad, 'points')} under {bad} over {than}, clean "
-            f"{with_span(first.clean)}{ending if own else ''}."
+            f"{with_span(first.clean)}, {speed}{ending if own else ''}."
         )
     other = f"the best other candidate, {challenger}, has {with_span(over_plain.bad, 'points')} over plain training"
     if verdict == KEEP_START and over_start is not None:
@@ -140,6 +143,14 @@ def sentence_of(
         f"Nothing beats plain training of equal cost; here it is: {model}. Under {bad} {'it ' * bool(gained)}{gained}"
         f"{other}."
     )
+
+
+def speed_of(run: Path, plain: Path) -> str:
+    """How a run's network compares with that of plain training in multiply-adds for an image."""
+    models: list[Any] = [load_torch_model(f"run:{each}", what="holdfast improve").model for each in (run, plain)]
+    costs = [count_model(model.cpu().eval()).gmacs for model in models]
+    more = f"{100 * (costs[0] / costs[1] - 1):+.1f}".replace("-", "−")
+    return f"{more} % multiply-adds for an image"
 
 
 def with_span(interval: Interval, unit: str = "") -> str:

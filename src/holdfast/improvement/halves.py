@@ -6,15 +6,19 @@ kept for the report and the others are shared out in the same way.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from holdfast.data import Source, open_data
 from holdfast.data.factory import sliced_spec
+from holdfast.data.source import UnreadableImage
+from holdfast.data.subsets import Joined
 from holdfast.errors import HoldfastError
 from holdfast.tasks import task_of
 from holdfast.training.recipe import DataRecipe
 
+COMPARED = 9  # images of equal ids whose pixels tell whether two sets share images
 LEAST_TRAIN, LEAST = 20, 30  # images to learn from; to stop, to choose and to report on
 
 
@@ -68,9 +72,10 @@ def share_images(data: DataRecipe, test: str | None) -> Shares:
     held = open_data(test, split="test", exif=data.exif)
     if task_of(held) is not task:
         raise HoldfastError(f"data.test must be data of {task.name}, got {task_of(held).name}")
-    for name, other in (("train", train), ("val", val if parts == 2 else None)):
-        if other is not None and _same_images(held, other):
-            raise HoldfastError(f"data.test must be other images than data.{name}, got {test!r} for both")
+    if parts == 2:
+        _check_apart(held, val, "data.test", "data.val")
+    _check_apart(held, train, "data.test", "data.train")
+    _check_apart(val, train, "data.val", "data.train")
     if len(held) < LEAST:
         raise HoldfastError(f"data.test must hold at least {LEAST} images, got {len(held)}")
     stop, choose = (sliced_spec(data.val, f"{number}::{parts}") for number in range(2))
@@ -86,17 +91,33 @@ def _test_of(spec: str, val: Source) -> tuple[str, int]:
         other = open_data(spec, split="test")
     except HoldfastError:
         other = val
-    if not _same_images(other, val):
+    if shared_image(other, val) is None:
         return spec, 2
     return sliced_spec(spec, "2::3"), 3
 
 
-def _same_images(one: Source, other: Source) -> bool:
-    """Whether the first, middle and last image of one set are the same in the other."""
-    if len(one) != len(other):
+def _check_apart(one: Source, other: Source, name: str, than: str) -> None:
+    if (id := shared_image(one, other)) is not None:
+        raise HoldfastError(f"{name} must be other images than {than}, got {id!r} in both")
+
+
+def shared_image(one: Source, other: Source) -> str | None:
+    """The id of an image that is in both sets: some of those with equal ids are compared pixel by pixel."""
+    for mine, theirs in product(_parts_of(one), _parts_of(other)):
+        numbers = {theirs.id(n): n for n in range(len(theirs))}
+        pairs = [(n, numbers[id]) for n in range(len(mine)) if (id := mine.id(n)) in numbers]
+        for k in sorted({round(x) for x in np.linspace(0, len(pairs) - 1, COMPARED)} if pairs else ()):
+            if _equal(mine, pairs[k][0], theirs, pairs[k][1]):
+                return mine.id(pairs[k][0])
+    return None
+
+
+def _parts_of(source: Source) -> list[Source]:
+    return [leaf for part in source.parts for leaf in _parts_of(part)] if isinstance(source, Joined) else [source]
+
+
+def _equal(one: Source, number: int, other: Source, other_number: int) -> bool:
+    try:
+        return np.array_equal(np.asarray(one.image(number)), np.asarray(other.image(other_number)))
+    except UnreadableImage:
         return False
-    numbers = {0, len(one) // 2, len(one) - 1}
-    return all(
-        one.id(n) == other.id(n) and np.array_equal(np.asarray(one.image(n)), np.asarray(other.image(n)))
-        for n in numbers
-    )

@@ -15,6 +15,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.improvement.candidates import ATTACKS, PLAIN, Candidate
 from holdfast.improvement.costs import MeasuringCost, TrainingCost
+from holdfast.improvement.halves import LEAST
 from holdfast.improvement.select import rung_sizes
 from holdfast.io import atomic
 from holdfast.runtime.dry_run import human_seconds
@@ -26,6 +27,7 @@ TESTING, CHOOSING = 0.22, 0.22  # most that the report and the choice may take o
 LEAST_STEPS = 20  # of the shortest training, unless an epoch is shorter
 ALPHAS = (0.25, 0.5, 0.75, 1.0)
 FEW_ALPHAS = (0.5, 1.0)
+REPORTED = 50  # images of the report, if there are so many: `holdfast gate` refuses fewer
 ENOUGH = 100  # images to choose by, if there are so many: below, fewer mixtures are tried
 
 
@@ -62,6 +64,7 @@ class Plan:
         candidates: recipe values by candidate, in order.
         costs: cost of each candidate's training.
         overhead: seconds of a run besides its steps.
+        choice: cost of the measurement that chooses.
         left_out: candidates that are not trained, with the reason.
         rungs: the rungs, from short to long.
         stop: spec of the validation images that stop trainings early.
@@ -82,6 +85,7 @@ class Plan:
     candidates: Mapping[str, Mapping[str, Any]]
     costs: Mapping[str, TrainingCost]
     overhead: float
+    choice: MeasuringCost
     left_out: Mapping[str, str]
     rungs: tuple[Rung, ...]
     stop: str
@@ -127,6 +131,7 @@ def read_plan(path: Path) -> Plan:
             **values
             | {
                 "costs": {name: TrainingCost(**cost) for name, cost in values["costs"].items()},
+                "choice": MeasuringCost(**values["choice"]),
                 "rungs": tuple(Rung(**rung) for rung in values["rungs"]),
                 "alphas": tuple(values["alphas"]),
                 "skipped": tuple(values["skipped"]),
@@ -228,7 +233,7 @@ def _rungs(
 ) -> tuple[tuple[Rung, ...], int, tuple[float, ...]] | None:
     """Rungs, images to choose by and interpolations; None if these candidates do not fit."""
     sizes = rung_sizes(len(names))
-    least = min(30, room.counts["choose"], room.counts["test"])
+    least = min(LEAST, room.counts["choose"]), min(REPORTED, room.counts["test"])
     for alphas in (ALPHAS, FEW_ALPHAS) if room.mixes else ((1.0,),):
         extra = sizes[-1] * (len(alphas) - 1) + (len(alphas) > 2) * (2 + sizes[-1])
         measurements = sum(sizes) + extra
@@ -236,7 +241,7 @@ def _rungs(
         if choose >= min(ENOUGH, room.counts["choose"]):
             break
     choose = min(choose, room.counts["choose"])
-    if choose < least or test < least:
+    if choose < least[0] or test < least[1]:
         return None
     spent = measurements * room.choosing.of(choose) + (2 * room.seeds + room.mixes) * room.testing[suites].of(test)
     training = whole - spent

@@ -84,11 +84,10 @@ def model_values(model: str) -> dict[str, Any]:
     if spec.kind == "timm":
         name, sign, file = spec.rest.partition("@")
         return {"name": name, "init": file} if sign else {"init": model, "name": None}
-    if not spec.kind:
+    if not spec.kind and ":" not in spec.rest:
         return {"name": spec.rest, "init": None}
-    raise HoldfastError(
-        f"--model must be one that can be trained, run:DIR, timm:NAME or timm:NAME@FILE; {model!r} has no gradients"
-    )
+    why = "an ONNX file has no gradients" if spec.kind == "onnx" else f"got {model!r}"
+    raise HoldfastError(f"--model must be one that can be trained, run:DIR, timm:NAME or timm:NAME@FILE; {why}")
 
 
 def make_plan(request: Request, *, out: Path, tell: Tell = lambda line: None, slots: int = 1) -> Plan:
@@ -122,6 +121,9 @@ def make_plan(request: Request, *, out: Path, tell: Tell = lambda line: None, sl
         run = Path(folder) / "trial"
         overhead = trial(found[PLAIN].recipe(base, length={"epochs": 1}), run, costs[PLAIN])
         start, remark = _start_of(base, shares, run, out=out)
+        if len(costs) == 1 and not start:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in out_of.items()) or "--methods names no other"
+            raise HoldfastError(f"there must be a candidate beside plain training, got none ({reasons})")
         choosing, testing = suites_of(request, shares)
         choose = open_data(shares.choose, split="val", exif=base.data.exif)
         test = open_data(shares.test, split="test", exif=base.data.exif)
@@ -150,6 +152,7 @@ def make_plan(request: Request, *, out: Path, tell: Tell = lambda line: None, sl
         candidates={name: dict(found[name].values) for name in division.names},
         costs={name: room.costs[name] for name in division.names},
         overhead=round(overhead, 3),
+        choice=room.choosing,
         left_out={**out_of, **division.left_out},
         rungs=division.rungs,
         stop=shares.stop,

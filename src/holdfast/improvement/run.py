@@ -27,10 +27,11 @@ from holdfast.improvement.decide import (
     plain_scores,
     read_decision,
     sentence_of,
+    speed_of,
     verdict_of,
 )
 from holdfast.improvement.halves import LEAST
-from holdfast.improvement.plan import LATEST, TARGET, Plan, described, read_plan, turns, with_lengths
+from holdfast.improvement.plan import LATEST, REPORTED, TARGET, Plan, Step, described, read_plan, turns, with_lengths
 from holdfast.improvement.prepare import Request, make_plan, request_of
 from holdfast.improvement.scores import Measured, measured
 from holdfast.improvement.select import Entry, choose, survivors
@@ -45,7 +46,7 @@ from holdfast.training.run_folder import RunFolder
 
 Tell = Callable[[str], None]
 TABLE = "candidates.csv"
-NOT_COPIED = shutil.ignore_patterns("checkpoints")
+NOT_COPIED = shutil.ignore_patterns("checkpoints", "records")
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,8 @@ class Improvement:
         request = request_of(plan.request)
         self.base: Recipe = replace(request.recipe, data=replace(request.recipe.data, val=plan.stop))
         self.amp = self.base.train.precision in ("bf16", "fp16")
-        source = open_data(plan.choosing.data, split="val", exif=self.base.data.exif)
-        few = plan.choosing.images < len(source)
-        self.choosing: Any = stratified_subset(source, plan.choosing.images, seed=self.base.seed) if few else source
-        self.task = task_of(source).name
+        self.source = open_data(plan.choosing.data, split="val", exif=self.base.data.exif)
+        self.task = task_of(self.source).name
         self.rows: list[Row] = []
         self.trained: dict[str, Path] = {}
         self.rung_of: dict[str, int] = {}  # the last one that a candidate was trained in
@@ -96,6 +95,7 @@ class Improvement:
                 self._train_on_ray(number, names, self.cluster)
             for name in names:  # what is finished is only looked up
                 self._train(number, name)
+            self._fit_choosing()
             scores |= {name: self._score(f"rung{number}-{name}", self.trained[name]) for name in names}
             for name in names:
                 self._add_row(number, name, scores[name])
@@ -128,7 +128,7 @@ class Improvement:
     def _train(self, number: int, name: str, seed: int = 0) -> Path | None:
         """Train a candidate in a rung; None if it no longer fits the budget."""
         key = f"rung{number}/{name}" + (f"/seed{seed}" if seed else "")
-        folder = self.out / "runs" / key
+        folder = self.out / "runs" / (f"seed{seed}" if seed else "") / f"rung{number}" / name
         length = self.plan.lengths[str(number)][name]
         if key in self.plan.skipped:
             return None
@@ -184,9 +184,10 @@ class Improvement:
         """Scores of a model on the choosing half."""
         with self.clock.counting(f"choose {key}"):
             plan = self.plan.choosing
+            few = plan.images < len(self.source)
             records = measure(
                 f"run:{folder}",
-                self.choosing,
+                stratified_subset(self.source, plan.images, seed=self.base.seed) if few else self.source,
                 list(plan.suites),
                 amp=self.amp,
                 out=self.out / "choosing" / key,
@@ -196,35 +197,48 @@ class Improvement:
 
     def _measuring_left(self, number: int) -> float:
         """Seconds of the measurements that are still to come, as fast as those before."""
-        done = [value for key, value in self.clock.spent.items() if key.startswith("choose ")]
-        each = float(np.mean(done)) if done else 0.0
         sizes = [rung.keep for rung in self.plan.rungs]
         mixtures = sizes[-1] * (len(self.plan.alphas) - 1) + (2 + sizes[-1]) * self.plan.soups
-        return each * (sum(sizes[number:]) + mixtures) + self._testing_time()
+        return self._choosing_time() * (sum(sizes[number:]) + mixtures) + self._testing_time()
+
+    def _measured(self, what: str) -> list[float]:
+        """Seconds of the measurements so far that choose or that are reported."""
+        return [value for key, value in self.clock.spent.items() if key.startswith(f"{what} ")]
+
+    def _fit_choosing(self) -> None:
+        """Choose by fewer images where trainings took longer than forecast; no image was chosen by before."""
+        if self._measured("choose"):
+            return
+        last = self.plan.rungs[-1].seconds
+        trainings = sum(turns(rung.keep, self.plan.slots) * rung.seconds for rung in self.plan.rungs[1:])
+        trainings += 2 * (self.plan.seeds - 1) * last
+        needed = self._slower("train") * trainings + self._measuring_left(0)
+        self._shorten("choosing", needed, least=LEAST, did="chosen by", images="validation images")
 
     def _fit_testing(self) -> None:
         """Report on fewer images where the budget leaves no time for all of them; no test image was seen before."""
-        if any(key.startswith("test ") for key in self.clock.spent):
-            return
-        left, needed = LATEST * self.plan.budget - self.clock.elapsed, self._testing_time()
-        images = max(
-            min(LEAST, self.plan.testing.images), int(self.plan.testing.images * min(1.0, left / max(needed, 1e-9)))
-        )
-        if images < self.plan.testing.images:
-            fewer = f"reported on {images} test images instead of {self.plan.testing.images}: the machine was slower"
-            self._keep(
-                replace(
-                    self.plan,
-                    testing=replace(self.plan.testing, images=images),
-                    remarks=(*self.plan.remarks, f"{fewer} than forecast"),
-                )
-            )
+        if not self._measured("test"):
+            self._shorten("testing", self._testing_time(), least=REPORTED, did="reported on", images="test images")
+
+    def _shorten(self, name: str, seconds: float, *, least: int, did: str, images: str) -> None:
+        """Take so few images for a measurement that the seconds fit what is left of the budget."""
+        step: Step = getattr(self.plan, name)
+        share = min(1.0, (self.plan.budget - self.clock.elapsed) / max(seconds, 1e-9))
+        count = max(min(least, step.images), int(step.images * share))
+        if count < step.images:
+            remark = f"{did} {count} {images} instead of {step.images}: the machine was slower than forecast"
+            changed: dict[str, Any] = {name: replace(step, images=count), "remarks": (*self.plan.remarks, remark)}
+            self._keep(replace(self.plan, **changed))
+
+    def _choosing_time(self) -> float:
+        """Seconds of a measurement that chooses, as before or as forecast."""
+        done = self._measured("choose")
+        return float(np.mean(done)) if done else self._slower("train") * self.plan.choice.of(self.plan.choosing.images)
 
     def _testing_time(self) -> float:
-        """Seconds of the report, from the measurements so far: cells and images in proportion."""
-        done = [value for key, value in self.clock.spent.items() if key.startswith("choose ")]
+        """Seconds of the report, from the measurements that choose: cells and images in proportion."""
         cells = {"corruptions-135": 46, "quick": 16}.get(self.plan.testing.suites[-1], 22)
-        each = float(np.mean(done)) / (11 * self.plan.choosing.images) if done else 0.0
+        each = self._choosing_time() / (11 * self.plan.choosing.images)
         return each * cells * self.plan.testing.images * (2 * self.plan.seeds + bool(self.plan.start))
 
     def _test(self, folder: Path | str, out: Path) -> Measured:
@@ -244,7 +258,7 @@ class Improvement:
     def _mixtures(self, names: Sequence[str]) -> list[Entry]:
         """Interpolations of the finalists with the start, and their soups; nothing is trained for them."""
         found = []
-        whole = [name for name in names if "adapt" not in self.plan.candidates[name].get("model", {})]
+        whole = [name for name in names if not self.plan.candidates[name].get("model")]  # no adapters, no TAP
         for name in whole:
             for alpha in self.plan.alphas:
                 if alpha < 1:
@@ -300,8 +314,9 @@ class Improvement:
             chosen_is_plain=is_plain, over_plain=over_plain, over_start=over_start, plain_over_start=plain_over_start
         )
         chosen = best[0][0] if verdict == USE else plain[0][0]
-        folder = self._leave_winner(chosen)
-        model = self.plan.start if verdict == KEEP_START else str(folder)
+        if verdict == KEEP_START:
+            chosen = Path(self.plan.start.removeprefix("run:"))
+        folder = self._leave_winner(chosen, measured_in=self.out / START if verdict == KEEP_START else chosen)
         models = {PLAIN: [m for _, m in plain], "challenger": [m for _, m in best]} | ({START: start} if start else {})
         gains = {"challenger − plain": over_plain}
         if over_start is not None and plain_over_start is not None:
@@ -310,8 +325,9 @@ class Improvement:
             verdict=verdict,
             sentence=sentence_of(
                 verdict,
-                model=model,
+                model=str(folder),
                 challenger=challenger.label,
+                speed=self._speed(challenger, best[0][0], plain[0][0]),
                 over_plain=over_plain,
                 over_start=over_start,
                 plain_over_start=plain_over_start,
@@ -319,7 +335,7 @@ class Improvement:
             ),
             candidates=len(self.plan.candidates),
             tried=len(entries),
-            model=model,
+            model=str(folder),
             name=challenger.label if verdict == USE else START if verdict == KEEP_START else PLAIN,
             challenger=challenger.label,
             folders={PLAIN: str(plain[0][0]), "challenger": str(best[0][0])},
@@ -329,7 +345,7 @@ class Improvement:
             suites=self.plan.testing.suites,
             scores=plain_scores(models),
             gains={name: plain_gain(each) for name, each in gains.items()},
-            commands=self._commands(challenger if verdict == USE else None, folder),
+            commands=self._commands(challenger if verdict == USE else None, verdict, folder),
             gate=f"holdfast gate NEW_RUN --against {folder}",
             skipped=self.plan.skipped,
             spent=round(self.clock.elapsed, 1),
@@ -342,6 +358,12 @@ class Improvement:
         self._write_table()
         decision.write(self.out)
         return decision
+
+    def _speed(self, entry: Entry, run: Path, plain: Path) -> str:
+        """The speed of an entry in words; only TAP and adapters change the network."""
+        if not any(self.plan.candidates[name].get("model") for name in entry.members):
+            return "the same speed"
+        return speed_of(run, plain) if task_named(self.task).evaluation.tensor_outputs else "a slower network"
 
     def _seed_of(self, name: str, seed: int) -> Path | None:
         return self.trained[name] if seed == 0 else self._train(self.rung_of[name], name, seed)
@@ -360,16 +382,20 @@ class Improvement:
         assert folder is not None
         return folder, self._test(folder, folder)
 
-    def _leave_winner(self, run: Path) -> Path:
+    def _leave_winner(self, run: Path, *, measured_in: Path) -> Path:
+        """Copy the model to use, with what was measured here."""
         folder = self.out / "winner"
         if folder.exists():
             shutil.rmtree(folder)
         with atomic.new_folder(folder) as unfinished:
             shutil.copytree(run, unfinished, dirs_exist_ok=True, ignore=NOT_COPIED)
+            shutil.copytree(measured_in / "records", unfinished / "records")
         return folder
 
-    def _commands(self, entry: Entry | None, folder: Path) -> tuple[str, ...]:
+    def _commands(self, entry: Entry | None, verdict: str, folder: Path) -> tuple[str, ...]:
         """Commands that make the winner's weights again, from its recipe or from those of its parents."""
+        if verdict == KEEP_START:
+            return (f"holdfast train {folder}/recipe.yaml --out again",) if self.plan.probe else ()
         if entry is None:
             entry = Entry(PLAIN, 1.0, (PLAIN,), None)  # type: ignore[arg-type]
         if entry.alpha == 1 and len(entry.members) == 1:

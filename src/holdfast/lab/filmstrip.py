@@ -1,4 +1,4 @@
-"""Filmstrip of the lab: thumbnails by class, or of images whose predictions flip according to the records."""
+"""Filmstrip of the lab: thumbnails by class and domain, or of images whose predictions flip in the records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.domains import domain_of
 from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
 from holdfast.lab.opened_model import OpenedModel
@@ -73,13 +74,20 @@ def _changed_predictions(clean: CellRecord, cell: CellRecord) -> np.ndarray:
 Flips = Sequence[tuple[str, float]]  # ids and fractions, see `hardest`
 
 
-def chosen_numbers(opened: OpenedModel, *, label: int | None, flips: Flips | None) -> list[tuple[int, str]]:
+def chosen_numbers(
+    opened: OpenedModel, *, label: int | None, flips: Flips | None, domain: int | None = None
+) -> list[tuple[int, str]]:
     """Indices of the images to show, with the text below each thumbnail."""
     numbers = {opened.source.id(number): number for number in range(len(opened.source))}
     if flips is not None:
         listed = [(numbers[name], f"{100 * share:.0f} %") for name, share in flips if name in numbers]
     else:
         listed = [(number, "") for number in numbers.values()]
+    if domain is not None:
+        if not 0 <= domain < len(opened.domains):
+            raise HoldfastError(f"domain must be one of the {len(opened.domains)} of these data, got {domain}")
+        name = opened.domains[domain]
+        listed = [(number, caption) for number, caption in listed if domain_of(opened.source.id(number)) == name]
     if label is None:
         return listed
     if not _labelled(opened) or not 0 <= label < len(opened.classes):

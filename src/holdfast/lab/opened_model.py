@@ -13,6 +13,8 @@ from holdfast.attacks.pixel_model import backbone
 from holdfast.attention import can_watch
 from holdfast.corruptions.severities import ALL, PUBLISHED, own_kinds
 from holdfast.data import check_known_classes
+from holdfast.data.class_maps import Outputs
+from holdfast.data.domains import domains_of
 from holdfast.data.imagenet_classes import display_names
 from holdfast.data.torch_datasets import check_counted
 from holdfast.deploy.onnx_model import has_gradient
@@ -28,6 +30,7 @@ from holdfast.lab.unlabelled import Unlabelled, flat_images
 from holdfast.models.corruption_model import Corruptor
 from holdfast.models.factory import LoadedModel, load_model
 from holdfast.models.tora import ToraViT
+from holdfast.records.class_map import class_map_words
 from holdfast.tasks import Task
 
 FIRST_SIDE = 16  # rows and columns of the patch grid for images without a common size
@@ -77,6 +80,17 @@ class OpenedModel:
     def classes(self) -> tuple[str, ...]:
         """The class names of the data."""
         return display_names(tuple(map(str, self.source.classes)))
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Names of the data's domains; empty for other data."""
+        return domains_of(self.source)
+
+    @property
+    def answers(self) -> str:
+        """How the model's outputs became answers, in words; empty if they are the data's classes."""
+        found = self.data.class_map
+        return class_map_words({"class_map": found.record(), "classes": len(found.classes)}) if found else ""
 
     @property
     def without_labels(self) -> str:
@@ -207,12 +221,13 @@ def _flat(files: tuple[Path, ...], loaded: LoadedModel, protocol: EvalProtocol) 
 
 
 def _classes_of(loaded: LoadedModel, probe: Any) -> tuple[str, ...]:
-    """Names of the classes of a classifier, else their numbers; empty for other models."""
+    """Names of the classes of a classifier, else their wnids or numbers; empty for other models."""
     answer = next(iter(probe.values()))
     if getattr(answer, "ndim", 0) != 2:
         return ()
     count = answer.shape[1]
-    return tuple(loaded.classes) if loaded.classes and len(loaded.classes) == count else tuple(map(str, range(count)))
+    outputs = Outputs(count, tuple(loaded.classes) if loaded.classes and len(loaded.classes) == count else None)
+    return tuple(map(outputs.name, range(count)))
 
 
 def changed_settings(protocol: EvalProtocol) -> dict[str, Any]:

@@ -60,8 +60,9 @@ def lab_app(session: Session) -> Starlette:
     async def strip(request: Request) -> Response:
         _, values = await _parse_request(request)
         label, severity, page = (_number(values, name) for name in ("label", "severity", "page"))
-        chosen = None if label < 0 else label
-        return JSONResponse(await apart(request, lambda: session.strip(label=chosen, severity=severity, page=page)))
+        domain = _number(values, "domain") if "domain" in values else -1
+        chosen: dict[str, Any] = {"label": None if label < 0 else label, "domain": None if domain < 0 else domain}
+        return JSONResponse(await apart(request, lambda: session.strip(**chosen, severity=severity, page=page)))
 
     async def sweep(request: Request) -> Response:
         view_state, values = await _parse_request(request)
@@ -110,10 +111,14 @@ def page_values(session: Session) -> dict[str, Any]:
         "names": session.names,
         "data": first.data.spec,
         "classes": first.classes if first.task.scoring.one_class and not first.without_labels else (),
+        "domains": first.domains,
         "notes": [
-            f"{opened.name}: without labels, {opened.without_labels}"
-            for opened in session.models
-            if opened.without_labels
+            *(
+                f"{opened.name} is shown without labels: {opened.without_labels}"
+                for opened in session.models
+                if opened.without_labels
+            ),
+            *(f"{opened.name}: {opened.answers}" for opened in session.models if opened.answers),
         ],
         "flips": flips,
         "groups": kind_groups(first.kinds),

@@ -155,10 +155,10 @@ class Session:
         options: dict[str, Any] = {"layer": view_state.layer, "head": view_state.head, "row": row, "column": column}
         return {"panels": [view_data.token_row(self.inspection(n, view_state), **options) for n in self._numbers]}
 
-    def strip(self, *, label: int | None, severity: int, page: int) -> dict[str, Any]:
+    def strip(self, *, label: int | None, severity: int, page: int, domain: int | None = None) -> dict[str, Any]:
         """One page of the filmstrip; ``severity`` above 0 selects predictions that flip up to it."""
         flips = filmstrip.hardest(self.records, severity) if severity and self.records is not None else None
-        listed = filmstrip.chosen_numbers(self.first, label=label, flips=flips)
+        listed = filmstrip.chosen_numbers(self.first, label=label, flips=flips, domain=domain)
         pages = max(1, -(-len(listed) // filmstrip.PAGE))
         current = min(max(page, 0), pages - 1)
         films = filmstrip.strip(self.first, listed, page=current)

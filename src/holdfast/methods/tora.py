@@ -77,7 +77,7 @@ class TradeOff:
 
     def _adversarial(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         view = self._view("adversarial_cross_entropy")
-        pixel_model = PixelModel(_Viewed(unwrap_model(model), view), mean=self.mean, std=self.std)
+        pixel_model = PixelModel(OneView(unwrap_model(model), view), mean=self.mean, std=self.std)
         pixel_model.to(images.device)
         pixels = (images * pixel_model.std + pixel_model.mean).clamp(0, 1)
         seed = int(
@@ -86,7 +86,7 @@ class TradeOff:
         return pixel_model.normalise(perturb(self.attack, pixel_model, pixels, targets, seed=seed))
 
 
-class _Viewed(nn.Module):
+class OneView(nn.Module):
     """Wrapper that selects one prediction of a model with several."""
 
     def __init__(self, model: nn.Module, view: str) -> None:
@@ -95,6 +95,7 @@ class _Viewed(nn.Module):
         self.training = model.training
 
     def forward(self, images: Tensor) -> Tensor:
+        """Logits of that prediction."""
         return self.model(images, view=self.view)
 
 

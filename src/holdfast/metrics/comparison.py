@@ -21,7 +21,7 @@ from holdfast.metrics.score_intervals import interval_of_difference, is_same_mod
 from holdfast.metrics.score_lookup import why_not
 from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import formulas_of, image_choice, reference_for, summarise
-from holdfast.records.class_map import answer_protocol
+from holdfast.records.class_map import answer_protocol, answer_protocol_words
 from holdfast.records.compatibility import without_older
 from holdfast.records.records import CellRecord, Passes, Records
 
@@ -70,9 +70,14 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """``better`` or ``worse`` for the first model if the interval excludes 0; else ``unclear``."""
+        """``better`` or ``worse`` for the first model if the interval excludes 0; else ``unclear``.
+
+        ``higher`` or ``lower`` for scores of which neither is better, such as shape bias.
+        """
         if not self.interval.excludes_zero:
             return "unclear"
+        if not self.better:
+            return "higher" if self.interval.value > 0 else "lower"
         return "better" if (self.interval.value > 0) == (self.better == "high") else "worse"
 
     def __str__(self) -> str:
@@ -227,10 +232,10 @@ def _compare(
 
 def check_same_answers(first: Records, second: Records) -> None:
     """Refuse two models that chose among different classes, or whose outputs were aggregated differently."""
-    protocols = [answer_protocol(each.header) or "the data's classes" for each in (first, second)]
-    if protocols[0] != protocols[1]:
+    if answer_protocol(first.header) != answer_protocol(second.header):
+        ours, theirs = answer_protocol_words(first.header), answer_protocol_words(second.header)
         raise HoldfastError(
-            f"records to compare must choose among the same answers, got {protocols[0]} and {protocols[1]}: "
+            f"records to compare must choose among the same answers, got {ours} and {theirs}: "
             "evaluate both with the same --class-map and --classes"
         )
 

@@ -17,12 +17,11 @@ from holdfast.metrics.scoring.base import Key, Reference, ScoreDefinition
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.published import published
 from holdfast.records.compatibility import like
-from holdfast.records.records import CellRecord, Passes, Records
+from holdfast.records.records import CellRecord, Passes, Records, import_pandas
 
 if TYPE_CHECKING:
     import pandas
 
-RATIOS = ("retention", "retention_partial", "fan_retention", "relative_mce")  # combine clean and corrupted images
 NOT_PREPARATION = ("corruption", "JPEG quality 85")  # steps of a cell that are no preprocessing
 
 
@@ -38,7 +37,7 @@ class Score:
         unit: ``%``, ``% of AlexNet``, ``nats``, ``ranks``.
         label: label in tables.
         definition: the definition in one sentence.
-        better: ``high`` or ``low``.
+        better: ``high`` or ``low``; empty if neither is better.
         note: note that accompanies the number.
         missing: missing cells of a partial score; empty if it is complete.
         family: family of its cells, if they share one.
@@ -145,8 +144,6 @@ class Summary:
 
     def to_pandas(self) -> "pandas.DataFrame":
         """A DataFrame with a row per score, by its name: label, value, bounds of the interval, unit and definition."""
-        from holdfast.records.records import import_pandas
-
         columns = ["label", "value", "low", "high", "unit", "definition"]
         rows = [[getattr(score, column) for column in columns] for score in self]
         index = [score.name for score in self]
@@ -262,7 +259,7 @@ def score_of(formula: ScoreDefinition, replicates: Replicates, cells: Mapping[st
 
 def _remark(formula: ScoreDefinition, cells: Mapping[str, CellRecord]) -> str:
     """The task's remark on an attack, or a note that clean and corrupted images were preprocessed differently."""
-    if formula.name in RATIOS:
+    if {cells[name].spec.family for name, _ in formula.reads if name in cells} == {"clean", "corruption"}:
         return _two_preparations(cells)
     if formula.family != "attack":
         return ""

@@ -22,6 +22,7 @@ from holdfast.models.checkpoints import architecture_arguments, fill_exactly, lo
 from holdfast.models.hub_offline import quick_hub
 from holdfast.models.model_folder import load_folder
 from holdfast.models.segmenter import segmenter
+from holdfast.models.torchvision_builders import build_torchvision
 from holdfast.registry import MODEL_FORMS, ModelSpec, load, model_spec
 from holdfast.runtime.device import unwrap_model
 
@@ -173,7 +174,8 @@ def _class_names(folder: Path) -> tuple[str, ...] | None:
 def _of_folder(folder: Path, *, what: str) -> nn.Module:
     missing = [name for name in ("config.json", "model.safetensors") if not (folder / name).is_file()]
     if missing:
-        raise HoldfastError(f"model must be {what}, but {' and '.join(missing)} is missing in {str(folder)!r}")
+        names = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
+        raise HoldfastError(f"model must be {what}, but {names} missing in {str(folder)!r}")
     try:
         return load_folder(folder)
     except HoldfastError:
@@ -270,8 +272,6 @@ def _of_hugging_face(rest: str) -> LoadedModel:
 
 
 def _of_torchvision(rest: str) -> LoadedModel:
-    from holdfast.models.torchvision_builders import build_torchvision
-
     model, classes = build_torchvision(rest)
     return LoadedModel(model, f"torchvision:{rest}", classes=classes)
 

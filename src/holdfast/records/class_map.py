@@ -54,3 +54,10 @@ def answer_protocol(header: Mapping[str, Any]) -> str:
         return ""
     among = "restricted" if restricted else f"all {found.get('outputs')}"
     return f"class map {found.get('digest')}, {found.get('aggregation')}, {among}"
+
+
+def answer_protocol_words(header: Mapping[str, Any]) -> str:
+    """The same in words, for errors."""
+    if not answer_protocol(header):
+        return "one output for each class"
+    return f"{class_map_words(header)} (map {str(header['class_map'].get('digest'))[:8]})"

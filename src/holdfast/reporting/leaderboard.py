@@ -167,7 +167,7 @@ def _place(row: ScoreRow, by: Any) -> tuple[bool, float]:
     if by.name not in entry.summary:
         return True, 0.0
     value = entry.summary[by.name].value
-    return False, -value if by.better == "high" else value
+    return False, value if by.better == "low" else -value
 
 
 def _read_beginning(path: Path) -> str:

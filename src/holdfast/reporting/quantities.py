@@ -84,7 +84,7 @@ def sentence_words(score: Any, task: str) -> str:
 
 
 def weakest(scores: Sequence[Score], *, count: int) -> list[Score]:
-    """The corruptions with the lowest score of the first table by kind."""
+    """The corruptions with the lowest score of the first table by kind; none if all scores are 0."""
     kinds = [score for score in scores if score.family == "corruption" and score.kind and score.better == "high"]
     known = [score for score in kinds if score.table == kinds[0].table and score.value == score.value]
-    return sorted(known, key=lambda score: score.value)[:count]
+    return sorted(known, key=lambda score: score.value)[:count] if any(score.value for score in known) else []

@@ -1,5 +1,6 @@
 """Progress line of a long command: a bar on a terminal of any width, or lines with a header if output is piped."""
 
+import sys
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -13,7 +14,7 @@ from holdfast.runtime.signals import unblock_signals
 
 PATIENCE = 2.0  # seconds without a line where nobody asked for progress
 EVERY = 30.0  # seconds between two lines of piped output
-NAME, BAR, RATE, TIME = 14, 20, 9, 9  # characters
+NAME, BAR, RATE, TIME = 18, 16, 9, 9  # characters
 
 
 class _Rate(ProgressColumn):
@@ -29,10 +30,14 @@ class ProgressLine:
 
     def __init__(self, name: str, *, total: int, unit: str, show: bool | None, header: str = "") -> None:
         self._silent = show is False
+        notebook = Console().is_jupyter
         # in a notebook the bar is a widget; without ipywidgets rich would print a warning and no bar
-        widgets = None if find_spec("ipywidgets") is not None else False
-        self.console = Console(stderr=True, soft_wrap=True, highlight=False, force_jupyter=widgets)
-        terminal = self.console.is_terminal or self.console.is_jupyter
+        widgets = notebook and find_spec("ipywidgets") is not None
+        # rich takes a pipe for a terminal if FORCE_COLOR is set, as kernels of notebooks and CI do
+        pipe = False if notebook or not sys.stderr.isatty() else None
+        self.console = Console(emoji=False, stderr=True, highlight=False, force_jupyter=widgets, force_terminal=pipe)
+        self.console.soft_wrap = not self.console.is_terminal  # on a terminal, lines end between words
+        terminal = self.console.is_terminal or widgets
         self.shown = show is not False
         self.lines = self.shown and not terminal
         self._quiet_until = time.monotonic() + (PATIENCE if show is None and self.lines else 0)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from holdfast.analysis.registry import ANALYSES
+from holdfast.benchmarks import BENCHMARKS
 from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.data import open_data
 from holdfast.data.official_sets import is_official
@@ -14,15 +15,8 @@ from holdfast.io.validation import chosen_names
 from holdfast.studies.columns import DOMAIN_COLUMNS, SET_COLUMNS, Column, columns
 from holdfast.studies.config import Study
 
-CORRUPTED = ("corruptions", "corruptions-135", "imagenet-c", "cifar-c")
-DENSE = ("corruptions", "corruptions-135", "coco-c", "coco-c-fan", "cityscapes-c")  # for detection and segmentation
-# per score, the suites of which at least one is needed for each ingredient; attacks are suites of their own
-SUITES_OF = {
-    "clean": (("clean",),),
-    "measured_corruption_accuracy": (CORRUPTED,),
-    "mean_c_bar_accuracy": (tuple(C_BAR_SUITES),),
-    "measured_retention": (("clean",), CORRUPTED),
-}
+CLEAN = ("clean", "quick", "standard")
+CORRUPTED = ("corruptions", "corruptions-135", "quick", "standard", "imagenet-c", "cifar-c")
 
 
 def check_study(study: Study) -> None:
@@ -33,6 +27,9 @@ def check_study(study: Study) -> None:
     _check_claims(study, attacks=[str(suite) for suite in names if isinstance(suite, AttackSuite) or suite in ATTACKS])
     if not is_official(study.test):  # may download, which training would do anyway
         open_data(study.test, split="test", download=bool(study.common.get("data", {}).get("download")))
+    trained = (study.recipe_of(row, study.seeds[0]).data.train for row in study.rows)
+    for data in dict.fromkeys(spec for spec in trained if spec.startswith("domains:")):
+        open_data(data, split="train")  # a domain that does not exist, before the first run
     for data in study.shifts.values():
         open_evaluation_data(data)
     check_suites(names, open_evaluation_data(study.test, limit=study.limit))
@@ -57,11 +54,19 @@ def _needs(column: str, known: Mapping[str, Column]) -> tuple[tuple[str, ...], .
     if column in known.keys() - columns().keys():
         return ()  # a shift or an attack named by the study itself
     if column in DOMAIN_COLUMNS:
-        return (("clean",),)
+        return (CLEAN,)
+    corrupted = (*CORRUPTED, *(row.name for row in BENCHMARKS.values() if row.suite and row.name not in C_BAR_SUITES))
     if column in SET_COLUMNS:
-        return (("clean",), DENSE) if column.endswith("_kept") else (DENSE,) if column.endswith("_c") else (("clean",),)
+        return (CLEAN, corrupted) if column.endswith("_kept") else (corrupted if column.endswith("_c") else CLEAN,)
     for name, analysis in ANALYSES.items():
         if any(offered.name == column for offered in analysis.columns):
             return ((name,),)
     shows = columns()[column].shows
-    return SUITES_OF.get(shows, ((shows.removeprefix("attack/"),),))
+    # per score, the suites of which at least one is needed for each ingredient; attacks are suites of their own
+    suites_of = {
+        "clean": (CLEAN,),
+        "measured_corruption_accuracy": (corrupted,),
+        "mean_c_bar_accuracy": (tuple(C_BAR_SUITES),),
+        "measured_retention": (CLEAN, corrupted),
+    }
+    return suites_of.get(shows, ((shows.removeprefix("attack/"),),))

@@ -82,7 +82,7 @@ SET_COLUMNS: dict[str, Column] = {  # for detection and segmentation
 
 
 DOMAIN_COLUMNS: dict[str, Column] = {  # of test data in domains
-    "domains": Column("domains", "mean_domain_accuracy", "higher", "mean accuracy over the domains, %"),
+    "domains": Column("mean domain", "mean_domain_accuracy", "higher", "mean accuracy over the domains, %"),
     "unseen_domains": Column(
         "unseen domains",
         "unseen_domain_accuracy",

@@ -1,10 +1,10 @@
 """Study files in YAML: rows, seeds and evaluation. Imports no torch.
 
 A study has a recipe, values common to all rows, and rows that override them; or a ``sweep`` of recipe values, whose
-grid defines the rows. Every row is trained once per seed and evaluated on the same test images. A row can start from
-another one: ``{name}`` in its values is the run folder of that row, or of one of the ``steps``, which are trained but
-not evaluated. With ``extends``, a study inherits everything it does not override, except claims; rows and steps only
-if it has neither rows nor a sweep.
+grid defines the rows; with ``leave_out`` in it, a row is trained on all domains of the test data but one. Every row is
+trained once per seed and evaluated on the same test images. A row can start from another one: ``{name}`` in its values
+is the run folder of that row, or of one of the ``steps``, which are trained but not evaluated. With ``extends``, a
+study inherits everything it does not override, except claims; rows and steps only if it has neither rows nor a sweep.
 """
 
 import graphlib
@@ -40,6 +40,7 @@ SHAPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "limit": (int, "a whole number"),
     "preparation": (str, "model or benchmark"),
 }
+LEAVE_OUT = "leave_out"  # axis of a sweep: domains of the test data that the row is not trained on
 REFERENCE = re.compile(r"\{([^{}]+)\}")  # {row}: the folder of that row's run with the same seed
 
 
@@ -148,6 +149,7 @@ def load_study(
     text = _text(_find(name))
     path = Path(name)  # error messages name a shipped study as the user did
     values = _resolve_extends(_read_study(text, path), path)
+    values["test"] = test or values["test"]
     steps, every_row = values.get("steps") or {}, _rows(values, path)
     _check_references(steps | every_row, path)
     _check_folders([*steps, *every_row], path)
@@ -162,7 +164,6 @@ def load_study(
         | {
             "common": merge(values.get("common", {}), overrides or {}),
             "seeds": _seeds(seeds or values.get("seeds", Study.seeds), path),
-            "test": test or values["test"],
             "limit": values.get("limit") if limit is None else limit or None,
             "suites": tuple(values.get("suites", Study.suites)),
             "analyses": tuple(values.get("analyses", ())),
@@ -279,15 +280,27 @@ def _rows(values: dict[str, Any], path: Path) -> dict[str, Mapping[str, Any]]:
         raise HoldfastError(f"every value of the sweep of study {str(path)!r} must be a list of choices")
     if not all(isinstance(run, Mapping) for run in (*rows.values(), *(values.get("steps") or {}).values())):
         raise HoldfastError(f"every row and step of study {str(path)!r} must hold recipe values, {{}} for none")
-    grid = itertools.product(*([(key, value) for value in choices] for key, choices in sweep.items()))
-    points = [dict(point) for point in grid]
+    axes = [[_point(key, choice, values["test"], path) for choice in choices] for key, choices in sweep.items()]
+    grid = list(itertools.product(*axes))
     return {
-        " ".join(filter(None, [name, *(f"{_short(key)}={value}" for key, value in point.items())])): merge_all(
-            row, *(_nest_value(key, value) for key, value in point.items())
-        )
+        " ".join(filter(None, [name, *(label for label, _ in point)])): merge_all(row, *(value for _, value in point))
         for name, row in rows.items()
-        for point in points
+        for point in grid
     }
+
+
+def _point(key: str, choice: Any, test: str, path: Path) -> tuple[str, dict[str, Any]]:
+    """Label and recipe values of one choice of a sweep."""
+    if key != LEAVE_OUT:
+        return f"{_short(key)}={choice}", _nest_value(key, choice)
+    kind, _, rest = test.partition(":")
+    if kind != "domains" or not isinstance(choice, str):
+        raise HoldfastError(
+            f"{LEAVE_OUT} of study {str(path)!r} must list domains of test data domains:DIR, got {choice!r} of {test!r}"
+        )
+    words = [word for word in rest.split(",") if "=" not in word]  # without split=… of the test images
+    data = f"{kind}:{','.join([*words, f'-{choice}'])}"
+    return f"without {choice}", {"data": {"train": data, "val": data}}
 
 
 def _check_references(runs: Mapping[str, Any], path: Path) -> None:

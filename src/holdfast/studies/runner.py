@@ -62,7 +62,7 @@ def run_study(
         console: console for progress.
         cluster: Ray cluster; None for processes of this machine.
     """
-    console = console or Console(stderr=True)
+    console = console or Console(emoji=False, stderr=True)
     if processes < 1:
         raise HoldfastError(f"processes must be at least 1, got {processes}")
     missing = missing_runs(study, out)

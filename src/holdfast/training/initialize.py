@@ -18,6 +18,8 @@ from holdfast.models.segmenter import segmenter
 from holdfast.registry import model_spec
 from holdfast.training.recipe import ModelRecipe, Recipe
 
+TAP_ARGUMENTS = ("tap", "tap_branches")
+
 
 def named_model(recipe: ModelRecipe) -> ModelRecipe:
     """The recipe with its model's name, which ``timm:NAME`` or ``run:DIR`` may give; a run gives arguments, too."""
@@ -35,6 +37,8 @@ def named_model(recipe: ModelRecipe) -> ModelRecipe:
         told = recipe.name or ""
     if not told:
         raise HoldfastError("the recipe names no model: set model.name, or --init to timm:NAME or run:DIR")
+    if recipe.name == f"tap_{_plain(told)}":  # weights trained without TAP
+        told = recipe.name
     if recipe.name and _plain(recipe.name) != _plain(told):
         raise HoldfastError(f"model.name and init must agree, got {recipe.name!r} and {recipe.init!r} ({told})")
     return replace(recipe, name=told, kwargs=kwargs)
@@ -94,7 +98,7 @@ def start_model(recipe: ModelRecipe, *, classes: int, size: int | None) -> nn.Mo
     assert recipe.name is not None
     kwargs = {**recipe.kwargs, "num_classes": classes, **size_argument(recipe.name, size)}
     if model_spec(recipe.init or "").kind == "timm":
-        model = _load_pretrained(recipe, kwargs)
+        model = _load_pretrained(recipe, kwargs) if not _adds_tap(recipe) else _load_under_tap(recipe, kwargs)
     else:
         model = _build(recipe.name, **kwargs)
         if recipe.init is not None:
@@ -176,6 +180,20 @@ def _load_pretrained(recipe: ModelRecipe, kwargs: dict[str, Any]) -> nn.Module:
         ) from error
     if recipe.head == "new":
         model.reset_classifier(classes)
+    return model
+
+
+def _adds_tap(recipe: ModelRecipe) -> bool:
+    return recipe.name == f"tap_{_plain(model_spec(recipe.init or '').rest)}"
+
+
+def _load_under_tap(recipe: ModelRecipe, kwargs: dict[str, Any]) -> nn.Module:
+    """The model with a new TAP, and the pretrained weights of the model without it in all other modules."""
+    assert recipe.name is not None
+    stock = replace(recipe, name=model_spec(recipe.init or "").rest)
+    weights = _load_pretrained(stock, {key: value for key, value in kwargs.items() if key not in TAP_ARGUMENTS})
+    model = _build(recipe.name, **kwargs)
+    model.load_state_dict(weights.state_dict(), strict=False)
     return model
 
 

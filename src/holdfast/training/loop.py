@@ -37,6 +37,7 @@ from holdfast.training.checkpoint import (
 from holdfast.training.initialize import described_start
 from holdfast.training.loader import Batch, Unreadable
 from holdfast.training.logger import Meter, TrainingLogger
+from holdfast.training.mix import mix_run
 from holdfast.training.phases import PhaseRun, parts_of, phase_notes
 from holdfast.training.probe_phase import after_probe, probe_run
 from holdfast.training.recipe import Recipe
@@ -132,8 +133,6 @@ def train(
 
 def _without_steps(recipe: Recipe, out: Path, *, resume: bool) -> TrainingResult:
     """A mixture of finished models, or a linear probe: one process makes them at once."""
-    from holdfast.training.mix import mix_run  # which few runs need
-
     run = RunFolder(out)
     run.check(recipe, resume=resume)
     accuracy = None

@@ -274,7 +274,11 @@ def describe_mix(*models: str | Path, out: str | Path, alpha: Sequence[float], *
     looks = f"{2 * count - 1} validations on {recipe.data.val}" if rule == "greedy" else "no validation"
     averages = {"interpolate": sum(0 < value < 1 for value in alpha), "uniform": 1, "greedy": count}[rule]
     norms = has_batch_statistics(parents[-1].state)
-    passes = f"{averages} passes over at most {recipe.model.mix.images:,} images" if norms else "no BatchNorm"
+    passes = (
+        f"{averages} {'pass' if averages == 1 else 'passes'} over at most {recipe.model.mix.images:,} images"
+        if norms
+        else "no BatchNorm"
+    )
     size = sum(tensor.nbytes for tensor in parents[-1].state.values())
     probe = ", a linear probe for the start" if rule == "interpolate" and other_heads(*parents) else ""
     return [

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import nn
 from torchmetrics.classification import MulticlassJaccardIndex
 
@@ -15,14 +14,13 @@ from holdfast import ComputeConfig, EvalProtocol
 from holdfast.cli.main import main
 from holdfast.data import open_data
 from holdfast.data.scenes import SceneSource
-from holdfast.data.subsets import Joined, Subset, stratified_subset
 from holdfast.errors import HoldfastError
-from holdfast.inference.label_map_files import export_predictions
 from holdfast.metrics.comparison import compare
 from holdfast.metrics.iou import KINDS, cityscapes_c_mean, mean_iou, pixel_counts
 from holdfast.records.records import load_records
-from holdfast.tasks import task_of
-from tests.data.test_label_maps import CAMVID, save_image, save_labels, write_camvid, write_cityscapes
+from tests.data.test_camvid import CAMVID, write_camvid
+from tests.data.test_cityscapes import write_cityscapes
+from tests.data.test_label_maps import save_image, save_labels
 
 
 class Brightness(nn.Module):
@@ -235,21 +233,6 @@ def test_acdc_is_fitted_into_its_box_and_scored_by_condition(tmp_path):
 # ---------------------------------------------------------------------- sources
 
 
-def test_subsets_and_joins_keep_task_and_label_maps():
-    source = SceneSource("test", count=6)
-    for made in (
-        Subset(source, np.array([4, 1])),
-        stratified_subset(source, 2, seed=0),
-        Joined([source, SceneSource("val", count=2)]),
-    ):
-        assert task_of(made).name == "segmentation"
-        assert made.target(0).shape == (96, 128)
-    np.testing.assert_array_equal(Subset(source, np.array([4, 1])).target(0), source.target(4))
-    np.testing.assert_array_equal(Joined([source, source]).target(7), source.target(1))
-    assert len(open_data("scenes:test,9[2:5]")) == 3
-    assert len(evaluate(Constant(11), "scenes:9", limit=4).cells["clean"]) == 4
-
-
 # ---------------------------------------------------------------------- refusals
 
 
@@ -320,20 +303,6 @@ def test_numbers_that_are_none_are_refused():
 
 
 # ---------------------------------------------------------------------- predictions as files, and the command line
-
-
-def test_predictions_are_written_with_the_numbers_of_the_labels(tmp_path):
-    stem = "GOPR0475_frame_000041"
-    for weather in ("fog", "night", "rain", "snow"):
-        save_image(tmp_path / "rgb_anon" / weather / "test" / "GOPR0475" / f"{stem}_rgb_anon.png", (9, 16))
-    source = open_data(f"acdc:{tmp_path},test")
-    source.box = (16, 32)
-    assert export_predictions(Constant(19), source, tmp_path / "out") == 4
-    written = np.array(Image.open(tmp_path / "out" / "night" / "test" / "GOPR0475" / f"{stem}.png"))
-    assert written.shape == (9, 16)
-    assert set(np.unique(written)) == {7}  # road's label id
-    with pytest.raises(HoldfastError, match="label maps"):
-        export_predictions(Constant(10), "digits", tmp_path / "out")
 
 
 def test_a_released_file_is_evaluated_by_name_of_its_encoder(tmp_path, capsys):

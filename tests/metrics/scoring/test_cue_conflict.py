@@ -107,11 +107,18 @@ def test_the_page_and_the_tables_show_the_bias_of_every_class(data):
     assert "shape bias" in page
     assert "Error consistency" in page
     assert "shape bias by class of shape" in holdfast.report([measured(data)], format="md")
+    accuracy = measured(data).summary()["cue_conflict"].value
+    assert f"has accuracy {accuracy:.1f} on cue conflict." in holdfast.report([measured(data)])
 
 
-def test_more_shape_bias_is_no_verdict(data):
+def test_more_shape_bias_is_neither_better_nor_worse(data):
     from holdfast.reporting.quantities import is_tested
 
+    assert {score.better for score in measured(data).summary() if score.family == "shape"} == {""}
+    latex = holdfast.report([measured(data), measured(data, seed=1)], format="latex")
+    assert latex.count("textbf") <= 2  # of the accuracy of the shape alone, with ties
+    found = compare(measured(data), measured(data, seed=1)).differences["shape_answers"]
+    assert found.verdict in ("unclear", "higher", "lower")
     tested = [score.name for score in measured(data).summary() if is_tested(score, "classification")]
     assert tested == ["cue_conflict"]
 

@@ -63,7 +63,8 @@ class ClassificationEvaluation(Evaluation):
         width = next(iter(widths.values()))
         if width != classes and not (restricted and width == IMAGENET):
             wanted = f"{classes} classes of {data!r}" + (" or the 1000 of ImageNet" if restricted else "")
-            raise HoldfastError(f"the model must have the {wanted}, got {width}")
+            hint = "; map its outputs onto these classes with --class-map FILE" if width > classes else ""
+            raise HoldfastError(f"the model must have the {wanted}, got {width}{hint}")
 
     def keep(
         self, answers: Answers, targets: Sequence[Any], *, cell: Any, repeats: int | None = None

@@ -6,7 +6,7 @@ const byId = (name) => document.getElementById(name);
 const state = { image: "0", do: "", layer: -1, head: -1, at: "" };
 const panels = [...document.querySelectorAll("article.model")];
 const figures = panels.map((panel) => Object.fromEntries([...panel.querySelectorAll("figure[data-part]")].map((one) => [one.dataset.part, one])));
-const strip = { label: -1, severity: 0, page: 0 };
+const strip = { label: -1, domain: -1, severity: 0, page: 0 };
 let shown = null; // the last answer
 let sweeping = 0;
 let resting = 0;
@@ -298,6 +298,7 @@ on("layer", "change", () => { state.layer = Number(byId("layer").value); refresh
 on("head", "change", () => { state.head = Number(byId("head").value); refresh(); });
 on("release", "click", () => { state.at = ""; byId("release").hidden = true; keepLink(); lookAtToken(); });
 on("label", "change", () => { strip.label = Number(byId("label").value); strip.page = 0; loadStrip(); });
+on("domain", "change", () => { strip.domain = Number(byId("domain").value); strip.page = 0; loadStrip(); });
 on("flips", "change", () => { strip.severity = Number(byId("flips").value); strip.page = 0; loadStrip(); });
 on("earlier", "click", () => { strip.page--; loadStrip(); });
 on("later", "click", () => { strip.page++; loadStrip(); });

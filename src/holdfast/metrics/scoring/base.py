@@ -57,7 +57,7 @@ class ScoreDefinition:
         name: ``mce``, ``accuracy/fog``, ``attack/pgd5`` …, unique within a summary.
         label: label in tables.
         unit: ``%``, ``% of AlexNet``, ``nats``, ``ranks``.
-        better: ``high`` or ``low``.
+        better: ``high`` or ``low``; empty if neither is better.
         definition: the definition in one sentence.
         compute: computes the score from the quantities of cells.
         note: note that accompanies the number.

@@ -60,7 +60,7 @@ def _score(cell: str, name: str, label: str, text: str, part: str, whole: str, *
     """The share of one quantity in another, in percent."""
     above, below = column(cell, part), column(cell, whole)
     about |= {"family": "shape", "cells": (cell,), "reads": (above, below), "among": below}
-    return ScoreDefinition(name, label, "%", "high", text, _share(above, below), **about)
+    return ScoreDefinition(name, label, "%", "", text, _share(above, below), **about)  # neither cue is the better one
 
 
 def _share(above: Key, below: Key) -> Compute:

@@ -46,7 +46,7 @@ def domain_scores(
     percent: dict[str, Any] = {"unit": "%", "better": "high", **about}
     first = {**percent, "headline": True}
     scores = [
-        _score(f"mean_domain_{name}", "domains", f"mean {label} over {count}", of(there, np.mean), **first),
+        _score(f"mean_domain_{name}", "mean domain", f"mean {label} over {count}", of(there, np.mean), **first),
         _score(f"worst_domain_{name}", "worst domain", f"lowest {label} of {count}", of(there, np.min), **first),
     ]
     trained = [each for each in header.get("train_domains") or () if each in there]

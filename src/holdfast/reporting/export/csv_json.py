@@ -11,6 +11,7 @@ from holdfast._version import __version__
 from holdfast.io.markdown import printable
 from holdfast.metrics.summary import Score, Summary
 from holdfast.published.paper_scores import PaperScore, architecture_of
+from holdfast.records.class_map import class_map_words
 
 COLUMNS = (
     *(
@@ -28,7 +29,7 @@ COLUMNS = (
         "images",
         "passes",
     ),
-    *("missing", "note", "definition"),
+    *("missing", "note", "definition", "classes"),
 )
 
 
@@ -70,6 +71,7 @@ def _line(summary: Summary, score: Score) -> dict[str, Any]:
         "missing": " ".join(score.missing),
         "note": _text(score.note),
         "definition": _text(score.definition),
+        "classes": _text(class_map_words(header)),
     }
 
 
@@ -132,6 +134,7 @@ def _footnote(summary: Summary) -> str:
         made.get(str(header.get("label", "")), str(header.get("label", ""))),
         f"{summary.images} images",
         str(summary.passes) if summary.passes is not None else "",
+        class_map_words(header),
         "partial: " + ", ".join(score.name for score in summary if score.partial),
     ]
     return printable("; ".join(part for part in parts if part and part != "partial: "))

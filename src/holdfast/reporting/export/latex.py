@@ -7,8 +7,11 @@ from holdfast.io.markdown import DASH, printable
 from holdfast.reporting.export.text_tables import Block, TextColumn, TextRow, TextValue, as_fixed
 
 
-def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
-    """Write one ``table`` per block with booktabs: small intervals, the best of several models in bold."""
+def latex(blocks: Sequence[Block], remarks: Sequence[str], *, note: str = "") -> str:
+    """Write one ``table`` per block with booktabs: small intervals, the best of several models in bold.
+
+    Remarks are comments above the tables; a note goes into every caption.
+    """
     parts = ["\n".join(f"% {printable(remark)}" for remark in remarks)]
     for block in blocks:
         titles = ["model", *(_latex_text(column.short or column.label) for column in block.columns)]
@@ -17,7 +20,7 @@ def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
             [
                 _latex_name(line),
                 *(
-                    _latex_value(v, c, bold=not line.paper and v is not None and b is not None and _same(v, b, c))
+                    _latex_value(v, c, bold=_is_best(v, b.get(line.measured_on), c, paper=line.paper))
                     for v, c, b in zip(line.values, block.columns, best, strict=True)
                 ),
             ]
@@ -29,7 +32,7 @@ def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
                 [
                     r"\begin{table}",
                     r"\centering",
-                    rf"\caption{{{_caption(block)}}}",
+                    rf"\caption{{{_caption(block, note)}}}",
                     rf"\begin{{tabular}}{{l{'r' * len(block.columns)}}}",
                     *body,
                     r"\end{tabular}",
@@ -40,25 +43,33 @@ def latex(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _caption(block: Block) -> str:
+def _caption(block: Block, note: str) -> str:
     title = printable(block.title)
     units = dict.fromkeys(column.unit for column in block.columns if column.unit and not column.short)
-    parts = [title[:1].upper() + title[1:], f"in {', '.join(units)}" if units else ""]
+    parts = [title[:1].upper() + title[1:], f"in {', '.join(units)}" if units else "", note]
     if any(value and value.sure for line in block.lines for value in line.values):
         parts.append("95 % intervals in brackets")
-    if any(best is not None for best in _best(block)):
+    if any(_best(block)):
         parts.append("best in bold")
     return _latex_text("; ".join(part for part in parts if part) + ".")
 
 
-def _best(block: Block) -> list[TextValue | None]:
-    """The best measured value of every column with several values."""
-    found: list[TextValue | None] = []
+def _best(block: Block) -> list[dict[str, TextValue]]:
+    """The best of several measured values of every column, among the rows of the same data and protocol."""
+    found: list[dict[str, TextValue]] = []
     for index, column in enumerate(block.columns):
-        values = [value for line in block.lines if not line.paper and (value := line.values[index]) is not None]
-        sign = {"high": 1, "low": -1}.get(column.better)
-        found.append(max(values, key=lambda value: sign * value.value) if sign and len(values) > 1 else None)
+        sign = {"high": 1, "low": -1}.get(column.better, 0)
+        groups: dict[str, list[TextValue]] = {}
+        for line in block.lines:
+            if sign and not line.paper and (value := line.values[index]) is not None:
+                groups.setdefault(line.measured_on, []).append(value)
+        best = {key: max(values, key=lambda v: sign * v.value) for key, values in groups.items() if len(values) > 1}
+        found.append(best)
     return found
+
+
+def _is_best(value: TextValue | None, best: TextValue | None, column: TextColumn, *, paper: bool) -> bool:
+    return value is not None and best is not None and not paper and _same(value, best, column)
 
 
 def _same(one: TextValue, other: TextValue, column: TextColumn) -> bool:

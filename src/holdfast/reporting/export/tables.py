@@ -15,11 +15,11 @@ from holdfast.corruptions.severities import EXTRA, GROUPS, OWN, short_heading, t
 from holdfast.errors import HoldfastError, nearest
 from holdfast.metrics.summary import Score, Summary, clean_cell, some, summarise
 from holdfast.published.paper_scores import PaperScore, architecture_of, of_imagenet, paper_says
-from holdfast.records.class_map import class_map_words
+from holdfast.records.class_map import answer_protocol, answers_in_short, class_map_words
 from holdfast.records.compatibility import without_older
 from holdfast.records.records import Records
 from holdfast.reporting.export import csv_json, latex, text_tables
-from holdfast.reporting.export.text_tables import Block, TextColumn, TextRow, TextValue
+from holdfast.reporting.export.text_tables import SCORES, Block, TextColumn, TextRow, TextValue
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,13 @@ class ExportRow:
     name: str
     summary: Summary | None = None
     printed: PaperScore | None = None
+
+    @property
+    def measured_on(self) -> str:
+        """Data and protocol: only rows that agree in these are compared."""
+        header = self.summary.header if self.summary is not None else {}
+        keys = ("data_fingerprint", "data_content", "label", "preset") if "data_fingerprint" in header else ("data",)
+        return " ".join([*(str(header.get(key)) for key in keys), answer_protocol(header)])
 
     def value(self, name: str) -> TextValue | None:
         """One score; published scores have no interval."""
@@ -141,7 +148,7 @@ def _headline(rows: Sequence[ExportRow]) -> Block:
         TextColumn(label, unit=score.unit, better=score.better)
         for label, score in zip(labels, names.values(), strict=True)
     )
-    return Block("scores", columns, _lines(rows, list(names)))
+    return Block(SCORES, columns, _lines(rows, list(names)))
 
 
 TITLES = {
@@ -173,12 +180,14 @@ def _by_kind(rows: Sequence[ExportRow], table: str) -> Block:
         for kind in kinds
         if kind in names or (standard and group in GROUPS)
     ]
+    unit, better, title = scores[0].unit, scores[0].better, f"{TITLES.get(table, f'{table} by kind')}{part}"
+    in_full = family == "domain"  # few, with names of the user's that four letters do not tell apart
     columns = tuple(
-        TextColumn(kind, group=group, short=short_heading(kind), unit=scores[0].unit, better=scores[0].better)
+        TextColumn(kind, group=group, short="" if in_full else short_heading(kind), unit=unit, better=better)
         for group, kind in shown
     )
-    lines = _lines(rows, [names.get(kind, "") for _, kind in shown], intervals=False)
-    return Block(f"{TITLES.get(table, f'{table} by kind')}{part}, {scores[0].unit}", columns, lines)
+    lines = _lines(rows, [names.get(kind, "") for _, kind in shown], intervals=in_full)
+    return Block(title if in_full else f"{title}, {unit}", columns, lines)
 
 
 def _groups(kinds: Sequence[str], *, family: str) -> dict[str, list[str]]:
@@ -199,7 +208,8 @@ def _lines(rows: Sequence[ExportRow], names: Sequence[str], *, intervals: bool =
         values = [row.value(name) for name in names]
         cells = values if intervals else [TextValue(value.value) if value else None for value in values]
         if any(values):
-            lines.append(TextRow(row.name, tuple(cells), paper=row.printed is not None))
+            paper = row.printed is not None
+            lines.append(TextRow(row.name, tuple(cells), paper=paper, measured_on="" if paper else row.measured_on))
     return tuple(lines)
 
 
@@ -229,7 +239,9 @@ def _names_apart(sets: Sequence[Records]) -> list[str]:
 def _row_name(records: Records, view: str, sets: Sequence[Records]) -> str:
     model = str(records.header.get("model", "model"))
     several = len({str(other.header.get("data")) for other in sets}) > 1
-    parts = [model, view, str(records.header.get("data", "")) if several else ""]
+    data = str(records.header.get("data", "")) if several else ""
+    apart = len({class_map_words(other.header) for other in sets}) > 1
+    parts = [model, view, data, answers_in_short(records.header) if apart else ""]
     return " · ".join(part for part in parts if part)
 
 
@@ -257,7 +269,8 @@ def _markdown(rows: Sequence[ExportRow], width: int) -> str:
 
 
 def _latex(rows: Sequence[ExportRow], width: int) -> str:
-    return latex.latex(blocks(rows), remarks(rows))
+    answers = {class_map_words(row.summary.header) for row in rows if row.summary is not None}
+    return latex.latex(blocks(rows), remarks(rows), note=answers.pop() if len(answers) == 1 else "")
 
 
 def _csv(rows: Sequence[ExportRow], width: int) -> str:

@@ -1,10 +1,12 @@
 """Text tables for the terminal and Markdown."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from holdfast.io.markdown import DASH, escape, printable, table
+
+SCORES = "scores"  # title of the first table
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,12 @@ class TextValue:
 
 @dataclass(frozen=True)
 class TextRow:
-    """A row of values; ``paper`` marks published scores."""
+    """A row of values; ``paper`` marks published scores, and ``measured_on`` is the same for rows to be compared."""
 
     name: str
     values: tuple[TextValue | None, ...]
     paper: bool = False
+    measured_on: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ def terminal(blocks: Sequence[Block], remarks: Sequence[str], *, width: int) -> 
     parts = []
     for block in blocks:
         if not any(column.short for column in block.columns):
-            parts.append(_list(block, width) if len(block.lines) == 1 else _wide(block, width))
+            title = "" if block.title == SCORES else f"{printable(block.title)}\n"
+            parts.append(title + (_list(block, width) if len(block.lines) == 1 else _wide(block, width)))
         else:
             parts.append(_narrow(block, width))
     parts.append("\n".join(_wrap_text(printable(remark), width) for remark in remarks))
@@ -148,9 +152,7 @@ def _narrow(block: Block, width: int) -> str:
 
 
 def _part(block: Block, columns: slice) -> Block:
-    lines = tuple(
-        TextRow(line.name, line.values[columns], line.paper) for line in block.lines if any(line.values[columns])
-    )
+    lines = tuple(replace(line, values=line.values[columns]) for line in block.lines if any(line.values[columns]))
     return Block(block.title, block.columns[columns], lines)
 
 

@@ -168,14 +168,16 @@ def _best(models: Sequence[Entry], by: Score, best: int, against: Mapping[int, V
 def _tie(
     models: Sequence[Entry], by: Score, best: int, against: Mapping[int, Verdict], open_to: Sequence[int], task: str
 ) -> str:
+    value, words = number(models[best].summary[by.name].value), sentence_words(by, task)
+    if by.better == "high" and not any(model.summary[by.name].value for model in models):
+        return f"Every model has {words} {value}: train longer, or check the data and their classes"
     closest = min(open_to, key=lambda other: abs(against[other].difference.interval.value))
     interval = against[closest].difference.interval
     names = list_names([models[other].name for other in open_to])
     beaten = [models[other].name for other in against if other not in open_to]
     some = f", closest to {models[closest].name}" if len(open_to) > 1 else ""
-    value = number(models[best].summary[by.name].value)
     text = (
-        f"{models[best].name} has the highest {sentence_words(by, task)}, {value}, "
+        f"{models[best].name} has the highest {words}, {value}, "
         f"but these images do not tell it from {names}{some}: {points(interval)}"
     )
     return text + (f". It is better than {list_names(beaten)}" if beaten else "")

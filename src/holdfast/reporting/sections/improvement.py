@@ -58,14 +58,16 @@ def _card(text: str) -> ImproveCard | None:
     try:
         found: Mapping[str, Any] = json.loads(text)
         seeds = (
-            "one seed, so the intervals are those of the images" if found["seeds"] == 1 else f"{found['seeds']} seeds"
+            "one seed, so the intervals are those of the images"
+            if found["seeds"] == 1
+            else f"{found['seeds']} seeds, of which the tables below show the first"
         )
         facts = [
             f"{found['candidates']} candidates were trained and {found['tried']} models compared, on validation images "
             "and on corruptions or attacks that are not reported here.",
             f"{found['images']} images of {found['data']} were measured once; {seeds}.",
             *domain_lines(found.get("domains", {}), challenger=str(found.get("challenger"))),
-            *map(str, found["remarks"]),
+            *(f"{remark[:1].upper()}{remark[1:]}." for remark in map(str, found["remarks"])),
         ]
         title = TITLES[found["verdict"]].format(name=found["name"])
         commands = [*map(str, found["commands"]), str(found["gate"])]

@@ -23,10 +23,11 @@ class Sentence:
 
 
 def alone(entry: Entry, data: DataSet, title: str) -> Sentence:
-    """The scores of one model on clean and corrupted images, and its hardest corruption."""
+    """The scores of one model on clean and corrupted images, or on an official set, and its hardest corruption."""
     scores = entry.summary.scores
     shown = [scores["clean"]] if "clean" in scores else []
     shown += [score for score in entry.summary if score.family == "corruption" and not score.kind][:1]
+    shown = shown or [score for score in entry.summary if score.family == "set"][:1]
     parts = [f"{number(score.value)} {phrase(score, data.task)}" for score in shown]
     text = (
         f"On {title}, {entry.name} has {words_of(data.task)} {' and '.join(parts)}"

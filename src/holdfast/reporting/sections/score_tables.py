@@ -105,7 +105,7 @@ def _best(column: Score, entries: Sequence[Entry]) -> float | None:
     ]
     values = [entry.summary.scores[column.name].value for entry in able if column.name in entry.summary]
     known = [round(value, _digits(column.unit)) for value in values if not isnan(value)]
-    if len(known) < 2:
+    if len(known) < 2 or not column.better:
         return None
     return max(known) if column.better == "high" else min(known)
 
