@@ -38,7 +38,7 @@ def planned(start) -> tuple:
     """A request, and a plan for it whose lengths are given, so that nothing depends on the machine."""
     overrides = {"data": TINY["data"], "train": TINY["train"]}
     request = make_request(
-        f"run:{start}", budget="1h", data={}, test="digits:test", recipe="digits/vit_nano", overrides=overrides
+        f"run:{start}", budget="1h", data={}, test="digits:test", recipe="digits/vit_nano", overrides=overrides, seeds=2
     )
     names = {"plain": {}, "low-lr": {"optimizer": {"lr": 1e-4}}, "sam": {"optimizer": {"sam": {}}}}
     plan = Plan(
@@ -56,7 +56,7 @@ def planned(start) -> tuple:
         testing=Step("digits:test", ("quick",), 30),
         alphas=(0.5, 1.0),
         soups=True,
-        seeds=1,
+        seeds=2,
         lengths={rung: {name: {"epochs": 1 + int(rung)} for name in names} for rung in "01"},
     )
     return request, plan
@@ -129,6 +129,8 @@ def test_what_is_left_behind_tells_everything(finished):
     decision = read_decision(finished)
     assert decision.images == 30
     assert decision.candidates == 3
+    assert decision.seeds == 2
+    assert all(len(holdfast.load_records(folder)) == 1 for folder in decision.folders.values())  # that of its own seed
     assert set(decision.scores) == {"plain", "challenger", "start"}
     table = (finished / "candidates.csv").read_text().splitlines()
     assert len([line for line in table if line.startswith("rung 0")]) == 3
@@ -187,12 +189,12 @@ def test_a_slower_machine_chooses_and_reports_on_fewer_images(start, tmp_path):
     improvement = Improvement(plan, tmp_path, tell=lambda line: None, show=False)
     assert improvement.clock.elapsed == pytest.approx(2 * forecast)
     improvement._fit_choosing()
-    # 3 choices of 2 s each, and 3 reports of 16/11 of that: 14.7 s do not fit the 2.8 s that are left, so 19 % would
+    # 3 choices of 2 s each, and 5 reports of 16/11 of that: 20.5 s do not fit the 2.8 s that are left
     assert read_plan(tmp_path / "plan.json").choosing.images == 30
     improvement.clock.spent["choose rung0-plain"] = 0.2
     improvement._fit_testing()
     kept = read_plan(tmp_path / "plan.json")
-    assert kept.testing.images == 89  # 2.6 s are left, and all images would take 3 · 16/11 · 100/30 · 0.2 s = 2.9 s
+    assert kept.testing.images == 53  # 2.6 s are left, and all images would take 5 · 16/11 · 100/30 · 0.2 s = 4.8 s
     assert kept.remarks[0] == "chosen by 30 validation images instead of 100: the machine was slower than forecast"
 
 

@@ -136,7 +136,7 @@ def summary(decision: Any) -> list[str]:
     lines = [
         decision.sentence,
         f"{decision.candidates} candidates, {decision.tried} models to choose from; {decision.images} test images "
-        f"measured once{seeds}; {decision.spent / decision.budget:.0%} of {human_seconds(decision.budget)}",
+        f"measured once{seeds}; {decision.spent / decision.budget:.0%} of the {human_seconds(decision.budget)} used",
         *(f"skipped, the budget was used up: {', '.join(decision.skipped)}" for _ in range(bool(decision.skipped))),
         *domain_lines(decision.domains, challenger=decision.challenger),
         *decision.remarks,

@@ -128,7 +128,7 @@ class Improvement:
     def _train(self, number: int, name: str, seed: int = 0) -> Path | None:
         """Train a candidate in a rung; None if it no longer fits the budget."""
         key = f"rung{number}/{name}" + (f"/seed{seed}" if seed else "")
-        folder = self.out / "runs" / key
+        folder = self.out / "runs" / (f"seed{seed}" if seed else "") / f"rung{number}" / name
         length = self.plan.lengths[str(number)][name]
         if key in self.plan.skipped:
             return None

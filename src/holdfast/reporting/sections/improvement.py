@@ -58,7 +58,9 @@ def _card(text: str) -> ImproveCard | None:
     try:
         found: Mapping[str, Any] = json.loads(text)
         seeds = (
-            "one seed, so the intervals are those of the images" if found["seeds"] == 1 else f"{found['seeds']} seeds"
+            "one seed, so the intervals are those of the images"
+            if found["seeds"] == 1
+            else f"{found['seeds']} seeds, of which the tables below show the first"
         )
         facts = [
             f"{found['candidates']} candidates were trained and {found['tried']} models compared, on validation images "
