@@ -7,8 +7,6 @@ from torch import nn
 import holdfast
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
-from holdfast.gate import paired_scores_of
-from holdfast.gate.evaluate_candidate import evaluate_like_baseline
 from holdfast.io.training_log import idle_parts
 from holdfast.models import create_model
 from tests.training.helpers import run
@@ -95,16 +93,6 @@ def test_floats_from_0_to_255_are_recognised_whatever_the_model_subtracts():
     for protocol in protocols:
         with pytest.raises(HoldfastError, match="look like pixels from 0 to 255; pass them as uint8 or divide"):
             holdfast.evaluate(model, (images, labels), "clean", protocol=protocol)
-
-
-def test_a_baseline_of_an_own_attack_asks_for_the_plug_in():
-    def brighten(model, images, labels):
-        return (images + 0.1).clamp(0, 1)
-
-    model = create_model("vit_nano", num_classes=10, depth=1)
-    records = holdfast.evaluate(model, "digits:test", brighten, limit=10, workers=0)
-    with pytest.raises(HoldfastError, match=r"measured on 'brighten', which is not registered here: .* --plugin FILE"):
-        evaluate_like_baseline(paired_scores_of(records), model)
 
 
 def test_a_term_is_not_called_idle_after_one_line():

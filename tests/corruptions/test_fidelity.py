@@ -1,10 +1,7 @@
 """Preset ``any`` against imagecorruptions-imaug, fed with the same draws: within one level on 99.9 % of all values."""
 
-import io
-
 import numpy as np
 import pytest
-from PIL import Image
 
 from holdfast.corruptions import ALL, KINDS, SEVERITIES, corrupt
 from tests.corruptions.oracle import oracle, photograph, replay, seed_without_the_sixth_texture, share_beyond
@@ -50,19 +47,6 @@ def test_pixelate_repeats_the_same_pixels_at_every_size(size):
 def test_full_grid_matches_the_reference(kind, size, name):
     for severity in SEVERITIES:
         check(kind, severity, photograph(*size, name))
-
-
-@pytest.mark.parametrize("size", [(32, 32), (33, 47), (224, 224)], ids=str)
-@pytest.mark.parametrize("quality", [5, 25, 80])
-def test_jpeg_gives_the_bytes_of_pillow(quality, size):
-    from holdfast.corruptions.digital import jpeg_compression
-
-    image = photograph(*size)
-    coded = io.BytesIO()
-    Image.fromarray(image).save(coded, "JPEG", quality=quality)
-    np.testing.assert_array_equal(
-        jpeg_compression(image[None], [None], quality=quality)[0], np.asarray(Image.open(coded))
-    )
 
 
 def test_grey_images_are_expanded_like_the_reference():

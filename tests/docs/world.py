@@ -20,6 +20,7 @@ import holdfast
 from holdfast.data import open_data
 from holdfast.published import published
 from tests.deploy.detection_graphs import constant_graph
+from tests.docs.blocks import ROOT, blocks_of
 from tests.models import test_adaptation as own_adapter
 from tests.tasks.detectors import coco_folder
 
@@ -160,6 +161,10 @@ def build(folder: Path) -> None:
         f"import timm\n\n\ndef vit():\n    return timm.create_model({SMALL_VIT})\n\n\n"
         "def resnet():\n    return timm.create_model('resnet10t')\n"
     )
+    (plugin,) = (
+        block.text for block in blocks_of(ROOT / "docs" / "bring-your-own.md") if block.text.startswith("# stripes.py")
+    )
+    (folder / "stripes.py").write_text(plugin)
 
 
 def _pictures(folder: Path) -> None:

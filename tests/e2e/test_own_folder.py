@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 
 import holdfast
 from holdfast.cli.main import main
-from holdfast.cli.train import merge_dictionary_options
 from holdfast.io.yaml import read_yaml
 from holdfast.methods import TERMS
 from holdfast.models.factory import load_model
@@ -53,15 +52,6 @@ def test_every_nested_value_has_a_path(trained):
     recipe = read_yaml((trained / "recipe.yaml").read_text(), name="recipe")
     assert recipe["objective"] == {"name": "robust", "options": {"afat": {"ratio": 0.25}, "adl": {"weight": 0.5}}}
     assert recipe["model"]["kwargs"] == {"depth": 1}
-
-
-def test_paths_into_dictionaries_are_gathered():
-    words = ["finetune", "--objective.options.afat.weight=0.1", "--objective.options={adl: {tau: 2}}", "--seed=3"]
-    assert merge_dictionary_options(words) == [
-        "finetune",
-        "--seed=3",
-        '--objective.options={"afat": {"weight": 0.1}, "adl": {"tau": 2}}',
-    ]
 
 
 @pytest.mark.parametrize("method", [name for name in TERMS if name != "distillation"])  # that one needs a teacher

@@ -1,16 +1,18 @@
 """The dry run of an evaluation that stops early: how many passes usual scores need."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from holdfast import Until
 from holdfast.evaluation.anytime import Search
 from holdfast.evaluation.dry_run import dry_run_report
-from holdfast.evaluation.dry_run_rounds import ANSWER, forecast_passes
+from holdfast.evaluation.dry_run_rounds import forecast_passes
 from holdfast.evaluation.order import Order
 from holdfast.evaluation.rounds import Rounds
 from holdfast.evaluation.setup import EvaluationRequest
-from holdfast.evaluation.until import DEVIATION_OF_MEANS, Goal
+from holdfast.evaluation.until import Goal
 from holdfast.metrics.scoring.base import ScoreDefinition
 from tests.evaluation.toys import Brightest, colours
 
@@ -38,20 +40,19 @@ def test_what_cannot_be_reached_takes_all_passes_and_never_more():
     assert forecast_passes(search(Until(0.01))) == 3_800_000
 
 
-@pytest.mark.parametrize(("goal", "images"), [(0.5, 1000), (2.0, 1000), (1.0, 50_000), (5.0, 300)])
-def test_the_score_of_these_images_takes_as_many_as_bring_its_interval_to_the_goal(goal, images):
-    answers = np.arange(1, 75 * images)  # in corrupted cells; an image comes again after all were used
-    common = DEVIATION_OF_MEANS**2 * np.where(answers > images, 1 / images - 1 / answers, 0)
-    half_widths = 196 * np.sqrt((ANSWER**2 / answers + common) * (1 - answers / (75 * images)))
-    corrupted = max(8 * 75, int(answers[half_widths <= goal][0]))
-    found = forecast_passes(search(Until(goal, of_these_images=True), images=images))
-    assert found == pytest.approx(corrupted + min(images, corrupted), rel=0.01)
-
-
 def test_a_goal_of_five_cells_adds_images_to_these_only():
     few = forecast_passes(search(Until(4.0), common=False, used=5))
     assert few < forecast_passes(search(Until(4.0))) + 8 * 150
     assert few > 8 * 150
+
+
+def test_a_goal_out_of_reach_is_named_for_errors_in_percent_of_a_baseline_too():
+    one, two = search(Until(1.0), images=1000), search(Until({"mce": 1.0}), images=1000)
+    formula = ScoreDefinition("mce", "mCE", "% of AlexNet", "low", "", lambda means: 0.0)
+    errors = replace(two, goals=(Goal(formula, 1.0, two.goals[0].cells),))
+    assert "mean is at best about ±1.9; if ±1 is out of reach" in " ".join(one.notes())
+    assert "mCE is at best about ±2.6; if ±1 is out of reach" in " ".join(errors.notes())
+    assert not list(replace(errors, goals=(Goal(formula, 3.0, two.goals[0].cells),)).notes())
 
 
 def test_a_budget_is_the_most(tmp_path):

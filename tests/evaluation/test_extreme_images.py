@@ -77,17 +77,6 @@ def test_long_images_are_corrupted_where_that_takes_little(kind):
     assert corrupt(np.zeros((64, 2_000, 3), np.uint8), kind, severity=3, rng=0).shape == (64, 2_000, 3)
 
 
-def test_elastic_transform_of_a_very_long_image_takes_little():
-    """Beyond a length the field is smoothed tap by tap: the same to rounding, without a matrix."""
-    from holdfast.corruptions.digital import smooth_fields, smoothed_by_taps
-
-    before = peak()
-    assert corrupt(np.zeros((20_000, 32, 3), np.uint8), "elastic_transform", severity=3, rng=0).shape == (20_000, 32, 3)
-    assert peak() - before < 2**28
-    fields = np.random.default_rng(0).uniform(-1, 1, (1_000, 32, 2)).astype(np.float32)
-    assert np.allclose(smooth_fields(fields, (10.0, 0.32)), smoothed_by_taps(fields, (10.0, 0.32)), atol=1e-5)
-
-
 def test_a_film_of_a_long_image_is_refused():
     with pytest.raises(ImageSizeError, match="31 frames"):
         perturb(np.zeros((256, 40_000 - 2**15 // 4, 3), np.uint8), "rotate", rng=0)

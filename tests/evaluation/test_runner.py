@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import pickle
 import shutil
 
 import numpy as np
@@ -12,19 +11,10 @@ from PIL import Image
 from torch import nn
 
 from holdfast import ComputeConfig, EvalProtocol, evaluate
-from holdfast.cells import CLEAN, corruption_cell
 from holdfast.cli.main import main
 from holdfast.data import open_data
 from holdfast.errors import HoldfastError
-from holdfast.evaluation.cell_images import CorruptedImages
-from holdfast.evaluation.loader import Chunks, Job
-from holdfast.evaluation.model_input import model_input
-from holdfast.evaluation.plan import Cell, shared_plan
-from holdfast.evaluation.preprocessing import preprocessing
-from holdfast.evaluation.progress import RunningScores
-from holdfast.evaluation.suites import kinds_of
 from holdfast.records.records import load_records, read_records
-from holdfast.tasks import task_named
 from tests.evaluation.toys import Brightest, ByLevel, colours
 
 QUICK = {"workers": 0, "show": False}
@@ -227,16 +217,6 @@ def test_a_model_is_left_as_it_was():
     assert not model[1].training
 
 
-def test_what_workers_get_can_be_sent_to_new_processes():
-    """Where processes are not forked, the work is pickled."""
-    plan = shared_plan(colours(4), lambda source: [Cell(corruption_cell("fog", 3), CorruptedImages("fog", 3), source)])
-    steps = preprocessing("cifar", model_input(Brightest()))
-    production = Chunks(plan, [Job(0, (0,))], steps=steps, seed=0, shard_size=8)
-    (here,), (there,) = list(production), list(pickle.loads(pickle.dumps(production)))
-    assert torch.equal(here.images, there.images)
-    assert here.rows == there.rows == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_a_worker_cannot_do_is_one_sentence(workers):
     with pytest.raises(HoldfastError, match=r"^image: expected at least 32 pixels on each side, got 16×16$"):
@@ -248,39 +228,6 @@ def test_what_a_worker_cannot_do_is_one_sentence(workers):
             workers=workers,
             show=False,
         )
-
-
-def test_the_progress_line_runs_along():
-    accuracy = task_named("classification").scoring.running
-    tally = RunningScores(accuracy)
-    assert tally.line(imagenet=False) == ""
-    tally.add(CLEAN, np.array([3, 4]))
-    for severity, right in enumerate((4, 3, 2, 1, 0), start=1):
-        tally.add(corruption_cell("fog", severity), np.array([right, 4]))
-    assert tally.line(imagenet=False) == "clean 75.0 %, corrupted 50.0 % (1 of 15 kinds)"
-    assert tally.line(imagenet=True) == f"clean 75.0 %, mCE {50 / 0.819324:.1f} (1 of 15 kinds)"
-    tally.add(CLEAN, np.array([0, 4]))
-    assert tally.score(CLEAN) == 0.375
-
-
-def test_the_progress_line_of_label_maps_says_miou_of_all_pixels_so_far():
-    segmentation = task_named("segmentation")
-    tally = RunningScores(segmentation.scoring.running, kinds_of(segmentation))
-    shards = [np.array([[4, 0], [3, 1], [3, 0]]), np.array([[0, 4], [2, 2], [0, 2]])]  # true, predicted, both
-    for counts in shards:
-        tally.add(CLEAN, counts)
-        for severity in range(1, 6):
-            tally.add(corruption_cell("gaussian_blur", severity), counts)
-    miou = 100 * (3 / (4 + 5 - 3) + 2 / (4 + 3 - 2)) / 2
-    assert tally.line(imagenet=False) == f"clean mIoU {miou:.1f} %, corrupted mIoU {miou:.1f} % (1 of 16 kinds)"
-
-
-def test_the_progress_line_of_boxes_shows_no_score():
-    """Average precision is of a whole set: nothing is shown under its name that it is not."""
-    assert task_named("detection").scoring.running is None
-    tally = RunningScores(None)
-    tally.add(CLEAN, None)
-    assert tally.line(imagenet=False) == ""
 
 
 # ---------------------------------------------------------------------- bad input

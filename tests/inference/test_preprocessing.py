@@ -201,23 +201,3 @@ def test_records_of_another_preparation_are_measured_again_and_it_is_said(tmp_pa
     with caplog.at_level(logging.WARNING):
         evaluate(model, source, out=tmp_path, **ALONE)
     assert not caplog.text
-
-
-def test_the_gate_measures_a_new_model_as_its_baseline_was():
-    from holdfast.gate.compatibility import find_differences
-    from holdfast.gate.evaluate_candidate import evaluate_like_baseline
-    from holdfast.gate.paired_scores import make_paired_scores
-
-    cfg = {"input_size": (3, 48, 48), "crop_pct": 0.8}
-    source = noise(6)
-    for preparation in ("model", "benchmark"):
-        old = make_paired_scores(
-            evaluate(Configured(**cfg), source, protocol=EvalProtocol(preparation=preparation), **ALONE)
-        )
-        (new,) = evaluate_like_baseline(
-            [old], Configured(**{**cfg, "crop_pct": 0.9}), data=[source], workers=0, show=False
-        )
-        assert not find_differences(new, old)
-        assert ("preparation" in new.header["preprocessing"]) == (preparation == "model")
-    other = make_paired_scores(evaluate(Configured(**cfg), source, **ALONE))
-    assert "steps" in find_differences(other, old)

@@ -7,8 +7,6 @@ from holdfast.errors import HoldfastError
 from holdfast.metrics.intervals import jackknife_estimate
 from holdfast.metrics.jackknife import GROUPS, image_groups, replicated_means
 from holdfast.metrics.replicates import replicate
-from holdfast.metrics.score_intervals import interval_note
-from holdfast.records.records import CellRecord
 from tests.metrics.test_recordings import CAMVID, CITYSCAPES
 
 
@@ -80,15 +78,3 @@ def test_means_are_the_same_with_and_without_replicates():
 def test_rows_of_other_images_are_refused():
     with pytest.raises(HoldfastError, match="a row for each of 5 images, got 4"):
         replicated_means(np.zeros((4, 1)), image_groups(names(5)))
-
-
-def test_notes_say_what_is_needed_to_read_an_interval():
-    def note(ids, *, task="segmentation"):
-        cell = CellRecord(np.array(ids), np.zeros(len(ids)), {})
-        return interval_note({"clean": cell}, cell.ids, image_groups(ids), task=task)
-
-    assert "blocks of about 10 consecutive frames" in note(CAMVID)
-    assert note(names(40), task="classification") == ""
-    assert note(names(29), task="classification") == "few images: 29"
-    assert "too narrow if they are frames" in note(names(40))
-    assert note([f"scenes/test/96x128/{n:06d}" for n in range(40)]) == ""

@@ -1,6 +1,7 @@
 """What is declared is used, what is used is declared, and what is shipped has a place in the changelog."""
 
 import ast
+import csv
 import re
 import sys
 import tomllib
@@ -57,3 +58,15 @@ def test_the_changelog_has_this_version_and_studies_ship_beside_recipes():
     package = ROOT / "src" / "holdfast"
     assert {name for name in study_names() if not (package / "studies" / f"{name}.yaml").is_file()} == set()
     assert (package / "recipes" / "photos.yaml").is_file()
+
+
+def test_the_oldest_libraries_that_were_tried_are_the_lower_bounds():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    every = [*project["dependencies"], *(name for extra in project["optional-dependencies"].values() for name in extra)]
+    bounds = dict(re.match(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", requirement).groups() for requirement in every)
+    with (ROOT / "docs" / "measured" / "versions.csv").open(newline="") as file:
+        tried = {row["libraries"]: row for row in csv.DictReader(file)}
+    for name in ("torch", "torchvision", "timm", "numpy", "pillow", "transformers", "onnxruntime"):
+        oldest, newest = tried["lowest"][name], tried["newest"][name]
+        assert (oldest + ".0").startswith(bounds[name] + "."), name
+        assert [int(part) for part in oldest.split(".")] <= [int(part) for part in newest.split(".")]

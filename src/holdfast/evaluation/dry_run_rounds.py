@@ -10,7 +10,7 @@ from holdfast.evaluation.anytime import Search, make_search
 from holdfast.evaluation.round_runner import run_parts
 from holdfast.evaluation.rounds import Part, Pick
 from holdfast.evaluation.setup import PreparedEvaluation
-from holdfast.evaluation.until import DEVIATION, DEVIATION_OF_MEANS, Goal, Until
+from holdfast.evaluation.until import DEVIATION, DEVIATION_OF_MEANS, OF_BASELINE, Goal, Until
 from holdfast.records.round_files import Measured
 from holdfast.runtime.device import core_count
 from holdfast.runtime.dry_run import NOTHING, DryRunReport, Seconds, human_seconds
@@ -18,7 +18,6 @@ from holdfast.runtime.progress import clock
 
 TRYING = 6.0  # seconds
 ANSWER = 0.47  # standard deviation of an answer of any image in any cell, 0.47² = p(1 − p) at two thirds correct
-OF_BASELINE = 1.4  # points of an error in percent of AlexNet's for a point of the error
 
 
 @dataclass

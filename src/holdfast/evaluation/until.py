@@ -24,6 +24,7 @@ DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d
 # standard deviations of an image's score, for the forecast before anything is measured: in one cell at 80 %, and of its
 # mean over cells, which is 0.29 to 0.41 in the stored answers of our studies on CIFAR-10 and Imagenette
 DEVIATION, DEVIATION_OF_MEANS = 0.4, 0.3
+OF_BASELINE = 1.4  # points of an error in percent of AlexNet's for a point of the error
 
 
 @dataclass(frozen=True)
@@ -228,9 +229,10 @@ def _budget(given: int | str) -> tuple[int | None, float | None]:
 
 def typical_half_width(goal: Goal, images: int) -> float | None:
     """About the half-width that all passes of so many images reach; None for scores that are not in percent."""
-    if goal.formula.unit != "%" or goal.formula.scale == "ratio" or not images:
+    if not goal.formula.unit.startswith("%") or goal.formula.scale == "ratio" or not images:
         return None
-    return 196 * (DEVIATION_OF_MEANS if len(goal.cells) > 1 else DEVIATION) / math.sqrt(images)
+    points = 196 * (DEVIATION_OF_MEANS if len(goal.cells) > 1 else DEVIATION) / math.sqrt(images)
+    return points if goal.formula.unit == "%" else OF_BASELINE * points
 
 
 def images_needed(estimate: Estimate, images: int) -> float:

@@ -11,7 +11,6 @@ from holdfast.reporting.comparable import data_sets
 from holdfast.reporting.page import report
 from holdfast.reporting.runs import read_runs
 from holdfast.reporting.sections.decision import against_baseline, decide
-from holdfast.reporting.sections.key_findings import alone
 from holdfast.reporting.sections.pairwise import matrices
 from holdfast.reporting.sections.what_next import what_next
 from tests.reporting.helpers import make_run
@@ -53,14 +52,6 @@ def test_without_a_difference_there_is_no_winner_and_the_images_that_would_tell(
     steps = what_next(data, pairs, found, examples=False)
     (open_step,) = [step for step in steps if step.text.startswith("Not resolved by 200 images")]
     assert re.search(r"under corruption.*\((about [\d,]+ images|far more)\)", open_step.text)
-
-
-def test_of_models_that_are_always_wrong_none_has_the_highest_score_or_a_weakest_kind(tmp_path):
-    data, pairs, found = card_of(*(make_run(tmp_path / name, hold=-10, cells=CELLS, count=50) for name in "ab"))
-    assert found.title == "No clear winner"
-    assert re.match(r"Every model has accuracy under corruption \(.*\) 0\.0: train longer", found.reason)
-    assert not any("weakest" in step.text for step in what_next(data, pairs, found, examples=False))
-    assert "hardest" not in alone(data.baseline, data, "fog").text
 
 
 def test_every_quantity_is_there_for_every_model_also_where_it_was_not_measured(runs, tmp_path):

@@ -14,14 +14,10 @@ import holdfast
 from holdfast import ComputeConfig
 from holdfast.cli.main import main
 from holdfast.corruptions import corrupt_batch
-from holdfast.data.scenes import SceneSource
 from holdfast.errors import HoldfastError
 from holdfast.records.examples import EXAMPLES, read_examples
 from holdfast.records.records import load_records
-from holdfast.tasks.examples.boxes import BoxExamples
-from holdfast.tasks.examples.label_maps import MapExamples
 from tests.evaluation.toys import Brightest, colours
-from tests.tasks.detectors import Finder, scenes
 
 QUICK = {"workers": 0, "show": False}
 
@@ -31,18 +27,6 @@ class Stubborn(nn.Module):
 
     def forward(self, images):
         return torch.tensor([0.0, 2.0, 0.0]).expand(len(images), 3)
-
-
-class Level(nn.Module):
-    """Eleven classes by the level of the red channel, moved by ``shift``."""
-
-    def __init__(self, shift: float = 0.0) -> None:
-        super().__init__()
-        self.shift = shift
-
-    def forward(self, images):
-        levels = torch.arange(11).view(1, -1, 1, 1) / 10 + self.shift
-        return -(images[:, :1] - levels).square() * 40
 
 
 def stored(records):
@@ -118,47 +102,6 @@ def test_the_page_shows_what_all_models_said_of_them(classified):
         assert f"{said}, {100 * record.confidences[row]:.0f} %" in first
     assert any(float(re.search(r'data-split="([\d.]+)"', figure).group(1)) > 0 for figure in figures)
     assert "subject to its licence" in text
-
-
-def test_segmenters_are_seen_side_by_side(tmp_path):
-    source = SceneSource("test", size=(40, 48), count=2)
-    for name, shift in (("one", 0.0), ("two", 0.05)):
-        options = {"out": tmp_path / name, "compute": ComputeConfig(keep_examples=8), **QUICK}
-        records = holdfast.evaluate(Level(shift), source, "clean", **options)
-    (example, *_) = stored(records)
-    number = [source.id(index) for index in range(2)].index(example.id)
-    drawing, picture = MapExamples(), Image.open(io.BytesIO(example.picture))
-    image = torch.from_numpy(np.asarray(source.image(number)).copy()).permute(2, 0, 1)[None] / 255
-    seen, true = Level(0.05)(image)[0].argmax(0).numpy(), source.target(number)
-    said = drawing.answer(picture, example.fields, source.classes)
-    assert said.right == pytest.approx((seen == true)[true != 255].mean())
-    truth = np.asarray(drawing.truth(picture, example.fields, source.classes).picture)
-    classes = [value for value in np.unique(true) if value != 255]
-    means = np.array([truth[true == value].mean(axis=0) for value in classes])
-    assert len(np.unique(means.round(), axis=0)) == len(classes)  # each class in its own colour
-    text = holdfast.report([tmp_path / "one", tmp_path / "two"])
-    figures = re.findall(r'<figure class="example".*?</figure>', text, re.S)
-    assert figures
-    assert {figure.count("<img") for figure in figures} == {4}  # the image, the truth, both models
-    assert all(">one</span>" in figure and ">two</span>" in figure for figure in figures)
-
-
-def test_detections_are_drawn_where_they_are(tmp_path):
-    source = scenes(1)
-    options = {"out": tmp_path, "compute": ComputeConfig(keep_examples=5), **QUICK}
-    records = holdfast.evaluate(Finder(source), source, "coco-c-fan", **options)
-    example = stored(records)[0]
-    record = records.cells[example.cell]
-    row = list(record.ids).index(example.id)
-    kept = BoxExamples().recorded_answer(record, row)
-    picture = Image.new("RGB", (80, 64), "black")
-    drawn = np.asarray(BoxExamples().truth(picture, kept, source.classes).picture)
-    x0, y0, _, _ = kept["true_boxes"][0].round().astype(int)
-    assert drawn[y0 : y0 + 3, x0 : x0 + 3].any()
-    assert not np.asarray(picture).any()
-    assert BoxExamples().answer(picture, kept, source.classes).right == pytest.approx(record.right[row])
-    text = holdfast.report(tmp_path)
-    assert len(re.findall(r'<figure class="example"', text)) == len(stored(records))
 
 
 def test_a_task_that_cannot_draw_is_refused_and_so_are_negative_numbers(capsys):
