@@ -132,7 +132,7 @@ class DetectionEvaluation(Evaluation):
         own = [name for name in ("size", "mean", "std") if getattr(protocol, name) is not None]
         if own:
             raise HoldfastError(
-                f"{own[0]} is the business of a detector of torchvision's protocol; leave --{own[0]} away"
+                f"{own[0]} does not apply to detectors of torchvision's protocol, which prepare images themselves: omit it"
             )
         if protocol.probabilities:
             raise HoldfastError("probabilities is a setting of classification and segmentation: omit it for detection")
