@@ -34,16 +34,22 @@ MODEL = ["gate", "--model", "python:own:build", "--against", "baseline.json", "-
 POOR = ["gate", "poor", "--against", "measured.json"]
 GOOD = ["gate", "good", "--against", "measured.json"]
 RUN = ["gate", "--model", "run:run", "--against", "run.json", "--out", "of-run", "--workers=0"]
+# by the NLL, which shows any change of the answers; a baseline file does not hold it
+CONFIGURED = [*RUN[:4], "before", *RUN[5:], "--rules=nll.yaml"]
 
 RULES = """
 rules: [C no worse, clean no worse, fog no worse, fog/1 no worse]
 """
 
 OWN = """
+import argparse
+import functools
+
 import torch
 from torch import nn
 
 import helper
+import parts.below
 
 FACTOR = 20.0
 TURN = {"by": 0}
@@ -51,6 +57,11 @@ TURN = {"by": 0}
 
 def pick(values):
     return values
+
+
+@functools.lru_cache
+def cached(by):
+    return by
 
 
 def twice(function):
@@ -72,6 +83,7 @@ class Own(nn.Module):
         self.order = [0, 1, 2]
         self.options = {"order": [0, 1, 2]}
         self.pick = pick
+        self.parsed = argparse.Namespace(by=0)
 
     @twice
     def mixed(self, values):
@@ -80,6 +92,7 @@ class Own(nn.Module):
     def forward(self, images):
         values = helper.gain(FACTOR * images.mean(dim=(2, 3)))
         values = self.pick(self.mixed(values)[:, self.order])
+        values = parts.below.same(values).roll(cached(self.parsed.by), 1)
         return values[:, self.options["order"]].roll(self.shift + TURN["by"] + self.by, 1)
 
 
@@ -97,6 +110,11 @@ DEEPER = """
 def level(values):
     return 1.0
 """
+BELOW = """
+def same(values):
+    return values
+"""
+FILES = {"own.py": OWN, "helper.py": HELPER, "deeper.py": DEEPER, "parts/below.py": BELOW}
 CODES: dict[str, tuple[str, str, str]] = {  # file, what stands there, what stands there then
     "forward": ("own.py", "+ self.by, 1)", "+ self.by + 1, 1)"),
     "buffer": ("own.py", '("kept", torch.eye(3))', '("kept", torch.eye(3).roll(1, 0))'),
@@ -126,6 +144,9 @@ CODES: dict[str, tuple[str, str, str]] = {  # file, what stands there, what stan
     "lambda": ("own.py", "self.pick = pick", "self.pick = lambda values: values.roll(1, 1)"),
     "helper": ("helper.py", "return values * level(values)", "return (values * level(values)).roll(1, 1)"),
     "helper of the helper": ("deeper.py", "return 1.0", "return -1.0"),
+    "module of a package": ("parts/below.py", "return values", "return values.roll(1, 1)"),
+    "cached function": ("own.py", "return by", "return by + 1"),
+    "parsed arguments": ("own.py", "Namespace(by=0)", "Namespace(by=1)"),
     "comment": ("own.py", "FACTOR = 20.0", "FACTOR = 20.0  # as ever"),  # changes nothing, may be measured again
 }
 
@@ -158,10 +179,12 @@ class Case:
 def world(folder: Path) -> Path:
     """The untouched folder: images, a model of one's own, a run, records of a good and a poor model, baselines."""
     folder.mkdir(parents=True)
-    for name, text in (("own.py", OWN), ("helper.py", HELPER), ("deeper.py", DEEPER)):
+    (folder / "parts").mkdir()
+    for name, text in FILES.items():
         (folder / name).write_text(text)
     _photographs(folder / "images")
     (folder / "gate.yaml").write_text(RULES)
+    (folder / "nll.yaml").write_text("rules: [nll no worse, clean no worse]\n")
     (folder / "turned.py").write_text(OWN.replace("shift = 0", "shift = 1"))
     evaluate = ["evaluate", "--data", "folder:images", "--workers=0", "--shard-size=22"]
     _expect(folder, [*evaluate, "--model=python:own:build", "--suite=clean,corruptions", "--out=good"])
@@ -174,6 +197,8 @@ def world(folder: Path) -> Path:
     _expect(folder, ["evaluate", "run", "--suite=clean", "--limit=60", "--workers=0"])
     _expect(folder, ["gate", "run", "--save", "run.json"])
     _expect(folder, RUN)
+    shutil.copytree(folder / "run", folder / "before")
+    _expect(folder, CONFIGURED)
     return folder
 
 
@@ -519,7 +544,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     **{f"depth {value!r:.12}": {"depth": value} for value in (0, 1, 3, -1, 10**6, "2", None)},
     **{f"embed_dim {value!r:.12}": {"embed_dim": value} for value in (0, 8, 128, 10**7)},
     **{f"num_heads {value!r:.12}": {"num_heads": value} for value in (0, 7, 10**6)},
-    "img_size": {"img_size": 64},
+    **{f"img_size {value}": {"img_size": value} for value in (16, 64)},
+    **{f"patch_size {value}": {"patch_size": value} for value in (1, 2, 8)},
     "an unknown argument": {"nonsense": 1},
 }
 
@@ -528,13 +554,13 @@ def _configurations() -> Iterator[Case]:
     for name, values in CONFIGURATIONS.items():
         for where in ("", "model_args", "both"):
             for spec in ("run", "local-dir") if "num_classes" in values else ("run",):
-                argv = [word.replace("run:run", f"{spec}:run") for word in RUN]
+                argv = [word.replace("run:run", f"{spec}:run") for word in CONFIGURED]
                 yield Case("configuration", f"{name}, {where or 'above'}, {spec}", _configured(values, where), argv)
     for name in ("num_classes", "architecture", "model_args", "label_names"):
-        yield Case("configuration", f"without {name}", _configured_without(name), [*RUN])
-    yield Case("configuration", "weights of nothing", lambda folder: _weights(folder, None), [*RUN])
-    yield Case("configuration", "a tensor less", lambda folder: _weights(folder, "less"), [*RUN])
-    yield Case("configuration", "a tensor more", lambda folder: _weights(folder, "more"), [*RUN])
+        yield Case("configuration", f"without {name}", _configured_without(name), [*CONFIGURED])
+    yield Case("configuration", "weights of nothing", lambda folder: _weights(folder, None), [*CONFIGURED])
+    yield Case("configuration", "a tensor less", lambda folder: _weights(folder, "less"), [*CONFIGURED])
+    yield Case("configuration", "a tensor more", lambda folder: _weights(folder, "more"), [*CONFIGURED])
 
 
 def _configured(values: dict[str, Any], where: str) -> Callable[[Path], None]:
@@ -651,7 +677,7 @@ def _copied_run(name: str) -> Callable[[Path], None]:
 
 
 def _copied_code(folder: Path) -> None:
-    for name in ("own.py", "helper.py", "deeper.py"):
+    for name in FILES:
         text = (folder / name).read_text()
         (folder / name).unlink()
         (folder / name).write_text(text)
@@ -696,10 +722,11 @@ _known: dict[str, dict[str, tuple[str, str]]] = {}
 def _untouched(case: Case, good: Path) -> Said:
     """What the untouched folder says to the same question, asked once."""
     name = "poor" if case.argv[1] == "poor" else "run" if "run.json" in " ".join(case.argv) else ""
+    name = name or ("configured" if "before" in case.argv else "")
     name = name or ("quick" if "baseline.json" in " ".join(case.argv) or "quick" in " ".join(case.argv) else "good")
     ruled = "--rules=gate.yaml" in case.argv
     key = f"{good}:{name}:{ruled}"
-    argv = {"poor": POOR, "run": RUN, "quick": [*MODEL, "--out=cand"], "good": GOOD}[name]
+    argv = {"poor": POOR, "run": RUN, "configured": CONFIGURED, "quick": [*MODEL, "--out=cand"], "good": GOOD}[name]
     argv = _ruled(argv) if ruled else argv
     if key not in _known:
         _known[key] = numbers(said_by(_command(good, argv), folder=good).text)

@@ -72,6 +72,14 @@ def test_sentences_end_between_words_on_a_terminal():
     ]
 
 
+def test_warnings_end_between_words_on_a_terminal(runs, tmp_path):
+    for number in range(7):
+        (tmp_path / f"{number}.png").write_bytes(b"no image")
+    shown = on_a_terminal("predict", str(tmp_path), "--model", str(runs / "a"), "--skip-bad", code=2)
+    assert max(map(len, shown.splitlines())) <= max(80, len(f"({tmp_path}/0.png,"))
+    assert {f"{tmp_path}/1.png,", f"{tmp_path}/4.png", "…)", "holdfast:"} <= {*shown.split()}
+
+
 @pytest.mark.parametrize("what", ["suites", "corruptions", "data", "methods", "studies"])
 def test_a_piped_list_has_a_line_per_name(what, capsys):
     assert main(["list", what]) == 0

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from holdfast import Until, evaluate, gate
 from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
+from holdfast.gate import Rules, paired_scores_of
+from holdfast.gate.rules import parse_rule
+from holdfast.gate.scores import check_rules
 from holdfast.records.records import load_records
 from holdfast.testing import assert_no_worse
 from tests.training.helpers import run
@@ -130,6 +134,33 @@ def test_a_model_is_measured_as_the_baseline_was(runs, tmp_path, capsys):
         assert_no_worse(model, "digits:test", baseline=runs / "good", rules=["clean no worse"], workers=0, show=False)
     with pytest.raises(HoldfastError, match="these differ: data"):
         assert_no_worse(model, "digits:train", baseline=path, workers=0, show=False)
+
+
+def test_what_cannot_be_compared_is_refused_before_anything_is_measured(runs, tmp_path, capsys):
+    shutil.copytree(runs / "good", tmp_path / "two")
+    evaluate(f"run:{tmp_path / 'two'}", "digits:train", "clean", limit=60, workers=0, show=False)
+    for run_folder, path in ((runs / "good", "one.json"), (tmp_path / "two", "two.json")):
+        assert main(["gate", str(run_folder), "--save", str(tmp_path / path)]) == 0
+    model = ["--model", f"local-dir:{runs / 'poor'}", "--out", str(tmp_path / "new"), "--workers=0"]
+    for rule, options, sentence in (
+        ("clean no worse", ["--against=one.json", "--data", "digits:train"], "these differ: data"),
+        ("clean no worse", ["--against=two.json", "--data", "digits:test", "digits:test"], "these differ: data"),
+        ("claen no worse", ["--against=one.json"], "must name a score, a cell or a kind"),
+    ):
+        (tmp_path / "rules.json").write_text(json.dumps([rule]))
+        files = [f"--rules={tmp_path / 'rules.json'}", options[0].replace("=", f"={tmp_path}/"), *options[1:]]
+        assert main(["gate", *model, *files]) == 2, rule
+        assert sentence in " ".join(capsys.readouterr().err.split())
+        assert not list(tmp_path.glob("new/**/*.safetensors"))
+
+
+def test_a_score_that_a_baseline_file_does_not_store_is_refused_beforehand(runs):
+    (side,) = paired_scores_of(runs / "good")
+    check_rules([side], Rules((parse_rule("nll no worse"),)))
+    stored = {key: values for key, values in side.columns.items() if key[1] != "nll"}
+    left_out = tuple(key for key in side.columns if key[1] == "nll")
+    with pytest.raises(HoldfastError, match="a baseline file does not store it"):
+        check_rules([replace(side, columns=stored, left_out=left_out)], Rules((parse_rule("nll no worse"),)))
 
 
 def test_a_baseline_that_lacks_cells_says_which(runs, tmp_path, capsys):

@@ -90,6 +90,16 @@ def test_absurd_sizes_are_refused_before_anything_is_built(run, values, sentence
     assert time.monotonic() - begin < 10
 
 
+@pytest.mark.parametrize(
+    ("values", "changed"), [({"img_size": 64}, "pos_embed"), ({"patch_size": 2}, "patch_embed.proj.weight, pos_embed")]
+)
+def test_weights_that_would_be_interpolated_are_refused(run, values, changed):
+    """timm fits them to another image or patch size, which is another model."""
+    change_config(run, "model_args", **values)
+    with pytest.raises(HoldfastError, match=f"unchanged, but {changed} would be interpolated"):
+        load_model(run)
+
+
 def test_a_run_that_lacks_a_weight_or_has_one_too_many_is_refused(run):
     weights = load_file(run / "model.safetensors")
     save_file({key: value for key, value in weights.items() if key != "norm.bias"}, run / "model.safetensors")

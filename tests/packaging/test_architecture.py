@@ -7,7 +7,8 @@ from tests.packaging.test_mirror import ROOT
 
 SOURCE = ROOT / "src" / "holdfast"
 NAMES = r"(?:\"(?:classification|segmentation|detection)\"|CLASSIFICATION\b|SEGMENTATION\b|DETECTION\b)"
-ASKS = re.compile(rf"\btask(?:_of\([^()]*\))?(?:\.name)? (?:==|!=|is|is not) {NAMES}|{NAMES} (?:==|!=) [\w.]*\btask\b")
+TASK = r"\btask(?:_of\([^()]*\))?(?:\.name)?|\.get\(\"task\"[^()]*\)"
+ASKS = re.compile(rf"(?:{TASK}) (?:==|!=|is|is not) {NAMES}|{NAMES} (?:==|!=) [\w.]*\btask\b")
 
 
 def test_nothing_asks_for_the_name_of_a_task_but_for_what_it_can():
@@ -20,6 +21,7 @@ def test_nothing_asks_for_the_name_of_a_task_but_for_what_it_can():
     assert not found, "give the parts of a task a member with a default instead, see holdfast.tasks.base"
     assert ASKS.search('if records.task == "detection":')
     assert ASKS.search("    if task_of(source).name != CLASSIFICATION:")
+    assert ASKS.search('    if header.get("task", CLASSIFICATION) != CLASSIFICATION:')
 
 
 def test_a_toy_task_is_at_most_120_lines():

@@ -107,3 +107,31 @@ def test_points_lie_where_they_are_drawn():
     ][:1]
     numbers = [float(word) for word in path.get("d").split() if word not in "ML"]
     assert np.allclose(np.ravel(dots), numbers, atol=0.06)
+
+
+def test_places_are_rounded_and_groups_without_a_purpose_are_left_out():
+    root = ET.fromstring(str(draw_svg(FIGURES["curves"], name="x", description="")))
+    numbers = [word for each in root.iter() for word in each.get("d", "").split() if word[-1].isdigit()]
+    assert any(word.startswith("-") for word in numbers)  # of markers around their middle
+    assert max(len(word.partition(".")[2]) for word in numbers) <= 2
+    groups = [each for each in root.iter() if each.tag.endswith("}g")]
+    assert all(each.attrib and len(each) for each in groups)
+    used = {each.get("{http://www.w3.org/1999/xlink}href", "#")[1:] for each in root.iter()}
+    markers = {each.attrib["id"] for each in root.iter() if each.tag.endswith("}path") and "id" in each.attrib}
+    assert markers
+    assert markers <= used
+
+
+def test_names_beside_lines_are_in_order_and_do_not_overlap():
+    assert charts.spread([50, 0, 51], gap=10) == pytest.approx([45.5, 0, 55.5])
+    assert charts.spread([3, 3, 3], gap=4) == pytest.approx([-1, 3, 7])
+    lines = [ChartLine(name, n, [0, 5], [90, 60 + n]) for n, name in enumerate(("a", "b", "c"))]
+    axes = charts.severity_curves(lines).axes[0]
+    heights = {text.get_text(): text.xyann[1] for text in axes.texts}
+    assert set(heights) == {"a", "b", "c"}
+    assert heights["a"] < heights["b"] < heights["c"]
+    svg = draw_svg(lambda: charts.severity_curves(lines), name="x", description="")
+    named = [each for each in ET.fromstring(str(svg)).iter() if each.get("data-label") == "b"]
+    assert any(child.tag.endswith("}text") for each in named for child in each.iter())  # hidden with its model
+    long = [ChartLine("a name of more letters than fit", 0, [0, 5], [90, 60])]
+    assert not charts.severity_curves(long).axes[0].texts

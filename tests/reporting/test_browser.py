@@ -55,6 +55,21 @@ def test_text_in_figures_is_large_enough_to_read(page):
     assert min(size for size in sizes if size) >= 8  # CSS pixels, the whole line
 
 
+def test_figures_have_one_size_of_type_and_fill_their_rows(browser, written):
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.goto(written.as_uri())
+    sizes = page.evaluate("""() => [...document.querySelectorAll('figure.card svg')]
+        .filter((e) => e.getClientRects().length)
+        .map((e) => e.getBoundingClientRect().width / e.viewBox.baseVal.width)""")
+    assert len(sizes) > 5
+    assert max(sizes) / min(sizes) < 1.35
+    ends = page.evaluate("""() => [...document.querySelectorAll('.grid')]
+        .filter((e) => e.offsetParent && e.children.length)
+        .map((e) => [e, ...e.children].map((each) => each.getBoundingClientRect().right))""")
+    assert all(max(cards) == pytest.approx(right, abs=1) for right, *cards in ends)
+    page.close()
+
+
 def test_columns_explain_themselves(page):
     told = page.eval_on_selector_all("table.scores th[data-better] [popover]", "all => all.map(e => e.textContent)")
     assert told
@@ -224,12 +239,12 @@ def test_pictures_are_enlarged_by_keyboard_and_mouse(alive):
     assert alive.locator("dialog h3").inner_text() == "Accuracy by severity"
     assert alive.locator("dialog svg").bounding_box()["width"] > 2 * small
     alive.keyboard.press("ArrowRight")
-    assert alive.locator("dialog h3").inner_text() == "Retention against cost"
+    assert alive.locator("dialog h3").inner_text() == "Accuracy by kind: differences from plain"
     alive.keyboard.press("Escape")
     assert not alive.locator("dialog").is_visible()
-    assert alive.locator("#data-1-severity svg").count() == alive.locator("#data-1-cost svg").count() == 1
-    assert alive.evaluate("document.activeElement.closest('figure').id") == "data-1-cost"
-    alive.locator("#data-1-cost svg").click()
+    assert alive.locator("#data-1-severity svg").count() == alive.locator("#data-1-by-accuracy-1 svg").count() == 1
+    assert alive.evaluate("document.activeElement.closest('figure').id") == "data-1-by-accuracy-1"
+    alive.locator("#data-1-severity svg").click()
     assert alive.locator("dialog").is_visible()
     alive.locator("dialog button[aria-label=close]").click()
 
@@ -249,8 +264,8 @@ def test_a_single_figure_keeps_its_size(browser, written):
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     report(written.parent / "plain", out=written.parent / "one.html")
     page.goto((written.parent / "one.html").as_uri())
-    one = page.locator("#data-1-severity").bounding_box()["width"]
+    one = page.locator("#data-1-severity svg").bounding_box()["width"]
     page.goto(written.as_uri())
     assert 350 < one < 700
-    assert 350 < page.locator("#data-1-severity").bounding_box()["width"] < 700
+    assert one == pytest.approx(page.locator("#data-1-severity svg").bounding_box()["width"], rel=0.1)
     page.close()

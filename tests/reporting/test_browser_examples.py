@@ -159,6 +159,10 @@ def test_on_paper_no_heading_stands_alone_at_the_foot_of_a_page(browser, written
     page.emulate_media(media="print")
     assert not page.locator("#tools").is_visible()
     assert not page.locator("button.enlarge").first.is_visible()
+    assert page.locator('table.heat td[data-cell="fog/3"]').first.inner_text().isdigit()  # though readers press it
+    assert page.locator("table.matrix thead").first.inner_text().split()[0] == "plain"
+    page.set_viewport_size({"width": 720, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 720
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     page.close()
     for paper in papers:

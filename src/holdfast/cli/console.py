@@ -1,5 +1,6 @@
 """Output for terminals and pipes: tables fit a terminal, and are one line per row in a pipe, for grep and cut."""
 
+import logging
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,14 @@ def message_console(*, stderr: bool = False, quiet: bool = False) -> "Console":
     console = Console(emoji=False, stderr=stderr, quiet=quiet, highlight=False)
     console.soft_wrap = not (sys.stderr if stderr else sys.stdout).isatty()
     return console
+
+
+class WrappedWarnings(logging.Handler):
+    """Prints log records on a terminal, with lines that end between words."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        message_console(stderr=True).print(self.format(record), markup=False)
 
 
 def table_width() -> int:

@@ -165,7 +165,7 @@ def differences(demo: Demo, records: "dict[str, Records]") -> list[str]:
         difference = compare(each, first).differences[demo.compared]
         bounds = f"{difference.interval.low:+.1f} to {difference.interval.high:+.1f}"
         sentences.append(
-            f"{other} vs. {name} on corrupted images: {difference.interval.value:+.1f} points ({bounds}), "
+            f"{other} vs. {name} under corruption: {difference.interval.value:+.1f} points ({bounds}), "
             f"{difference.verdict}"
         )
     return sentences

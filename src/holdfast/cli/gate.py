@@ -92,12 +92,15 @@ def run(arguments: Namespace) -> int:
     """Print and write the verdicts; save a baseline unless the gate fails."""
     from holdfast.gate import all_passed, decide, paired_scores_of
     from holdfast.gate.output import junit, markdown, terminal
+    from holdfast.gate.scores import check_rules
     from holdfast.io import atomic
 
     _check(arguments)
     rules = _rules(arguments)
     old = _baseline(arguments.against) if arguments.against is not None else []
     console = message_console()
+    if arguments.model is not None or arguments.until is not None:
+        check_rules(old, rules)
     if arguments.until is not None:
         answers, new = _decide_in_rounds(arguments, old, rules, console)
     else:

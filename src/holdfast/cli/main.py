@@ -145,6 +145,12 @@ def _run_command(argv: list[str]) -> int:
         raise HoldfastError(
             f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_command_list()}'}"
         )
+    if sys.stderr.isatty():
+        import logging
+
+        from holdfast.cli.console import WrappedWarnings
+
+        logging.basicConfig(format="%(message)s", handlers=[WrappedWarnings()])
     parser = build_parser(command)
     if "--help-all" in rest:
         parser.print_help()

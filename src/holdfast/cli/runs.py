@@ -79,11 +79,16 @@ def _evaluated_columns(folder: Path) -> tuple[str, str, str, str]:
 
 
 def _clean_score(folder: Path, header: dict[str, Any]) -> str:
+    from holdfast.metrics.scoring.registry import scoring_of
     from holdfast.records.class_map import answers_in_short
     from holdfast.records.header import CLASSIFICATION
     from holdfast.records.records import read_records
 
-    if header.get("task", CLASSIFICATION) != CLASSIFICATION:  # other tasks have scores of sets of images
+    try:
+        one_class = scoring_of(str(header.get("task", CLASSIFICATION))).one_class
+    except HoldfastError:  # a task of a plug-in
+        one_class = False
+    if not one_class:  # other tasks have scores of sets of images
         return "–"
     cell = read_records(folder, cells=["clean"]).cells.get("clean")
     answers = f", {words}" if (words := answers_in_short(header)) else ""

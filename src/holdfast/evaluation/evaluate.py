@@ -80,6 +80,17 @@ def evaluate(
     """
     protocol, compute = protocol or EvalProtocol(), compute or ComputeConfig()
     request = EvaluationRequest(model, data, suites, out, limit, seed, workers, device, protocol, compute)
+    return evaluate_request(request, fresh=fresh, show=show, until=until)
+
+
+def evaluate_request(
+    request: EvaluationRequest,
+    *,
+    fresh: bool = False,
+    show: bool | None = None,
+    until: Until | float | str | Mapping[str, float] | None = None,
+) -> Records:
+    """:func:`evaluate` with its arguments as one object."""
     wanted = Until.of(until) if until is not None else None
     with prepare_evaluation(request) as prepared:
         search = make_search(prepared, wanted) if wanted is not None else None

@@ -156,7 +156,8 @@ def _remote_request(prepared: PreparedEvaluation, cluster: Cluster) -> RemoteReq
     if prepared.processes.count > 1:
         raise HoldfastError("--on ray must run in one process, which distributes the units: start it without torchrun")
     workers = request.workers if request.workers is not None else max(0, int(cluster.cpus) - 1)
-    there = replace(request, workers=workers, compute=replace(request.compute, cluster=None, keep_examples=0))
+    compute = replace(request.compute, cluster=None, keep_examples=0)
+    there = replace(request, workers=workers, compute=compute, check=None)
     if not cluster.gather:
         return RemoteRequest(there, prepared.header, prepared.work.folder.absolute())
     fitted = read_files(prepared.work.folder, prepared.work.folder.glob("corruptor.*.safetensors"))

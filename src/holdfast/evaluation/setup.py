@@ -1,6 +1,6 @@
 """Request and preparation of an evaluation: data, model, plan and header, the same locally and on a Ray worker."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +34,7 @@ from holdfast.runtime.device import Processes, check_workers, choose_precision, 
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """The arguments of ``holdfast.evaluate``."""
+    """The arguments of ``holdfast.evaluate``; ``check`` may refuse the records' header before anything is measured."""
 
     model: nn.Module | str | Path
     data: Any
@@ -46,6 +46,7 @@ class EvaluationRequest:
     device: str = "auto"
     protocol: EvalProtocol = field(default_factory=EvalProtocol)
     compute: ComputeConfig = field(default_factory=ComputeConfig)
+    check: Callable[[Mapping[str, Any]], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,8 @@ def prepare_evaluation(request: EvaluationRequest) -> Iterator[PreparedEvaluatio
         header = make_header(
             predictor.loaded, opened, plan, normalized_model, steps=steps, settings=settings, out=request.out
         )
+        if request.check is not None:
+            request.check(header)
         with (
             record_folder(request.out, predictor.loaded, header, processes) as folder,
             atomic.remove_on_failure(folder, unless=lambda: any(folder.glob(UNITS)) or has_rounds(folder)),

@@ -91,6 +91,13 @@ def _partner(old: PairedScores, new: Sequence[PairedScores], *, several: bool) -
     return pair_images(fitting[0], old)
 
 
+def check_comparable(header: Mapping[str, Any], old: PairedScores) -> None:
+    """Raise an error for a header whose records cannot be compared with the baseline's."""
+    new = PairedScores(header, {}, {}, 0, (), "")
+    if find_differences(new, old):
+        raise HoldfastError(_refusal(new, old))
+
+
 def find_differences(new: PairedScores, old: PairedScores) -> dict[str, tuple[Any, Any]]:
     """Settings that differ between two record sets, with the values of both."""
     attacked = [name for name in new.cells if name in old.cells and old.cells[name].get("family", "attack") == "attack"]

@@ -1,13 +1,16 @@
 """Evaluation of a candidate model with the data, suites, protocol and seed of a baseline."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.corruptions.sequences import EXTRA_SEQUENCES
 from holdfast.corruptions.severities import EXTRA
 from holdfast.errors import HoldfastError
+from holdfast.gate.compatibility import check_comparable
 from holdfast.gate.paired_scores import PairedScores, make_paired_scores
 from holdfast.records.class_map import answer_protocol, answer_protocol_words
 from holdfast.reporting.export.tables import clean_elsewhere
@@ -54,14 +57,15 @@ def evaluate_like_baseline(
         keep_examples: number of failures stored as thumbnails, as in :class:`holdfast.ComputeConfig`.
         cluster: Ray cluster, likewise.
     """
-    from holdfast.evaluation.evaluate import evaluate
+    from holdfast.evaluation.evaluate import evaluate_request
+    from holdfast.evaluation.setup import prepare_evaluation
 
     options: dict[str, Any] = {"workers": workers, "device": device, "protocol": protocol, "out": out, "data": data}
     requests = requests_like_baseline(old, model, keep_examples=keep_examples, cluster=cluster, **options)
-    sets = [
-        evaluate(**{each.name: getattr(request, each.name) for each in fields(request)}, show=show)
-        for request in requests
-    ]
+    for request in requests[1:]:  # refused before the first is measured
+        with prepare_evaluation(request):
+            pass
+    sets = [evaluate_request(request, show=show) for request in requests]
     return [make_paired_scores(records, clean=clean_elsewhere(records, sets)) for records in sets]
 
 
@@ -90,10 +94,10 @@ def requests_like_baseline(
         EvaluationRequest(model, place, _suites(each), **_settings(each, protocol, keep_examples), **options)
         for each, place in zip(old, places, strict=True)
     ]
-    if protocol is not None and any(getattr(protocol, name) is not None for name in OF_CLASSES):
-        for each, request in zip(old, requests, strict=True):
-            _check_answers(request, each)
-    return [replace(request, compute=replace(request.compute, cluster=cluster)) for request in requests]
+    return [
+        replace(request, compute=replace(request.compute, cluster=cluster), check=partial(_check_header, each))
+        for each, request in zip(old, requests, strict=True)
+    ]
 
 
 def requests_of_old(old: Sequence[PairedScores], against: Any, **options: Any) -> "list[EvaluationRequest | None]":
@@ -103,17 +107,15 @@ def requests_of_old(old: Sequence[PairedScores], against: Any, **options: Any) -
     return [*requests_like_baseline(old, f"run:{against}", **options)]
 
 
-def _check_answers(request: "EvaluationRequest", baseline: PairedScores) -> None:
-    """Raise an error for a class map whose answers cannot be compared with the baseline's, before it is measured."""
-    from holdfast.evaluation.setup import prepare_evaluation
-
-    with prepare_evaluation(request) as prepared:  # a map is known only with the model's outputs
-        if answer_protocol(prepared.header) != answer_protocol(baseline.header):
-            ours, theirs = answer_protocol_words(prepared.header), answer_protocol_words(baseline.header)
-            raise HoldfastError(
-                f"the new model's answers must be the baseline's ({baseline.data!r}), got {ours}, not {theirs}; "
-                "omit --class-map and --classes, or save the baseline again"
-            )
+def _check_header(baseline: PairedScores, header: Mapping[str, Any]) -> None:
+    """Raise an error for an evaluation that cannot be compared with the baseline, before anything is measured."""
+    if answer_protocol(header) != answer_protocol(baseline.header):  # a class map is known only with the outputs
+        ours, theirs = answer_protocol_words(header), answer_protocol_words(baseline.header)
+        raise HoldfastError(
+            f"the new model's answers must be the baseline's ({baseline.data!r}), got {ours}, not {theirs}; "
+            "omit --class-map and --classes, or save the baseline again"
+        )
+    check_comparable(json.loads(json.dumps(header)), baseline)
 
 
 def _suites(baseline: PairedScores) -> list[str]:

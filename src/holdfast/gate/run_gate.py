@@ -12,6 +12,7 @@ from holdfast.gate.evaluate_candidate import evaluate_like_baseline, requests_li
 from holdfast.gate.output import junit, markdown, terminal
 from holdfast.gate.paired_scores import PairedScores, paired_scores_of
 from holdfast.gate.rules import Rules, parse_rule, read_rules
+from holdfast.gate.scores import check_rules
 from holdfast.gate.verdicts import RuleVerdict, all_passed, decide
 from holdfast.records.records import HEADER, Records
 
@@ -101,6 +102,7 @@ def evaluate_and_decide(
     """Evaluate a model as the baseline was, on all images or until every rule is decided."""
     if until not in (None, "decided"):
         raise HoldfastError(f"until must be 'decided' or None, got {until!r}")
+    check_rules(old, rules)
     if until is None:
         if budget is not None:
             raise HoldfastError("budget needs until='decided', got None")

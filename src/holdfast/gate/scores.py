@@ -171,9 +171,23 @@ def _is_headline(name: str, formula: ScoreDefinition, side: PairedScores) -> boo
     return known or formula.family in ("set", "attack")
 
 
-def unknown_score_message(rule: Rule, pairs: Sequence[Pair]) -> str:
+def check_rules(old: Sequence[PairedScores], rules: Rules) -> None:
+    """Raise an error for a rule that no data set of the baseline can answer, before the new model is measured."""
+    sides = [Scores.of(each) for each in old]
+    for rule in rules.rules:
+        if any(each.find(rule.name) is not None for each in sides):
+            continue
+        problem = f"rule {rule.text!r} must be testable, but "
+        if any(Scores.of(each, columns=[*each.quantities, *each.left_out]).find(rule.name) for each in old):
+            raise HoldfastError(f"{problem}a baseline file does not store it: give --against the records themselves")
+        if _is_partial(rule.name, *sides):
+            raise HoldfastError(f"{problem}the baseline lacks cells of it; evaluate them, and save the baseline again")
+        raise HoldfastError(unknown_score_message(rule, old))
+
+
+def unknown_score_message(rule: Rule, old: Sequence[PairedScores]) -> str:
     """Error message for a rule whose score no data set has."""
-    known = {name for pair in pairs for name in (*Scores.of(pair.old).formulas, *pair.old.cells)}
+    known = {name for each in old for name in (*Scores.of(each).formulas, *each.cells)}
     message = f"rule {rule.text!r} must name a score, a cell or a kind that both models have, got {rule.name!r}"
     return message + nearest(rule.name, known)
 

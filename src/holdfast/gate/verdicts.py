@@ -99,7 +99,7 @@ def decide(
     asked = {answer.rule for answer in answers}
     for rule in rules.rules:
         if rule not in asked:
-            raise HoldfastError(unknown_score_message(rule, pairs))
+            raise HoldfastError(unknown_score_message(rule, old))
     if not answers:
         raise HoldfastError("the baseline must have a headline score to test, but it has none; give --rules")
     return answers

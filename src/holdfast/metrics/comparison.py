@@ -81,7 +81,7 @@ class Difference:
         return "better" if (self.interval.value > 0) == (self.better == "high") else "worse"
 
     def __str__(self) -> str:
-        bounds = f"[{self.interval.low:+.2f}, {self.interval.high:+.2f}]"
+        bounds = f"({self.interval.low:+.2f} to {self.interval.high:+.2f})"
         return f"{self.label} {self.interval.value:+.2f} {self.unit} {bounds}: {self.verdict}"
 
 
@@ -241,7 +241,7 @@ def check_same_answers(first: Records, second: Records) -> None:
 
 
 def _kappa(found: Interval) -> str:
-    return f"κ {found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+    return f"κ {found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
 def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Records]) -> list[tuple[Records, Records]]:

@@ -85,6 +85,7 @@ def _load_encoder(encoder: nn.Module, state: State, *, file: str) -> LoadedWeigh
 
 def _load(model: nn.Module, state: State, *, file: str, exactly: bool = False) -> LoadedWeights:
     undo: list[tuple[nn.Module, str, Any]] = []
+    sizes = {key: value.numel() for key, value in state.items()}
     try:
         if isinstance(model, Segmenter):
             state = segmenter_state(state, model, file=file)
@@ -101,6 +102,8 @@ def _load(model: nn.Module, state: State, *, file: str, exactly: bool = False) -
             key = min(may_miss)
             why = left_out.get(key, "the file has none")
             raise HoldfastError(f"{file} must hold all weights of the run's model, but {key} does not fit ({why})")
+        if exactly:
+            _check_not_resampled(state, sizes, file=file)
         _check_fit(state, model, file=file, may_miss=may_miss)
     except HoldfastError:
         for owner, name, old in reversed(undo):
@@ -239,6 +242,17 @@ def _check_fit(state: Mapping[str, Tensor], model: nn.Module, *, file: str, may_
     told = [f"{len(keys)} {what} ({_first(keys)})" for what, keys in complaints.items() if keys]
     if told:
         raise HoldfastError(f"{file} does not fit {type(model).__name__}: {'; '.join(told)}")
+
+
+def _check_not_resampled(state: Mapping[str, Tensor], sizes: Mapping[str, int], *, file: str) -> None:
+    """Raise an error for weights that were interpolated, as timm does for other image or patch sizes."""
+    changed = sorted(key for key, value in state.items() if sizes.get(key, value.numel()) != value.numel())
+    changed = [key for key in changed if key.rpartition(".")[-1] not in DERIVED]
+    if changed:
+        raise HoldfastError(
+            f"{file} must hold the weights of the run's model unchanged, but {_first(changed)} would be interpolated; "
+            "give its image and patch size in config.json, and another size with --size"
+        )
 
 
 def _first(keys: list[str], count: int = 3) -> str:

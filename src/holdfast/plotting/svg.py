@@ -64,7 +64,7 @@ def values_of(figure: Figure) -> list[TooltipValue]:
 
 def _labelled_artists(figure: Figure) -> Iterator[tuple[Artist, str]]:
     for axes in figure.axes:
-        for artist in (*axes.lines, *axes.collections):
+        for artist in (*axes.lines, *axes.collections, *axes.texts):
             if label := _label(artist):
                 yield artist, label
         legends: list[Any] = [axes.get_legend()] if axes.get_legend() is not None else []
@@ -115,10 +115,13 @@ def _tick(axis: Axis, value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-LARGEST = 1.75  # CSS pixels per point of the figure
+LARGEST = 1.4  # CSS pixels per point of the figure, so that text has one size where there is room
 SMALL_IMAGE, LARGEST_IMAGE = 5_000, 320  # bytes of an image that stays a PNG; pixels of a larger one after shrinking
 SVG = "http://www.w3.org/2000/svg"
 XLINK = "http://www.w3.org/1999/xlink"
+
+NUMBERS = {"d", "x", "y", "points", "transform", "width", "height"}  # attributes of coordinates
+DECIMALS = re.compile(r"-?\d+(?:\.\d+)?")
 
 # placeholder colours, replaced by the page's CSS variables, so that dark pages get light ink
 INK, MUTED, LINE, CARD = "#010203", "#040506", "#070809", "#0a0b0c"
@@ -205,6 +208,7 @@ def inline_svg(figure: Figure, *, name: str, description: str) -> Markup:
         if element.get("id") in labels:  # several artists may share a label, but ids must be unique
             element.set("data-label", printable(labels[element.attrib.pop("id")]))
         element.attrib.update({key: _attribute(key, value, name) for key, value in element.attrib.items()})
+    _compact(root)
     root.extend(_dot(value) for value in values_of(figure))
     width = float(root.attrib.pop("width").removesuffix("pt"))
     del root.attrib["height"]  # the view box keeps the aspect ratio
@@ -214,6 +218,43 @@ def inline_svg(figure: Figure, *, name: str, description: str) -> Markup:
     ET.register_namespace("", SVG)
     ET.register_namespace("xlink", XLINK)
     return Markup(ET.tostring(root, encoding="unicode"))  # serialised, so all text in it is escaped
+
+
+def _compact(root: ET.Element) -> None:
+    """Round to hundredths of a point and drop what nobody sees or refers to, about half of matplotlib's text."""
+    used = set(re.findall(r"#([^\s)]+)", " ".join(value for each in root.iter() for value in each.attrib.values())))
+    for element in root.iter():
+        if element.get("id") not in used:
+            element.attrib.pop("id", None)
+        for key in NUMBERS & element.attrib.keys():
+            element.set(key, DECIMALS.sub(_hundredths, " ".join(element.attrib[key].split())))
+        if element.get("transform", "").startswith("rotate(0 "):
+            del element.attrib["transform"]
+    _prune(root)
+
+
+def _hundredths(number: re.Match[str]) -> str:
+    return f"{round(float(number[0]), 2) + 0.0:g}"
+
+
+def _prune(element: ET.Element) -> None:
+    """Remove empty groups, groups that say nothing of their children, and invisible paths."""
+    kept: list[ET.Element] = []
+    for child in element:
+        _prune(child)
+        if child.tag == f"{{{SVG}}}g" and not child.attrib:
+            kept.extend(child)
+        elif not (child.tag == f"{{{SVG}}}path" and child.get("style") == "fill: none" and "id" not in child.attrib):
+            kept.append(child)
+    if kept:
+        element[:] = kept
+        if element.tag.rpartition("}")[2] in ("svg", "g", "defs"):
+            element.text = None
+            for child in kept:
+                child.tail = None
+    elif element.tag == f"{{{SVG}}}g":
+        element[:] = []
+        element.text = None
 
 
 def _dot(value: TooltipValue) -> ET.Element:
@@ -250,5 +291,5 @@ def _attribute(key: str, value: str, name: str) -> str:
     if key == "style":
         for stand_in, variable in _PAGE_COLOURS.items():
             value = value.replace(stand_in, variable)
-        value = re.sub(r"font-family: [^;]*", "font-family: inherit", value)
+        value = re.sub(r"font-family: [^;]*;? ?", "", value)  # that of the page
     return value

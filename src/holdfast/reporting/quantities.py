@@ -84,7 +84,9 @@ def sentence_words(score: Any, task: str) -> str:
 
 
 def weakest(scores: Sequence[Score], *, count: int) -> list[Score]:
-    """The corruptions with the lowest score of the first table by kind; none if all scores are 0."""
-    kinds = [score for score in scores if score.family == "corruption" and score.kind and score.better == "high"]
+    """The corruptions (else conditions, domains) with the lowest score of the first table; none if all are 0."""
+    known = [score for score in scores if score.kind and score.table and score.better == "high"]
+    families = [[score for score in known if score.family == name] for name in ("corruption", "condition", "domain")]
+    kinds = next(filter(None, families), [])
     known = [score for score in kinds if score.table == kinds[0].table and score.value == score.value]
     return sorted(known, key=lambda score: score.value)[:count] if any(score.value for score in known) else []

@@ -85,9 +85,9 @@ def test_markdown_has_one_value_per_column_and_row():
     mce = headline[0].index("mCE, % of AlexNet")
     number, low, high = (float(part) for part in re.findall(r"[\d.]+", headline[3][mce]))
     assert (number, low, high) == pytest.approx(
-        (summary["mce"].value, summary["mce"].low, summary["mce"].high), abs=0.01
+        (summary["mce"].value, summary["mce"].low, summary["mce"].high), abs=0.06
     )
-    assert float(errors[3][1]) == pytest.approx(summary["ce/gaussian_noise"].value, abs=0.01)
+    assert float(errors[3][1].strip("*")) == pytest.approx(summary["ce/gaussian_noise"].value, abs=0.06)
 
 
 def tabulars(text):
@@ -183,7 +183,7 @@ def test_the_terminal_table_fits_and_is_grouped(width):
 
 def test_a_single_model_is_listed_with_intervals():
     text = export(benchmark())
-    assert re.search(r"^  mCE +\d+\.\d\d % of AlexNet  \[\d+\.\d\d, \d+\.\d\d\]$", text, re.MULTILINE)
+    assert re.search(r"^  mCE +\d+\.\d\d % of AlexNet  \(\d+\.\d\d to \d+\.\d\d\)$", text, re.MULTILINE)
     assert "[" not in export(benchmark(), intervals=False)
     assert max(map(len, export(benchmark("x" * 300), intervals=False).splitlines())) <= 100
 
@@ -315,16 +315,27 @@ def test_equal_names_are_told_apart_and_nobody_has_a_row_of_dashes():
 
 def test_intervals_stay_with_several_rows_and_the_best_is_bold_in_latex():
     models = [benchmark("a"), benchmark("b", seed=1)]
-    assert re.search(r"^a .*\d+\.\d \[\d+\.\d, \d+(\.\d)?\]", export(models, width=120), re.MULTILINE)
+    assert re.search(r"^a .*\d+\.\d \(\d+\.\d to \d+(\.\d)?\)", export(models, width=120), re.MULTILINE)
     text = export(models, "latex")
     assert r"\caption{Scores; in \%" in text
     assert "95 \\% intervals in brackets; best in bold." in text
     _, headline = tabulars(text)[0]
     rows = latex_rows(headline)
-    assert any(r"{\scriptsize {[}" in text for text in rows[1])
+    assert any(r"{\scriptsize (" in text for text in rows[1])
     for column in range(1, len(rows[0])):
         bold = [found[1] for row in rows[1:] if (found := re.search(r"\\textbf\{([\d.]+)\}", row[column]))]
         assert len(set(bold)) <= 1  # ties are bold together
     summaries = [summarise(model, intervals=False)["mce"].value for model in models]
     place = [text.strip() for text in rows[0]].index("mCE")
     assert r"\textbf" in rows[1 + int(np.argmin(summaries))][place]  # low is good
+
+
+def test_ties_are_bold_alike_in_markdown_and_latex():
+    models = [benchmark("a"), benchmark("b"), benchmark("c", seed=1)]
+    headline, *_ = markdown_tables(export(models, "md"))
+    _, body = tabulars(export(models, "latex"))[0]
+    printed = latex_rows(body)
+    for row, other in zip(headline[2:], printed[1:], strict=True):
+        assert [text.startswith("**") for text in row[1:]] == [r"\textbf" in text for text in other[1:]]
+    assert [row[1].startswith("**") for row in headline[2:4]] == [headline[2][1].startswith("**")] * 2  # a and b tie
+    assert any(text.startswith("**") for text in headline[2][1:])

@@ -38,7 +38,7 @@ def test_a_segmenters_classes_stand_beside_each_other_clean_and_corrupted(tmp_pa
     classes, edges = breaks_section(read_runs([records])).tables
     assert [line[0] for line in classes.lines][:2] == ["clean", "motion blur"]
     assert len(classes.lines) == 1 + 16
-    assert list(classes.columns) == ["", "background", *map(str, range(10))]
+    assert list(classes.columns) == ["corruption", "background", *map(str, range(10))]
     fog = 100 * np.mean([class_iou(records.cells[f"fog/{s}"].counts.sum(axis=0)) for s in (1, 3, 5)], axis=0)
     place = [line[0] for line in classes.lines].index("fog")
     assert float(classes.lines[place][1]) == pytest.approx(fog[0], abs=0.51)

@@ -4,7 +4,15 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from holdfast.io.markdown import DASH, printable
-from holdfast.reporting.export.text_tables import Block, TextColumn, TextRow, TextValue, as_fixed
+from holdfast.reporting.export.text_tables import (
+    Block,
+    TextColumn,
+    TextRow,
+    TextValue,
+    as_fixed,
+    best_values,
+    is_best,
+)
 
 
 def latex(blocks: Sequence[Block], remarks: Sequence[str], *, note: str = "") -> str:
@@ -15,12 +23,12 @@ def latex(blocks: Sequence[Block], remarks: Sequence[str], *, note: str = "") ->
     parts = ["\n".join(f"% {printable(remark)}" for remark in remarks)]
     for block in blocks:
         titles = ["model", *(_latex_text(column.short or column.label) for column in block.columns)]
-        best = _best(block)
+        best = best_values(block)
         rows = [
             [
                 _latex_name(line),
                 *(
-                    _latex_value(v, c, bold=_is_best(v, b.get(line.measured_on), c, paper=line.paper))
+                    _latex_value(v, c, bold=is_best(line, v, b, c))
                     for v, c, b in zip(line.values, block.columns, best, strict=True)
                 ),
             ]
@@ -49,32 +57,9 @@ def _caption(block: Block, note: str) -> str:
     parts = [title[:1].upper() + title[1:], f"in {', '.join(units)}" if units else "", note]
     if any(value and value.sure for line in block.lines for value in line.values):
         parts.append("95 % intervals in brackets")
-    if any(_best(block)):
+    if any(best_values(block)):
         parts.append("best in bold")
     return _latex_text("; ".join(part for part in parts if part) + ".")
-
-
-def _best(block: Block) -> list[dict[str, TextValue]]:
-    """The best of several measured values of every column, among the rows of the same data and protocol."""
-    found: list[dict[str, TextValue]] = []
-    for index, column in enumerate(block.columns):
-        sign = {"high": 1, "low": -1}.get(column.better, 0)
-        groups: dict[str, list[TextValue]] = {}
-        for line in block.lines:
-            if sign and not line.paper and (value := line.values[index]) is not None:
-                groups.setdefault(line.measured_on, []).append(value)
-        best = {key: max(values, key=lambda v: sign * v.value) for key, values in groups.items() if len(values) > 1}
-        found.append(best)
-    return found
-
-
-def _is_best(value: TextValue | None, best: TextValue | None, column: TextColumn, *, paper: bool) -> bool:
-    return value is not None and best is not None and not paper and _same(value, best, column)
-
-
-def _same(one: TextValue, other: TextValue, column: TextColumn) -> bool:
-    """Whether two values are printed alike: ties are bold together."""
-    return as_fixed(one.value, column.unit) == as_fixed(other.value, column.unit)
 
 
 def _latex_value(value: TextValue | None, column: TextColumn, *, bold: bool) -> str:
@@ -84,7 +69,7 @@ def _latex_value(value: TextValue | None, column: TextColumn, *, bold: bool) -> 
     text = rf"\textbf{{{number}}}" if bold else number
     if not value.sure:
         return text
-    return rf"{text} {{\scriptsize {{[}}{as_fixed(value.low, column.unit)}, {as_fixed(value.high, column.unit)}{{]}}}}"
+    return rf"{text} {{\scriptsize ({as_fixed(value.low, column.unit)} to {as_fixed(value.high, column.unit)})}}"
 
 
 _LATEX = {

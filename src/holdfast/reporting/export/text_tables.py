@@ -70,14 +70,46 @@ def terminal(blocks: Sequence[Block], remarks: Sequence[str], *, width: int) -> 
 
 
 def markdown(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
-    """Format one pipe table per block; intervals in brackets, published scores in italics."""
+    """Format one pipe table per block: intervals, the best of several models in bold, published scores in italics."""
     parts = []
     for block in blocks:
         header = ["model", *(escape(_with_unit(column)) for column in block.columns)]
-        rows = [[_markdown_name(line), *(_markdown_value(value) for value in line.values)] for line in block.lines]
+        best = best_values(block)
+        rows = [
+            [
+                _markdown_name(line),
+                *(
+                    _markdown_value(value, column, bold=is_best(line, value, top, column))
+                    for value, column, top in zip(line.values, block.columns, best, strict=True)
+                ),
+            ]
+            for line in block.lines
+        ]
         parts.append(f"**{escape(block.title)}**\n\n{table(header, rows, numbers=range(1, len(header)))}")
     parts.append("\n".join(f"- {escape(remark)}" for remark in remarks))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def best_values(block: Block) -> list[dict[str, TextValue]]:
+    """The best of several measured values of every column, among the rows of the same data and protocol."""
+    found: list[dict[str, TextValue]] = []
+    for index, column in enumerate(block.columns):
+        sign = {"high": 1, "low": -1}.get(column.better, 0)
+        groups: dict[str, list[TextValue]] = {}
+        for line in block.lines:
+            if sign and not line.paper and (value := line.values[index]) is not None:
+                groups.setdefault(line.measured_on, []).append(value)
+        best = {key: max(values, key=lambda v: sign * v.value) for key, values in groups.items() if len(values) > 1}
+        found.append(best)
+    return found
+
+
+def is_best(line: TextRow, value: TextValue | None, best: dict[str, TextValue], column: TextColumn) -> bool:
+    """Whether a measured value is printed like the best one: ties are bold together."""
+    top = best.get(line.measured_on)
+    if line.paper or value is None or top is None:
+        return False
+    return as_fixed(value.value, column.unit) == as_fixed(top.value, column.unit)
 
 
 def shorten_text(text: str, width: int) -> str:
@@ -101,7 +133,7 @@ def _list(block: Block, width: int) -> str:
     lines = [shorten_text(printable(block.lines[0].name), width)]
     for name, column, value in zip(names, block.columns, block.lines[0].values, strict=True):
         number = f"{value.value:8.2f}" if value else f"{DASH:>8}"
-        bounds = f"  [{value.low:.2f}, {value.high:.2f}]" if value and value.sure else ""
+        bounds = f"  ({value.low:.2f} to {value.high:.2f})" if value and value.sure else ""
         lines.append(f"  {name:<{widest}} {number} {column.unit}{bounds}")
     return "\n".join(lines)
 
@@ -185,7 +217,7 @@ def _with_bounds(value: TextValue | None, column: TextColumn) -> str:
     if value is None or not value.sure:
         return _plain_values([value], [column])[0]
     low, high = as_fixed(value.low, column.unit), as_fixed(value.high, column.unit)
-    return f"{as_fixed(value.value, column.unit)} [{low}, {high}]"
+    return f"{as_fixed(value.value, column.unit)} ({low} to {high})"
 
 
 def _plain_values(values: Sequence[TextValue | None], columns: Sequence[TextColumn]) -> list[str]:
@@ -197,10 +229,11 @@ def _with_unit(column: TextColumn) -> str:
     return f"{column.label}, {column.unit}" if column.unit and not column.short else column.label
 
 
-def _markdown_value(value: TextValue | None) -> str:
+def _markdown_value(value: TextValue | None, column: TextColumn, *, bold: bool) -> str:
     if value is None:
         return DASH
-    return f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]" if value.sure else f"{value.value:.2f}"
+    number, text = as_fixed(value.value, column.unit), _with_bounds(value, column)
+    return f"**{number}**{text.removeprefix(number)}" if bold else text
 
 
 def _markdown_name(line: TextRow) -> str:

@@ -4,14 +4,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import nan
 
+import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from scipy.optimize import isotonic_regression
 
 from holdfast.metrics.intervals import Interval
 from holdfast.plotting.style import colour, marker
-from holdfast.plotting.svg import LINE, draw_svg, set_tooltips
+from holdfast.plotting.svg import INK, LINE, draw_svg, set_tooltips
 from holdfast.reporting.formatting import number, span
 
 
@@ -31,6 +33,11 @@ class ReportFigure:
     draw: Callable[[], Figure] | None = None
     rows: Sequence[Sequence[object]] = ()
 
+    @property
+    def width(self) -> int:
+        """Its own width in points."""
+        return round(float(self.svg.partition('viewBox="')[2].split()[2]))
+
 
 def svg_picture(
     draw: Callable[[], Figure],
@@ -47,6 +54,7 @@ def svg_picture(
     return ReportFigure(name, title, svg, caption, wide=wide, aside=aside, draw=draw, rows=rows)
 
 
+MOST_LABELS, LONGEST = 9, 18  # names beside lines, and their letters
 WIDTH = 4.6  # inches: about a phone's width, so that text stays readable there; wide pages put figures side by side
 
 
@@ -96,7 +104,7 @@ def severity_curves(lines: Sequence[ChartLine], *, what: str = "accuracy") -> Fi
     axes.set_xticks(ticks, ["clean" if tick == 0 else str(tick) for tick in ticks])
     axes.set_xlabel("severity")
     axes.set_ylabel(f"{what}, %")
-    _legend(axes, lines)
+    label_lines(axes, lines)
     return figure
 
 
@@ -155,12 +163,18 @@ def curves(lines: Sequence[ChartLine], *, x: str, y: str) -> Figure:
     """Plot a training value against steps or epochs, without smoothing."""
     figure, axes = _one_axes(height=2.5)
     for line in lines:
-        dots = "o" if len(line.x) < 3 else ""
-        axes.plot(line.x, line.y, color=colour(line.number), label=line.label, marker=dots)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+        some = max(1, len(line.x) // 6)  # markers tell lines apart in grey
+        shape = marker(line.number)
+        axes.plot(
+            line.x, line.y, color=colour(line.number), label=line.label, marker=shape, markersize=4, markevery=some
+        )
+    if len({x for line in lines for x in line.x}) == 1:
+        axes.set_xticks([lines[0].x[0]])
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    _legend(axes, lines)
+    label_lines(axes, lines)
     return figure
 
 
@@ -178,6 +192,39 @@ def _one_axes(*, height: float) -> tuple[Figure, Axes]:
     axes.spines["bottom"].set_color(LINE)
     axes.spines["left"].set_color(LINE)
     return figure, axes
+
+
+def label_lines(axes: Axes, lines: Sequence[ChartLine]) -> None:
+    """Write the names at the ends of the lines; names that are long or many stand in a legend."""
+    ends = [(line, line.x[-1], line.y[-1]) for line in lines if len(line.x) and np.isfinite(line.y[-1])]
+    if not 1 <= len(lines) <= MOST_LABELS or len(ends) < len(lines) or max(len(each.label) for each in lines) > LONGEST:
+        return _legend(axes, lines)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high)
+    height = 0.75 * 72 * axes.figure.get_figheight()  # points, about
+    places = [height * (y - low) / (high - low) for _, _, y in ends]
+    right = max(x for _, x, _ in ends)
+    for (line, _, y), place, shown in zip(ends, places, spread(places, gap=10.5), strict=True):
+        axes.annotate(
+            line.label,
+            (right, y),
+            xytext=(7, shown - place),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+            color=INK,
+            parse_math=False,
+            label=f"_{line.label}",
+        )
+
+
+def spread(places: Sequence[float], *, gap: float) -> list[float]:
+    """Move places apart to at least ``gap``, in order and as little as possible (least squares)."""
+    order = np.argsort(places, kind="stable")
+    steps = gap * np.arange(len(places))
+    moved = np.empty(len(places))
+    moved[order] = isotonic_regression(np.asarray(places, dtype=float)[order] - steps).x + steps
+    return moved.tolist()
 
 
 def _legend(axes: Axes, entries: Sequence[ChartLine | Point | Track]) -> None:

@@ -157,6 +157,7 @@ def _draw_model(
                 va="center",
                 fontsize=8,
                 color=INK,
+                label=f"_{model.label}",
             )
 
 

@@ -124,7 +124,7 @@ def _is_drawn(cell: CellSpec, kinds: Sequence[str]) -> bool:
 
 
 def cost_figure(data: DataSet, *, anchor: str) -> list[ReportFigure]:
-    """Draw retention against GMACs or parameters if known for at least two models."""
+    """Draw retention against GMACs or parameters if known and not the same for all."""
     shown = [entry for entry in data.shown_models if "retention" in entry.summary]
     by_gmacs = all(entry.run.gmacs for entry in shown)
     costs = [entry.run.gmacs if by_gmacs else (entry.run.parameters or 0) / 1e6 for entry in shown]
@@ -133,7 +133,7 @@ def cost_figure(data: DataSet, *, anchor: str) -> list[ReportFigure]:
         for entry, cost in zip(shown, costs, strict=True)
         if cost
     ]
-    if len(points) < 2:
+    if len({point.x for point in points}) < 2:  # at one cost the table says it all
         return []
     axis = "GMACs per image" if by_gmacs else "parameters, millions"
     picture = svg_picture(

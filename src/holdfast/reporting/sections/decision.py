@@ -213,7 +213,11 @@ def _caveat(data: DataSet, table: AgainstBaseline) -> str:
     )
 
 
+def has_seeds(data: DataSet) -> bool:
+    """Whether a recipe was trained with several seeds."""
+    return any(len({str(e.run.recipe.get("seed")) for e in entries}) > 1 for entries in data.seed_groups.values())
+
+
 def seeds_text(data: DataSet) -> str:
     """How many trainings stand behind each model, as far as the recipes say."""
-    seeded = any(len(names) > 1 for names in data.seed_groups.values())
-    return "several seeds of some recipes" if seeded else "one training each, so retraining is not covered"
+    return "several seeds of some recipes" if has_seeds(data) else "one training each, so retraining is not covered"

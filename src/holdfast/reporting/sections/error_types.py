@@ -46,8 +46,8 @@ def _title(kind: str) -> str:
 
 # ---------------------------------------------------------------------- detection
 
-COLUMNS = ("", *OBJECTS, "background", "recall", "calibration")
-SIZE_COLUMNS = ("", "objects", *OBJECTS)
+COLUMNS = ("corruption", *OBJECTS, "background", "recall", "calibration")
+SIZE_COLUMNS = ("size", "objects", *OBJECTS)
 
 
 def _detection_tables(name: str, records: Records, cells: Sequence[CellRecord], kinds: Cells) -> Iterator[TextTable]:
@@ -62,7 +62,7 @@ def _detection_tables(name: str, records: Records, cells: Sequence[CellRecord], 
 
     yield TextTable(f"{name}: error types by corruption", COLUMNS, lines(kinds))
     if len(severities) > 1:
-        yield TextTable(f"{name}: error types by severity", COLUMNS, lines(severities, "severity"))
+        yield TextTable(f"{name}: error types by severity", ("severity", *COLUMNS[1:]), lines(severities, "severity"))
     sizes = [
         [f"{size}, {CLEAN if key == CLEAN else f'severity {key}'}", *_size_line([errors[c.spec] for c in held], place)]
         for place, size in enumerate(SIZES)
@@ -103,12 +103,12 @@ def _class_table(title: str, kinds: Cells, names: Sequence[str]) -> TextTable:
     classes = [*names, *(str(label) for label in range(len(names), len(rows[0])))]
     lines = [[_title(kind), *(_number(v, digits=0) for v in row)] for kind, row in zip(kinds, rows, strict=True)]
     shades = [[round(100 - float(value), 1) if np.isfinite(value) else None for value in row] for row in rows]
-    return TextTable(title, ["", *classes], lines, shades)
+    return TextTable(title, ["corruption", *classes], lines, shades)
 
 
 def _band_table(title: str, kinds: Cells) -> TextTable:
     bands = next(iter(kinds.values()))[0].bands.shape[1]
-    columns = ["", *(f"mIoU {band_name(band)}" for band in range(bands)), "ECE, %"]
+    columns = ["corruption", *(f"mIoU {band_name(band)}" for band in range(bands)), "ECE, %"]
     return TextTable(title, columns, [_band_line(kind, held) for kind, held in kinds.items()])
 
 

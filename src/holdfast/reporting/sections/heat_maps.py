@@ -10,7 +10,7 @@ from holdfast.corruptions.severities import PUBLISHED, SEVERITIES, table_group
 from holdfast.metrics.replicates import replicate_cells, used_images
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.reporting.comparable import DataSet, Entry
-from holdfast.reporting.formatting import NOT_MEASURED, kind_label, number
+from holdfast.reporting.formatting import NOT_MEASURED, kind_label, number, title_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class HeatMap:
         """Name of the score in the cells."""
         scoring = scoring_of(self.entry.records.task)
         whole = scoring.cell_words
-        return f"{whole[:1].upper()}{whole[1:]} of the whole cell, percent" if whole else scoring.per_image
+        return f"{title_of(whole)} of the whole cell, percent" if whole else scoring.per_image
 
 
 def heat_maps(data: DataSet) -> list[HeatMap]:

@@ -35,7 +35,9 @@ def alone(entry: Entry, data: DataSet, title: str) -> Sentence:
         else f"{entry.name} on {title}"
     )
     worst = weakest(list(entry.summary), count=1)
-    hardest = f"; {kind_label(worst[0].label)} is its hardest corruption ({number(worst[0].value)})" if worst else ""
+    hardest = (
+        f"; {kind_label(worst[0].label)} is its hardest {worst[0].family} ({number(worst[0].value)})" if worst else ""
+    )
     return Sentence(f"{text}{hardest}.")
 
 

@@ -10,7 +10,7 @@ from holdfast.io.validation import file_name
 from holdfast.reporting.comparable import MANY
 from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import ChartLine, ReportFigure, svg_picture
-from holdfast.reporting.formatting import NOT_MEASURED, clean_name, number
+from holdfast.reporting.formatting import NOT_MEASURED, clean_name, number, title_of
 from holdfast.reporting.runs import Run
 from holdfast.reporting.sections.reproduce import name_run
 from holdfast.reporting.sections.score_tables import ScoreRow, Table
@@ -34,8 +34,7 @@ def training_section(runs: Sequence[Run]) -> Section:
 def training_figures(runs: Sequence[Run]) -> list[ReportFigure]:
     """Draw loss and validation score of all runs, then further loss terms."""
     wanted = {"loss": ("Training loss", "loss", "step")} | {
-        key: (f"{word[:1].upper()}{word[1:]} on the validation images", f"{word}, %", "epoch")
-        for key, word in VALIDATED.items()
+        key: (f"{title_of(word)} on the validation images", f"{word}, %", "epoch") for key, word in VALIDATED.items()
     }
     pictures = []
     for key, (title, label, event) in wanted.items():

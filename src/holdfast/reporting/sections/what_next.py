@@ -7,9 +7,10 @@ from math import ceil, floor, isfinite, log10
 
 from holdfast.metrics.multiple_tests import MARGIN, NOT_RESOLVED, Verdict
 from holdfast.reporting.comparable import DataSet, Entry
-from holdfast.reporting.formatting import kind_label, list_names, number
+from holdfast.reporting.formatting import kind_label, list_names, number, title_of
 from holdfast.reporting.quantities import phrase, weakest
-from holdfast.reporting.sections.decision import Decision, Pairs, ranked_verdicts
+from holdfast.reporting.sections.decision import Decision, Pairs, has_seeds, ranked_verdicts
+from holdfast.reporting.sections.reasons import reason
 from holdfast.reporting.sections.reproduce import evaluate_command, model_word
 
 MOST = 1000  # times as many images; more are out of reach
@@ -41,11 +42,14 @@ def _weakest(data: DataSet, entry: Entry, examples: bool) -> Iterator[Step]:
     if not found:
         return
     kinds = [f"{kind_label(score.label)} ({number(score.value)})" for score in found]
+    why = reason(entry, found[0].family, found[0].kind)
+    where = {"corruption": "under", "condition": "in"}.get(found[0].family, "on")
+    why = f" {title_of(where)} {kind_label(found[0].label)}, {why}." if why else ""
     clean = entry.summary.scores.get("clean")
     before = f", against {number(clean.value)} on clean images" if clean is not None else ""
     lab = shlex.join(["holdfast", "lab", model_word(entry.run, entry.records.header), "--data", data_word(entry)])
-    look = "see their failures below, and change images yourself" if examples else "change images yourself"
-    yield Step(f"{entry.name} is weakest under {list_names(kinds)}{before}: {look}.", [lab])
+    look = "see their failures below, and change images yourself in the lab" if examples else "change images in the lab"
+    yield Step(f"{entry.name} is weakest {where} {list_names(kinds)}{before}.{why} {title_of(look)}.", [lab])
 
 
 def _open(data: DataSet, pairs: Pairs, decision: Decision | None) -> Iterator[Step]:
@@ -114,7 +118,7 @@ def _rounded_up(count: float) -> int:
 
 def _seeds(data: DataSet, decision: Decision | None) -> Iterator[Step]:
     """Further trainings of the best model and the baseline, where every recipe was trained once."""
-    if decision is None or any(len(entries) > 1 for entries in data.seed_groups.values()):
+    if decision is None or has_seeds(data):
         return
     trained = {e.number: e for e in (decision.entry, decision.tables[0].baseline) if e.run.recipe and e.run.folder}
     commands = []
