@@ -12,10 +12,10 @@ INTRODUCTION = """# All commands
 
 *Made from the commands' own help by `docs/tools/make_commands.py`; a test keeps it current.*
 
-`holdfast COMMAND --help` says the same. `--plugin FILE.py` behind any command runs
-[a file of your own](bring-your-own.md) first; exit codes are 0,
-1 where `holdfast gate` finds a model worse,
-2 after one sentence about what was wrong, and 128 + the signal after Ctrl-C or SIGTERM.
+`holdfast COMMAND --help` prints the same. `--plugin FILE.py` after any command runs
+[a file of your own](bring-your-own.md) first. Exit codes are 0 for success,
+1 if `holdfast gate` fails,
+2 after an error, which is one sentence, and 128 + the signal after Ctrl-C or SIGTERM.
 """
 
 

@@ -12,7 +12,7 @@ INTRODUCTION = """# All recipe values
 
 *Made from the recipe's dataclasses by `docs/tools/make_recipe_values.py`; a test keeps it current.*
 
-A recipe is a YAML file with these values, nested by their dots; what it leaves out has the default. On the command
+A recipe is a YAML file with these values, nested by their dots; omitted values have the default. On the command
 line each is an option of [`holdfast train`](train.md) and [`holdfast study`](studies.md): `--train.epochs=10`. In
 Python: `overrides={"train": {"epochs": 10}}`. Lists and mappings are
 written as YAML: `--model.kwargs='{drop_path_rate: 0.1}'`.

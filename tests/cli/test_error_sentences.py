@@ -34,6 +34,7 @@ CASES = {
     "a value with a dash": ("train digits/fan_nano --batch-size=8", "did you mean '--train.batch_size'?"),
     "one letter too many": ("train digits/fan_nano --methods afat", "did you mean '--method'?"),
     "nothing is near": ("list models --zzz", "unknown option '--zzz'"),
+    "one of a kind": ("list model", "got 'model'; did you mean 'models'?"),
     "no model": ("predict plain", "holdfast predict needs --model; see holdfast predict --help"),
     "a name of timm": ("evaluate --model resnet18 --data digits:test", "did you mean 'timm:resnet18'?"),
     "a misspelt name of timm": ("evaluate --model resnet_18 --data digits", "did you mean 'timm:resnet18'?"),

@@ -156,7 +156,7 @@ def test_what_does_not_fit_is_one_sentence(tmp_path):
     data = coco_folder(folder, images=2)
     with pytest.raises(HoldfastError, match=r"must have the 3 classes of the data .*got 7"):
         evaluate(f"hf:{tmp_path / 'seven'}", data, workers=0, show=False)
-    with pytest.raises(HoldfastError, match="mean of an hf: model is what its own processor says"):
+    with pytest.raises(HoldfastError, match="mean of an hf: model is set by its own processor"):
         evaluate(f"hf:{tmp_path / 'seven'}", data, workers=0, show=False, protocol=EvalProtocol(mean=(0, 0, 0)))
     with pytest.raises(HoldfastError, match="cannot be exported: its processor prepares images outside of the network"):
         export(f"hf:{tmp_path / 'seven'}", tmp_path / "m.onnx", data)

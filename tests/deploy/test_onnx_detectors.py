@@ -307,7 +307,7 @@ def test_outputs_that_fit_several_layouts_or_none_are_told_apart(data, tmp_path)
 def test_options_of_such_detectors_are_refused_for_other_models(data):
     from tests.tasks.detectors import plain_mask_rcnn
 
-    with pytest.raises(HoldfastError, match="nms is of other detectors or segmenters than this model"):
+    with pytest.raises(HoldfastError, match="nms is a setting of other detectors or segmenters"):
         evaluate(plain_mask_rcnn(), f"coco:{data},{data / 'instances.json'}", protocol=EvalProtocol(nms="none"))
 
 

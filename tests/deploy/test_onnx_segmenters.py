@@ -124,7 +124,7 @@ def test_what_is_malformed_or_missing_is_one_sentence(tmp_path):
     for options, sentence in (
         ({"outputs": "detr"}, "outputs must be one of logits, labels"),
         ({"resize": "letterbox"}, "resize must be one of none, stretch"),
-        ({"nms": "none"}, "nms is of other detectors or segmenters"),
+        ({"nms": "none"}, "nms is a setting of other detectors or segmenters"),
     ):
         with pytest.raises(HoldfastError, match=sentence):
             measured(path, **options)

@@ -33,7 +33,7 @@ def make_run(
     if cells:
         make_records(folder, hold=hold, cells=cells, views=views, **header)
     if trained:
-        make_training(folder, parameters=920_000 + 100_000 * round(10 * hold))
+        make_training(folder)
     return folder
 
 

@@ -47,7 +47,9 @@ def _rows_of(text: str, table: str) -> list[dict]:
 @pytest.fixture(scope="module")
 def two_runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
-    return [make_run(root / "plain", hold=0.4), make_run(root / "robust", hold=0.8)]
+    runs = [make_run(root / "plain", hold=0.4), make_run(root / "robust", hold=0.8)]
+    make_training(runs[1], parameters=1_000_000)
+    return runs
 
 
 SMALL = ("clean", *(f"fog/{severity}" for severity in range(1, 6)), "pgd5")

@@ -18,7 +18,7 @@ from holdfast.runtime.plugins import PLUGINS
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The arguments of ``holdfast list``."""
-    parser.add_argument("what", metavar="KIND", choices=sorted(LISTERS), help=", ".join(sorted(LISTERS)))
+    parser.add_argument("what", metavar="KIND", help=", ".join(sorted(LISTERS)))
     parser.add_argument("pattern", nargs="?", help="only names that match, such as 'fan_*_hybrid'")
     parser.add_argument(
         "--cost",
@@ -30,6 +30,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Print the table of the chosen kind."""
+    if arguments.what not in LISTERS:
+        names = ", ".join(sorted(LISTERS))
+        raise HoldfastError(
+            f"KIND must be one of {names}, got {arguments.what!r}{nearest(arguments.what, LISTERS, count=1)}"
+        )
     for table in LISTERS[arguments.what](arguments):
         print_table(table)
 

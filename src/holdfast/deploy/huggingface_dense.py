@@ -128,7 +128,7 @@ def _check_unasked(protocol: "EvalProtocol") -> None:
     """Refuse what a processor says itself."""
     for name in ("size", "mean", "std", "interpolation"):
         if getattr(protocol, name) is not None:
-            raise HoldfastError(f"{name} of an hf: model is what its own processor says; leave --{name} away")
+            raise HoldfastError(f"{name} of an hf: model is set by its own processor: omit it")
 
 
 def semantic_logits(classes: Tensor, masks: Tensor, size: tuple[int, int], grid: tuple[int, int] | None) -> Tensor:

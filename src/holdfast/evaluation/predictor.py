@@ -125,7 +125,7 @@ def configure_model(model: nn.Module, protocol: EvalProtocol, pictures: Any) -> 
     consumed = getattr(model, "consumes", ())
     for name in DENSE_OPTIONS:
         if getattr(protocol, name) is not None and name not in consumed:
-            raise HoldfastError(f"{name} is of other detectors or segmenters than this model, which has no use for it")
+            raise HoldfastError(f"{name} is a setting of other detectors or segmenters: omit it for this model")
     make: Any = getattr(model, "configured", None)
     if make is None:
         return model, protocol

@@ -12,7 +12,7 @@ class DataRecipe:
     """Where images come from and how large they become.
 
     Args:
-        train: source to learn from: digits, npz:FILE, folder:DIR, cifar10:[DIR], cifar100:[DIR], or several with +.
+        train: training images: digits, npz:FILE, folder:DIR, cifar10:[DIR], cifar100:[DIR], or several with +.
         val: source for the clean accuracy after every epoch.
         train_subset: use only a count (≥ 1) or fraction (< 1) of the training images, stratified by class.
         val_subset: likewise for validation.

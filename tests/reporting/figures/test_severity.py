@@ -41,7 +41,7 @@ def segmented(tmp_path_factory):
 def test_cells_are_scored_as_sets_not_image_by_image(detected, segmented):
     (objects,), (maps,) = (heat_maps(data_sets(read_runs([each]))[0]) for each in (detected, segmented))
     assert objects.words.startswith("Box AP")
-    assert maps.words.startswith("MIoU")
+    assert maps.words.startswith("mIoU")
     fog = 100 * record_scores(detected.cells["fog/5"].fields)["bbox"]["AP"]
     assert shown(objects, "fog/5").error == pytest.approx(100 - fog, abs=0.051)
     contrast = 100 * mean_iou(segmented.cells["contrast/3"].counts.sum(axis=0))

@@ -131,9 +131,7 @@ class DetectionEvaluation(Evaluation):
         check_keeps_size(protocol, "detection")
         own = [name for name in ("size", "mean", "std") if getattr(protocol, name) is not None]
         if own:
-            raise HoldfastError(
-                f"{own[0]} is the business of a detector of torchvision's protocol; leave --{own[0]} away"
-            )
+            raise HoldfastError(f"{own[0]} does not apply to detectors of torchvision's protocol: omit it")
         if protocol.probabilities:
             raise HoldfastError("probabilities is a setting of classification and segmentation: omit it for detection")
 
