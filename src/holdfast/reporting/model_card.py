@@ -163,8 +163,8 @@ def _results(data: DataSet) -> list[EvalResult]:
 def _config(data: DataSet) -> str:
     """What tells this record set from others on the same data: the Hub merges results of equal configurations."""
     header = data.baseline.records.header
-    size = f"{data.baseline.summary.images} images, seed {header.get('seed')}"
-    parts = (f"{data.protocol}, preset {data.preset}", class_map_words(header), size, f"records {header['fingerprint'][:8]}")
+    measured = f"{data.baseline.summary.images} images, seed {header.get('seed')}, records {header['fingerprint'][:8]}"
+    parts = (f"{data.protocol}, preset {data.preset}", class_map_words(header), measured)
     return ", ".join(filter(None, parts))
 
 
