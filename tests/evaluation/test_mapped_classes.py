@@ -16,7 +16,9 @@ from holdfast.cli.main import main
 from holdfast.data.class_maps import Outputs, open_class_map
 from holdfast.data.imagenet_classes import wnids
 from holdfast.errors import HoldfastError
+from holdfast.evaluation.data import open_evaluation_data, with_model_labels
 from holdfast.evaluation.mapped_classes import MappedClasses
+from holdfast.evaluation.predictor import Predictor
 from holdfast.gate import read_baseline
 from holdfast.lab.opened_model import open_model
 from holdfast.metrics import compare
@@ -170,6 +172,14 @@ def test_attacks_see_the_mapped_answers_and_views_are_mapped_too(folder):
     logits = -logits_of(cell, folder)[:, IMAGENETTE]
     np.testing.assert_array_equal(cell.predictions, logits.argmax(axis=1))
     assert records.cells["fgsm"].accuracy <= records.cells["clean"].accuracy
+
+
+def test_a_plain_evaluation_asks_the_model_itself(folder):
+    opened = open_evaluation_data(f"folder:{folder}")
+    with Predictor.open(Ten(), opened, EvalProtocol(**PIXELS), device="cpu") as predictor:
+        found = with_model_labels(opened, None, predictor.normalized_model.probe)
+        assert found.class_map is None
+        assert predictor.with_class_map(found.class_map) is predictor
 
 
 def test_a_stored_subset_of_imagenet_c_is_restricted_as_well(folder, tmp_path):

@@ -244,7 +244,7 @@ def test_pictures_are_enlarged_by_keyboard_and_mouse(alive):
     assert not alive.locator("dialog").is_visible()
     assert alive.locator("#data-1-severity svg").count() == alive.locator("#data-1-by-accuracy-1 svg").count() == 1
     assert alive.evaluate("document.activeElement.closest('figure').id") == "data-1-by-accuracy-1"
-    alive.locator("#data-1-cost svg").click()
+    alive.locator("#data-1-severity svg").click()
     assert alive.locator("dialog").is_visible()
     alive.locator("dialog button[aria-label=close]").click()
 

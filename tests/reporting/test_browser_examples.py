@@ -101,6 +101,25 @@ def test_an_example_is_enlarged_by_keyboard_and_the_next_is_of_those_shown(alive
     alive.locator("select[aria-label=kind]").select_option(value="")
 
 
+def test_a_cell_of_the_heat_maps_shows_its_examples(alive):
+    everything = len(examples(alive))
+    alive.locator('table.heat td[data-cell="snow/5"] button').first.click()
+    assert {figure.get_attribute("data-cell") for figure in examples(alive)} == {"snow/5"}
+    alive.locator("select[aria-label=kind]").select_option(label="contrast")
+    assert {figure.get_attribute("data-kind") for figure in examples(alive)} == {"contrast"}
+    alive.locator(".with-examples .tools button", has_text="show all").click()
+    assert len(examples(alive)) == everything
+
+
+def test_an_enlarged_example_has_every_answer_and_the_command_of_the_lab(alive):
+    examples(alive)[0].locator("button.enlarge").click()
+    answers = alive.locator("dialog li").all_inner_texts()
+    assert len(answers) == 2
+    assert any("plain" in text for text in answers)
+    assert alive.locator("dialog pre").inner_text().startswith("holdfast lab ")
+    alive.keyboard.press("Escape")
+
+
 def test_a_model_that_is_not_chosen_says_nothing_of_them(alive):
     alive.locator(".choose-run summary").click()
     alive.locator(".choose-run label", has_text="plain").click()

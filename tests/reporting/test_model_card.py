@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard
 from holdfast.cli.main import main
 from holdfast.metrics.comparison import compare
 from holdfast.records.records import load_records
-from tests.reporting.helpers import make_run
+from tests.reporting.helpers import make_records, make_run
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,14 @@ def test_the_hub_reads_every_result_with_its_definition(card):
         assert result.dataset_name == "folder:flowers"
     assert (data.license, data.library_name, data.pipeline_tag) == ("apache-2.0", "timm", "image-classification")
     assert data.model_name == "my_run"
+
+
+def test_record_sets_of_the_same_data_keep_their_own_results(tmp_path):
+    folder = make_run(tmp_path / "run")
+    make_records(folder, hold=0.5, cells=("clean",), count=20)
+    assert main(["card", str(folder)]) == 0
+    clean = [each for each in ModelCard.load(folder / "README.md").data.eval_results if each.metric_type == "clean"]
+    assert sorted(each.dataset_args["images"] for each in clean) == [20, 40]
 
 
 def test_the_page_shows_tables_figures_training_and_limits(card):

@@ -145,7 +145,7 @@ def test_the_plot_of_the_trade_off_puts_clean_accuracy_against_every_way_to_go_b
     assert [axis.get_xlabel() for axis in axes] == ["clean"] * 3
     assert [axis.get_title() for axis in axes] == ["C", "occluded", "PGD-5"]
     for axis, bad in zip(axes, ("corrupted", "occluded", "pgd5"), strict=True):
-        dots = [line.get_xydata().tolist() for line in axis.lines if line.get_marker() == "o" and len(line.get_xdata())]
+        dots = [line.get_xydata().tolist() for line in axis.lines if line.get_marker() in ("s", "^")]
         at = ("clean", bad)
         assert dots == [[[difference(columns[c], runs, row, "plain").value for c in at]] for row in ("A", "B")]
     study = load_study("cifar10/main")

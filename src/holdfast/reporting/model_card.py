@@ -148,7 +148,7 @@ def _results(data: DataSet) -> list[EvalResult]:
             task_type=PIPELINES.get(data.task, data.task),
             dataset_type=str(header.get("data_label", _plain(data.spec))),
             dataset_name=_plain(data.spec),
-            dataset_config=", ".join(filter(None, (f"{data.protocol}, preset {data.preset}", class_map_words(header)))),
+            dataset_config=_config(data),
             dataset_args={"images": entry.summary.images, "seed": header.get("seed")},
             metric_type=score.name,
             metric_name=score.label,
@@ -158,6 +158,14 @@ def _results(data: DataSet) -> list[EvalResult]:
         for score in entry.summary
         if is_headline(score, data.task) and not isnan(score.value)
     ]
+
+
+def _config(data: DataSet) -> str:
+    """What tells this record set from others on the same data: the Hub merges results of equal configurations."""
+    header = data.baseline.records.header
+    measured = f"{data.baseline.summary.images} images, seed {header.get('seed')}, records {header['fingerprint'][:8]}"
+    parts = (f"{data.protocol}, preset {data.preset}", class_map_words(header), measured)
+    return ", ".join(filter(None, parts))
 
 
 def _bounds(score: Score) -> dict[str, float]:

@@ -1,11 +1,11 @@
 """Plots of a study: scores of all runs, differences with intervals, accuracy–robustness trade-off, training logs."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.plotting.style import legend_above, note
+from holdfast.plotting.style import colour, legend_above, marker, note
 from holdfast.studies.columns import Column, available, scores, shared_seeds
 from holdfast.studies.differences import difference
 from holdfast.studies.results import RunResult
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Results = Mapping[str, Sequence[RunResult]]
+BETTER, WORSE, UNCLEAR = (colour(2), "^"), (colour(1), "v"), ("0.5", "o")  # told apart in grey by their markers
 
 
 def figures(results: Results) -> "dict[str, Figure]":
@@ -50,8 +51,8 @@ def _panels(count: int, *, rows: int, share_rows: bool = True) -> "tuple[Figure,
 def _draw_rows(axis: "Axes", column: Column, results: Results) -> None:
     for place, runs in enumerate(results.values()):
         values = [scores(column, [run]).mean for run in runs]
-        axis.plot(values, [place] * len(values), "o", color="#2a6fbb", alpha=0.55, markersize=4)
-        axis.plot([float(np.mean(values))], [place], "|", color="#12334f", markersize=14, markeredgewidth=2)
+        axis.plot(values, [place] * len(values), "o", color=colour(0), alpha=0.55, markersize=4)
+        axis.plot([float(np.mean(values))], [place], "|", color="black", markersize=14, markeredgewidth=2)
     axis.set_yticks(range(len(results)), list(results), fontsize=8)
     axis.set_ylim(len(results) - 0.5, -0.5)
     axis.set_title(f"{column.title} ({'↑' if column.better == 'higher' else '↓'} better)", fontsize=9)
@@ -70,9 +71,9 @@ def differences_figure(results: Results) -> "Figure":
                 continue
             interval = difference(column, results, row, first)
             good = (interval.value > 0) == (column.better == "higher")
-            colour = ("#2e7d32" if good else "#c62828") if interval.excludes_zero else "#757575"
-            axis.plot([interval.low, interval.high], [place, place], color=colour, linewidth=2)
-            axis.plot([interval.value], [place], "o", color=colour, markersize=5)
+            shade, shape = (BETTER if good else WORSE) if interval.excludes_zero else UNCLEAR
+            axis.plot([interval.low, interval.high], [place, place], color=shade, linewidth=2)
+            axis.plot([interval.value], [place], shape, color=shade, markersize=6)
         axis.axvline(0, color="black", linewidth=0.8)
         axis.set_yticks(range(len(others)), labels, fontsize=8)
         axis.set_ylim(max(1, len(others)) - 0.5, -0.5)
@@ -97,14 +98,15 @@ def trade_off_figure(results: Results) -> "Figure":
     """Draw the differences from the first row, clean on x and robust on y, with both 95 % intervals."""
     pairs, (first, *others) = trade_off_columns(results), results
     figure, axes = _panels(len(pairs), rows=7, share_rows=False)
-    colours = dict(zip(others, _colours(len(others)), strict=True))
+    numbers = {row: number for number, row in enumerate(results)}
     for axis, (clean, bad) in zip(axes, pairs, strict=True):
         for row in others:
             if shared_seeds(results[row], results[first]):
                 x, y = (difference(column, results, row, first) for column in (clean, bad))
-                axis.plot([x.low, x.high], [y.value, y.value], color=colours[row], linewidth=1, alpha=0.45)
-                axis.plot([x.value, x.value], [y.low, y.high], color=colours[row], linewidth=1, alpha=0.45)
-                axis.plot([x.value], [y.value], "o", color=colours[row], markersize=6, label=row)
+                shade, shape = colour(numbers[row]), marker(numbers[row])
+                axis.plot([x.low, x.high], [y.value, y.value], color=shade, linewidth=1, alpha=0.45)
+                axis.plot([x.value, x.value], [y.low, y.high], color=shade, linewidth=1, alpha=0.45)
+                axis.plot([x.value], [y.value], shape, color=shade, markersize=6, label=row)
         axis.axhline(0, color="black", linewidth=0.8)
         axis.axvline(0, color="black", linewidth=0.8)
         axis.set_title(bad.title, fontsize=9)
@@ -130,25 +132,23 @@ def training_figure(results: Results) -> "Figure":
     """Draw one panel per logged value and one line per row, the mean over its seeds."""
     names = traced_names(results)
     figure, axes = _panels(len(names), rows=6, share_rows=False)
-    colours = dict(zip(results, _colours(len(results)), strict=True))
+    numbers = {row: number for number, row in enumerate(results)}
     for axis, name in zip(axes, names, strict=True):
         for row, runs in results.items():
             curves = [run.traces[name] for run in runs if name in run.traces]
             if curves and len({len(curve) for curve in curves}) == 1:
                 mean = np.mean(curves, axis=0)
-                axis.plot(mean[:, 0], mean[:, 1], color=colours[row], linewidth=1.3)
+                axis.plot(mean[:, 0], mean[:, 1], linewidth=1.3, **_look(numbers[row], len(mean)))
         axis.set_title(name.replace("_", " "), fontsize=9)
         axis.set_xlabel("step", fontsize=7)
         axis.tick_params(labelsize=7)
         axis.grid(alpha=0.3)
-    for row, colour in colours.items():
-        axes[0].plot([], [], color=colour, label=row)
+    for row, number in numbers.items():
+        axes[0].plot([], [], label=row, **_look(number, 1))
     legend_above(figure, axes[0])
     return figure
 
 
-def _colours(count: int) -> list[str]:
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
-    return [to_hex(colormaps["tab10" if count <= 10 else "tab20"](place)) for place in range(count)]
+def _look(number: int, points: int) -> dict[str, Any]:
+    """Colour and markers of a row, which tell lines apart in grey too."""
+    return {"color": colour(number), "marker": marker(number), "markersize": 4, "markevery": max(1, points // 6)}
