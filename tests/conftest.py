@@ -9,6 +9,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # two workers on two cores: one thread 
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
     """Tests that share a model, records or a page run in one process: it is made once (--dist loadgroup)."""
     for item in items:

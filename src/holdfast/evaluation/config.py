@@ -1,7 +1,7 @@
 """``EvalProtocol`` and ``ComputeConfig``: preprocessing and computation settings of ``holdfast.evaluate``."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from holdfast.io.validation import parse_size
 from holdfast.runtime.ray import Cluster
 
 MODEL, BENCHMARK = PREPARATIONS = ("model", "benchmark")
+NAMED_ELSEWHERE = ("extra", "stored_jpeg", "preparation", "class_map", "classes")  # by other keys of a header
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,17 @@ class EvalProtocol:
             raise HoldfastError(f"classes must be restricted or all, got {self.classes!r}")
         if self.crop_pct is not None and not 0 < self.crop_pct <= 1:
             raise HoldfastError(f"crop_pct must be above 0 and at most 1, got {self.crop_pct}")
+
+    def given(self) -> dict[str, Any]:
+        """Settings that differ from their defaults and that nothing else in a record set's header names."""
+        chosen = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in NAMED_ELSEWHERE}
+        defaults = {each.name: each.default for each in fields(self)}
+        plain = {
+            name: list(map(float, value)) if name in ("mean", "std") else value
+            for name, value in chosen.items()
+            if value is not None
+        }
+        return {name: value for name, value in plain.items() if value != defaults[name]}
 
 
 @dataclass(frozen=True)

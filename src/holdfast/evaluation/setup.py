@@ -96,6 +96,7 @@ def prepare_evaluation(request: EvaluationRequest) -> Iterator[PreparedEvaluatio
             **_settings(protocol, compute, steps, opened, normalized_model.device),
         }
         settings |= {"batch_size": compute.batch_size} if normalized_model.by_batch else {}
+        settings |= {"options": options} if (options := protocol.given()) else {}
         header = make_header(
             predictor.loaded, opened, plan, normalized_model, steps=steps, settings=settings, out=request.out
         )

@@ -22,7 +22,7 @@ KINDS: dict[str, type] = {
     "images_digest": str,
     **dict.fromkeys(("data_fingerprint", "data_content", "label", "labels", "preset", "frost", "amp", "exif"), str),
     **dict.fromkeys(("views", "partial", "class_names", "train_domains"), list),
-    **dict.fromkeys(("preprocessing", "versions", "probe", "class_map"), dict),
+    **dict.fromkeys(("preprocessing", "versions", "probe", "class_map", "options"), dict),
 }
 MAY_BE_NONE = ("limit", "architecture")
 CLASSIFICATION = "classification"  # the task of records that do not name one

@@ -80,7 +80,7 @@ def evaluate_command(run: Run, records: Records, *, limit: int | None = None) ->
     words += [word for suite in suites if ":" in suite for word in ("--attack", suite)]
     images = limit if limit is not None else header.get("limit")
     words += ["--limit", str(images)] if images is not None else []
-    words += class_map_options(header)
+    words += class_map_options(header) + _given_options(header)
     words += ["--seed", str(header["seed"])] if header.get("seed") else []
     words += ["--amp"] if header.get("amp") not in (None, "no") else []
     words += ["--extra"] if any(cell.spec.kind in EXTRA for cell in records.cells.values()) else []
@@ -89,6 +89,26 @@ def evaluate_command(run: Run, records: Records, *, limit: int | None = None) ->
     known = scoring_of(records.task).one_class and "protocol" in steps
     words += ["--preparation", "benchmark"] if known and "preparation" not in steps else []
     return _line(*words)
+
+
+def _given_options(header: Mapping[str, Any]) -> list[str]:
+    """The given options of the model's input and output, as ``EvalProtocol.given`` stored them."""
+    words: list[str] = []
+    for name, value in (header.get("options") or {}).items():
+        words += [f"--{name.replace('_', '-')}", *_option_words(name, value)]
+    return words
+
+
+def _option_words(name: str, value: Any) -> list[str]:
+    if name == "probabilities":
+        return ["yes" if value else "no"]
+    if name == "size" and isinstance(value, list):
+        return ["x".join(map(str, value))]
+    if name == "window" and isinstance(value, list):
+        return [str(value[0])]  # the command line has square windows
+    if value is True:
+        return []
+    return [str(each) for each in (value if isinstance(value, list) else [value])]
 
 
 def analyze_command(run: Run, data: str) -> str:
