@@ -121,6 +121,10 @@ def test_lower_is_better_for_errors():
     assert verdict(bad, good, "mCE no worse by more than 3").verdict == "worse"
     assert verdict(bad, good, "mce <= 70").verdict == "missed"
     assert verdict(good, bad, "mce <= 70").verdict == "met"
+    rise = round(verdict(bad, good, "mce no worse").interval.value, 1)
+    unclear = verdict(bad, good, f"mce no worse by more than {rise}")
+    assert unclear.verdict == "not resolved"
+    assert f"the interval includes {rise:+g}" in unclear.reason  # the sign of the interval that is shown
 
 
 def benchmark(error=0.2, *, fog=None, count=100, **header):

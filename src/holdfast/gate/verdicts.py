@@ -198,11 +198,12 @@ def _decide_rule(
         return answer(old, new, interval, SHOWN, True)
     if look is not None and not (same and interval.low == interval.high):  # a model is equal to itself
         interval = difference_at_look(formula, models, look)
-    gain = interval if formula.better != "low" else Interval(-interval.value, -interval.high, -interval.low, 0.95)
+    sign = -1 if formula.better == "low" else 1
+    gain = interval if sign == 1 else Interval(-interval.value, -interval.high, -interval.low, 0.95)
     margin = _margin(rule, formula, rules)
     complete = look.complete if look is not None else not pair.rows
     what = "images" if complete else "passes"
-    verdict, reason = _verdict(gain, rule, margin, images=len(pair.ids), enough=rules.images, what=what)
+    verdict, reason = _verdict(gain, rule, margin, images=len(pair.ids), enough=rules.images, what=what, sign=sign)
     if look is not None and isnan(look.bound):
         verdict, reason = NOT_RESOLVED, "too few images in its cells to look at it"
     return answer(old, new, interval, verdict, _passes(verdict, gain, rule, margin, rules), reason)
@@ -237,7 +238,9 @@ def _margin(rule: Rule, formula: ScoreDefinition, rules: Rules) -> float:
     return rules.margin if rule.what == NO_WORSE and formula.unit.startswith("%") else 0.0
 
 
-def _verdict(gain: Interval, rule: Rule, margin: float, *, images: int, enough: int, what: str) -> tuple[str, str]:
+def _verdict(
+    gain: Interval, rule: Rule, margin: float, *, images: int, enough: int, what: str, sign: int
+) -> tuple[str, str]:
     if isnan(gain.value):
         return NOT_RESOLVED, "the score of one of the models is undefined"
     if images < enough:
@@ -247,7 +250,7 @@ def _verdict(gain: Interval, rule: Rule, margin: float, *, images: int, enough: 
         verdict = verdict_of(_without_interval(gain), margin=margin, asked=rule.what)
         return verdict, "this score has no interval: decided by its value alone"
     verdict = verdict_of(gain, margin=margin, asked=rule.what)
-    return verdict, _how_to_resolve(gain, rule, margin, what) if verdict == NOT_RESOLVED else ""
+    return verdict, _how_to_resolve(gain, rule, margin, what, sign) if verdict == NOT_RESOLVED else ""
 
 
 def verdict_of(gain: Interval, *, margin: float, asked: str = NO_WORSE) -> str:
@@ -261,13 +264,13 @@ def verdict_of(gain: Interval, *, margin: float, asked: str = NO_WORSE) -> str:
     return NO_WORSE if gain.low >= -margin else WORSE if gain.high < -margin else NOT_RESOLVED
 
 
-def _how_to_resolve(gain: Interval, rule: Rule, margin: float, what: str) -> str:
-    """How to resolve it, in words: an interval shrinks with the root of their number."""
+def _how_to_resolve(gain: Interval, rule: Rule, margin: float, what: str, sign: int) -> str:
+    """How to resolve it, in words: an interval shrinks with the root of their number; errors have the sign −1."""
     wanted = margin if rule.what == BETTER else 0 - margin  # not −0
     distance, half = abs(gain.value - wanted), (gain.high - gain.low) / 2
     times = (half / distance) ** 2 if distance else float("inf")
     more = f"about {np.ceil(10 * times) / 10:g} times as many {what}" if times < 1000 else f"far more {what}"
-    return f"the interval includes {wanted:+g}; {more} or a wider margin would resolve it"
+    return f"the interval includes {sign * wanted or 0.0:+g}; {more} or a wider margin would resolve it"
 
 
 def _passes(verdict: str, gain: Interval, rule: Rule, margin: float, rules: Rules) -> bool:
