@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 VERDICTS = ("holds", "does not hold", "not resolved")
-INTERVAL = r" \[[+-][\d.]+, [+-][\d.]+\]"
+INTERVAL = r" \([+-][\d.]+ to [+-][\d.]+\)"
 NUMBER = rf"[+−-]?\d[\d,]*(?:\.\d+)?(?:{INTERVAL})?"
 MARKED = re.compile(rf"(?P<shown>{NUMBER}|\b(?:{'|'.join((*WORDS, *VERDICTS))}))(?P<mark><!-- = (?P<name>[^\n]+?) -->)")
 ANY_MARK = re.compile(r"<!-- = [^\n]*?-->")
@@ -50,7 +50,7 @@ def shown_as(before: str, value: Value) -> str:
         return str(value)
     if isinstance(value, str):
         plain = value.replace("*", "")
-        if "[" in before:
+        if "(" in before:
             return plain
         text = re.search(r"[+-]?[\d.]+", plain)[0]
         value = float(text)
@@ -116,8 +116,8 @@ def _of_study(study: str, place: str) -> Value:
         return counts[place]
     if place.endswith(", verdict"):
         return claims[place.removesuffix(", verdict"), "verdict"].split("**")[1]
-    if (place, "difference [95 %]") in claims:
-        return claims[place, "difference [95 %]"]
+    if (place, "difference (95 %)") in claims:
+        return claims[place, "difference (95 %)"]
     row, column = place.rsplit(", ", 1)
     if row in ("highest", "lowest"):
         pick = max if row == "highest" else min

@@ -90,7 +90,7 @@ def claims_of(paper: str) -> str:
                 if claim in judged:
                     told = _found(verdict_of(claim, results), alike=answer_alike(claim, results))
                 rows.append([claim.says, place, *told])
-    return table(["claim", "study", "measured [95 %]", "verdict", "what would decide it"], rows, numbers=(2,))
+    return table(["claim", "study", "measured (95 %)", "verdict", "what would decide it"], rows, numbers=(2,))
 
 
 def paper_of(claim: Claim) -> str:

@@ -26,8 +26,8 @@ def maker():
         ("+13", "-15 %", "-15"),
         ("−17", "-15 %", "−15"),
         ("68.8", "**70.1** ± 5.2", "70.1"),
-        ("+1.0 [-0.1, +2.1]", "**+1.2** [+0.1, +2.3]", "+1.2 [+0.1, +2.3]"),
-        ("+1.0", "**+1.2** [+0.1, +2.3]", "+1.2"),
+        ("+1.0 (-0.1 to +2.1)", "**+1.2** (+0.1 to +2.3)", "+1.2 (+0.1 to +2.3)"),
+        ("+1.0", "**+1.2** (+0.1 to +2.3)", "+1.2"),
         ("three", "2", "two"),
         ("eight", 0, "none"),
         ("not resolved", "holds", "holds"),
@@ -38,9 +38,9 @@ def test_a_value_takes_the_form_that_its_place_has(maker, before, value, after):
 
 
 def test_only_the_number_in_front_of_a_mark_is_written_anew(maker):
-    text = "In 2026 it takes **1.9<!-- = cost --> times** as long, 3 seeds, +0.1 [-1.0, +1.2]<!-- = gain --> points."
-    made = maker.with_numbers(text, {"cost": 2.24, "gain": "+0.3 [-0.8, +1.4]"}.__getitem__)
-    assert made == text.replace("1.9", "2.2").replace("+0.1 [-1.0, +1.2]", "+0.3 [-0.8, +1.4]")
+    text = "In 2026 it takes **1.9<!-- = cost --> times** as long, 3 seeds, +0.1 (-1.0 to +1.2)<!-- = gain --> points."
+    made = maker.with_numbers(text, {"cost": 2.24, "gain": "+0.3 (-0.8 to +1.4)"}.__getitem__)
+    assert made == text.replace("1.9", "2.2").replace("+0.1 (-1.0 to +1.2)", "+0.3 (-0.8 to +1.4)")
 
 
 def test_a_mark_behind_no_number_is_an_error(maker):
@@ -56,8 +56,8 @@ def test_a_mark_behind_no_number_is_an_error(maker):
         ("measured/adversary.csv: lr 1, stronger than random", "+211 %"),
         ("scenes/detection: claims", 8),
         ("scenes/detection: claims that hold", 0),
-        ("scenes/detection: AFAT − baseline, mask mPC", "+0.5 [-0.3, +1.4]"),  # a claim
-        ("scenes/detection: AFAT − baseline, mask AP", "+0.4 [-0.9, +1.7]"),  # a difference that no claim is about
+        ("scenes/detection: AFAT − baseline, mask mPC", "+0.5 (-0.3 to +1.4)"),  # a claim
+        ("scenes/detection: AFAT − baseline, mask AP", "+0.4 (-0.9 to +1.7)"),  # a difference that no claim is about
         ("scenes/detection: AFAT − baseline, mask mPC, verdict", "not resolved"),
         ("scenes/detection: baseline, box AP", "61.7 ± 0.7"),
         ("scenes/detection: lowest, box AP", "61.1 ± 0.3"),
@@ -92,6 +92,6 @@ def test_intervals_in_prose_are_marked(name):
     """Those of an answer that has been revised since are said to be so, and are of no table."""
     answer = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8").partition("\n## Set-up")[0]
     prose = [line for line in answer.splitlines() if not line.startswith("|")]
-    quoted = re.findall(r"[+-][\d.]+ \[[+-][\d.]+, [+-][\d.]+\](?!<!-- = )", "\n".join(prose))
+    quoted = re.findall(r"[+-][\d.]+ \([+-][\d.]+ to [+-][\d.]+\)(?!<!-- = )", "\n".join(prose))
     revised = {"results/camvid": 1, "results/imagenette": 2}
     assert len(quoted) == revised.get(name, 0), quoted

@@ -67,7 +67,7 @@ def test_every_table_of_a_page_is_made_of_the_results_or_says_that_there_are_non
     assert maker.with_tables(text) == text
 
 
-INTERVAL = re.compile(r"[+-]\d+\.\d+ \[[+-]\d+\.\d+, [+-]\d+\.\d+\]")
+INTERVAL = re.compile(r"[+-]\d+\.\d+ \([+-]\d+\.\d+ to [+-]\d+\.\d+\)")
 MADE = re.compile(r"<!-- (?:[\w/]+: \w+|measured/[\w.]+) -->\n.*?<!-- end -->", re.DOTALL)
 WITH_FEWER_SEEDS = [  # what a page tells as a warning: the study, the claim, how many of its seeds there were then
     ("camvid/main", "TAP+ADL raises mIoU at dusk (TAP+ADL, Table 4: of ACDC)", 2),

@@ -100,7 +100,7 @@ def test_points_of_a_hundred_have_one_decimal_and_shares_three_however_small():
 def test_a_claim_is_judged_with_its_difference():
     claim = Claim("rows are equal", "A|B, \n<x>", "baseline", "clean")
     table = claims_table([claim], results())
-    assert "+0.0 [-4.6, +4.6] | **not resolved** (two seeds)" in table  # of 60 images, with two pseudo-pairs
+    assert "+0.0 (-4.6 to +4.6) | **not resolved** (two seeds)" in table  # of 60 images, with two pseudo-pairs
 
 
 def test_a_verdict_says_how_few_seeds_it_has():

@@ -176,7 +176,7 @@ def claims_table(claims: Sequence[Claim], results: Results) -> str:
         found = verdict_of(claim, results)
         measured = f"{escape(claim.row)} − {escape(claim.against)}, {available(results)[claim.column].title}"
         body.append([escape(claim.says), measured, found.text, found.summary])
-    return table(["claim", "measured", "difference [95 %]", "verdict"], body, numbers=(1, 2, 3))
+    return table(["claim", "measured", "difference (95 %)", "verdict"], body, numbers=(1, 2, 3))
 
 
 def csv_table(results: Results) -> str:
@@ -237,9 +237,9 @@ def _format_difference(interval: Interval, *, percent: bool) -> str:
     known = [abs(bound) for bound in (interval.value, interval.low, interval.high) if not math.isnan(bound)]
     digits = 3 if max(known) < 0.5 and not percent else 1
     if len(known) == 1:  # no standard error
-        return f"{interval.value:+.{digits}f} [–, –]"
+        return f"{interval.value:+.{digits}f} (– to –)"
     bold = "**" if interval.excludes_zero else ""
-    return f"{bold}{interval.value:+.{digits}f}{bold} [{interval.low:+.{digits}f}, {interval.high:+.{digits}f}]"
+    return f"{bold}{interval.value:+.{digits}f}{bold} ({interval.low:+.{digits}f} to {interval.high:+.{digits}f})"
 
 
 def _minutes(runs: Sequence[RunResult]) -> str:

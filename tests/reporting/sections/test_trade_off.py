@@ -97,7 +97,7 @@ def test_it_is_a_section_of_the_report(folder):
     assert "λ 0.1, head-only" in page
     both = [accuracy(folder / seed / "lambda-0.1", "rob", "clean") for seed in ("s0", "s1")]
     digits = 1 if sum(both) / 2 >= 10 else 2
-    assert f"{sum(both) / 2:.{digits}f} [{min(both):.{digits}f}, {max(both):.{digits}f}]" in page
+    assert f"{sum(both) / 2:.{digits}f} ({min(both):.{digits}f} to {max(both):.{digits}f})" in page
 
 
 def test_other_runs_have_no_such_section(folder, tmp_path):

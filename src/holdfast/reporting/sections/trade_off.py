@@ -156,7 +156,7 @@ def _text(value: TextValue | None) -> str:
     if value is None:
         return NOT_MEASURED
     digits = 1 if abs(value.value) >= 10 else 2
-    bounds = f" [{number(value.low, digits=digits)}, {number(value.high, digits=digits)}]" if value.sure else ""
+    bounds = f" ({number(value.low, digits=digits)} to {number(value.high, digits=digits)})" if value.sure else ""
     return number(value.value, digits=digits) + bounds
 
 
