@@ -5,7 +5,7 @@ import json
 import pytest
 
 from holdfast.cli.main import main
-from tests.reporting.helpers import make_run
+from tests.reporting.helpers import make_records, make_run
 
 
 def shown(folder, capsys):
@@ -22,6 +22,14 @@ def test_trainings_and_records_without_a_training_are_listed(tmp_path, capsys):
     assert "evaluated only" in rows["measured"]
     assert "clean " in rows["measured"]
     assert "(2 cells)" in rows["measured"]
+
+
+def test_two_record_sets_of_the_same_data_have_their_folder_names(tmp_path, capsys):
+    folder = make_run(tmp_path / "a", trained=False, cells=("clean", "fog/1"))
+    make_records(folder, hold=0.5, cells=("clean",), count=20)
+    (row,) = shown(tmp_path, capsys).values()
+    assert "digits-digits-40 (2 cells)" in row
+    assert "digits-digits-20 (1 cells)" in row
 
 
 @pytest.mark.parametrize("task", ["segmentation", "counting"])

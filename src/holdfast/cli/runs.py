@@ -2,6 +2,7 @@
 
 import json
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -96,12 +97,19 @@ def _clean_score(folder: Path, header: dict[str, Any]) -> str:
 
 
 def _records_column(folder: Path) -> str:
-    """The record sets: data, and the number of cells of each."""
+    """The record sets: data, and the number of cells of each; the full folder name where two are of the same data."""
+    folders = [path.parent for path in sorted((folder / "records").glob("*/evaluation.json"))]
+    data = Counter(map(_data_name, folders))
     found = []
-    for path in sorted((folder / "records").glob("*/evaluation.json")):
-        cells = {file.name.rsplit(".", 2)[0] for file in path.parent.glob("[!.]*.[0-9]*.safetensors")}
-        found.append(f"{path.parent.name.rsplit('-', 1)[0]} ({len(cells)} cells)")
+    for records in folders:
+        cells = {file.name.rsplit(".", 2)[0] for file in records.glob("[!.]*.[0-9]*.safetensors")}
+        name = _data_name(records) if data[_data_name(records)] == 1 else records.name
+        found.append(f"{name} ({len(cells)} cells)")
     return ", ".join(found) or "–"
+
+
+def _data_name(records: Path) -> str:
+    return records.name.rsplit("-", 1)[0]
 
 
 def _log(path: Path) -> Iterator[dict[str, Any]]:
