@@ -134,7 +134,7 @@ def test_several_runs_are_evaluated_in_one_command(runs, capsys):
     printed = capsys.readouterr().out
     for name in ("a", "b"):
         (records,) = holdfast.load_records(runs / name)
-        assert f"{records.summary()['clean'].value:.1f} [" in printed
+        assert f"{records.summary()['clean'].value:.1f} (" in printed
         assert f"records: {records.folder}" in printed
     assert main([*command, "--out=elsewhere"]) == 2
     assert "--out is the folder of one model's records, got several runs" in capsys.readouterr().err

@@ -51,7 +51,7 @@ def test_the_gate_says_that_the_gain_carries_over(runs, tmp_path, capsys):
     assert found.verdict == "carries over"
     assert "the gain of the new model over the baseline on C" in out
     bounds = (
-        f"carries over to C-bar: {found.on_c_bar.value:+.2f} [{found.on_c_bar.low:+.2f}, {found.on_c_bar.high:+.2f}]"
+        f"carries over to C-bar: {found.on_c_bar.value:+.2f} ({found.on_c_bar.low:+.2f} to {found.on_c_bar.high:+.2f})"
     )
     assert bounds in out
     assert bounds in (tmp_path / "gate.md").read_text(encoding="utf-8").replace("\\", "")  # brackets are escaped
