@@ -14,4 +14,4 @@ if __name__ == "__main__":
             raise HoldfastError("runs must be folders of finished TORA runs with a lambda each (tora.json), found none")
     except HoldfastError as error:
         sys.exit(print(f"error: {error}", file=sys.stderr) or 2)
-    print(markdown([heads_table(runs), methods_table(runs)], ["mean over seeds, [smallest, largest]"]))
+    print(markdown([heads_table(runs), methods_table(runs)], ["mean over seeds (smallest to largest)"]))

@@ -4,14 +4,14 @@ import html
 
 import pytest
 
-from holdfast.improvement.costs import MeasuringCost, TrainingCost
 from holdfast.improvement.decide import read_decision
 from holdfast.improvement.halves import share_images
 from holdfast.improvement.improve import make_request, write_report
-from holdfast.improvement.plan import Plan, Rung, Step
+from holdfast.improvement.plan import Step
 from holdfast.improvement.prepare import suites_of
 from holdfast.improvement.run import run_request
 from holdfast.records import load_records
+from tests.improvement.plans import short_plan
 
 RECIPES = {
     "segmentation": (
@@ -38,22 +38,12 @@ def test_a_task_of_label_maps_or_boxes_is_decided(task, tmp_path):
     assert shares.task == task
     choosing, testing = suites_of(request, shares)
     names = {"plain": {}, "low-lr": {"optimizer": {"lr": 1e-4}}}
-    plan = Plan(
-        request=request.plain(),
-        start="",
-        probe=False,
-        candidates=names,
-        costs=dict.fromkeys(names, TrainingCost(0.1, 1.0, 2)),
-        overhead=0.1,
-        choice=MeasuringCost(0.1, 0.01),
-        left_out={},
-        rungs=(Rung(2, 3.0),),
+    plan = short_plan(
+        request,
+        names,
         stop=shares.stop,
         choosing=Step(shares.choose, choosing, 4),
         testing=Step(shares.test, testing[-1], 4),
-        alphas=(1.0,),
-        soups=False,
-        seeds=1,
         lengths={"0": {name: {"steps": 2, "whole": 1.0} for name in names}},
     )
     plan.write(tmp_path / "out")

@@ -9,16 +9,17 @@ import pytest
 
 import holdfast
 from holdfast.cli.main import main
-from holdfast.improvement.costs import MeasuringCost, TrainingCost
+from holdfast.improvement.costs import MeasuringCost
 from holdfast.improvement.decide import read_decision
 from holdfast.improvement.improve import make_request, write_report
-from holdfast.improvement.plan import Plan, Rung, Step, read_plan
+from holdfast.improvement.plan import Rung, Step, read_plan
 from holdfast.improvement.run import Improvement, run_request
 from holdfast.improvement.select import Entry
 from holdfast.improvement.trainings import stopped_early
 from holdfast.models.checkpoints import read_weights
 from holdfast.models.factory import load_torch_model
 from holdfast.training.recipe_files import load_recipe
+from tests.improvement.plans import short_plan
 
 TINY = {
     "data": {"train_subset": 40, "val_subset": 30, "workers": 0},
@@ -41,19 +42,12 @@ def planned(start) -> tuple:
         f"run:{start}", budget="1h", data={}, test="digits:test", recipe="digits/vit_nano", overrides=overrides, seeds=2
     )
     names = {"plain": {}, "low-lr": {"optimizer": {"lr": 1e-4}}, "sam": {"optimizer": {"sam": {}}}}
-    plan = Plan(
-        request=request.plain(),
+    plan = short_plan(
+        request,
+        names,
         start=f"run:{start}",
-        probe=False,
-        candidates=names,
-        costs=dict.fromkeys(names, TrainingCost(0.1, 1.0, 2)),
-        overhead=0.1,
-        choice=MeasuringCost(0.1, 0.01),
-        left_out={},
         rungs=(Rung(3, 3.0), Rung(2, 4.0)),
-        stop="digits[0::2]",
         choosing=Step("digits[1::2]", ("clean", "selection"), 30),
-        testing=Step("digits:test", ("quick",), 30),
         alphas=(0.5, 1.0),
         soups=True,
         seeds=2,
@@ -219,22 +213,11 @@ def test_a_candidate_that_only_overfits_what_chooses_does_not_win(tmp_path):
         None, budget="1h", data={}, test="digits:test", recipe="digits/vit_nano", overrides=overrides
     )
     names = {"plain": {}, "planted": {"data": {"train": seen, "val": seen}}}
-    plan = Plan(
-        request=request.plain(),
-        start="",
-        probe=False,
-        candidates=names,
-        costs=dict.fromkeys(names, TrainingCost(0.1, 1.0, 2)),
-        overhead=0.1,
-        choice=MeasuringCost(0.1, 0.01),
-        left_out={},
-        rungs=(Rung(2, 3.0),),
-        stop="digits[0::2]",
+    plan = short_plan(
+        request,
+        names,
         choosing=Step(seen, ("clean", "selection"), 30),
         testing=Step("digits:test", ("quick",), 60),
-        alphas=(1.0,),
-        soups=False,
-        seeds=1,
         lengths={"0": {name: {"steps": 120, "whole": 60.0} for name in names}},
     )
     plan.write(tmp_path / "out")

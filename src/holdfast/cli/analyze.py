@@ -67,7 +67,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Analyse every model, then draw its figures and the comparison of all models."""
-
     formats = parse_formats(arguments.figures)
     console = message_console(stderr=True)
     if arguments.redraw:

@@ -163,11 +163,8 @@ def differences(demo: Demo, records: "dict[str, Records]") -> list[str]:
     sentences = []
     for other, each in others:
         difference = compare(each, first).differences[demo.compared]
-        bounds = f"{difference.interval.low:+.1f} to {difference.interval.high:+.1f}"
-        sentences.append(
-            f"{other} vs. {name} under corruption: {difference.interval.value:+.1f} points ({bounds}), "
-            f"{difference.verdict}"
-        )
+        points = f"{difference.interval.value:+.1f} points ({difference.interval.bounds('+.1f')})"
+        sentences.append(f"{other} vs. {name} under corruption: {points}, {difference.verdict}")
     return sentences
 
 

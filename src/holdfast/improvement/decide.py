@@ -155,7 +155,7 @@ def speed_of(run: Path, plain: Path) -> str:
 
 def with_span(interval: Interval, unit: str = "") -> str:
     """A difference with its sign and its interval: +6.1 (4.2 to 8.0)."""
-    text = f"{interval.value:+.1f}{f' {unit}' * bool(unit)} ({interval.low:.1f} to {interval.high:.1f})"
+    text = f"{interval.value:+.1f}{f' {unit}' * bool(unit)} ({interval.bounds('.1f')})"
     return text.replace("-", "−")
 
 

@@ -94,4 +94,4 @@ def _turned(difference: Interval) -> Interval:
 
 
 def _points(gain: Interval) -> str:
-    return f"{gain.value:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
+    return gain.text("+.2f")

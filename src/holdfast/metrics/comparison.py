@@ -81,8 +81,8 @@ class Difference:
         return "better" if (self.interval.value > 0) == (self.better == "high") else "worse"
 
     def __str__(self) -> str:
-        bounds = f"({self.interval.low:+.2f} to {self.interval.high:+.2f})"
-        return f"{self.label} {self.interval.value:+.2f} {self.unit} {bounds}: {self.verdict}"
+        bounds = self.interval.bounds("+.2f")
+        return f"{self.label} {self.interval.value:+.2f} {self.unit} ({bounds}): {self.verdict}"
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Comparison:
                 f"{each.first:.2f}",
                 f"{each.second:.2f}",
                 f"{each.interval.value:+.2f} {each.unit}",
-                f"{each.interval.low:+.2f} to {each.interval.high:+.2f}",
+                each.interval.bounds("+.2f"),
                 each.verdict,
             )
             for each in self.differences.values()
@@ -241,7 +241,7 @@ def check_same_answers(first: Records, second: Records) -> None:
 
 
 def _kappa(found: Interval) -> str:
-    return f"κ {found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
+    return f"κ {found.text('.3f')}"
 
 
 def _pairs(first: Records | Sequence[Records], second: Records | Sequence[Records]) -> list[tuple[Records, Records]]:

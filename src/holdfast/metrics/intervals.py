@@ -38,6 +38,14 @@ class Interval:
         """For a difference: whether one model is better beyond the sampling of images."""
         return self.low > 0 or self.high < 0
 
+    def bounds(self, form: str) -> str:
+        """The bounds in words, each in a form such as ``+.1f``: ``+0.1 to +4.6``."""
+        return f"{self.low:{form}} to {self.high:{form}}"
+
+    def text(self, form: str) -> str:
+        """Value and bounds: ``+2.3 (+0.1 to +4.6)``."""
+        return f"{self.value:{form}} ({self.bounds(form)})"
+
 
 @dataclass(frozen=True)
 class Estimate:

@@ -71,7 +71,7 @@ class Score:
 
     def __str__(self) -> str:
         text = f"{self.label} {self.value:.2f} {self.unit}"
-        return text if np.isnan(self.low) else f"{text} ({self.low:.2f} to {self.high:.2f})"
+        return f"{text} ({bounds})" if (bounds := _bounds(self)) else text
 
 
 @dataclass(frozen=True)

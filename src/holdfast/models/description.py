@@ -8,7 +8,6 @@ absolute paths, times and the order of sets never enter the description.
 import ast
 import enum
 import functools
-import hashlib
 import inspect
 import os
 import sys
@@ -25,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.runtime.own_code import imported_modules, is_own, own_files
+from holdfast.runtime.own_code import digest, imported_modules, is_own, own_files
 
 OF_EVERY_MODULE = {
     *vars(nn.Module()),
@@ -266,11 +265,6 @@ def tensor_bytes(tensor: Tensor) -> bytes:
     """The bytes of a tensor on any device."""
     values = tensor.detach().cpu().contiguous().resolve_conj().resolve_neg()
     return values.reshape(-1).view(torch.uint8).numpy().tobytes()
-
-
-def digest(content: bytes) -> str:
-    """A short hash of some bytes."""
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _source(thing: Any) -> tuple[str, set[str], set[str]]:

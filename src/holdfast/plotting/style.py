@@ -61,6 +61,11 @@ def marker(number: int) -> str:
     return MARKERS[marker_number(number)]
 
 
+def line_look(number: int, points: int) -> dict[str, Any]:
+    """Colour of the n-th model's line, and a few markers, which tell lines apart in grey too."""
+    return {"color": colour(number), "marker": marker(number), "markersize": 4, "markevery": max(1, points // 6)}
+
+
 def marker_number(number: int) -> int:
     """The place of the n-th model's marker among all markers."""
     return (number + number // len(COLOURS)) % len(MARKERS)

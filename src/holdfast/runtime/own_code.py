@@ -49,7 +49,7 @@ def own_files(names: Iterable[str], *, seen: set[str]) -> dict[str, str]:
         with suppress(OSError, ValueError, SyntaxError):
             if (file := _own_file(name)) is not None:
                 tree = ast.parse(Path(file).read_text(encoding="utf-8"))
-                found[name] = text_digest(ast.dump(tree))
+                found[name] = digest(ast.dump(tree).encode("utf-8", "surrogateescape"))
                 waiting += sorted(imported_modules(tree, package=_package(name, file)))
     return found
 
@@ -75,9 +75,9 @@ def package_version(package: str) -> str:
         return ""
 
 
-def text_digest(text: str) -> str:
-    """A short hash of a text."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+def digest(content: bytes) -> str:
+    """A short hash of some bytes."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _own_file(name: str) -> str | None:

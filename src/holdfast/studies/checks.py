@@ -6,6 +6,7 @@ from holdfast.analysis.registry import ANALYSES
 from holdfast.benchmarks import BENCHMARKS
 from holdfast.corruptions.c_bar_severities import C_BAR_SUITES
 from holdfast.data import open_data
+from holdfast.data.domains import PREFIX
 from holdfast.data.official_sets import is_official
 from holdfast.errors import HoldfastError, nearest
 from holdfast.evaluation.attack_specs import ATTACKS, AttackSuite
@@ -28,7 +29,7 @@ def check_study(study: Study) -> None:
     if not is_official(study.test):  # may download, which training would do anyway
         open_data(study.test, split="test", download=bool(study.common.get("data", {}).get("download")))
     trained = (study.recipe_of(row, study.seeds[0]).data.train for row in study.rows)
-    for data in dict.fromkeys(spec for spec in trained if spec.startswith("domains:")):
+    for data in dict.fromkeys(spec for spec in trained if spec.startswith(PREFIX)):
         open_data(data, split="train")  # a domain that does not exist, before the first run
     for data in study.shifts.values():
         open_evaluation_data(data)
@@ -37,7 +38,7 @@ def check_study(study: Study) -> None:
 
 def _check_claims(study: Study, *, attacks: Sequence[str]) -> None:
     claimed = [claim.column for claim in study.claims if claim.column.startswith("domain/")]
-    domains = claimed if study.test.startswith("domains:") else []
+    domains = claimed if study.test.startswith(PREFIX) else []
     known, measured = columns(study.shifts, attacks, domains), {*study.suites, *attacks, *study.analyses}
     for claim in study.claims:
         if claim.column not in known:

@@ -1,11 +1,11 @@
 """Plots of a study: scores of all runs, differences with intervals, accuracy–robustness trade-off, training logs."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from holdfast.plotting.style import colour, legend_above, marker, note
+from holdfast.plotting.style import colour, legend_above, line_look, marker, note
 from holdfast.studies.columns import Column, available, scores, shared_seeds
 from holdfast.studies.differences import difference
 from holdfast.studies.results import RunResult
@@ -138,17 +138,12 @@ def training_figure(results: Results) -> "Figure":
             curves = [run.traces[name] for run in runs if name in run.traces]
             if curves and len({len(curve) for curve in curves}) == 1:
                 mean = np.mean(curves, axis=0)
-                axis.plot(mean[:, 0], mean[:, 1], linewidth=1.3, **_look(numbers[row], len(mean)))
+                axis.plot(mean[:, 0], mean[:, 1], linewidth=1.3, **line_look(numbers[row], len(mean)))
         axis.set_title(name.replace("_", " "), fontsize=9)
         axis.set_xlabel("step", fontsize=7)
         axis.tick_params(labelsize=7)
         axis.grid(alpha=0.3)
     for row, number in numbers.items():
-        axes[0].plot([], [], label=row, **_look(number, 1))
+        axes[0].plot([], [], label=row, **line_look(number, 1))
     legend_above(figure, axes[0])
     return figure
-
-
-def _look(number: int, points: int) -> dict[str, Any]:
-    """Colour and markers of a row, which tell lines apart in grey too."""
-    return {"color": colour(number), "marker": marker(number), "markersize": 4, "markevery": max(1, points // 6)}

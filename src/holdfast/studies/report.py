@@ -239,7 +239,7 @@ def _format_difference(interval: Interval, *, percent: bool) -> str:
     if len(known) == 1:  # no standard error
         return f"{interval.value:+.{digits}f} (– to –)"
     bold = "**" if interval.excludes_zero else ""
-    return f"{bold}{interval.value:+.{digits}f}{bold} ({interval.low:+.{digits}f} to {interval.high:+.{digits}f})"
+    return f"{bold}{interval.value:+.{digits}f}{bold} ({interval.bounds(f'+.{digits}f')})"
 
 
 def _minutes(runs: Sequence[RunResult]) -> str:

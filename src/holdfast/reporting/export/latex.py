@@ -11,7 +11,7 @@ from holdfast.reporting.export.text_tables import (
     TextValue,
     as_fixed,
     best_values,
-    is_best,
+    formatted_rows,
 )
 
 
@@ -23,17 +23,7 @@ def latex(blocks: Sequence[Block], remarks: Sequence[str], *, note: str = "") ->
     parts = ["\n".join(f"% {printable(remark)}" for remark in remarks)]
     for block in blocks:
         titles = ["model", *(_latex_text(column.short or column.label) for column in block.columns)]
-        best = best_values(block)
-        rows = [
-            [
-                _latex_name(line),
-                *(
-                    _latex_value(v, c, bold=is_best(line, v, b, c))
-                    for v, c, b in zip(line.values, block.columns, best, strict=True)
-                ),
-            ]
-            for line in block.lines
-        ]
+        rows = formatted_rows(block, _latex_name, _latex_value)
         body = [r"\toprule", *_latex_groups(block), _row(titles), r"\midrule", *map(_row, rows), r"\bottomrule"]
         parts.append(
             "\n".join(

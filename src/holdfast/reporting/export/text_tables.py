@@ -1,6 +1,6 @@
 """Text tables for the terminal and Markdown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -74,20 +74,25 @@ def markdown(blocks: Sequence[Block], remarks: Sequence[str]) -> str:
     parts = []
     for block in blocks:
         header = ["model", *(escape(_with_unit(column)) for column in block.columns)]
-        best = best_values(block)
-        rows = [
-            [
-                _markdown_name(line),
-                *(
-                    _markdown_value(value, column, bold=is_best(line, value, top, column))
-                    for value, column, top in zip(line.values, block.columns, best, strict=True)
-                ),
-            ]
-            for line in block.lines
-        ]
+        rows = formatted_rows(block, _markdown_name, _markdown_value)
         parts.append(f"**{escape(block.title)}**\n\n{table(header, rows, numbers=range(1, len(header)))}")
     parts.append("\n".join(f"- {escape(remark)}" for remark in remarks))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def formatted_rows(block: Block, name: Callable[[TextRow], str], value: Callable[..., str]) -> list[list[str]]:
+    """The cells of every row, formatted by ``name(row)`` and ``value(value, column, bold=)``: the best is bold."""
+    best = best_values(block)
+    return [
+        [
+            name(line),
+            *(
+                value(cell, column, bold=_is_best(line, cell, top, column))
+                for cell, column, top in zip(line.values, block.columns, best, strict=True)
+            ),
+        ]
+        for line in block.lines
+    ]
 
 
 def best_values(block: Block) -> list[dict[str, TextValue]]:
@@ -104,7 +109,7 @@ def best_values(block: Block) -> list[dict[str, TextValue]]:
     return found
 
 
-def is_best(line: TextRow, value: TextValue | None, best: dict[str, TextValue], column: TextColumn) -> bool:
+def _is_best(line: TextRow, value: TextValue | None, best: dict[str, TextValue], column: TextColumn) -> bool:
     """Whether a measured value is printed like the best one: ties are bold together."""
     top = best.get(line.measured_on)
     if line.paper or value is None or top is None:

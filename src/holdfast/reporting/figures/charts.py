@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from scipy.optimize import isotonic_regression
 
 from holdfast.metrics.intervals import Interval
-from holdfast.plotting.style import colour, marker
+from holdfast.plotting.style import colour, line_look, marker
 from holdfast.plotting.svg import INK, LINE, draw_svg, set_tooltips
 from holdfast.reporting.formatting import number, span
 
@@ -163,11 +163,7 @@ def curves(lines: Sequence[ChartLine], *, x: str, y: str) -> Figure:
     """Plot a training value against steps or epochs, without smoothing."""
     figure, axes = _one_axes(height=2.5)
     for line in lines:
-        some = max(1, len(line.x) // 6)  # markers tell lines apart in grey
-        shape = marker(line.number)
-        axes.plot(
-            line.x, line.y, color=colour(line.number), label=line.label, marker=shape, markersize=4, markevery=some
-        )
+        axes.plot(line.x, line.y, label=line.label, **line_look(line.number, len(line.x)))
     if len({x for line in lines for x in line.x}) == 1:
         axes.set_xticks([lines[0].x[0]])
     else:

@@ -70,7 +70,7 @@ def _consistent(entry: Entry, baseline: Entry, comparison: Comparison | None) ->
     found = comparison.consistency.get("cue-conflict") if comparison is not None else None
     if found is None:
         return []
-    bounds = f"κ = {found.value:.3f}, 95 % interval {found.low:.3f} to {found.high:.3f}"
+    bounds = f"κ = {found.value:.3f}, 95 % interval {found.bounds('.3f')}"
     return [Sentence(f"Error consistency of {entry.name} and {baseline.name} on cue conflict stimuli: {bounds}.")]
 
 

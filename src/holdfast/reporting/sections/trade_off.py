@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.metrics.summary import Score, summarise
 from holdfast.reporting.export.text_tables import Block, TextColumn, TextRow, TextValue
-from holdfast.reporting.formatting import NOT_MEASURED, number
+from holdfast.reporting.formatting import NOT_MEASURED, number, span
 from holdfast.reporting.quantities import is_headline
 from holdfast.reporting.runs import Run, read_runs
 from holdfast.reporting.sections.section import Section, TextTable
@@ -156,7 +156,7 @@ def _text(value: TextValue | None) -> str:
     if value is None:
         return NOT_MEASURED
     digits = 1 if abs(value.value) >= 10 else 2
-    bounds = f" ({number(value.low, digits=digits)} to {number(value.high, digits=digits)})" if value.sure else ""
+    bounds = f" ({span(value.low, value.high, digits=digits)})" if value.sure else ""
     return number(value.value, digits=digits) + bounds
 
 
