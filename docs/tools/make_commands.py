@@ -48,9 +48,14 @@ def row(action: Action) -> list[str]:
     value = "" if action.nargs == 0 or not action.option_strings else f" {action.metavar or action.dest.upper()}"
     names = ", ".join(action.option_strings) or str(action.metavar or action.dest)
     default = action.default
-    given = "" if default is None or default is False or default in ("", SUPPRESS) else f"`{default}`"
+    given = "" if default is None or default is False or default in ("", SUPPRESS) else code(str(default))
     meaning = " ".join((action.help or "").replace("%%", "%").split())
-    return [cell.replace("|", "\\|") for cell in (f"`{names}{value}`", given, meaning)]
+    return [code(f"{names}{value}"), given, meaning.replace("|", "\\|")]
+
+
+def code(text: str) -> str:
+    """Code in a cell: a bar ends the cell on GitHub, and the site shows the backslash that would prevent it."""
+    return f"`{text}`" if "|" not in text else f"<code>{text.replace('|', '&#124;')}</code>"
 
 
 if __name__ == "__main__":
