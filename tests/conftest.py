@@ -46,13 +46,14 @@ def browser():
 
 @pytest.fixture(autouse=True)
 def without_plugins_of_before():
-    """Plug-ins that a test has run do not stand in the headers of the next one's records."""
-    from holdfast.runtime.plugins import PLUGINS
+    """Plug-ins that a test has run do not stand in the headers of the next one's records, and no worker loads them."""
+    from holdfast.runtime.plugins import PLUGIN_FILES, PLUGINS
 
-    before = dict(PLUGINS)
+    before = [dict(PLUGINS), dict(PLUGIN_FILES)]
     yield
-    PLUGINS.clear()
-    PLUGINS.update(before)
+    for table, held in zip((PLUGINS, PLUGIN_FILES), before, strict=True):
+        table.clear()
+        table.update(held)
 
 
 @pytest.fixture(autouse=True, scope="session")
