@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 
@@ -153,7 +154,8 @@ BOTH = pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (sign
 
 def stopped_by_its_model(source, code, folder, monkeypatch, capsys):
     """Evaluate `model` of this source, which sends us a signal: the exit code and the last line must say so."""
-    module = f"signalling_{folder.name}"  # imported once in a process
+    module = f"signalling_{folder.name}"
+    monkeypatch.delitem(sys.modules, module, raising=False)  # a folder of that name was an earlier test's
     (folder / f"{module}.py").write_text(source)
     monkeypatch.syspath_prepend(folder)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
