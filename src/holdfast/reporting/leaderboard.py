@@ -20,8 +20,9 @@ from holdfast.reporting.formatting import NOT_MEASURED, clean_name, number
 from holdfast.reporting.page import model_page, render_page, titles
 from holdfast.reporting.quantities import is_headline
 from holdfast.reporting.runs import Run
-from holdfast.reporting.sections.published_tables import PublishedTable, published_tables
-from holdfast.reporting.sections.score_tables import ScoreRow, Table, all_table, meanings
+from holdfast.reporting.sections.published_tables import published_tables
+from holdfast.reporting.sections.score_tables import all_table, meanings
+from holdfast.reporting.table import Row, Table
 
 INDEX, MODELS = "index.html", "models"
 MARK = "Holdfast leaderboard"  # identifies a folder that may be replaced
@@ -64,7 +65,7 @@ class Ranking:
     headline: frozenset[str]
     places: Mapping[Entry, str]
     facts: Mapping[Entry, Sequence[ModelFact]]
-    papers: Sequence[PublishedTable]
+    papers: Sequence[Table]
 
 
 def write_site(runs: Sequence[Run], out: Path, *, title: str = "", command: str = "") -> str:
@@ -120,27 +121,29 @@ def leaderboard(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str = ""
 def rank_models(data: DataSet, title: str, number: int) -> Ranking:
     """Rank the models of a data set, best first by :attr:`DataSet.ranked_by`."""
     by, table = data.ranked_by, all_table(data)
-    rows = sorted(table.rows, key=lambda row: _place(row, by)) if by is not None else list(table.rows)
+    rows = sorted(table.rows, key=lambda row: _place(row, by)) if by is not None else table.rows
+    table = replace(table, rows=[replace(row, group="") for row in rows])
     return Ranking(
         anchor=f"ranking-{number + 1}",
         title=title,
         protocol=PROTOCOLS.get(data.protocol, data.protocol),
         description=which_images(data),
-        table=Table(table.columns, [replace(row, group="") for row in rows]),
+        table=table,
         ranked_by=by.label if by is not None else "",
-        headline=frozenset(score.name for score in table.columns if is_headline(score, data.task)),
-        places=places_of(rows, by.name if by is not None else ""),
+        headline=frozenset(each.score.name for each in table.columns if is_headline(each.score, data.task)),
+        places=places_of(table, by.name if by is not None else ""),
         facts={row.entry: _facts(row.entry) for row in rows},
         papers=published_tables(data),
     )
 
 
-def places_of(rows: Sequence[ScoreRow], score: str) -> dict[Entry, str]:
+def places_of(table: Table, score: str) -> dict[Entry, str]:
     """Rank of every row by its printed score; ties share a rank, and rows without the score have none."""
-    printed = [next((cell.text for cell in row.cells if cell.score == score), NOT_MEASURED) for row in rows]
+    place = next((place for place, column in enumerate(table.columns) if column.score.name == score), None)
+    printed = [NOT_MEASURED if place is None else table.columns[place].text(row.cells[place]) for row in table.rows]
     return {
         row.entry: NOT_MEASURED if text == NOT_MEASURED else str(printed.index(text) + 1)
-        for row, text in zip(rows, printed, strict=True)
+        for row, text in zip(table.rows, printed, strict=True)
     }
 
 
@@ -162,7 +165,7 @@ def page_name(run: Run) -> str:
     return f"{run.number + 1:03d}-{file_name(run.name, allowed='-_')[:60]}.html"
 
 
-def _place(row: ScoreRow, by: Any) -> tuple[bool, float]:
+def _place(row: Row, by: Any) -> tuple[bool, float]:
     entry: Entry = row.entry
     if by.name not in entry.summary:
         return True, 0.0

@@ -25,10 +25,10 @@ def test_a_detectors_errors_are_those_of_its_records(detections):
     errors, sizes = section.tables  # of one cell there is nothing by severity
     told = breakage(detections.cells["clean"].fields)
     shares = 100 * told.objects[0] / told.objects[0].sum()
-    assert errors.lines[0][0] == "clean"
-    assert [float(value) for value in errors.lines[0][1:5]] == pytest.approx(shares, abs=0.051)
-    assert sum(int(line[1]) for line in sizes.lines) == told.objects[0].sum()
-    assert sizes.lines[0][0] == "small, clean"
+    assert errors.rows[0].name == "clean"
+    assert [float(value) for value in errors.rows[0].cells[:4]] == pytest.approx(shares, abs=0.051)
+    assert sum(int(row.cells[0]) for row in sizes.rows) == told.objects[0].sum()
+    assert sizes.rows[0].name == "small, clean"
     assert "error types" in report([detections])
 
 
@@ -36,17 +36,21 @@ def test_a_segmenters_classes_stand_beside_each_other_clean_and_corrupted(tmp_pa
     model = segmenter("fan_mini_4_p4_hybrid", num_classes=11).eval()
     records = evaluate(model, "scenes:test,32x48,2", "clean,corruptions-135", out=tmp_path, workers=0, show=False)
     classes, edges = breaks_section(read_runs([records])).tables
-    assert [line[0] for line in classes.lines][:2] == ["clean", "motion blur"]
-    assert len(classes.lines) == 1 + 16
-    assert list(classes.columns) == ["corruption", "background", *map(str, range(10))]
+    assert [row.name for row in classes.rows][:2] == ["clean", "motion blur"]
+    assert len(classes.rows) == 1 + 16
+    assert [classes.head, *(column.label for column in classes.columns)] == [
+        "corruption",
+        "background",
+        *map(str, range(10)),
+    ]
     fog = 100 * np.mean([class_iou(records.cells[f"fog/{s}"].counts.sum(axis=0)) for s in (1, 3, 5)], axis=0)
-    place = [line[0] for line in classes.lines].index("fog")
-    assert float(classes.lines[place][1]) == pytest.approx(fog[0], abs=0.51)
+    place = [row.name for row in classes.rows].index("fog")
+    assert float(classes.rows[place].cells[0]) == pytest.approx(fog[0], abs=0.51)
     assert classes.shades[place][0] == pytest.approx(100 - fog[0], abs=0.051)  # its colour
-    assert edges.columns[1].startswith("mIoU ≤")
+    assert edges.columns[0].label.startswith("mIoU ≤")
     counted, sure, right = records.cells["clean"].calibration.sum(axis=0)
     assert counted.sum() == 2 * 32 * 48
-    assert float(edges.lines[0][-1]) == pytest.approx(100 * np.abs(sure - right).sum() / counted.sum(), abs=0.051)
+    assert float(edges.rows[0].cells[-1]) == pytest.approx(100 * np.abs(sure - right).sum() / counted.sum(), abs=0.051)
     assert f'style="--error: {classes.shades[place][0]}"' in report([records])
 
 
@@ -54,15 +58,15 @@ def test_of_several_severities_errors_are_told_by_severity_size_and_cell(tmp_pat
     model = Finder(open_scene_objects("test,2", split="test"))
     records = evaluate(model, "scene-objects:test,2", "clean,corruptions-135", out=tmp_path, workers=0, show=False)
     kinds, severities, sizes, every = breaks_section(read_runs([records])).tables
-    assert [line[0] for line in severities.lines] == ["clean", "severity 1", "severity 3", "severity 5"]
-    assert {line[0].split(", ")[1] for line in sizes.lines} == {line[0] for line in severities.lines}
-    assert len(kinds.lines) == 1 + 15
-    assert len(every.lines) == 1 + 3 * 15
+    assert [row.name for row in severities.rows] == ["clean", "severity 1", "severity 3", "severity 5"]
+    assert {row.name.split(", ")[1] for row in sizes.rows} == {row.name for row in severities.rows}
+    assert len(kinds.rows) == 1 + 15
+    assert len(every.rows) == 1 + 3 * 15
     assert every.aside
     told = breakage(records.cells["fog/5"].fields)
-    line = next(line for line in every.lines if line[0] == "fog 5")
-    assert [float(value) for value in line[1:5]] == pytest.approx(
+    cells = next(row.cells for row in every.rows if row.name == "fog 5")
+    assert [float(value) for value in cells[:4]] == pytest.approx(
         100 * told.objects[0] / told.objects[0].sum(), abs=0.051
     )
     objects = told.objects[0].sum()
-    assert float(line[5]) == pytest.approx(100 * told.detections[DETECTIONS.index("background")] / objects, abs=0.051)
+    assert float(cells[4]) == pytest.approx(100 * told.detections[DETECTIONS.index("background")] / objects, abs=0.051)

@@ -1,12 +1,16 @@
-"""Tables of scores with intervals, and of differences between models."""
+"""Tables of scores with intervals."""
 
 from holdfast.reporting.leaderboard import places_of
-from holdfast.reporting.sections.score_tables import ScoreCell, ScoreRow
+from holdfast.reporting.table import Cell, Column, Row, Table
+
+
+class Named:
+    name = "clean"
 
 
 def test_ranks_are_part_of_the_table_and_ties_share_one():
-    def row(name, *texts):
-        return ScoreRow(name, [ScoreCell("clean", text) for text in texts])
-
-    rows = [row("a", "90.1"), row("b", "88.0"), row("c", "88.0"), row("d", "80.0"), row("e", "–")]
-    assert places_of(rows, "clean") == {"a": "1", "b": "2", "c": "2", "d": "4", "e": "–"}
+    values = {"a": 90.1, "b": 88.02, "c": 87.98, "d": 80.0, "e": None}
+    rows = [Row(name, [None if value is None else Cell(value)], entry=name) for name, value in values.items()]
+    table = Table("scores", [Column("clean", unit="%", digits=1, score=Named)], rows)
+    assert places_of(table, "clean") == {"a": "1", "b": "2", "c": "2", "d": "4", "e": "–"}
+    assert set(places_of(table, "mce").values()) == {"–"}

@@ -19,7 +19,8 @@ from holdfast.records.class_map import answer_protocol, answers_in_short, class_
 from holdfast.records.compatibility import without_older
 from holdfast.records.records import Records
 from holdfast.reporting.export import csv_json, latex, text_tables
-from holdfast.reporting.export.text_tables import SCORES, Block, TextColumn, TextRow, TextValue
+from holdfast.reporting.export.text_tables import SCORES
+from holdfast.reporting.table import Cell, Column, Row, Table
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,12 @@ class ExportRow:
         keys = ("data_fingerprint", "data_content", "label", "preset") if "data_fingerprint" in header else ("data",)
         return " ".join([*(str(header.get(key)) for key in keys), answer_protocol(header)])
 
-    def value(self, name: str) -> TextValue | None:
+    def value(self, name: str) -> Cell | None:
         """One score; published scores have no interval."""
         if self.printed is not None:
-            return TextValue(self.printed.values[name]) if name in self.printed.values else None
+            return Cell(self.printed.values[name]) if name in self.printed.values else None
         score = self.summary.scores.get(name) if self.summary is not None else None
-        return TextValue(score.value, score.low, score.high) if score is not None and not isnan(score.value) else None
+        return Cell(score.value, score.low, score.high) if score is not None and not isnan(score.value) else None
 
 
 def export(
@@ -92,11 +93,11 @@ def table_rows(
             )
 
 
-def blocks(rows: Sequence[ExportRow]) -> list[Block]:
+def tables_of(rows: Sequence[ExportRow]) -> list[Table]:
     """Build the tables: overall scores, then accuracy, CE, flip probability and top-5 distance by kind."""
-    tables = dict.fromkeys(score.table for row in rows for score in row.summary or () if score.table)
-    found = [_headline(rows), *(_by_kind(rows, table) for table in tables)]
-    return [block for block in found if block.columns and block.lines]
+    names = dict.fromkeys(score.table for row in rows for score in row.summary or () if score.table)
+    found = [_headline(rows), *(_by_kind(rows, name) for name in names)]
+    return [table for table in found if table.columns and table.rows]
 
 
 def remarks(rows: Sequence[ExportRow]) -> list[str]:
@@ -137,7 +138,7 @@ def describe_measurement(summary: Summary) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _headline(rows: Sequence[ExportRow]) -> Block:
+def _headline(rows: Sequence[ExportRow]) -> Table:
     names: dict[str, Score] = {}
     for row in rows:
         for score in row.summary or ():
@@ -145,10 +146,9 @@ def _headline(rows: Sequence[ExportRow]) -> Block:
                 names.setdefault(score.name, score)
     labels = distinguish_rows([_short_label(score) for score in names.values()], list(names))
     columns = tuple(
-        TextColumn(label, unit=score.unit, better=score.better)
-        for label, score in zip(labels, names.values(), strict=True)
+        Column(label, unit=score.unit, better=score.better) for label, score in zip(labels, names.values(), strict=True)
     )
-    return Block(SCORES, columns, _lines(rows, list(names)))
+    return Table(SCORES, columns, _rows(rows, list(names)))
 
 
 TITLES = {
@@ -166,7 +166,7 @@ def in_part(scores: Iterable[Score], table: str) -> str:
     return ends.pop() if len(ends) == 1 else ""
 
 
-def _by_kind(rows: Sequence[ExportRow], table: str) -> Block:
+def _by_kind(rows: Sequence[ExportRow], table: str) -> Table:
     """Build a table with a column per kind; partial kinds have none, unless all miss the same severities."""
     scores = [score for row in rows for score in row.summary or () if score.table == table]
     part = in_part(scores, table)
@@ -183,11 +183,11 @@ def _by_kind(rows: Sequence[ExportRow], table: str) -> Block:
     unit, better, title = scores[0].unit, scores[0].better, f"{TITLES.get(table, f'{table} by kind')}{part}"
     in_full = family == "domain"  # few, with names of the user's that four letters do not tell apart
     columns = tuple(
-        TextColumn(kind, group=group, short="" if in_full else short_heading(kind), unit=unit, better=better)
+        Column(kind, group=group, short="" if in_full else short_heading(kind), unit=unit, better=better)
         for group, kind in shown
     )
-    lines = _lines(rows, [names.get(kind, "") for _, kind in shown], intervals=in_full)
-    return Block(title if in_full else f"{title}, {unit}", columns, lines)
+    shown_rows = _rows(rows, [names.get(kind, "") for _, kind in shown], intervals=in_full)
+    return Table(title if in_full else f"{title}, {unit}", columns, shown_rows)
 
 
 def _groups(kinds: Sequence[str], *, family: str) -> dict[str, list[str]]:
@@ -202,15 +202,15 @@ def _groups(kinds: Sequence[str], *, family: str) -> dict[str, list[str]]:
     return known
 
 
-def _lines(rows: Sequence[ExportRow], names: Sequence[str], *, intervals: bool = True) -> tuple[TextRow, ...]:
-    lines = []
+def _rows(rows: Sequence[ExportRow], names: Sequence[str], *, intervals: bool = True) -> tuple[Row, ...]:
+    found = []
     for row in rows:
         values = [row.value(name) for name in names]
-        cells = values if intervals else [TextValue(value.value) if value else None for value in values]
+        cells = values if intervals else [Cell(value.value) if value else None for value in values]
         if any(values):
             paper = row.printed is not None
-            lines.append(TextRow(row.name, tuple(cells), paper=paper, measured_on="" if paper else row.measured_on))
-    return tuple(lines)
+            found.append(Row(row.name, tuple(cells), paper=paper, measured_on="" if paper else row.measured_on))
+    return tuple(found)
 
 
 def _short_label(score: Score) -> str:
@@ -261,16 +261,16 @@ def clean_elsewhere(records: Records, sets: Sequence[Records]) -> Records | None
 
 
 def _terminal(rows: Sequence[ExportRow], width: int) -> str:
-    return text_tables.terminal(blocks(rows), remarks(rows), width=width)
+    return text_tables.terminal(tables_of(rows), remarks(rows), width=width)
 
 
 def _markdown(rows: Sequence[ExportRow], width: int) -> str:
-    return text_tables.markdown(blocks(rows), remarks(rows))
+    return text_tables.markdown(tables_of(rows), remarks(rows))
 
 
 def _latex(rows: Sequence[ExportRow], width: int) -> str:
     answers = {class_map_words(row.summary.header) for row in rows if row.summary is not None}
-    return latex.latex(blocks(rows), remarks(rows), note=answers.pop() if len(answers) == 1 else "")
+    return latex.latex(tables_of(rows), remarks(rows), note=answers.pop() if len(answers) == 1 else "")
 
 
 def _csv(rows: Sequence[ExportRow], width: int) -> str:

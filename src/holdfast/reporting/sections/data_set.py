@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from holdfast.metrics.comparison import compare_all
 from holdfast.metrics.intervals import over_seeds
-from holdfast.metrics.summary import Score
 from holdfast.reporting.comparable import DataSet, Entry, describe_data, warnings_of
 from holdfast.reporting.figures.charts import ReportFigure
 from holdfast.reporting.figures.severity import data_figures
@@ -18,44 +17,29 @@ from holdfast.reporting.sections.forests import Compared, compared_by_kind
 from holdfast.reporting.sections.heat_maps import HeatMap, heat_maps
 from holdfast.reporting.sections.key_findings import Sentence, against, alone
 from holdfast.reporting.sections.pairwise import Matrix, matrices
-from holdfast.reporting.sections.published_tables import PublishedTable, paper_table
-from holdfast.reporting.sections.score_tables import Table, headline_table, kinds_table, more_table
+from holdfast.reporting.sections.published_tables import paper_table
+from holdfast.reporting.sections.score_tables import headline_table, kinds_table, more_table
 from holdfast.reporting.sections.what_next import Step, what_next
+from holdfast.reporting.table import Column, Row, Table
 from holdfast.tasks import task_named
 
 MOST_BASELINES = 8  # models of which each can be the baseline; of more, the first one is
 
 
-@dataclass(frozen=True)
-class SeedRow:
-    """One recipe: names of its runs, and mean ± sample standard deviation of each score."""
-
-    name: str
-    cells: Sequence[str]
-
-
-@dataclass(frozen=True)
-class SeedTable:
-    """The headline scores over seeds."""
-
-    columns: Sequence[Score]
-    rows: Sequence[SeedRow]
-
-
-def seed_table(data: DataSet) -> SeedTable | None:
-    """Build a row for every recipe that was trained with at least two seeds."""
-    columns = list(headline_table(data).columns)
+def seed_table(data: DataSet) -> Table | None:
+    """Build a row for every recipe that was trained with at least two seeds: mean ± sample standard deviation."""
+    columns = headline_table(data).columns
     rows = [_row(entries, columns) for entries in data.seed_groups.values() if _seeds(entries) > 1]
-    return SeedTable(columns, rows) if rows else None
+    return Table("Variation over seeds", columns, rows, head="runs") if rows else None
 
 
 def _seeds(entries: Sequence[Entry]) -> int:
     return len({str(entry.run.recipe.get("seed")) for entry in entries})
 
 
-def _row(entries: Sequence[Entry], columns: Sequence[Score]) -> SeedRow:
+def _row(entries: Sequence[Entry], columns: Sequence[Column]) -> Row:
     names = ", ".join(entry.name for entry in entries)
-    return SeedRow(names, [_format_spread(entries, column.name) for column in columns])
+    return Row(names, [_format_spread(entries, column.score.name) for column in columns])
 
 
 def _format_spread(entries: Sequence[Entry], name: str) -> str:
@@ -91,14 +75,14 @@ class DataSetSection:
     more: Table
     matrices: Sequence[Matrix]
     baselines: Sequence[Baseline]
-    seeds: SeedTable | None
+    seeds: Table | None
     figures: Sequence[ReportFigure]
     words: str
     kinds: Table | None
     heat_maps: Sequence[HeatMap]
     examples: Sequence[ShownExample]
     examples_note: str
-    papers: PublishedTable | None
+    papers: Table | None
     on_the_fly: bool
 
 

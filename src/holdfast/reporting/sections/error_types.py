@@ -11,7 +11,8 @@ from holdfast.metrics.scoring.segmentation import band_name
 from holdfast.records.records import CellRecord, Records
 from holdfast.reporting.formatting import NOT_MEASURED, clean_name, kind_label, number
 from holdfast.reporting.runs import Run
-from holdfast.reporting.sections.section import Section, TextTable
+from holdfast.reporting.sections.section import Section
+from holdfast.reporting.table import Table, table_of_words
 
 CLEAN = "clean"
 Cells = Mapping[str, Sequence[CellRecord]]  # by group, clean images first
@@ -25,7 +26,7 @@ def breaks_section(runs: Sequence[Run]) -> Section:
     return Section("breaks", "Error types", text, tables=tables)
 
 
-def _tables(run: Run, records: Records) -> Iterator[TextTable]:
+def _tables(run: Run, records: Records) -> Iterator[Table]:
     cells = [c for c in records.cells.values() if len(c) and c.spec.family in ("clean", "corruption")]
     if not cells:
         return
@@ -50,7 +51,7 @@ COLUMNS = ("corruption", *OBJECTS, "background", "recall", "calibration")
 SIZE_COLUMNS = ("size", "objects", *OBJECTS)
 
 
-def _detection_tables(name: str, records: Records, cells: Sequence[CellRecord], kinds: Cells) -> Iterator[TextTable]:
+def _detection_tables(name: str, records: Records, cells: Sequence[CellRecord], kinds: Cells) -> Iterator[Table]:
     errors = {cell.spec: breakage(cell.fields) for cell in cells}
     severities = _group_cells(cells, lambda cell: cell.spec.severity or CLEAN)
 
@@ -60,19 +61,20 @@ def _detection_tables(name: str, records: Records, cells: Sequence[CellRecord], 
             for key, held in groups.items()
         ]
 
-    yield TextTable(f"{name}: error types by corruption", COLUMNS, lines(kinds))
+    yield table_of_words(f"{name}: error types by corruption", COLUMNS, lines(kinds))
     if len(severities) > 1:
-        yield TextTable(f"{name}: error types by severity", ("severity", *COLUMNS[1:]), lines(severities, "severity"))
+        title, columns = f"{name}: error types by severity", ("severity", *COLUMNS[1:])
+        yield table_of_words(title, columns, lines(severities, "severity"))
     sizes = [
         [f"{size}, {CLEAN if key == CLEAN else f'severity {key}'}", *_size_line([errors[c.spec] for c in held], place)]
         for place, size in enumerate(SIZES)
         for key, held in severities.items()
         if place and sum(errors[c.spec].objects[place].sum() for c in held)
     ]
-    yield TextTable(f"{name}: error types by object size", SIZE_COLUMNS, sizes)
+    yield table_of_words(f"{name}: error types by object size", SIZE_COLUMNS, sizes)
     if len(cells) > 1:
         every = [[_cell_title(spec.kind, spec.severity), *_line([one])] for spec, one in errors.items()]
-        yield TextTable(f"{name}: every corruption and severity", COLUMNS, every, aside=True)
+        yield table_of_words(f"{name}: every corruption and severity", COLUMNS, every, aside=True)
 
 
 def _cell_title(kind: str, severity: int) -> str:
@@ -97,19 +99,19 @@ def _size_line(cells: Sequence[Breakage], place: int) -> list[str]:
 # ---------------------------------------------------------------------- segmentation
 
 
-def _class_table(title: str, kinds: Cells, names: Sequence[str]) -> TextTable:
+def _class_table(title: str, kinds: Cells, names: Sequence[str]) -> Table:
     """Build the table of corruptions × classes, coloured by the error."""
     rows = [100 * _mean_of_known([class_iou(cell.counts.sum(axis=0)) for cell in held]) for held in kinds.values()]
     classes = [*names, *(str(label) for label in range(len(names), len(rows[0])))]
     lines = [[_title(kind), *(_number(v, digits=0) for v in row)] for kind, row in zip(kinds, rows, strict=True)]
     shades = [[round(100 - float(value), 1) if np.isfinite(value) else None for value in row] for row in rows]
-    return TextTable(title, ["corruption", *classes], lines, shades)
+    return table_of_words(title, ["corruption", *classes], lines, shades=shades)
 
 
-def _band_table(title: str, kinds: Cells) -> TextTable:
+def _band_table(title: str, kinds: Cells) -> Table:
     bands = next(iter(kinds.values()))[0].bands.shape[1]
     columns = ["corruption", *(f"mIoU {band_name(band)}" for band in range(bands)), "ECE, %"]
-    return TextTable(title, columns, [_band_line(kind, held) for kind, held in kinds.items()])
+    return table_of_words(title, columns, [_band_line(kind, held) for kind, held in kinds.items()])
 
 
 def _band_line(kind: str, cells: Sequence[CellRecord]) -> list[str]:
@@ -131,14 +133,14 @@ def _number(value: float, *, digits: int = 1) -> str:
     return number(float(value), digits=digits) if np.isfinite(value) else NOT_MEASURED
 
 
-def _segmentation_tables(name: str, records: Records, cells: Sequence[CellRecord], kinds: Cells) -> Iterator[TextTable]:
+def _segmentation_tables(name: str, records: Records, cells: Sequence[CellRecord], kinds: Cells) -> Iterator[Table]:
     classes = [clean_name(each) for each in records.header.get("class_names", ())]
     yield _class_table(f"{name}: IoU per class, percent", kinds, classes)
     yield _band_table(f"{name}: boundaries, interior and calibration", kinds)
 
 
 # text and tables of the tasks that have any
-_TASKS: Mapping[str, tuple[str, Callable[[str, Records, Sequence[CellRecord], Cells], Iterator[TextTable]]]] = {
+_TASKS: Mapping[str, tuple[str, Callable[[str, Records, Sequence[CellRecord], Cells], Iterator[Table]]]] = {
     "detection": (
         "Error types after TIDE, in percent of all objects, at a score and IoU of ½: an object is found, "
         "classified wrongly, localised badly (IoU of at least 0.1) or missed; background counts detections without an "

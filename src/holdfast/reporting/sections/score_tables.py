@@ -1,56 +1,16 @@
-"""Tables of scores with intervals, and of differences between models."""
+"""Tables of scores with intervals."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import isnan
-from typing import Any
 
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import Score
 from holdfast.reporting.comparable import DataSet, Entry
-from holdfast.reporting.formatting import NOT_MEASURED, number, span
 from holdfast.reporting.quantities import is_headline, scores_of
+from holdfast.reporting.table import Cell, Column, Row, Table
 
 KEPT = ("retention", "rpc", "rpc_fan")  # endings of scores relative to the clean score
 AT_CHANCE = "the clean score may be that of guessing, so it is not compared"
-
-
-@dataclass(frozen=True)
-class ScoreCell:
-    """One number of a score table."""
-
-    score: str
-    text: str
-    value: float | None = None
-    interval: str = ""
-    best: bool = False
-    note: str = ""
-    unranked: bool = False
-
-
-@dataclass(frozen=True)
-class ScoreRow:
-    """One row of a table."""
-
-    entry: Any  # has a name, a colour and a view
-    cells: Sequence[Any]
-    group: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns (scores, or titles) and rows."""
-
-    columns: Sequence[Any]
-    rows: Sequence[ScoreRow]
-
-    @property
-    def groups(self) -> list[tuple[str, list[ScoreRow]]]:
-        """Rows by group, in the order in which groups first appear."""
-        found: dict[str, list[ScoreRow]] = {}
-        for row in self.rows:
-            found.setdefault(row.group, []).append(row)
-        return list(found.items())
 
 
 def headline_table(data: DataSet) -> Table:
@@ -80,14 +40,14 @@ def meanings(sets: Iterable[DataSet]) -> list[Score]:
     return list(found.values())
 
 
-def _score_table(data: DataSet, columns: Sequence[Score], entries: Sequence[Entry] | None = None) -> Table:
-    shown = data.entries if entries is None else entries
-    best = {column.name: _best(column, shown) for column in columns}
-    rows = [
-        ScoreRow(entry, [_cell(entry, column.name, best[column.name]) for column in columns], data.groups[entry])
-        for entry in shown
+def _score_table(data: DataSet, scores: Sequence[Score], entries: Sequence[Entry] | None = None) -> Table:
+    columns = [
+        Column(score.label, unit=score.unit, better=score.better, digits=_digits(score.unit), score=score)
+        for score in scores
     ]
-    return Table(columns, rows)
+    shown = data.entries if entries is None else entries
+    rows = [Row(each.name, [_cell(each, score.name) for score in scores], each, data.groups[each]) for each in shown]
+    return Table("Scores", columns, rows)
 
 
 def kinds_table(data: DataSet) -> Table | None:
@@ -98,31 +58,14 @@ def kinds_table(data: DataSet) -> Table | None:
     return _score_table(data, [*clean, *first], data.entries if data.many else data.shown_models) if first else None
 
 
-def _best(column: Score, entries: Sequence[Entry]) -> float | None:
-    """The best rounded value of a column; None with fewer than two values."""
-    able = [
-        entry for entry in entries if not (column.name.removesuffix("_partial").endswith(KEPT) and at_chance(entry))
-    ]
-    values = [entry.summary.scores[column.name].value for entry in able if column.name in entry.summary]
-    known = [round(value, _digits(column.unit)) for value in values if not isnan(value)]
-    if len(known) < 2 or not column.better:
-        return None
-    return max(known) if column.better == "high" else min(known)
-
-
-def _cell(entry: Entry, name: str, best: float | None) -> ScoreCell:
+def _cell(entry: Entry, name: str) -> Cell | None:
     if name not in entry.summary:
-        return ScoreCell(name, NOT_MEASURED)
+        return None
     score = entry.summary.scores[name]
-    digits = _digits(score.unit)
-    bounds = "" if isnan(score.low) else span(score.low, score.high, digits=digits)
+    ranked = not (name.removesuffix("_partial").endswith(KEPT) and at_chance(entry))
     missing = f"missing: {', '.join(score.missing)}" if score.missing else ""
-    note = "; ".join(part for part in (score.note, missing) if part)
-    unranked = name.removesuffix("_partial").endswith(KEPT) and at_chance(entry)
-    note = "; ".join(filter(None, (note, AT_CHANCE if unranked else "")))
-    is_best = not unranked and not isnan(score.value) and round(score.value, digits) == best
-    text = number(score.value, digits=digits)
-    return ScoreCell(name, text, score.value, bounds, best=is_best, note=note, unranked=unranked)
+    note = "; ".join(part for part in (score.note, missing, "" if ranked else AT_CHANCE) if part)
+    return Cell(score.value, score.low, score.high, note=note, ranked=ranked)
 
 
 def at_chance(entry: Entry) -> bool:

@@ -4,26 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.reporting.figures.charts import ReportFigure
-from holdfast.reporting.sections.score_tables import Table
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """A table of text; the first column holds the row names.
-
-    Attributes:
-        title: caption of the table.
-        columns: headings, including that of the row names.
-        lines: rows of text.
-        shades: errors in percent that colour the cells after the first column; empty for a plain table.
-        aside: whether it is collapsed at first.
-    """
-
-    title: str
-    columns: Sequence[str]
-    lines: Sequence[Sequence[str]]
-    shades: Sequence[Sequence[float | None]] = ()
-    aside: bool = False
+from holdfast.reporting.table import Table
 
 
 @dataclass(frozen=True)
@@ -45,7 +26,7 @@ class Section:
     description: str
     figures: Sequence[ReportFigure] = ()
     table: Table | None = None
-    tables: Sequence[TextTable] = ()
+    tables: Sequence[Table] = ()
     problems: Sequence[str] = ()
 
     @property

@@ -14,11 +14,10 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.summary import Score, summarise
-from holdfast.reporting.export.text_tables import Block, TextColumn, TextRow, TextValue
-from holdfast.reporting.formatting import NOT_MEASURED, number, span
 from holdfast.reporting.quantities import is_headline
 from holdfast.reporting.runs import Run, read_runs
-from holdfast.reporting.sections.section import Section, TextTable
+from holdfast.reporting.sections.section import Section
+from holdfast.reporting.table import Cell, Column, Row, Table
 
 DESCRIPTION = "tora.json"
 VIEWS = ("acc", "rob", "joint")  # in the slides' order
@@ -56,10 +55,8 @@ class TradeOffRun:
 def trade_off_section(runs: Sequence[Run]) -> Section:
     """Build both tables from the TORA runs with records."""
     held = [run for run in trade_off_runs(runs) if run.scores]
-    blocks = [block for block in (heads_table(held), methods_table(held)) if block.lines]
-    return Section(
-        "trade-off", "TORA: accuracy–robustness trade-off", TEXT, tables=[_text_table(block) for block in blocks]
-    )
+    tables = [table for table in (heads_table(held), methods_table(held)) if table.rows]
+    return Section("trade-off", "TORA: accuracy–robustness trade-off", TEXT, tables=tables)
 
 
 def trade_off_runs(runs: Iterable[Run]) -> list[TradeOffRun]:
@@ -74,31 +71,31 @@ def trade_off_runs(runs: Iterable[Run]) -> list[TradeOffRun]:
     return sorted(found, key=lambda run: (METHODS.index(run.method), run.weight))
 
 
-def heads_table(runs: Sequence[TradeOffRun], *, method: str = "tora") -> Block:
+def heads_table(runs: Sequence[TradeOffRun], *, method: str = "tora") -> Table:
     """λ × the three predictions (the slides' second table)."""
     runs = [run for run in runs if run.method == method]
     names = _score_names(runs)
-    lines = [
-        TextRow(f"λ {weight:g}, {view}", tuple(_mean(group, view, name) for name in names))
+    rows = [
+        Row(f"λ {weight:g}, {view}", [_mean(group, view, name) for name in names])
         for weight, group in _groups(runs)
         for view in VIEWS
         if any(view in run.scores for run in group)
     ]
-    return Block(f"{method}: predictions", tuple(_columns(runs, names)), tuple(lines))
+    return Table(f"{method}: predictions", _columns(runs, names), rows, head="λ, prediction")
 
 
-def methods_table(runs: Sequence[TradeOffRun]) -> Block:
+def methods_table(runs: Sequence[TradeOffRun]) -> Table:
     """Tuning methods × λ with parameters, GMACs and hours, joint prediction (the slides' third table)."""
     names = _score_names(runs)
-    costs = (TextColumn("GMACs"), TextColumn("params", unit="M"), TextColumn("hours"))
-    lines = []
+    costs = (Column("GMACs"), Column("params", unit="M"), Column("hours"))
+    rows = []
     for weight in sorted({run.weight for run in runs}):
         for method in METHODS:
             group = [run for run in runs if (run.method, run.weight) == (method, weight)]
             if group:
                 values = [*_costs(group), *(_mean(group, "joint", name) for name in names)]
-                lines.append(TextRow(f"λ {weight:g}, {method}", tuple(values)))
-    return Block("tuning methods", (*costs, *_columns(runs, names)), tuple(lines))
+                rows.append(Row(f"λ {weight:g}, {method}", values))
+    return Table("tuning methods", (*costs, *_columns(runs, names)), rows, head="λ, method")
 
 
 def trade_off_curve(runs: Sequence[TradeOffRun], *, robust: str) -> list[dict[str, Any]]:
@@ -121,43 +118,29 @@ def _score_names(runs: Sequence[TradeOffRun]) -> list[str]:
     return list(dict.fromkeys(name for run in runs for scores in run.scores.values() for name in scores))
 
 
-def _columns(runs: Sequence[TradeOffRun], names: Sequence[str]) -> list[TextColumn]:
+def _columns(runs: Sequence[TradeOffRun], names: Sequence[str]) -> list[Column]:
     known = {name: score for run in runs for scores in run.scores.values() for name, score in scores.items()}
-    return [TextColumn(known[name].label, unit=known[name].unit) for name in names]
+    return [Column(known[name].label, unit=known[name].unit) for name in names]
 
 
-def _mean(group: Sequence[TradeOffRun], view: str, name: str) -> TextValue | None:
+def _mean(group: Sequence[TradeOffRun], view: str, name: str) -> Cell | None:
     return _value([run.scores[view][name].value for run in group if name in run.scores.get(view, {})])
 
 
-def _value(values: Sequence[float]) -> TextValue | None:
+def _value(values: Sequence[float]) -> Cell | None:
     if not values:
         return None
-    return TextValue(fmean(values), min(values), max(values)) if len(values) > 1 else TextValue(values[0])
+    return Cell(fmean(values), min(values), max(values)) if len(values) > 1 else Cell(values[0])
 
 
-def _costs(group: Sequence[TradeOffRun]) -> list[TextValue | None]:
+def _costs(group: Sequence[TradeOffRun]) -> list[Cell | None]:
     cost = _as_mapping(group[0].description.get("cost"))
     hours = [run.hours for run in group if run.hours is not None]
     return [
-        TextValue(cost["gmacs"]) if "gmacs" in cost else None,
-        TextValue(cost["parameters"] / 1e6) if "parameters" in cost else None,
-        TextValue(fmean(hours)) if hours else None,
+        Cell(cost["gmacs"]) if "gmacs" in cost else None,
+        Cell(cost["parameters"] / 1e6) if "parameters" in cost else None,
+        Cell(fmean(hours)) if hours else None,
     ]
-
-
-def _text_table(block: Block) -> TextTable:
-    lines = [[line.name, *(_text(value) for value in line.values)] for line in block.lines]
-    headings = [f"{column.label}, {column.unit}" if column.unit else column.label for column in block.columns]
-    return TextTable(block.title, ["", *headings], lines)
-
-
-def _text(value: TextValue | None) -> str:
-    if value is None:
-        return NOT_MEASURED
-    digits = 1 if abs(value.value) >= 10 else 2
-    bounds = f" ({span(value.low, value.high, digits=digits)})" if value.sure else ""
-    return number(value.value, digits=digits) + bounds
 
 
 def _description(run: Run) -> Mapping[str, Any]:

@@ -13,19 +13,20 @@ from holdfast.reporting.figures.charts import ChartLine, ReportFigure, svg_pictu
 from holdfast.reporting.formatting import NOT_MEASURED, clean_name, number, title_of
 from holdfast.reporting.runs import Run
 from holdfast.reporting.sections.reproduce import name_run
-from holdfast.reporting.sections.score_tables import ScoreRow, Table
 from holdfast.reporting.sections.section import Section
+from holdfast.reporting.table import Column, Row, Table
 
 # suffixes of values of single blocks or for debugging only
 SKIPPED = (*"0123456789", "grad_norm", "active_rows")
-COLUMNS = ("model", "epochs", "steps", "best in validation, %", "images/s (median)", "parameters, M")
+COLUMNS = ("epochs", "steps", "best in validation, %", "images/s (median)", "parameters, M")
 # validation score per task; the first one in a log is used
 VALIDATED = {"top1": "accuracy", "miou": "mIoU", "f1": "F1"}
 
 
 def training_section(runs: Sequence[Run]) -> Section:
     """Build the section from the runs with a log."""
-    table = Table(COLUMNS, [ScoreRow(name_run(run), cells) for run, cells in training_rows(runs)])
+    rows = [Row(run.name, cells, name_run(run)) for run, cells in training_rows(runs)]
+    table = Table("Training", [Column(label) for label in COLUMNS], rows)
     trained = [run for run in runs if run.log]
     some = f" Curves of the first {MANY} of {len(trained)} models." if len(trained) > MANY else ""
     return Section("training", "Training", f"From the logs of the runs.{some}", training_figures(trained[:MANY]), table)
