@@ -25,6 +25,7 @@ def short_plan(request: Request, names: dict[str, Any], **other: Any) -> Plan:
         costs=dict.fromkeys(names, TrainingCost(0.1, 1.0, 2)),
         overhead=0.1,
         choice=MeasuringCost(0.1, 0.01),
+        report=MeasuringCost(0.1, 0.02),
         left_out={},
         **{**values, **other},
     )

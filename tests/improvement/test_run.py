@@ -175,6 +175,7 @@ def test_a_slower_machine_chooses_and_reports_on_fewer_images(start, tmp_path):
         alphas=(1.0,),
         soups=False,
         choice=MeasuringCost(0.0, 0.01),
+        report=MeasuringCost(0.0, 0.015),
         choosing=replace(plan.choosing, images=100),
         testing=replace(plan.testing, images=100),
         lengths={"0": plan.lengths["0"]},
@@ -183,12 +184,12 @@ def test_a_slower_machine_chooses_and_reports_on_fewer_images(start, tmp_path):
     improvement = Improvement(plan, tmp_path, tell=lambda line: None, show=False)
     assert improvement.clock.elapsed == pytest.approx(2 * forecast)
     improvement._fit_choosing()
-    # 3 choices of 2 s each, and 5 reports of 16/11 of that: 20.5 s do not fit the 2.8 s that are left
+    # 3 choices of 2 s each, and 5 reports of 1.5 times that: 21 s do not fit the 2.8 s that are left
     assert read_plan(tmp_path / "plan.json").choosing.images == 30
     improvement.clock.spent["choose rung0-plain"] = 0.2
     improvement._fit_testing()
     kept = read_plan(tmp_path / "plan.json")
-    assert kept.testing.images == 53  # 2.6 s are left, and all images would take 5 · 16/11 · 100/30 · 0.2 s = 4.8 s
+    assert kept.testing.images == 52  # 2.6 s are left, and all images would take 2/3 · 5 · 1.5 s
     assert kept.remarks[0] == "chosen by 30 validation images instead of 100: the machine was slower than forecast"
 
 

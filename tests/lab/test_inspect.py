@@ -179,6 +179,15 @@ def test_segmenters_answer_as_in_the_records():
     assert {one["name"] for one in said["legend"]} >= {data.classes[n] for n in np.unique(data.target(1)) if n != 255}
 
 
+def test_of_a_model_that_sees_windows_no_attention_is_shown_as_that_of_the_image():
+    data = Subset(open_data("scenes", split="test"), np.arange(1))
+    model = holdfast.segmenter("fan_nano", num_classes=len(data.classes)).eval()
+    assert inspect_image(open_model(model, data), 0, "fog/2").after.attention
+    seen = inspect_image(open_model(model, data, protocol=EvalProtocol(window=32)), 0, "fog/2")
+    assert not seen.after.attention
+    assert seen.stability is None
+
+
 def test_detectors_answer_as_in_the_records():
     data = Subset(open_data("scene-objects", split="test"), np.arange(1))
     options = {

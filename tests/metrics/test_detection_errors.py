@@ -50,6 +50,28 @@ def test_every_way_to_fail_is_told_apart():
     assert told.calibration == pytest.approx(100 * np.sum(gaps) / 6)
 
 
+def test_an_object_in_a_crowd_region_is_found_all_the_same():
+    crowd, image = (1, (0, 0, 60, 60), True), (0, (0, 0, 20, 20))
+    for label in (0, 1):  # of its own class or another
+        told = breakage(cell([objects(image, (label, crowd[1], True))], [detection(0, 0, (0, 0, 20, 20), 0.9)]))
+        assert (told.objects[0].tolist(), told.detections.tolist(), told.recall) == ([1, 0, 0, 0], [1, 0, 0, 0, 0], 1)
+
+
+def test_a_detection_in_a_crowd_region_of_another_class_is_an_error():
+    told = breakage(cell([objects((1, (0, 0, 60, 60), True))], [detection(0, 0, (5, 5, 20, 20), 0.9)]))
+    assert dict(zip(DETECTIONS, told.detections.tolist(), strict=True))["background"] == 1
+    told = breakage(cell([objects((0, (0, 0, 60, 60), True))], [detection(0, 0, (5, 5, 20, 20), 0.9)]))
+    assert told.detections.sum() == 0
+    assert np.isnan(told.calibration)
+
+
+def test_of_no_image_there_is_no_error():
+    none = {name: values[:0] for name, values in cell([objects()], []).items()}
+    told = breakage(none)
+    assert told.objects.sum() == told.detections.sum() == 0
+    assert np.isnan([told.recall, told.calibration]).all()
+
+
 def test_objects_are_counted_by_their_size():
     images = [objects((0, (0, 0, 20, 20)), (0, (0, 50, 50, 40)), (0, (60, 0, 100, 100)), size=(200, 200))]
     told = breakage(cell(images, [detection(0, 0, (60, 0, 100, 100), 0.9, size=(200, 200))]))

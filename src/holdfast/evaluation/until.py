@@ -1,7 +1,6 @@
 """``Until``: how precise an evaluation must be before it stops, or how much it may cost."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,12 +14,11 @@ from holdfast.metrics.score_lookup import DIVIDED, key_of, why_not
 from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import formulas_of, reference_for, score_of
 from holdfast.records.records import Records
+from holdfast.runtime.duration import parse_duration
 from holdfast.tasks import task_named
 from holdfast.tasks.base import Task
 
 HEADLINE = ""  # name of the goal that is given without one
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 # standard deviations of an image's score, for the forecast before anything is measured: in one cell at 80 %, and of its
 # mean over cells, which is 0.29 to 0.41 in the stored answers of our studies on CIFAR-10 and Imagenette
 DEVIATION, DEVIATION_OF_MEANS = 0.4, 0.3
@@ -218,12 +216,8 @@ def _budget(given: int | str) -> tuple[int | None, float | None]:
     text = str(given).strip().replace(",", "").replace("_", "")
     if text.isdecimal() and int(text) > 0 and not isinstance(given, bool):
         return int(text), None
-    found = DURATION.fullmatch(text)
-    if found and text:
-        days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-        total = days * SECONDS["d"] + hours * SECONDS["h"] + minutes * SECONDS["m"] + seconds
-        if total > 0:
-            return None, total
+    if (seconds := parse_duration(text)) is not None:
+        return None, seconds
     raise HoldfastError(f"budget must be a time such as 10m or 1h30m, or a number of passes above 0, got {given!r}")
 
 

@@ -14,7 +14,8 @@ from holdfast.gate.looks import Looks
 from holdfast.gate.paired_scores import PairedScores, make_paired_scores
 from holdfast.gate.rules import Rules
 from holdfast.gate.scores import cells_of, tested_rules
-from holdfast.gate.verdicts import NOT_RESOLVED, RuleVerdict, decide
+from holdfast.gate.verdicts import RuleVerdict, decide
+from holdfast.metrics.multiple_tests import NOT_RESOLVED
 from holdfast.records.records import read_records
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from math import ceil, sqrt
 from scipy.special import ndtri
 
 from holdfast.gate.paired_scores import PairedScores
-from holdfast.gate.rules import NO_WORSE, Rule, Rules
+from holdfast.gate.rules import Rule, Rules
 from holdfast.gate.scores import cells_of, tested_rules
 from holdfast.metrics.group_sequential import ALIKE, ERROR
+from holdfast.metrics.multiple_tests import NO_WORSE
 from holdfast.metrics.replicates import replicate
 from holdfast.metrics.scoring.base import ScoreDefinition
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from holdfast.errors import HoldfastError, nearest
 from holdfast.gate.compatibility import Pair
 from holdfast.gate.paired_scores import PairedScores
-from holdfast.gate.rules import NO_WORSE, SHOWN, Rule, Rules
+from holdfast.gate.rules import SHOWN, Rule, Rules
+from holdfast.metrics.multiple_tests import NO_WORSE
 from holdfast.metrics.scoring.base import Key, ScoreDefinition
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import some

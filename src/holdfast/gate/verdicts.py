@@ -17,18 +17,18 @@ from holdfast.errors import HoldfastError
 from holdfast.gate.compatibility import Pair, match_record_sets
 from holdfast.gate.looks import Look, Looks, difference_at_look, score_at_look
 from holdfast.gate.paired_scores import PairedScores
-from holdfast.gate.rules import NO_WORSE, SHOWN, Rule, Rules
+from holdfast.gate.rules import SHOWN, Rule, Rules
 from holdfast.gate.scores import Scores, cells_of, default_rule, headline, score_of_rule, unknown_score_message
 from holdfast.metrics.carry_over import ON_C, ON_C_BAR, CarryOver, carry_over
 from holdfast.metrics.intervals import Interval
 from holdfast.metrics.jackknife import image_groups
+from holdfast.metrics.multiple_tests import BETTER, NO_WORSE, NOT_RESOLVED, WORSE
 from holdfast.metrics.replicates import Replicates, replicate
 from holdfast.metrics.score_intervals import interval_of_difference, interval_of_score, is_same_model
 from holdfast.metrics.scoring.base import ScoreDefinition
 from holdfast.metrics.summary import some
 from holdfast.records.class_map import class_map_words
 
-BETTER, WORSE, NOT_RESOLVED = "better", "worse", "not resolved"
 MET, MISSED = "met", "missed"
 NAMES = ("the new model", "the baseline")
 

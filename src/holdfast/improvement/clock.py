@@ -8,17 +8,12 @@ from pathlib import Path
 
 from holdfast.errors import HoldfastError
 from holdfast.io import atomic
-
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+from holdfast.runtime.duration import parse_duration
 
 
 def parse_budget(text: str) -> float:
-    """Seconds of ``90s``, ``10m``, ``2h``, ``1.5h`` or ``1d``."""
-    number, unit = text[:-1], text[-1:]
-    try:
-        seconds = float(number) * UNITS[unit]
-    except (KeyError, ValueError):
-        seconds = 0.0
+    """Seconds of ``90s``, ``10m``, ``1h30m`` or ``1d``."""
+    seconds = parse_duration(text) or 0.0
     if not 1 <= seconds < 1e8:
         raise HoldfastError(f"--budget must be a wall time such as 10m, 2h or 1d, got {text!r}")
     return seconds

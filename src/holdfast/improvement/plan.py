@@ -65,6 +65,7 @@ class Plan:
         costs: cost of each candidate's training.
         overhead: seconds of a run besides its steps.
         choice: cost of the measurement that chooses.
+        report: cost of the measurement of the report.
         left_out: candidates that are not trained, with the reason.
         rungs: the rungs, from short to long.
         stop: spec of the validation images that stop trainings early.
@@ -86,6 +87,7 @@ class Plan:
     costs: Mapping[str, TrainingCost]
     overhead: float
     choice: MeasuringCost
+    report: MeasuringCost
     left_out: Mapping[str, str]
     rungs: tuple[Rung, ...]
     stop: str
@@ -132,6 +134,7 @@ def read_plan(path: Path) -> Plan:
             | {
                 "costs": {name: TrainingCost(**cost) for name, cost in values["costs"].items()},
                 "choice": MeasuringCost(**values["choice"]),
+                "report": MeasuringCost(**values["report"]),
                 "rungs": tuple(Rung(**rung) for rung in values["rungs"]),
                 "alphas": tuple(values["alphas"]),
                 "skipped": tuple(values["skipped"]),

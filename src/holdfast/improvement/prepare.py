@@ -153,6 +153,7 @@ def make_plan(request: Request, *, out: Path, tell: Tell = lambda line: None, sl
         costs={name: room.costs[name] for name in division.names},
         overhead=round(overhead, 3),
         choice=room.choosing,
+        report=room.testing[division.suites],
         left_out={**out_of, **division.left_out},
         rungs=division.rungs,
         stop=shares.stop,

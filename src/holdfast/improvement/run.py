@@ -236,10 +236,10 @@ class Improvement:
         return float(np.mean(done)) if done else self._slower("train") * self.plan.choice.of(self.plan.choosing.images)
 
     def _testing_time(self) -> float:
-        """Seconds of the report, from the measurements that choose: cells and images in proportion."""
-        cells = {"corruptions-135": 46, "quick": 16}.get(self.plan.testing.suites[-1], 22)
-        each = self._choosing_time() / (11 * self.plan.choosing.images)
-        return each * cells * self.plan.testing.images * (2 * self.plan.seeds + bool(self.plan.start))
+        """Seconds of the report as forecast, slower by as much as the measurements that choose."""
+        slower = self._choosing_time() / self.plan.choice.of(self.plan.choosing.images)
+        models = 2 * self.plan.seeds + bool(self.plan.start)
+        return slower * models * self.plan.report.of(self.plan.testing.images)
 
     def _test(self, folder: Path | str, out: Path) -> Measured:
         """Scores of a model on the test images, kept beside it."""
@@ -302,7 +302,7 @@ class Improvement:
         start = [self._test(self.plan.start, self.out / START)] if self.plan.start else []
         plain, best = [], []
         for seed in range(self.plan.seeds):
-            runs = {name: self._seed_of(name, seed) for name in {PLAIN, *challenger.members}}
+            runs = {name: self._seed_of(name, seed) for name in dict.fromkeys((PLAIN, *challenger.members))}
             if any(run is None for run in runs.values()):
                 break
             plain.append(self._test_run(runs[PLAIN]))

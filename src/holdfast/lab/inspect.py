@@ -23,6 +23,8 @@ from holdfast.evaluation.cell_images import CleanImages
 from holdfast.evaluation.plan import Cell
 from holdfast.lab.edits import Edits, apply_edits, is_corrupted, parse_edits, preprocess_uncorrupted
 from holdfast.lab.opened_model import OpenedModel
+from holdfast.models.segmenter import Segmenter
+from holdfast.models.sliding_window import Windowed
 from holdfast.models.tora import gate_maps
 from holdfast.records.records import CellRecord
 from holdfast.records.shard_files import Field, field_name
@@ -170,7 +172,8 @@ def _predict(opened: OpenedModel, pixels: Tensor, target: Any) -> ImagePredictio
 
 def _in_windows(opened: OpenedModel) -> bool:
     """Whether the model uses sliding windows, of which the hooks would see only the last."""
-    return getattr(opened.steps, "window", None) is not None
+    parts = opened.judge.pixels.modules()
+    return any(isinstance(part, (Windowed, Segmenter)) and part.window is not None for part in parts)
 
 
 def recorded_fields(opened: OpenedModel, answers: Mapping[str, Any], target: Any) -> Mapping[str, Field]:

@@ -69,7 +69,7 @@ def lab_app(session: Session) -> Starlette:
         return JSONResponse(await apart(request, lambda: session.sweep(view_state, str(values.get("kind", "")))))
 
     async def drop(request: Request) -> Response:
-        content = await _body(request, LARGEST_UPLOAD)
+        content = await _body(request, LARGEST_UPLOAD, "an image")
         return JSONResponse({"image": await apart(request, lambda: session.drop(content))})
 
     async def download(request: Request) -> Response:
@@ -148,7 +148,7 @@ async def _nobody(request: Request, error: Exception) -> Response:
 
 async def _parse_request(request: Request) -> tuple[ViewState, dict[str, Any]]:
     try:
-        values = json.loads(await _body(request, LARGEST_REQUEST))
+        values = json.loads(await _body(request, LARGEST_REQUEST, "a request"))
     except (ValueError, RecursionError) as error:
         if isinstance(error, HoldfastError):
             raise
@@ -158,12 +158,13 @@ async def _parse_request(request: Request) -> tuple[ViewState, dict[str, Any]]:
     return parse_view_state(values), values
 
 
-async def _body(request: Request, most: int) -> bytes:
+async def _body(request: Request, most: int, what: str) -> bytes:
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
         if size > most:
-            raise HoldfastError(f"a file must have at most {most >> 20 or 1} MiB")
+            size_text = f"{most >> 20} MiB" if most >= 2**20 else f"{most >> 10} KiB"
+            raise BadRequest(f"{what} must have at most {size_text}")
         parts.append(part)
     return b"".join(parts)
 

@@ -71,14 +71,14 @@ def match_image(
     Detections of at least ``score`` take, best first, the free object of their class with the largest IoU, if that is
     at least ``overlap``. Unmatched detections inside a crowd region are ignored, as in COCO.
     """
-    truth, crowds = _to_xywh(fields["true_boxes"][image]), fields["true_crowds"][image]
+    truth, crowds = to_xywh(fields["true_boxes"][image]), fields["true_crowds"][image]
     free = np.asarray(crowds == 0)
     wanted = int(free.sum())
     chosen = np.flatnonzero(fields["scores"][image] >= score)
     chosen = chosen[np.argsort(-fields["scores"][image][chosen], kind="stable")]
     if not len(chosen) or not len(truth):
         return 0, len(chosen), wanted
-    boxes = _to_xywh(fields["boxes"][image][chosen])
+    boxes = to_xywh(fields["boxes"][image][chosen])
     ious = np.asarray(coco_masks.iou(boxes, truth, crowds.astype(int).tolist())).reshape(len(chosen), len(truth))
     ious[fields["labels"][image][chosen][:, None] != fields["true_labels"][image]] = 0
     found, counted = 0, len(chosen)
@@ -91,7 +91,8 @@ def match_image(
     return found, counted, wanted
 
 
-def _to_xywh(boxes: np.ndarray) -> np.ndarray:
+def to_xywh(boxes: np.ndarray) -> np.ndarray:
+    """Boxes as COCO stores them, x y w h, from their corners."""
     return np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1).astype(np.float64)
 
 

@@ -13,11 +13,14 @@ import numpy as np
 from faster_coco_eval.core import mask as coco_masks
 from numpy.typing import NDArray
 
+from holdfast.metrics.average_precision import to_xywh
+from holdfast.metrics.calibration import PIXEL_BINS, pixel_calibration, pixel_error
+
 FOREGROUND, NEAR = 0.5, 0.1  # TIDE's IoU thresholds t_f and t_b: correct from t_f on, mislocalised from t_b on
 OBJECTS = ("found", "class", "location", "missed")  # outcomes of an object
 DETECTIONS = ("right", "class", "location", "duplicate", "background")  # outcomes of a detection
 SIZES = ("all", "small", "medium", "large")
-BINS = 10
+IGNORED = len(DETECTIONS)  # in a crowd region
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,9 @@ class Breakage:
 
 
 def breakage(fields: Mapping[str, Any], *, score: float = 0.5) -> Breakage:
-    """Count the error types in a cell's records; crowd regions are ignored.
+    """Count the error types in a cell's records.
+
+    As in COCO, a detection that finds no object is ignored inside a crowd region of its class.
 
     Args:
         fields: fields of a cell's records.
@@ -48,32 +53,36 @@ def breakage(fields: Mapping[str, Any], *, score: float = 0.5) -> Breakage:
     """
     objects = np.zeros((len(SIZES), len(OBJECTS)), np.int64)
     detections = np.zeros(len(DETECTIONS), np.int64)
-    covered, scores, right = [], [], []
+    covered, calibration = [np.zeros(0, bool)], np.zeros((3, PIXEL_BINS))
     for image in _images(fields):
         kinds = image.detection_outcomes(image.scores >= score)
-        detections += np.bincount(kinds, minlength=len(DETECTIONS))
+        detections += np.bincount(kinds[kinds != IGNORED], minlength=len(DETECTIONS))
         outcomes = image.object_outcomes(image.scores >= score)
         for size, members in enumerate(image.sizes):
             objects[size] += np.bincount(outcomes[members], minlength=len(OBJECTS))
         covered.append(image.overlaps.max(axis=0, initial=0) >= FOREGROUND)
-        scores.append(image.scores)
-        right.append(image.detection_outcomes(np.ones(len(image.scores), bool)) == 0)
-    every = np.concatenate(covered) if covered else np.zeros(0, bool)
+        kinds = image.detection_outcomes(np.ones(len(image.scores), bool))
+        calibration += pixel_calibration(image.scores[kinds != IGNORED], kinds[kinds != IGNORED] == 0)
+    every = np.concatenate(covered)
     recall = float(every.mean()) if every.size else float("nan")
-    return Breakage(objects, detections, recall, _calibration(np.concatenate(scores), np.concatenate(right)))
+    return Breakage(objects, detections, recall, 100 * float(pixel_error(calibration)))
 
 
 @dataclass(frozen=True)
 class _Image:
-    """One image without crowd regions: IoUs (detections, objects), sorted by score."""
+    """One image without crowd regions: IoUs (detections, objects), sorted by score.
+
+    ``in_crowd`` says of every detection whether it lies in a crowd region of its class.
+    """
 
     overlaps: NDArray[np.float64]
     same: NDArray[np.bool_]
+    in_crowd: NDArray[np.bool_]
     scores: NDArray[np.float64]
     sizes: tuple[NDArray[np.bool_], ...]
 
     def detection_outcomes(self, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Outcome of every counted detection, as an index into `DETECTIONS`."""
+        """Outcome of every counted detection, as an index into `DETECTIONS`, or `IGNORED`."""
         free = np.ones(self.overlaps.shape[1], bool)
         return np.array([self._classify(row, free) for row in np.flatnonzero(counted).tolist()], np.int64)
 
@@ -84,6 +93,8 @@ class _Image:
         if available.max(initial=0) >= FOREGROUND:
             free[int(np.argmax(available))] = False
             return DETECTIONS.index("right")
+        if self.in_crowd[row]:
+            return IGNORED
         if own.max(initial=0) >= FOREGROUND:
             return DETECTIONS.index("duplicate")
         if np.where(same, 0, overlaps).max(initial=0) >= FOREGROUND:
@@ -109,17 +120,18 @@ class _Image:
 def _images(fields: Mapping[str, Any]) -> Iterator[_Image]:
     for number in range(len(fields["size"])):
         crowds = fields["true_crowds"][number] > 0
-        found, truth = _to_xywh(fields["boxes"][number]), _to_xywh(fields["true_boxes"][number])
+        found, truth = to_xywh(fields["boxes"][number]), to_xywh(fields["true_boxes"][number])
         order = np.argsort(-fields["scores"][number], kind="stable")
         ious = np.zeros((len(found), len(truth)))
         if len(found) and len(truth):
             flags = crowds.astype(int).tolist()
             ious = np.asarray(coco_masks.iou(found, truth, flags)).reshape(len(found), len(truth))
-        order = order[ious[order][:, crowds].max(axis=1, initial=0) < FOREGROUND]  # in a crowd region: ignored
-        labels, true_labels = fields["labels"][number], fields["true_labels"][number][~crowds]
+        same = fields["labels"][number][order][:, None] == fields["true_labels"][number]
+        ious = ious[order]
         yield _Image(
-            ious[order][:, ~crowds],
-            labels[order][:, None] == true_labels,
+            ious[:, ~crowds],
+            same[:, ~crowds],
+            np.where(same & crowds, ious, 0).max(axis=1, initial=0) >= FOREGROUND,
             np.asarray(fields["scores"][number], np.float64)[order],
             _by_size(np.asarray(fields["true_areas"][number])[~crowds]),
         )
@@ -128,15 +140,3 @@ def _images(fields: Mapping[str, Any]) -> Iterator[_Image]:
 def _by_size(areas: NDArray[np.float64]) -> tuple[NDArray[np.bool_], ...]:
     small, large = areas < 32**2, areas >= 96**2
     return np.ones(len(areas), bool), small, ~small & ~large, large
-
-
-def _to_xywh(boxes: NDArray[Any]) -> NDArray[np.float64]:
-    return np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1).astype(np.float64)
-
-
-def _calibration(scores: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
-    if not len(scores):
-        return float("nan")
-    bins = np.minimum((scores * BINS).astype(int), BINS - 1)
-    gaps = [abs(scores[bins == b].sum() - right[bins == b].sum()) for b in range(BINS)]
-    return 100 * float(np.sum(gaps)) / len(scores)

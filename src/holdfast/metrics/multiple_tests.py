@@ -2,7 +2,8 @@
 
 Of m differences the most significant one is tested at level α/m, the next at α/(m − 1) and so on, until one cannot be
 told from 0; that one and all others are tested at the level of this step. The interval at the level of a difference
-gives its verdict: *better* or *worse* if it excludes 0, *no worse* if it lies above minus the margin.
+gives its verdict: *better* if it lies above 0, *no worse* if it lies above minus the margin, *worse* if it lies below 0
+and reaches beyond the margin.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from holdfast.metrics.comparison import Difference
 from holdfast.metrics.intervals import Interval
 
 BETTER, NO_WORSE, WORSE, NOT_RESOLVED = "better", "no worse", "worse", "not resolved"
-MARGIN = 0.5  # percentage points, as in a gate's default rules
+MARGIN = 0.5  # percentage points that a model may lose and be no worse, also by a gate's default rules
 ALPHA = 0.05
 
 
@@ -55,5 +56,5 @@ def _verdict(difference: Difference, level: float, *, margin: float) -> Verdict:
     interval = difference.at_level(1 - level)
     low, high = (interval.low, interval.high) if difference.better == "high" else (-interval.high, -interval.low)
     allowed = margin if difference.unit.startswith("%") else 0.0
-    word = BETTER if low > 0 else WORSE if high < 0 else NO_WORSE if low > -allowed else NOT_RESOLVED
+    word = BETTER if low > 0 else NO_WORSE if low >= -allowed else WORSE if high < 0 else NOT_RESOLVED
     return Verdict(difference, interval, word)

@@ -5,11 +5,13 @@ from typing import Any
 
 from holdfast.errors import nearest
 
-DIVIDED = {  # scores relative to a baseline: label, and similar scores that need none
-    "mce": ("mCE", "mean_corruption_accuracy", "retention"),
-    "relative_mce": ("relative mCE", "retention", "mean_corruption_accuracy"),
-    "mfr": ("mFR", "mean_flip_probability"),
-    "mt5d": ("mT5D", "mean_top5_distance"),
+ERRORS = "errors, and AlexNet's published ones belong to ImageNet's 1000 classes at 224 px"
+FLIPS = "flips, and AlexNet's published ones belong to ImageNet-P as distributed"
+DIVIDED = {  # scores relative to a baseline: label, what they divide by, and similar scores that need none
+    "mce": ("mCE", ERRORS, "mean_corruption_accuracy", "retention"),
+    "relative_mce": ("relative mCE", ERRORS, "retention", "mean_corruption_accuracy"),
+    "mfr": ("mFR", FLIPS, "mfp"),
+    "mt5d": ("mT5D", FLIPS, "t5d"),
 }
 
 
@@ -27,10 +29,10 @@ def why_not(name: str, known: Iterable[str], header: Mapping[str, Any]) -> str:
     divided = DIVIDED.get(name.lower())
     if divided is None:
         return nearest(name, keys)
-    label, *others = divided
+    label, by, *others = divided
     instead = [repr(other) for other in others if other in keys]
     reason = (
-        f": {label} divides by a baseline's errors, and AlexNet's published ones belong to ImageNet's 1000 classes at "
-        f"224 px, not to {header.get('data', 'these data')!r}; give summary(baseline=records of another model)"
+        f": {label} divides by a baseline's {by}, not to {header.get('data', 'these data')!r}; "
+        "give summary(baseline=records of another model)"
     )
     return reason + (f", or use {' or '.join(instead)}" if instead else "")

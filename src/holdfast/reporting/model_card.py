@@ -37,8 +37,9 @@ from holdfast.reporting.formatting import (
     list_names,
     number,
     span,
+    title_of,
 )
-from holdfast.reporting.quantities import is_headline, is_tested
+from holdfast.reporting.quantities import is_headline, is_tested, words_of
 from holdfast.reporting.runs import Run, read_runs
 
 
@@ -55,7 +56,8 @@ def card_figures(data: DataSet, folder: Path) -> dict[str, str]:
     kinds = [score for score in entry.summary if score.family == "corruption" and score.table and not score.partial]
     kinds = [score for score in kinds if score.table == kinds[0].table and not isnan(score.value)]
     if kinds:
-        caption = "Accuracy per corruption, mean over five severities, with 95 % intervals."
+        words = title_of(words_of(entry.records.task))
+        caption = f"{words} per corruption, mean over severities, with 95 % intervals."
         found[_write_figure(_by_kind(kinds), folder / "robustness-by-kind.png")] = caption
     return found
 

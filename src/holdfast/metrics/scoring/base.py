@@ -45,8 +45,8 @@ SETS = {
     "objectnet": "ObjectNet",
     "cue-conflict": "cue conflict",
 }
-AMONG = {"imagenet-a": " among its 200 classes", "imagenet-r": " among its 200 classes"}
-AMONG |= {"objectnet": " among its 113 classes", "cue-conflict": ": the shape's class among 16"}
+CLASSES = {"imagenet-a": " (200 classes)", "imagenet-r": " (200 classes)", "objectnet": " (113 classes)"}
+CLASSES["cue-conflict"] = ": the class of the shape, of 16"
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def _single(cell: CellSpec, measure: CellScore) -> ScoreDefinition:
     name, label, text = f"attack/{cell.kind}", cell.kind, f"{measure.label} under {SUITES.get(cell.kind, cell.kind)}"
     if cell.family == "set":
         name, label = cell.kind.replace("-", "_"), SETS.get(cell.kind, cell.kind)
-        text = f"{measure.label} on {label}{AMONG.get(cell.kind, '')}"
+        text = f"{measure.label} on {label}{CLASSES.get(cell.kind, '')}"
     about = {"family": cell.family, "kind": cell.kind, "answers": measure.column(cell.name)}
     return mean_score(measure, [cell.name], name, label, text, **about)
 

@@ -18,6 +18,7 @@ from holdfast.reporting.figures import charts
 from holdfast.reporting.figures.charts import ChartLine, Point, ReportFigure, Track, line_rows, svg_picture
 from holdfast.reporting.figures.kinds import kind_figures
 from holdfast.reporting.formatting import title_of
+from holdfast.reporting.quantities import words_of
 from holdfast.reporting.runs import Run
 
 
@@ -135,12 +136,13 @@ def cost_figure(data: DataSet, *, anchor: str) -> list[ReportFigure]:
     ]
     if len({point.x for point in points}) < 2:  # at one cost the table says it all
         return []
+    words = title_of(words_of(data.task))
     axis = "GMACs per image" if by_gmacs else "parameters, millions"
     picture = svg_picture(
         lambda: charts.cost_scatter(points, cost=axis),
         name=f"{anchor}-cost",
         title="Retention against cost",
-        caption="Accuracy under corruption divided by clean accuracy (FAN, Figure 1), against the model's cost.",
+        caption=f"{words} under corruption divided by that on clean images (FAN, Figure 1), against the model's cost.",
         rows=charts.point_rows(points, x=axis, y="retention"),
     )
     return [picture]

@@ -21,6 +21,7 @@ from holdfast.plotting.svg import MUTED, set_tooltips
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.figures.charts import ReportFigure, svg_picture
 from holdfast.reporting.formatting import difference_text, number
+from holdfast.reporting.quantities import words_of
 
 LEAST = 8  # models for a line
 EDGE = 0.5  # percent: accuracies of 0 and 100 have no logit
@@ -158,6 +159,6 @@ def shift_line(points: Sequence[ShiftPoint], *, shifted: str) -> Figure:
         ]
         axis.set_ticks([float(logit(np.array(float(tick)))) for tick in ticks], [str(tick) for tick in ticks])
     axes.margins(x=0.15)
-    axes.set_xlabel("clean accuracy, %")
+    axes.set_xlabel(f"clean {words_of(points[0].entry.records.task)}, %")
     axes.set_ylabel(f"{shifted}, %")
     return figure
