@@ -1,8 +1,11 @@
 """Effective robustness against a fit by hand, and its interval over other images."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from holdfast.records.records import Passes
 from holdfast.reporting.comparable import data_sets
 from holdfast.reporting.figures.shift_line import effective_robustness, from_logit, logit, shift_points
 from holdfast.reporting.runs import read_runs
@@ -30,3 +33,14 @@ def test_eight_models_have_the_plot_and_seven_do_not(tmp_path):
     assert all(point.effective.low < point.effective.value < point.effective.high for point in points)
     (fewer,) = data_sets(read_runs(runs[:7]))
     assert shift_points(fewer) == []
+
+
+def test_models_are_compared_on_the_cells_that_all_have_if_evaluations_stopped_early(tmp_path):
+    cells = ("clean", *(f"fog/{severity}" for severity in range(1, 6)))
+    more = {0: (*cells, "contrast/1"), 7: (*cells, "snow/2")}
+    runs = [make_run(tmp_path / f"m{n}", hold=0.1 + 0.1 * n, cells=more.get(n, cells), trained=False) for n in range(8)]
+    (data,) = data_sets(read_runs(runs))
+    stopped = [replace(each, records=replace(each.records, passes=Passes(1, 2))) for each in data.entries]
+    points, plain = shift_points(replace(data, entries=stopped)), shift_points(data)
+    assert [point.effective for point in points] == [point.effective for point in plain]
+    assert len(points) == 8
