@@ -13,6 +13,7 @@ from holdfast.cli.shared_options import add_cluster, add_dry_run, cluster_of, dr
 from holdfast.errors import HoldfastError
 from holdfast.io.validation import counted
 from holdfast.runtime.cores import core_count
+from holdfast.runtime.progress import ProgressLine
 
 if TYPE_CHECKING:
     from holdfast.corruptions.corrupt_folder import Outcome
@@ -47,7 +48,6 @@ def run(arguments: Namespace) -> int:
     from holdfast.corruptions.corrupt_folder_ray import run_on_ray
     from holdfast.corruptions.dry_run import dry_run_report
     from holdfast.corruptions.severities import preset_of, select
-    from holdfast.runtime.progress import ProgressLine
 
     severities = parse_severities(arguments.severity)
     cells = [KindAtSeverity(kind, severity) for kind in select(arguments.kinds) for severity in severities]
