@@ -41,15 +41,8 @@ def test_packages_reach_upwards_by_a_name_in_few_places_only():
 
 def test_imports_within_functions_keep_torch_out():
     """Commands import what they run when they run; elsewhere such an import leads to torch, or is one of these few."""
-    found = {
-        f"{name} → {target}"
-        for name, tree in TREES.items()
-        if not name.startswith("holdfast.cli.")
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for target in imported(function)
-        if not {"torch", "torchvision"} & (reached(target) - reached(name))
-    }
+    late = {(name, target) for name, target in late_imports() if not name.startswith("holdfast.cli.")}
+    found = {f"{name} → {target}" for name, target in late if not TORCH & (reached(target) - reached(name))}
     assert found == {
         # registries whose rows import what looks them up
         "holdfast.analysis.results → holdfast.analysis.registry",
@@ -64,6 +57,31 @@ def test_imports_within_functions_keep_torch_out():
         "holdfast.gate.evaluate_candidate → holdfast.evaluation.config",
         "holdfast.studies.runner → holdfast.training.loop",
     }
+
+
+def test_imports_within_functions_of_commands_keep_their_help_quick():
+    """They lead to torch, or to numpy and what needs it, such as scipy: together half a second of processor time."""
+    late = {(name, target) for name, target in late_imports() if name.startswith("holdfast.cli.")}
+    found = {f"{name} → {target}" for name, target in late if not SLOW & (reached(target) - reached(name))}
+    assert found == {
+        # `holdfast --help`, without a command, imports no package but ours
+        "holdfast.cli.main → holdfast.cli.console",
+        "holdfast.cli.main → holdfast.cli.shared_options",
+        "holdfast.cli.main → holdfast.io.validation",
+        "holdfast.cli.main → holdfast.runtime.plugins",
+    }
+
+
+TORCH = {"torch", "torchvision"}
+SLOW = TORCH | {"numpy", "scipy", "cv2", "matplotlib"}
+
+
+def late_imports():
+    """Modules, and modules of ours that a function of theirs imports."""
+    for name, tree in TREES.items():
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield from ((name, target) for target in imported(function))
 
 
 def module_trees():

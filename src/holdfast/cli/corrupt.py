@@ -12,6 +12,7 @@ from jsonargparse import ArgumentParser
 from holdfast.cli.shared_options import add_cluster, add_dry_run, cluster_of, dry_run, print_dry_run_comparison
 from holdfast.errors import HoldfastError
 from holdfast.runtime.cores import core_count
+from holdfast.runtime.progress import ProgressLine
 
 if TYPE_CHECKING:
     from holdfast.corruptions.corrupt_folder import Outcome
@@ -46,7 +47,6 @@ def run(arguments: Namespace) -> int:
     from holdfast.corruptions.corrupt_folder_ray import run_on_ray
     from holdfast.corruptions.dry_run import dry_run_report
     from holdfast.corruptions.severities import preset_of, select
-    from holdfast.runtime.progress import ProgressLine
 
     severities = parse_severities(arguments.severity)
     cells = [KindAtSeverity(kind, severity) for kind in select(arguments.kinds) for severity in severities]

@@ -21,6 +21,7 @@ from holdfast.cli.shared_options import (
     run_folder,
 )
 from holdfast.errors import HoldfastError
+from holdfast.io import atomic
 
 COUNT = 12  # pictures of failures
 
@@ -93,7 +94,6 @@ def run(arguments: Namespace) -> int:
     from holdfast.gate import all_passed, decide, paired_scores_of
     from holdfast.gate.output import junit, markdown, terminal
     from holdfast.gate.scores import check_rules
-    from holdfast.io import atomic
 
     _check(arguments)
     rules = _rules(arguments)

@@ -10,6 +10,8 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli.console import message_console
+from holdfast.cli.demo import train_one
+from holdfast.cli.demo_settings import Effort
 from holdfast.cli.shared_options import (
     add_classes,
     add_preprocessing,
@@ -132,8 +134,6 @@ def _requested_models(arguments: Namespace) -> tuple[list[str], str]:
 
 def _train(recipes: dict[str, str], console: Console) -> None:
     """Train and evaluate the demo's small models, unless they are finished."""
-    from holdfast.cli.demo import train_one
-    from holdfast.cli.demo_settings import Effort
     from holdfast.evaluation.evaluate import evaluate
 
     effort = Effort("digits:train[0:512]", "digits:val[0:60]", epochs=3)

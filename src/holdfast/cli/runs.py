@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser
+from rich.markup import escape
+from rich.table import Table
 
 from holdfast.cli.console import print_table
 from holdfast.errors import HoldfastError
+from holdfast.io.yaml import read_yaml
 
 RECIPE, LOG = "recipe.yaml", "log.jsonl"
 
@@ -24,9 +27,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Print a table with a row per run."""
-    from rich.markup import escape
-    from rich.table import Table
-
     if not arguments.folder.is_dir():
         raise HoldfastError(f"DIR must be a folder of runs, but {str(arguments.folder)!r} does not exist")
     rows = list(_rows(arguments.folder))
@@ -49,8 +49,6 @@ def _rows(root: Path) -> Iterator[tuple[str, ...]]:
 
 
 def _training_columns(folder: Path) -> tuple[str, str, str, str]:
-    from holdfast.io.yaml import read_yaml
-
     if not (folder / RECIPE).exists():
         return _evaluated_columns(folder)
     try:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -19,11 +20,12 @@ from holdfast.metrics.summary import formulas_of, image_choice, reference_for
 from holdfast.plotting.style import colour, marker
 from holdfast.plotting.svg import MUTED, set_tooltips
 from holdfast.reporting.comparable import DataSet, Entry
-from holdfast.reporting.figures.charts import ReportFigure, svg_picture
+from holdfast.reporting.figures.charts import ReportFigure, short_name, spread, svg_picture
 from holdfast.reporting.formatting import difference_text, number
 from holdfast.reporting.quantities import words_of
 
 LEAST = 8  # models for a line
+HEIGHT = 0.85 * 3.6 * 72  # of the axes in points, about
 EDGE = 0.5  # percent: accuracies of 0 and 100 have no logit
 
 
@@ -150,7 +152,6 @@ def shift_line(points: Sequence[ShiftPoint], *, shifted: str) -> Figure:
         )
         text = f"{point.entry.name}\nclean {number(point.clean)}, {shifted} {number(point.shifted)}"
         set_tooltips(dot, [f"{text}\neffective robustness {difference_text(point.effective)}"])
-        axes.annotate(point.entry.name, place, xytext=(5, 3), textcoords="offset points", fontsize=8, parse_math=False)
     for axis, known in ((axes.xaxis, x), (axes.yaxis, y)):
         ticks = [
             tick
@@ -159,6 +160,29 @@ def shift_line(points: Sequence[ShiftPoint], *, shifted: str) -> Figure:
         ]
         axis.set_ticks([float(logit(np.array(float(tick)))) for tick in ticks], [str(tick) for tick in ticks])
     axes.margins(x=0.15)
+    _label_points(axes, points)
     axes.set_xlabel(f"clean {words_of(points[0].entry.records.task)}, %")
     axes.set_ylabel(f"{shifted}, %")
     return figure
+
+
+def _label_points(axes: Axes, points: Sequence[ShiftPoint]) -> None:
+    """Write the names beside the points, towards the middle; names on one side keep a distance from each other."""
+    x, y = (logit(np.array([getattr(point, name) for point in points])) for name in ("clean", "shifted"))
+    low, high = axes.get_ylim()
+    heights = HEIGHT * (y - low) / (high - low)
+    on_right = x <= np.mean(axes.get_xlim())
+    for right in (True, False):
+        own = np.flatnonzero(on_right == right)
+        for place, shown in zip(own.tolist(), spread(heights[own].tolist(), gap=10.0), strict=True):
+            axes.annotate(
+                short_name(points[place].entry.name),
+                (x[place], y[place]),
+                xytext=(6 if right else -6, shown - heights[place]),
+                textcoords="offset points",
+                ha="left" if right else "right",
+                va="center",
+                fontsize=8,
+                parse_math=False,
+                label=f"_{points[place].entry.name}",
+            ).set_in_layout(False)
