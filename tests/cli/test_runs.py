@@ -36,7 +36,7 @@ def test_two_record_sets_of_the_same_data_have_their_folder_names(tmp_path, caps
     make_records(folder, hold=0.5, cells=("clean",), count=20)
     (row,) = shown(tmp_path, capsys).values()
     assert "digits-digits-40 (2 cells)" in row
-    assert "digits-digits-20 (1 cells)" in row
+    assert "digits-digits-20 (1 cell)" in row
 
 
 @pytest.mark.parametrize("task", ["segmentation", "counting"])

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from holdfast.cli.console import print_table
 from holdfast.errors import HoldfastError
+from holdfast.io.validation import counted
 from holdfast.io.yaml import read_yaml
 
 RECIPE, LOG = "recipe.yaml", "log.jsonl"
@@ -105,7 +106,7 @@ def _records_column(folder: Path) -> str:
     for records in folders:
         cells = {file.name.rsplit(".", 2)[0] for file in records.glob("[!.]*.[0-9]*.safetensors")}
         name = _data_name(records) if data[_data_name(records)] == 1 else records.name
-        found.append(f"{name} ({len(cells)} cells)")
+        found.append(f"{name} ({counted(len(cells), 'cell')})")
     return ", ".join(found) or "–"
 
 

@@ -78,17 +78,25 @@ def unknown_model(text: str) -> HoldfastError:
 
 
 def without_model(folder: Path) -> HoldfastError | None:
-    """The error for a folder of records alone: these were measured on a model that is elsewhere."""
+    """The error for a folder of runs, or of records alone, whose model is elsewhere."""
     if any((folder / name).exists() for name in ("config.json", "recipe.yaml", BACKBONE)):
         return None
     headers = sorted([*folder.glob("records/*/evaluation.json"), *folder.glob("*/evaluation.json")])
     if not headers:
-        return None
+        return _folder_of_runs(folder)
     try:
         name = json.loads(headers[0].read_text(encoding="utf-8"))["model"]
     except (OSError, ValueError, KeyError, TypeError):
         name = "a model that is elsewhere"
-    return HoldfastError(f"{str(folder)!r} holds records but no model: give the model itself, they are of {name}")
+    return HoldfastError(f"{str(folder)!r} holds records but no model; give the model itself: {name}")
+
+
+def _folder_of_runs(folder: Path) -> HoldfastError | None:
+    runs = sorted(str(file.parent) for file in folder.glob("*/recipe.yaml"))
+    if not runs:
+        return None
+    some = ", ".join(map(repr, runs[:3])) + (" …" if len(runs) > 3 else "")
+    return HoldfastError(f"{str(folder)!r} is not a run, but holds runs: {some}; give one of them")
 
 
 def load_torch_model(model: nn.Module | str | Path, *, what: str) -> LoadedModel:
