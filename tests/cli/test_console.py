@@ -123,7 +123,7 @@ def test_runs_knows_unfinished_and_evaluated_folders(runs, capsys):
     assert " finished " in rows["a"]
     assert "unfinished, step 4" in rows["stopped"]
     assert re.search(
-        r"vit_nano .*digits:test .*evaluated only .*clean \d+\.\d\d .*digits-test \(1 cells?\)", rows["measured"]
+        r"vit_nano .*digits:test .*evaluated only .*clean \d+\.\d\d .*digits-test \(1 cell\)", rows["measured"]
     )
 
 

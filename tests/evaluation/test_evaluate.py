@@ -22,7 +22,7 @@ from tests.evaluation.toys import Brightest, ByLevel, colours
         (nn.Linear(7, 3), {}, "the model fails on images of 32×32"),
         (Brightest(), {"workers": -1}, "workers must be 0 or more, got -1"),
         (Brightest(), {"limit": -1}, "limit must be at least 1, or 0 for all images, got -1"),
-        (Brightest(), {"device": "gpu"}, "device must be one that torch can use on this machine, got 'gpu'"),
+        (Brightest(), {"device": "gpu"}, "device must be auto, cpu, .* got 'gpu'; did you mean 'cuda'"),
         (
             Brightest(),
             {"protocol": EvalProtocol(preset="imagnet")},

@@ -50,7 +50,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     parser.add_argument("--port", type=int, default=8420, help="port to listen on; 0 picks a free one")
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on; any other than this one lets other machines connect"
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on; with any other than the default, other machines can connect",
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the link")
     parser.add_argument("--demo", action="store_true", help="train two small models on digits first, in about a minute")

@@ -60,7 +60,7 @@ def model_file_name(model: str) -> str:
 
 
 def check_model(model: str) -> None:
-    """Raise an error for text that is neither a spec nor a folder, and for a folder of records alone."""
+    """Raise an error for text that is neither a spec nor a folder, and for a folder without a model."""
     from holdfast.models.factory import unknown_model, without_model
 
     folder = run_folder(model)
