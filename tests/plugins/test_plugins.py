@@ -4,9 +4,7 @@ An analysis does so in tests/analysis/test_base.py, a task in tests/tasks/test_b
 """
 
 import importlib
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from holdfast.metrics import compare, register_metric
 from holdfast.records import load_records
 from holdfast.reporting.export import export
 from holdfast.runtime.plugins import code_fingerprint
+from tests.chaos.processes import start
 from tests.evaluation.toys import Brightest, plain
 from tests.plugins import toys
 from tests.plugins.rolling import ROLLED, rolled
@@ -226,9 +225,9 @@ register(my_fog, severities=[{}] * 5, random=False)
 
 
 def holdfast_command(*words, cwd):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    command = [sys.executable, "-m", "holdfast", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    """Run a command in a process of its own: its exit code, and what it printed."""
+    with start([*map(str, words)], output=cwd / "told", folder=cwd) as command:
+        return command.wait(), command.told()
 
 
 def test_two_plug_ins_of_one_name_never_mix(pictures, tmp_path):
@@ -237,9 +236,9 @@ def test_two_plug_ins_of_one_name_never_mix(pictures, tmp_path):
     for light in (0, 100):
         (tmp_path / "my_light.py").write_text(LIGHT.format(light=light))
         options = [f"--data=folder:{pictures}", "--suite=clean,own-corruptions", f"--out={tmp_path / 'run'}"]
-        done = holdfast_command("evaluate", MODEL, *options, "--plugin=my_fog.py", "--workers=1", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-    assert "was measured with other plug-ins, or other code of them: measuring again" in done.stderr
+        code, told = holdfast_command("evaluate", MODEL, *options, "--plugin=my_fog.py", "--workers=1", cwd=tmp_path)
+        assert code == 0, told
+    assert "was measured with other plug-ins, or other code of them: measuring again" in told
     one, other = load_records(tmp_path / "run")
     assert list(one.header["plugins"]) == ["my_fog"]
     assert one.header["plugins"] != other.header["plugins"]
@@ -310,8 +309,8 @@ def test_a_folder_of_one_corruption_does_not_go_on_with_another_of_its_name(pict
     out = tmp_path / "foggy"
     for light, expected in ((0, 0), (100, 2)):
         (tmp_path / "my_fog.py").write_text(LIGHT.format(light=light) + MY_FOG)
-        done = holdfast_command(
+        code, told = holdfast_command(
             "corrupt", pictures, out, "--kinds=my_fog", "--severity=1", "--plugin=my_fog.py", cwd=tmp_path
         )
-        assert done.returncode == expected, done.stderr
-    assert "was made with code of my_fog" in done.stderr
+        assert code == expected, told
+    assert "was made with code of my_fog" in told
