@@ -206,18 +206,22 @@ def _of_timm(rest: str) -> LoadedModel:
         if loaded.left_out:
             raise HoldfastError(f"{checkpoint} must hold all weights of {name}, but {loaded.left_out[0]} does not fit")
         return LoadedModel(model, f"timm:{rest}")
+    return LoadedModel(download_model(name, instead=f"to load a file, use timm:{name}@FILE"), f"timm:{name}")
+
+
+def download_model(name: str, *, instead: str, **arguments: Any) -> nn.Module:
+    """A timm model with its published weights; ``instead`` ends the error message if they cannot be downloaded."""
     hub = logging.getLogger("huggingface_hub")
     level = hub.level
     hub.setLevel(logging.ERROR)  # it logs every attempt; one error at the end is enough
     try:
         with quick_hub():
-            return LoadedModel(create_model(name, pretrained=True), f"timm:{name}")
+            return create_model(name, pretrained=True, **arguments)
     except HoldfastError:
         raise
     except Exception as error:  # every transport of huggingface_hub has exceptions of its own
         raise HoldfastError(
-            f"the weights of timm:{name} cannot be downloaded ({first_line(error)}); "
-            f"to load a file, use timm:{name}@FILE"
+            f"the weights of timm:{name} cannot be downloaded ({first_line(error)}); {instead}"
         ) from error
     finally:
         hub.setLevel(level)
