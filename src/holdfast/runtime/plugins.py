@@ -148,14 +148,14 @@ def _split_plugin_options(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _load_plugin(plugin: str) -> None:
     """Import a plug-in by name; its folder stays on the path, because worker processes import it from there."""
+    if not plugin:
+        raise HoldfastError(f"{OPTION} must be followed by a Python file or a module name, got nothing")
     path = Path(plugin).expanduser()
     folder, module = (str(path.parent.absolute()), path.stem) if path.suffix == ".py" else (os.getcwd(), plugin)
     if path.is_dir() or (path.suffix != ".py" and len(path.parts) > 1):
         raise HoldfastError(f"{OPTION} must be a Python file or a module name, got {plugin!r}")
     if path.suffix == ".py" and not path.is_file():
         raise HoldfastError(f"{OPTION} must be a Python file, but {plugin!r} does not exist")
-    if not module:
-        raise HoldfastError(f"{OPTION} must be followed by a Python file or a module name, got nothing")
     if folder not in sys.path:
         sys.path.append(folder)
     try:
