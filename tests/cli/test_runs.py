@@ -1,6 +1,7 @@
 """What ``holdfast runs`` shows of folders."""
 
 import json
+import re
 
 import pytest
 
@@ -22,6 +23,12 @@ def test_trainings_and_records_without_a_training_are_listed(tmp_path, capsys):
     assert "evaluated only" in rows["measured"]
     assert "clean " in rows["measured"]
     assert "(2 cells)" in rows["measured"]
+
+
+def test_records_of_an_official_set_alone_have_its_score(tmp_path, capsys):
+    make_run(tmp_path / "measured", trained=False, cells=("imagenet-a",))
+    (row,) = shown(tmp_path, capsys).values()
+    assert re.search(r"ImageNet-A \d+\.\d\d ", row)
 
 
 def test_two_record_sets_of_the_same_data_have_their_folder_names(tmp_path, capsys):

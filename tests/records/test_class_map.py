@@ -38,7 +38,8 @@ def test_protocols_that_differ_have_other_words():
 
 
 def test_errors_tell_protocols_apart_in_words():
-    assert answer_protocol_words({"class_map": ONE}) == answer_protocol_words({}) == "one output for each class"
+    wanted = "answers among the data's classes alone, one output each"
+    assert answer_protocol_words({"class_map": ONE}) == answer_protocol_words({}) == wanted
     found = answer_protocol_words({"class_map": {**MANY, "digest": "0123456789"}, "classes": 16})
     assert found.startswith("16 classes from 207 of the model's 1000 outputs (imagenet-16)")
     assert found.endswith("(map 01234567)")

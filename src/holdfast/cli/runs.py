@@ -72,13 +72,15 @@ def _evaluated_columns(folder: Path) -> tuple[str, str, str, str]:
     for path in sorted((folder / "records").glob("*/evaluation.json")):
         try:
             header = json.loads(path.read_text(encoding="utf-8"))
-            return str(header["model"]), str(header["data"]), "evaluated only", _clean_score(path.parent, header)
+            return str(header["model"]), str(header["data"]), "evaluated only", _first_score(path.parent, header)
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return "–", "–", "no results", "–"
 
 
-def _clean_score(folder: Path, header: dict[str, Any]) -> str:
+def _first_score(folder: Path, header: dict[str, Any]) -> str:
+    """Accuracy on clean images, else on the official set such as ImageNet-A that was evaluated."""
+    from holdfast.metrics.scoring.base import SETS
     from holdfast.metrics.scoring.registry import scoring_of
     from holdfast.records.class_map import answers_in_short
     from holdfast.records.header import CLASSIFICATION
@@ -90,9 +92,10 @@ def _clean_score(folder: Path, header: dict[str, Any]) -> str:
         one_class = False
     if not one_class:  # other tasks have scores of sets of images
         return "–"
-    cell = read_records(folder, cells=["clean"]).cells.get("clean")
+    cells = read_records(folder, cells=["clean", *SETS]).cells
+    name = next((name for name in ("clean", *SETS) if name in cells), None)
     answers = f", {words}" if (words := answers_in_short(header)) else ""
-    return "–" if cell is None else f"clean {100 * cell.accuracy:.2f}{answers}"
+    return "–" if name is None else f"{SETS.get(name, name)} {100 * cells[name].accuracy:.2f}{answers}"
 
 
 def _records_column(folder: Path) -> str:

@@ -59,5 +59,5 @@ def answer_protocol(header: Mapping[str, Any]) -> str:
 def answer_protocol_words(header: Mapping[str, Any]) -> str:
     """The same in words, for errors."""
     if not answer_protocol(header):
-        return "one output for each class"
+        return "answers among the data's classes alone, one output each"
     return f"{class_map_words(header)} (map {str(header['class_map'].get('digest'))[:8]})"
