@@ -248,6 +248,13 @@ def test_a_wrong_choice_or_map_is_refused_before_anything_is_measured(folder, tm
         measured(f"folder:{folder}", class_map={"n01440764": 0})
 
 
+@pytest.mark.parametrize("choice", [{"class_map": {"sky": 0}}, {"classes": "all"}])
+def test_label_maps_have_no_class_map(choice):
+    model = nn.Conv2d(3, 11, 1)
+    with pytest.raises(HoldfastError, match="apply to classification only, but 'scenes:test' is segmentation"):
+        holdfast.evaluate(model, "scenes:test", workers=0, limit=2, protocol=EvalProtocol(**choice))
+
+
 def test_the_command_line_takes_a_file_says_the_map_and_the_gate_repeats_it(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "thousand_model.py").write_text("from tests.evaluation.test_mapped_classes import thousand\n")
