@@ -22,6 +22,7 @@ from holdfast.evaluation.predictor import Predictor
 from holdfast.gate import read_baseline
 from holdfast.lab.opened_model import open_model
 from holdfast.metrics import compare
+from holdfast.records.records import load_records
 from holdfast.reporting.export.tables import export as format_records
 
 PIXELS = {"size": 32, "mean": (0, 0, 0), "std": (1, 1, 1)}
@@ -246,6 +247,23 @@ def test_a_wrong_choice_or_map_is_refused_before_anything_is_measured(folder, tm
         measured(f"folder:{tmp_path}")
     with pytest.raises(HoldfastError, match="lacks 'n02102040', 'n02979186', 'n03000684' and 6 more"):
         measured(f"folder:{folder}", class_map={"n01440764": 0})
+
+
+def test_an_official_set_needs_no_suite_on_the_command_line(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "thousand_model.py").write_text("from tests.evaluation.test_mapped_classes import thousand\n")
+    for index in IMAGENETTE[:2]:
+        place = tmp_path / "c" / "fog" / "3" / wnids()[index]
+        place.mkdir(parents=True)
+        Image.new("RGB", (224, 224), (index % 255, 9, 30)).save(place / "a.png")
+    command = ["evaluate", "--model=python:thousand_model:thousand", "--size=32", "--mean", "0", "0", "0"]
+    command += ["--std", "1", "1", "1", "--workers=0", "--limit=10", "--data=imagenet-c:c"]
+    assert main([*command, "--out=alone"]) == 0
+    (records,) = load_records(Path("alone"))
+    assert list(records.cells) == ["fog/3"]
+    capsys.readouterr()
+    assert main([*command, "--data", f"folder:{folder}", "--suite=clean"]) == 2
+    assert "is used by none of the suites clean: omit it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("choice", [{"class_map": {"sky": 0}}, {"classes": "all"}])
