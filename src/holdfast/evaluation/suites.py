@@ -108,8 +108,7 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
 def make_plan(
     names: Sequence[Suite], data: EvaluationData, *, steps: Preprocessing, extra: bool, limit: int | None
 ) -> Plan:
-    """Make the plan: all images and cells of these suites on these data."""
-    check_suites(names, data)
+    """Make the plan: all images and cells of these suites, which :func:`check_suites` has checked, on these data."""
     if data.stored is not None:
         return _stored_plan(data.stored, steps=steps, extra=extra, limit=limit)
 

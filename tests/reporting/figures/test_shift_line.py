@@ -1,10 +1,13 @@
 """Effective robustness against a fit by hand, and its interval over other images."""
 
+from dataclasses import replace
+
 import matplotlib
 import numpy as np
 import pytest
 
 from holdfast.plotting.svg import STYLE
+from holdfast.records.records import Passes
 from holdfast.reporting.comparable import data_sets
 from holdfast.reporting.figures.shift_line import effective_robustness, from_logit, logit, shift_line, shift_points
 from holdfast.reporting.runs import read_runs
@@ -39,10 +42,10 @@ def test_a_model_without_a_logit_is_on_no_line():
 NAMES = [*(f"m{n}" for n in range(7)), "m7" + "_long" * 12]
 
 
-def runs_of(folder, *, count):
-    cells = ("clean", *(f"fog/{severity}" for severity in range(1, 6)))
+def runs_of(folder, *, count, more={}):  # noqa: B006 (further cells of some models)
+    cells, options = ("clean", *(f"fog/{severity}" for severity in range(1, 6))), {"count": count, "data": f"d{count}"}
     return [
-        make_run(folder / name, hold=0.1 + 0.1 * n, cells=cells, trained=False, count=count, data=f"d{count}")
+        make_run(folder / name, hold=0.1 + 0.1 * n, cells=(*cells, *more.get(n, ())), trained=False, **options)
         for n, name in enumerate(NAMES)
     ]
 
@@ -69,3 +72,12 @@ def test_eight_models_of_which_some_are_always_right_have_no_plot(tmp_path):
     (data,) = data_sets(read_runs(runs_of(tmp_path, count=40)))
     assert {100.0} < {entry.summary["clean"].value for entry in data.models}
     assert shift_points(data) == []
+
+
+def test_models_are_compared_on_the_cells_that_all_have_if_evaluations_stopped_early(tmp_path):
+    runs = runs_of(tmp_path, count=250, more={0: ("contrast/1",), 7: ("snow/2",)})
+    (data,) = data_sets(read_runs(runs))
+    stopped = [replace(each, records=replace(each.records, passes=Passes(1, 2))) for each in data.entries]
+    points, plain = shift_points(replace(data, entries=stopped)), shift_points(data)
+    assert [point.effective for point in points] == [point.effective for point in plain]
+    assert len(points) == 8

@@ -20,6 +20,7 @@ from holdfast.metrics.replicates import replicate_cells, used_images
 from holdfast.metrics.summary import formulas_of, image_choice, reference_for
 from holdfast.plotting.style import colour, marker
 from holdfast.plotting.svg import MUTED, set_tooltips
+from holdfast.records.records import CellRecord
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.figures.charts import ReportFigure, short_name, spread, svg_picture
 from holdfast.reporting.formatting import difference_text, number
@@ -80,21 +81,19 @@ def shift_points(data: DataSet) -> list[ShiftPoint]:
     inside = [_has_logit([entry.summary[name].value for name in ("clean", by.name)]).all() for entry in entries]
     if sum(inside) < LEAST:
         return []
+    cells = _common_cells(entries)
     try:
-        used = used_images(
-            *(entry.records.cells for entry in entries), images=image_choice(*(e.records for e in entries))
-        )
-    except (HoldfastError, KeyError):  # no common image, or models with different cells
+        used = used_images(*cells, images=image_choice(*(entry.records for entry in entries)))
+    except HoldfastError:  # no common image
         return []
     groups = used.groups()
     values = []
-    for entry in entries:
-        cells = entry.records.cells
-        replicates = replicate_cells(cells, used, groups)
-        formulas = {
-            f.name: f
-            for f in formulas_of(entry.records, cells, replicates, reference=reference_for(entry.records, None))
-        }
+    for entry, held in zip(entries, cells, strict=True):
+        replicates = replicate_cells(held, used, groups)
+        reference = reference_for(entry.records, None)
+        formulas = {f.name: f for f in formulas_of(entry.records, held, replicates, reference=reference)}
+        if by.name not in formulas:  # a partial score over other cells in every model
+            return []
         values.append([replicates.score(formulas[name]) for name in ("clean", by.name)])
     array = np.array(values)  # models, clean and shifted, 1 + groups
     gaps = effective_robustness(array[:, 0], array[:, 1])
@@ -102,6 +101,13 @@ def shift_points(data: DataSet) -> list[ShiftPoint]:
         ShiftPoint(entry, float(clean[0]), float(shifted[0]), difference_interval(gap, images=groups.independent))
         for entry, (clean, shifted), gap in zip(entries, array, gaps, strict=True)
     ]
+
+
+def _common_cells(entries: Sequence[Entry]) -> list[dict[str, CellRecord]]:
+    """The cells of every model that all models have."""
+    models = [entry.records.cells for entry in entries]
+    common = [name for name in models[0] if all(name in cells for cells in models)]
+    return [{name: cells[name] for name in common} for cells in models]
 
 
 def effective_robustness(clean: NDArray[np.float64], shifted: NDArray[np.float64]) -> NDArray[np.float64]:
