@@ -165,6 +165,13 @@ def tasks_table(arguments: Namespace) -> list[Table]:
     return _lines_table("task", "what an image has", {name: each.line for name, each in TASKS.items()}, arguments)
 
 
+def layouts_table(arguments: Namespace) -> list[Table]:
+    """The layouts of other projects' detectors, for `holdfast evaluate --outputs`."""
+    from holdfast.deploy.detection_layouts import LAYOUTS
+
+    return _lines_table("layout", "what it is", {name: each.line for name, each in LAYOUTS.items()}, arguments)
+
+
 def _lines_table(name: str, line: str, lines: Mapping[str, str], arguments: Namespace) -> list[Table]:
     names = _matching_names(arguments.pattern, list(lines))
     return [_table(name, line, rows=[[each, lines[each]] for each in names])]
@@ -192,6 +199,7 @@ LISTERS: dict[str, Callable[[Namespace], list[Table]]] = {
     "benchmarks": benchmarks_table,
     "corruptions": corruptions_table,
     "data": data_table,
+    "layouts": layouts_table,
     "methods": methods_table,
     "metrics": metrics_table,
     "models": models_table,
