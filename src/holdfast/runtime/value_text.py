@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from holdfast.runtime.own_code import digest, is_own
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice)
@@ -47,6 +45,8 @@ def _object(value: Any, inside: Callable[[Any], str]) -> str:
     if isinstance(value, ModuleType | type) or inspect.isroutine(value):
         return str(getattr(value, "__name__", ""))
     if hasattr(value, "__array__"):  # of NumPy or PyTorch
+        import numpy as np
+
         array = np.asarray(value)
         content = inside(array.tolist()) if array.dtype == object else digest(array.tobytes())
         return f"array {array.dtype} {array.shape} {content}"
